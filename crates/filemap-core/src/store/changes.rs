@@ -122,6 +122,8 @@ pub struct Changes {
     /// A version that is gone, and the next sequence when that was seen: what took it must be
     /// durable before it is passed over.
     gone: Option<(u64, u64)>,
+    /// Removals may be missing.
+    only_puts: bool,
     is_ended: bool,
 }
 
@@ -196,8 +198,27 @@ impl Store {
         }
         let from = Since::new(Arc::clone(&self.reading), since.next, end);
         let reading = Arc::clone(&self.reading);
-        let changes = Changes { reading, at: since, since: from, gone: None, is_ended: false };
+        let changes = Changes { reading, at: since, since: from, gone: None, only_puts: false, is_ended: false };
         changes.check_kept()?;
+        Ok(changes)
+    }
+
+    /// As [`Store::changes`], for whoever takes puts alone: it goes on where removals were dropped,
+    /// and where a recovery took back what was not durable, which nobody was told of. A copy of the
+    /// store goes on too.
+    ///
+    /// # Errors
+    /// [`Error::Outrun`] if the place is of another store, or the store is an older state. `Corrupt`;
+    /// `Io`; `Closed`.
+    pub fn puts(&self, since: ChangeCursor) -> Result<Changes> {
+        let now = self.changes_end()?;
+        let mut changes = match since.store_id == now.store_id && since.next <= now.next {
+            true => self.changes(ChangeCursor { next: now.next, ..now })?,
+            false => return self.changes(since),
+        };
+        let end = self.reading.durable_end()?;
+        (changes.only_puts, changes.at.next) = (true, since.next);
+        changes.since = Since::new(Arc::clone(&self.reading), since.next, end);
         Ok(changes)
     }
 }
@@ -228,7 +249,7 @@ impl Changes {
             "it is a place in another store's history"
         } else if self.at.life != latest.life {
             "the store has dropped something since, in a recovery or a repair, or is a copy of that one"
-        } else if self.at.next < latest.removals_from {
+        } else if self.at.next < latest.removals_from && !self.only_puts {
             "removals since were dropped, which are kept for a time only"
         } else if self.at.next > self.since.end.1 || self.at.rules > latest.rules {
             "the store is an older state of that one"

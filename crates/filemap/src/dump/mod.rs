@@ -10,6 +10,8 @@
 
 mod cdxj;
 mod files;
+mod follow;
+mod form;
 pub mod jsonl;
 mod names;
 mod options;
@@ -22,6 +24,7 @@ pub(crate) mod surt;
 mod target;
 mod wacz;
 
+pub use follow::{WarcFollower, WarcPart};
 pub use options::{DumpOptions, Format};
 pub use pass::{DumpEvent, DumpReport, dump};
 pub use records::{warc_begin, warc_note, warc_record, warc_record_of};

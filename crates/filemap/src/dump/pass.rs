@@ -15,14 +15,12 @@ use super::files::WarcFiles;
 use super::options::{DumpOptions, Format};
 use super::pages::PageList;
 use super::target::{OutputFile, Target};
-use super::{jsonl, names};
-use crate::date;
+use super::{form, jsonl, names};
 use crate::error::{Error, Result};
-use crate::page::digest::sha1_of;
 use crate::page::version::StoredVersion;
-use crate::page::{Page, RecordKind, key};
+use crate::page::{RecordKind, key};
 use crate::store::{PageStore, take_body};
-use crate::warc::write::{Form, Reference, draft};
+use crate::warc::write::{Form, draft};
 
 /// An event of a dump.
 ///
@@ -215,7 +213,14 @@ impl<'a> Pass<'a> {
         // A partial dump may lack the revisits between this one and its original.
         let is_led_to = !is_part || steps == Some(1);
         let is_in = is_led_to && original.as_ref().is_some_and(|original| self.will_hold(original));
-        let form = self.form(&version, original.as_ref(), is_in)?;
+        let form = match &self.warc {
+            Some(_) => {
+                form::of(self.store, &version, original.as_ref().map(|original| (original, is_in)), |sequence| {
+                    self.written.contains(sequence)
+                })?
+            }
+            None => Form::Full,
+        };
         // A revisit whose original is not in the dump is written as an answer of its own.
         let is_whole_record = original.is_some() && matches!(form, Form::Full);
         let is_whole_line = original.is_some() && is_part && (self.options.newest_only || !is_in);
@@ -260,37 +265,6 @@ impl<'a> Pass<'a> {
             }
             original => original,
         }
-    }
-
-    /// The form of a version in a WARC file; `is_in`: its original is in the dump.
-    fn form(&self, version: &StoredVersion, original: Option<&StoredVersion>, is_in: bool) -> Result<Form> {
-        if self.warc.is_none() {
-            return Ok(Form::Full);
-        }
-        let page = &version.page;
-        if page.kind == RecordKind::Revisit {
-            let Some(original) = original else { return Ok(Form::Revisit(None)) };
-            if !is_in {
-                return Ok(Form::Full);
-            }
-            let payload = sha1_of(&[&original.page.body]);
-            let sequence = original.version.sequence;
-            return Ok(Form::Revisit(Some(Reference::to(&original.key, sequence, &original.page, payload))));
-        }
-        let is_answer = page.kind == RecordKind::Response && page.status.is_some() && !page.body.is_empty();
-        let before = version.unchanged_since.filter(|&sequence| is_answer && self.written.contains(sequence));
-        let Some(sequence) = before else { return Ok(Form::Full) };
-        let found = match self.store.version_of_sequence(&version.key, sequence) {
-            Err(error) if error.is_damage() => None,
-            found => found?,
-        };
-        // A reference names the time of its original, which must have a valid date.
-        let found = found.filter(|original| date::has_four_digit_year(original.fetched_at_ms));
-        let refer = |original: Page| {
-            let payload = sha1_of(&[&page.body]);
-            Form::Unchanged(Reference::to(&version.key, sequence, &original, payload))
-        };
-        Ok(found.map_or(Form::Full, refer))
     }
 
     /// Whether this version has been written, or will be.

@@ -71,6 +71,11 @@ impl ChangesPlace {
         ChangesPlace { listed: Some(Vec::new()), ..self.clone() }
     }
 
+    /// The sequence of the change that comes next: what is put from here on has no lower one.
+    pub fn next_sequence(&self) -> u64 {
+        self.since.next_sequence()
+    }
+
     /// The id of the store whose history it is.
     pub fn store_id(&self) -> [u8; 16] {
         self.since.store_id()
@@ -263,6 +268,23 @@ impl PageStore {
             self.settle()?;
         }
         let changes = self.engine().changes(place.since)?;
+        self.changes_by(changes, place, (tells_rules, tells_absence))
+    }
+
+    /// As [`PageStore::changes`], for whoever takes puts alone ([`filemap_core::Store::puts`]).
+    #[cfg(feature = "warc")]
+    pub(crate) fn puts_since(&self, place: &ChangesPlace) -> Result<PageChanges> {
+        let changes = self.engine().puts(place.since)?;
+        let place = ChangesPlace { since: changes.cursor(), listed: None, rules: place.rules };
+        self.changes_by(changes, place, (false, false))
+    }
+
+    fn changes_by(
+        &self,
+        changes: Changes,
+        place: ChangesPlace,
+        (tells_rules, tells_absence): (bool, bool),
+    ) -> Result<PageChanges> {
         let listing = match &place.listed {
             Some(_) if !self.engine().has_key_order() => {
                 let what = "order of keys, in which all could be listed: a repair makes one";
