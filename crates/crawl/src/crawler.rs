@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -82,6 +83,7 @@ impl Crawler {
                 observer: Arc::new(Nobody),
                 hooks: Hooks::default(),
                 accept: None,
+                warc: None,
             },
             trust: Trust::Roots(Vec::new()),
             seeds: Vec::new(),
@@ -158,6 +160,8 @@ setters! {
     scope(reach: Reach) { plan.settings.scope = reach }
     /// Requests a second to a host, 0 for no limit; 1 at first.
     rate(rate: f64) { plan.settings.rate = rate }
+    /// Requests a second to an IP address, whatever the hosts there; 0 for no limit, as at first.
+    address_rate(rate: f64) { plan.settings.address_rate = rate }
     /// Connections in all; 64 at first. At most as many hooks run at once.
     connections(most: usize) { plan.settings.connections = most.clamp(1, 10_000) }
     /// Connections to one host; 1 at first.
@@ -211,6 +215,9 @@ setters! {
     /// Whether visits tell all links of their pages with anchor text and `rel`
     /// ([`crate::visit::Visit::edges`]), for an [`Observer`] that keeps them.
     edges(are_told: bool) { plan.hooks.edges = are_told }
+    /// Write WARC files on the way to this folder, made if absent: of all that is put into the
+    /// store from the first run on that has it, each version once.
+    warc(folder: Option<PathBuf>) { plan.warc = folder }
     /// Fetches pages instead of the crawl; robots.txt and sitemaps stay with it.
     fetch_by(fetch: Option<Arc<dyn Fetch>>) { plan.hooks.fetch = fetch }
     /// Decides which URLs are in scope, beside the reach.
@@ -330,6 +337,9 @@ impl Builder {
         }
         if !(0.0..=1e6).contains(&settings.rate) {
             wrong.push(format!("{} is no number of requests a second", settings.rate));
+        }
+        if !(0.0..=1e6).contains(&settings.address_rate) {
+            wrong.push(format!("{} is no number of requests a second to an address", settings.address_rate));
         }
         wrong.extend(settings.fields.iter().filter_map(|name| Field::named(name).err()));
         match Filter::open(&settings.include, &settings.exclude, &settings.reject_extensions) {

@@ -128,6 +128,8 @@ reasons! {
     HookFailed "hook-failed" Protocol,
     /// The crawl's own fetcher failed.
     OwnFetcher "own-fetcher" Protocol,
+    /// Fields of a page, which the store refuses, as rules of erasures do.
+    NoteRefused "note-refused" Other,
     /// The page cannot be stored.
     Unstorable "unstorable" Other,
 }

@@ -88,13 +88,16 @@ pub fn failure(url: &str, failure: &Failure, at_ms: i64) -> Page {
     note(url, format!("{FAILURE_FIELD}: {failure}\r\n"), at_ms)
 }
 
-/// A note beside a page: fields of it. `None` if there is none to keep.
+/// Whether a field of a note can have this name: ASCII without blanks and colons.
+pub fn is_field_name(name: &str) -> bool {
+    !name.is_empty() && name != FAILURE_FIELD && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':')
+}
+
+/// A note beside a page: fields of it, but for those without a name ([`is_field_name`]). `None` if
+/// there is none to keep.
 pub fn fields(url: &str, fields: &Fields, at_ms: i64) -> Option<Page> {
-    let is_name = |name: &str| {
-        !name.is_empty() && name != FAILURE_FIELD && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':')
-    };
     let one_line = |value: &str| value.replace(char::is_control, " ");
-    let kept = fields.iter().filter(|(name, _)| is_name(name));
+    let kept = fields.iter().filter(|(name, _)| is_field_name(name));
     let lines: String = kept.map(|(name, value)| format!("{name}: {}\r\n", one_line(value))).collect();
     (!lines.is_empty()).then(|| note(url, lines, at_ms))
 }

@@ -49,6 +49,28 @@ fn a_look_at_each_page_adds_links_and_fields_and_keeps_pages_from_being_stored_o
 }
 
 #[test]
+fn what_cannot_be_used_of_an_answer_is_counted() {
+    let site = Site::of(&[("/", "x"), ("/1", "x"), ("/2", "x"), ("/3", "x")]);
+    let folder = tempfile::tempdir().unwrap();
+    let look = |capture: &Capture<'_>| -> Result<Reply, BoxError> {
+        let reply = Reply::new().field("good", "yes").field("a b", "no").field("", "no");
+        Ok(match capture.url.rsplit('/').next() {
+            Some("") => reply.link("mailto:me@example.com").link("http://[").link("1").link("2").link("3"),
+            _ => Reply::new(),
+        })
+    };
+    let mut builder = crawl(&folder, &site).on_page(look);
+    builder.settings().limits.links = 4;
+    let summary = builder.build().unwrap().run().unwrap();
+    let times = |reason| summary.tally.reasons.get(&reason).copied().unwrap_or(0);
+    assert_eq!((times(Reason::HookFailed), times(Reason::BadUrl), times(Reason::LinkLimit)), (2, 2, 1));
+    assert!(summary.tally.json()["latest_failures"].to_string().contains("`a b` is no name of a field"));
+    assert_eq!((site.asked("/1"), site.asked("/2"), site.asked("/3")), (1, 1, 0));
+    let (_, fields) = page(&store(&folder), &site.url("/"));
+    assert_eq!(fields.into_iter().collect::<Vec<_>>(), [("good".to_owned(), "yes".to_owned())]);
+}
+
+#[test]
 fn a_look_that_fails_or_panics_is_counted_and_named_and_the_pages_are_stored() {
     let site = Site::of(&[("/", "<a href=/a><a href=/b>"), ("/a", "page a"), ("/b", "page b")]);
     let folder = tempfile::tempdir().unwrap();
@@ -129,6 +151,12 @@ fn pages_come_from_an_own_fetcher_and_robots_txt_does_not() {
     let summary = builder.build().unwrap().run().unwrap();
     assert_eq!((summary.tally.fetched, summary.tally.reasons[&Reason::OwnFetcher]), (2, 2), "{:?}", summary.tally);
     assert_eq!((site.asked("/robots.txt"), site.asked("/")), (1, 0));
+    // It is bound to the types that the crawl takes.
+    let other = tempfile::tempdir().unwrap();
+    let mut builder = crawl(&other, &site).fetch_by(Some(Arc::new(Made)));
+    builder.settings().limits.types = vec!["image/*".to_owned()];
+    let summary_of_images = builder.build().unwrap().run().unwrap();
+    assert_eq!((summary_of_images.tally.fetched, summary_of_images.tally.reasons[&Reason::Type]), (0, 1));
     assert_eq!(page(&store(&folder), &site.url("/made")).0.unwrap().body, b"made of nothing");
     let latest = summary.tally.json()["latest_failures"].to_string();
     assert!(latest.contains("the browser is gone") && latest.contains("it panicked: in the fetcher"), "{latest}");

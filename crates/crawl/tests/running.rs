@@ -120,6 +120,43 @@ fn an_observer_is_told_of_visits_and_may_end_the_crawl() {
     }
 }
 
+/// Ends the crawl instead of the commit of its first visit, as a kill does.
+#[derive(Default)]
+struct NoCommit(AtomicU32);
+
+impl Observer for NoCommit {
+    fn visited(&self, _: &crawl::visit::Visit, _: u32) -> Result<(), BoxError> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn committing(&self) -> Result<(), BoxError> {
+        if self.0.load(Ordering::Relaxed) > 0 { Err("killed".into()) } else { Ok(()) }
+    }
+}
+
+#[test]
+fn what_a_hook_found_of_a_recrawled_page_is_found_again_if_its_commit_was_lost() {
+    let site = Site::of(&[("/", "old"), ("/found", "x")]);
+    let folder = tempfile::tempdir().unwrap();
+    let look = |capture: &Capture<'_>| {
+        let is_new = capture.page.body == b"new";
+        Ok(if is_new { Reply::new().link("/found") } else { Reply::new() })
+    };
+    let begin = || crawl(&folder, &site).on_page(look).recrawl(Some(std::time::Duration::from_millis(400)));
+    let due = || std::thread::sleep(std::time::Duration::from_millis(2100));
+    assert_eq!(begin().build().unwrap().run().unwrap().tally.fetched, 1);
+    site.set("/", "new");
+    due();
+    let ended = begin().observer(Arc::new(NoCommit::default())).build().unwrap().run();
+    assert_eq!(ended.unwrap_err().to_string(), "killed");
+    assert_eq!(store(&folder).get(&site.url("/")).unwrap().unwrap().body, b"new", "it is stored");
+    due();
+    begin().build().unwrap().run().unwrap();
+    assert!(site.asked("/found") > 0);
+    assert_eq!(store(&folder).history(&site.url("/")).unwrap().len(), 2, "and not stored again");
+}
+
 #[test]
 fn a_crawl_runs_within_async_code() {
     let site = Site::of(&[("/", "x")]);

@@ -1,4 +1,4 @@
-//! A site of the loopback: pages by their paths, and how often each was asked for.
+//! A site of the loopback: pages by their paths, with an `ETag`, and how often each was asked for.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -12,16 +12,17 @@ use filemap::{Options, Page, PageStore};
 /// A running site. Its threads end with the test's process.
 pub struct Site {
     address: SocketAddr,
+    pages: Arc<Mutex<HashMap<String, String>>>,
     asked: Arc<Mutex<HashMap<String, u32>>>,
 }
 
 impl Site {
     /// A site of these HTML pages; all others are absent.
     pub fn of(pages: &[(&str, &str)]) -> Site {
-        let pages: Arc<HashMap<String, String>> =
-            Arc::new(pages.iter().map(|(path, body)| ((*path).to_owned(), (*body).to_owned())).collect());
+        let pages = pages.iter().map(|(path, body)| ((*path).to_owned(), (*body).to_owned())).collect();
+        let pages = Arc::new(Mutex::new(pages));
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let site = Site { address: listener.local_addr().unwrap(), asked: Arc::default() };
+        let site = Site { address: listener.local_addr().unwrap(), pages: Arc::clone(&pages), asked: Arc::default() };
         let asked = Arc::clone(&site.asked);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -30,6 +31,11 @@ impl Site {
             }
         });
         site
+    }
+
+    /// Gives a page another body.
+    pub fn set(&self, path: &str, body: &str) {
+        self.pages.lock().unwrap().insert(path.to_owned(), body.to_owned());
     }
 
     /// A URL of the site.
@@ -45,22 +51,33 @@ impl Site {
 
 fn answer(
     mut stream: TcpStream,
-    pages: &HashMap<String, String>,
+    pages: &Mutex<HashMap<String, String>>,
     asked: &Mutex<HashMap<String, u32>>,
 ) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut line = String::new();
     reader.read_line(&mut line)?;
     let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
+    let mut known = String::new();
     while line != "\r\n" {
+        if let Some(tag) = line.to_ascii_lowercase().strip_prefix("if-none-match: ") {
+            known = tag.trim().to_owned();
+        }
         line.clear();
         if reader.read_line(&mut line)? == 0 {
             return Ok(());
         }
     }
     *asked.lock().unwrap().entry(path.clone()).or_default() += 1;
-    let (status, body) = pages.get(&path).map_or(("404 Not Found", "absent"), |body| ("200 OK", body.as_str()));
-    let head = format!("HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {}", body.len());
+    let page = pages.lock().unwrap().get(&path).cloned();
+    let tag = page.as_ref().map(|body| format!("\"{}-{:x}\"", body.len(), xxhash_rust::xxh3::xxh3_64(body.as_bytes())));
+    if tag.as_ref().is_some_and(|tag| *tag == known) {
+        return write!(stream, "HTTP/1.1 304 Not Modified\r\nETag: {known}\r\nConnection: close\r\n\r\n");
+    }
+    let (status, body) = page.map_or(("404 Not Found", "absent".to_owned()), |body| ("200 OK", body));
+    let tag = tag.map(|tag| format!("\r\nETag: {tag}")).unwrap_or_default();
+    let head =
+        format!("HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {}{tag}", body.len());
     write!(stream, "{head}\r\nConnection: close\r\n\r\n{body}")
 }
 

@@ -88,6 +88,7 @@ pub struct CrawlSummary {
     missing: u64,
     reasons: BTreeMap<&'static str, u64>,
     lost_seeds: Vec<(String, Option<String>)>,
+    warc_damaged: u64,
     wire_bytes: u64,
     body_bytes: u64,
     seconds: f64,
@@ -96,7 +97,9 @@ pub struct CrawlSummary {
 impl From<Summary> for CrawlSummary {
     fn from(summary: Summary) -> CrawlSummary {
         let missing = summary.coverage.missing(summary.end);
-        let Summary { end, tally, frontier, took, lost_seeds, .. } = summary;
+        let Summary { end, tally, frontier, took, lost_seeds, warc, .. } = summary;
+        let warc_damaged = warc.map_or(0, |warc| warc.damaged);
+        let reasons = tally.reasons.iter().map(|(reason, times)| (reason.name(), *times)).collect();
         CrawlSummary {
             end: end.name(),
             fetched: tally.fetched,
@@ -106,7 +109,8 @@ impl From<Summary> for CrawlSummary {
             duplicates: tally.duplicates,
             queued: u64::from(frontier.queued) + u64::from(frontier.due),
             missing,
-            reasons: tally.reasons.iter().map(|(reason, times)| (reason.name(), *times)).collect(),
+            reasons,
+            warc_damaged,
             lost_seeds: lost_seeds.into_iter().map(|lost| (lost.url, lost.why)).collect(),
             wire_bytes: tally.wire_bytes,
             body_bytes: tally.body_bytes,
@@ -120,7 +124,7 @@ impl CrawlSummary {
     /// Whether nothing is missing for a reason that is neither a site's answer nor a limit.
     #[getter]
     fn ok(&self) -> bool {
-        self.missing == 0 && self.end != End::Interrupted.name()
+        self.missing == 0 && self.warc_damaged == 0 && self.end != End::Interrupted.name()
     }
 
     fn __repr__(&self) -> String {

@@ -1,5 +1,6 @@
 """`filemap.crawl` against a site of the loopback: answers, exceptions, Ctrl-C, refusals."""
 
+import gzip
 import signal
 import subprocess
 import sys
@@ -99,6 +100,18 @@ def test_each_page_is_shown_once_and_answers_change_what_becomes_of_it(
     assert 'end="complete"' in repr(summary) and summary.reasons.get("hook-failed") is None
     urls = stored(path)
     assert f"{site.url}more" in urls and f"{site.url}2" not in urls and f"{site.url}1" in urls
+
+
+def test_warc_files_are_written_on_the_way(site: Site, path: Path, tmp_path: Path) -> None:
+    to = tmp_path / "warc"
+    summary = filemap.crawl(path, site.url, warc=to, rate=0, address_rate=0, allow_private=True)
+    assert summary.ok and summary.warc_damaged == 0
+    (name,) = [entry.name for entry in to.iterdir() if entry.name.endswith(".gz")]
+    text = gzip.decompress((to / name).read_bytes()).decode("utf-8", "replace")
+    urls = [line.split(": ")[1] for line in text.splitlines() if line.startswith("WARC-Target-URI")]
+    assert sorted(url for url in urls if not url.endswith("robots.txt")) == sorted(stored(path))
+    with pytest.raises(TypeError):
+        filemap.crawl(path, warc=7)  # type: ignore[typeddict-item]
 
 
 def test_what_a_callback_raises_ends_the_crawl_and_no_page_is_lost(site: Site, path: Path) -> None:

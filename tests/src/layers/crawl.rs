@@ -8,7 +8,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["files::watched"],
     &["settings::filter", "settings::fleet", "settings::limits", "settings::scope"],
     &["settings"],
-    &["files::bodies", "files::sequence", "files::sitemaps"],
+    &["files::bodies", "files::sequence", "files::sitemaps", "files::warc"],
     &["files::seen"],
     // Bytes in, links out.
     &["links"],
@@ -16,9 +16,18 @@ pub const LAYERS: &[&[&str]] = &[
     &["links::elements"],
     &["links::html", "links::plain", "links::sitemap"],
     // One request.
-    &["fetch::address", "fetch::cookies", "fetch::decode", "fetch::proxy", "fetch::retry_after", "fetch::trust"],
+    &[
+        "fetch::address",
+        "fetch::cookies",
+        "fetch::decode",
+        "fetch::proxy",
+        "fetch::retry_after",
+        "fetch::trust",
+        "fetch::turns",
+    ],
     &["fetch::hosts"],
     &["fetch::connect"],
+    &["fetch::clients"],
     &["fetch"],
     &["hooks::guard", "hooks::page", "hooks::text"],
     &["record"],
@@ -34,7 +43,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["visit"],
     // The run.
     &["run::line", "run::pace", "run::tally", "run::view"],
-    &["run::metrics", "run::observe", "run::shared_set"],
+    &["run::metrics", "run::observe", "run::shared_set", "run::warc"],
     &["run::fleet::post"],
     &["run::claims", "run::control", "run::fleet", "run::opening", "run::patterns", "run::space", "run::status"],
     &["run::starts"],

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::web::crawl::Bench;
-use crate::web::proxy::Proxy;
+use crate::web::proxy::{CREDENTIALS, Proxy};
 use crate::web::{Reply, Request, Site, Web, sites};
 
 const FAST: [&str; 4] = ["--rate=0", "--json", "--contact=mailto:me@example.com", "--patience=1s"];
@@ -112,4 +112,48 @@ fn a_host_has_its_own_proxy_and_a_bad_file_is_refused_before_anything_is_made() 
     run(&bench, &open(&web), &both);
     let asked = proxy.asked();
     assert!(!asked.is_empty() && asked.iter().all(|asked| asked.contains("lead.test")), "{asked:?}");
+}
+
+#[test]
+fn a_proxy_that_is_named_while_the_crawl_runs_gets_its_password_and_no_site_does() {
+    let web = Web::new([("lead.test", sites::tree(200))]);
+    let (bench, proxy) = (Bench::new(), Proxy::to(web.address()));
+    let url = proxy.argument("http", CREDENTIALS).replace("--proxy=", "");
+    let file = bench.path("hosts.toml");
+    std::fs::write(&file, "[hosts.\"lead.test\"]\ndelay = 0.08\n").expect("written");
+    let mut arguments = open(&web);
+    arguments.extend(["--seed=http://lead.test/".to_owned(), format!("--hosts={}", file.display())]);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let child = bench.start("run", &arguments);
+    let begun = Instant::now();
+    while web.pages_asked() < 5 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it does not begin");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::fs::write(&file, format!("[hosts.\"lead.test\"]\ndelay = 0.02\nproxy = \"{url}\"\n")).expect("written");
+    Bench::finish(child).ended(0);
+    // The proxy leads requests on as they are.
+    let told = web.asked().iter().filter(|asked| asked.fields.contains_key("proxy-authorization")).count();
+    let led = proxy.asked().len();
+    assert!(led > 0 && told == led, "{led} requests went to the proxy, {told} have its password");
+    assert_eq!(bench.pages().len(), 200);
+}
+
+#[test]
+fn hosts_at_one_address_share_its_rate() {
+    let names: Vec<&str> = (0..12).map(|number| &*format!("h{number}.test").leak()).collect();
+    let web = Web::new(names.iter().map(|name| (*name, sites::tree(4))));
+    let bench = Bench::new();
+    let mut arguments = open(&web);
+    arguments.extend(names.iter().map(|name| format!("--seed=http://{name}/")));
+    let began = Instant::now();
+    // robots.txt and four pages of each.
+    run(&bench, &arguments, &["--address-rate=40"]).ended(0);
+    let (asked, took) = (web.asked().len(), began.elapsed());
+    assert_eq!(asked, 12 * 5);
+    assert!(took > Duration::from_millis(25) * 59, "{took:?}");
+    assert_eq!(bench.pages().len(), 12 * 4);
+    // It is remembered, and taken back.
+    let kept = std::fs::read_to_string(bench.path("pages.fm.crawl/crawl.json")).expect("there");
+    assert!(kept.contains("\"address_rate\":40.0") || kept.contains("\"address_rate\": 40.0"), "{kept}");
 }

@@ -1,10 +1,11 @@
-//! A crawl that is killed again and again ends with the same store, and fetches again only what
-//! was in flight.
+//! A crawl that is killed again and again ends with the same store and the same WARC files, and
+//! fetches again only what was in flight.
 
 use std::process::{Child, Stdio};
 
 use urlindex::{SeenSet as _, StoredSet};
 
+use crate::warc;
 use crate::web::crawl::Bench;
 use crate::web::{Web, sites};
 
@@ -16,8 +17,17 @@ const CONNECTIONS: usize = 4;
 
 fn start(bench: &Bench, resolve: &str) -> Child {
     let connections = (format!("--connections={CONNECTIONS}"), format!("--host-connections={CONNECTIONS}"));
-    let arguments =
-        ["--seed=http://tree.test/", "--rate=0", "--allow-private", "--json", resolve, &connections.0, &connections.1];
+    let warc = format!("--warc={}", bench.path("warc").display());
+    let arguments = [
+        "--seed=http://tree.test/",
+        "--rate=0",
+        "--allow-private",
+        "--json",
+        resolve,
+        &connections.0,
+        &connections.1,
+        &warc,
+    ];
     bench.command("run", &arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")
 }
 
@@ -50,6 +60,10 @@ fn a_crawl_killed_again_and_again_has_every_page_and_fetched_little_twice() {
         assert_eq!(bench.versions(&url), 1, "{url}");
         assert!(!seen.contains(url.as_bytes()).expect("read").is_new(), "{url}");
     }
+    let mut in_files: Vec<String> = warc::records(&bench.path("warc")).into_iter().map(|record| record.url).collect();
+    in_files.retain(|url| !url.ends_with("/robots.txt"));
+    in_files.sort();
+    assert!(in_files.iter().eq(pages.keys()), "{} records of {} pages", in_files.len(), pages.len());
     let again: usize =
         web.counts().iter().filter(|(url, _)| !url.ends_with("/robots.txt")).map(|(_, times)| times - 1).sum();
     assert!(again <= kills * 2 * CONNECTIONS, "{again} pages were fetched again");

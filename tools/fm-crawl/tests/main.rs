@@ -18,5 +18,6 @@ mod sitemaps;
 mod sites;
 mod spellings;
 mod tls;
+mod warc;
 mod ways;
 mod web;

@@ -50,16 +50,30 @@ impl Way {
 /// Makes connections.
 #[derive(Clone)]
 pub struct Connector {
+    /// The proxy that all of them go to.
+    proxy: Option<Proxy>,
+    bind: Option<IpAddr>,
     resolver: Arc<Resolver>,
-    way: Arc<Way>,
     tls: TlsConnector,
     timeout: Duration,
 }
 
 impl Connector {
-    /// A connector with this resolver, way, TLS configuration and timeout.
-    pub fn new(resolver: Resolver, way: Arc<Way>, tls: Arc<rustls::ClientConfig>, timeout: Duration) -> Connector {
-        Connector { resolver: Arc::new(resolver), way, tls: TlsConnector::from(tls), timeout }
+    /// A connector without a proxy, from this local address, with this TLS configuration and
+    /// timeout.
+    pub fn new(
+        resolver: Resolver,
+        bind: Option<IpAddr>,
+        tls: Arc<rustls::ClientConfig>,
+        timeout: Duration,
+    ) -> Connector {
+        Connector { proxy: None, bind, resolver: Arc::new(resolver), tls: TlsConnector::from(tls), timeout }
+    }
+
+    /// The same by a proxy.
+    #[must_use]
+    pub fn by(self, proxy: Option<Proxy>) -> Connector {
+        Connector { proxy, ..self }
     }
 
     async fn connect(self, uri: Uri) -> Result<TokioIo<Stream>, Failure> {
@@ -74,9 +88,8 @@ impl Connector {
         let is_tls = uri.scheme_str() == Some("https");
         let host = uri.host().ok_or_else(|| Failure::new(Reason::BadUrl, "it has no host"))?;
         let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
-        let proxy = self.way.proxy_to(host);
-        let is_proxied = !is_tls && proxy.as_ref().is_some_and(Proxy::takes_whole_urls);
-        let (tcp, address) = match &proxy {
+        let is_proxied = !is_tls && self.proxy.as_ref().is_some_and(Proxy::takes_whole_urls);
+        let (tcp, address) = match &self.proxy {
             Some(proxy) => (self.by_proxy(proxy, host, port, is_proxied).await?, None),
             None => {
                 let addresses = self.resolver.addresses(host, port).await?;
@@ -115,7 +128,7 @@ impl Connector {
         let mut last = Failure::from(Reason::Connect);
         for (at, &address) in addresses.iter().enumerate() {
             let patience = if at + 1 == addresses.len() { self.timeout } else { share };
-            match tokio::time::timeout(patience, from(self.way.bind, address)).await {
+            match tokio::time::timeout(patience, from(self.bind, address)).await {
                 Ok(Ok(stream)) => return Ok((stream, address)),
                 Ok(Err(error)) => last = Failure::new(Reason::Connect, format!("{address}: {error}")),
                 Err(_) => last = Failure::new(Reason::ConnectTimeout, address.to_string()),

@@ -10,6 +10,7 @@
 //! place of long ones. They are kept as long as the answer lives.
 
 pub mod address;
+mod clients;
 mod connect;
 mod cookies;
 mod decode;
@@ -17,6 +18,7 @@ pub mod hosts;
 pub mod proxy;
 pub mod retry_after;
 pub mod trust;
+mod turns;
 
 use std::error::Error as _;
 use std::net::IpAddr;
@@ -29,28 +31,25 @@ use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::{Request, Response, StatusCode, Uri, Version};
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use crate::failure::{Failure, Reason};
-use crate::settings::limits::{HEADER_FIELDS, Limits, RATE_WINDOW, SMALL_BODY_BYTES};
+use crate::settings::limits::{Limits, RATE_WINDOW, SMALL_BODY_BYTES};
 
 use self::address::Resolver;
+use self::clients::Clients;
 use self::connect::{Connector, Remote};
 pub use self::connect::{Way, local_address};
 use self::cookies::Cookies;
 use self::decode::{Decoded, Decoder, Stop};
 use self::hosts::Hosts;
 use self::proxy::Proxy;
+use self::turns::Turns;
 
 /// Characters of a content type that are shown.
 const TYPE_SHOWN: usize = 100;
-/// How long, and how many to one host, idle connections are kept.
-const IDLE: Duration = Duration::from_secs(20);
-const IDLE_PER_HOST: usize = 64;
 
 /// Validators of an earlier version, for a conditional request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -106,10 +105,12 @@ pub enum Kind {
 /// Fetches URLs.
 #[derive(Clone)]
 pub struct Fetcher {
-    client: Client<Connector, Empty<Bytes>>,
+    clients: Arc<Clients>,
     limits: Arc<Limits>,
     user_agent: HeaderValue,
     way: Arc<Way>,
+    resolver: Resolver,
+    turns: Option<Arc<Turns>>,
     cookies: Arc<Cookies>,
     keeps_cookies: bool,
     large: Arc<Semaphore>,
@@ -128,28 +129,16 @@ impl Fetcher {
         (resolver, way): (Resolver, Way),
         tls: rustls::ClientConfig,
     ) -> Result<Fetcher, String> {
-        let way = Arc::new(way);
-        let connector = Connector::new(resolver, Arc::clone(&way), Arc::new(tls), limits.connect);
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .pool_max_idle_per_host(IDLE_PER_HOST)
-            // What browsers take: folded lines, spaces before the colon, and lines that are no
-            // fields, which are skipped.
-            .http1_allow_obsolete_multiline_headers_in_responses(true)
-            .http1_allow_spaces_after_header_name_in_responses(true)
-            .http1_ignore_invalid_headers_in_responses(true)
-            .http1_max_headers(HEADER_FIELDS)
-            .http1_max_buf_size((limits.header_bytes as usize).max(8192))
-            .http2_max_header_list_size(limits.header_bytes)
-            .build(connector);
+        let connector = Connector::new(resolver.clone(), way.bind, Arc::new(tls), limits.connect);
         let user_agent = HeaderValue::from_str(user_agent).map_err(|error| format!("the user agent: {error}"))?;
         let large = Arc::new(Semaphore::new(limits.large_bodies()));
         Ok(Fetcher {
-            client,
+            clients: Arc::new(Clients::new(connector, limits.header_bytes)),
             limits: Arc::new(limits),
             user_agent,
-            way,
+            way: Arc::new(way),
+            resolver,
+            turns: None,
             cookies: Arc::default(),
             keeps_cookies: false,
             large,
@@ -161,6 +150,29 @@ impl Fetcher {
     #[must_use]
     pub fn with_cookies(self) -> Fetcher {
         Fetcher { keeps_cookies: true, ..self }
+    }
+
+    /// Asks an address once in this time, whatever the names of its hosts; 0 for no limit.
+    #[must_use]
+    pub fn with_turns(self, every: Duration) -> Fetcher {
+        Fetcher { turns: Turns::new(every).map(Arc::new), ..self }
+    }
+
+    /// Takes the turn of a URL's host at its address: how long to wait for it, `None` if it is now.
+    /// Through a proxy there is no address, nor turn.
+    pub async fn turn(&self, url: &str) -> Option<Duration> {
+        let turns = self.turns.as_ref()?;
+        let url = Url::parse(url).ok()?;
+        let (host, port) = (url.host_str()?, url.port_or_known_default()?);
+        if self.way.proxy_to(host).is_some() {
+            return None;
+        }
+        let address = match turns.address(host, std::time::Instant::now()) {
+            Some(address) => address,
+            // The fetch says what is wrong with one that has none.
+            None => self.resolver.addresses(host, port).await.ok()?.first()?.ip(),
+        };
+        turns.take(host, address, std::time::Instant::now())
     }
 
     /// The settings of single hosts.
@@ -184,11 +196,14 @@ impl Fetcher {
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
             return Err(Failure::new(Reason::BadUrl, "it contains a user name"));
         }
+        let host = uri.host().unwrap_or_default();
+        // The table of hosts may change meanwhile; a password goes to the proxy it is for.
+        let proxy = self.way.proxy_to(host);
         let begun = Instant::now();
         let first = begun + self.limits.first_byte.min(self.limits.total);
-        let answer = match self.head(&uri, validators, first).await {
+        let answer = match self.head(&uri, proxy.as_ref(), validators, first).await {
             // The server closed a pooled connection just as it was used again: try a new one.
-            Err(Broken::Unanswered) => self.head(&uri, validators, first).await,
+            Err(Broken::Unanswered) => self.head(&uri, proxy.as_ref(), validators, first).await,
             answer => answer,
         };
         let answer = answer.map_err(|broken| match broken {
@@ -196,28 +211,38 @@ impl Fetcher {
             Broken::Failed(failure) => failure,
         })?;
         let asks_for_credentials = answer.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED;
-        let host = uri.host().unwrap_or_default();
-        if let Some(proxy) = asks_for_credentials.then(|| self.way.proxy_to(host)).flatten() {
+        if let Some(proxy) = proxy.filter(|_| asks_for_credentials) {
             return Err(proxy.failure("it wants a user and a password"));
         }
         let cookies = self.cookies_of(host).zip(Url::parse(url).ok());
         let cookies_dropped = cookies.map_or(0, |(cookies, url)| cookies.take(&url, answer.headers()));
-        self.check_type(&answer, kind)?;
+        if kind == Kind::Page {
+            let content_type = answer.headers().get(header::CONTENT_TYPE);
+            self.check_type(answer.status().as_u16(), content_type.map(HeaderValue::as_bytes))?;
+        }
         let answer = self.body(answer, kind, begun + self.limits.total).await?;
         Ok(Answer { cookies_dropped, ..answer })
     }
 
-    /// Refuses a page by its content type, before its body is read.
-    fn check_type(&self, answer: &Response<Incoming>, kind: Kind) -> Result<(), Failure> {
-        let content_type = answer.headers().get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
-        let content_type = String::from_utf8_lossy(content_type);
-        if kind != Kind::Page || !answer.status().is_success() || self.limits.accepts(&content_type) {
+    /// Refuses a page by its content type.
+    ///
+    /// # Errors
+    /// `Type`.
+    pub fn check_type(&self, status: u16, content_type: Option<&[u8]>) -> Result<(), Failure> {
+        let content_type = String::from_utf8_lossy(content_type.unwrap_or_default());
+        if !(200..300).contains(&status) || self.limits.accepts(&content_type) {
             return Ok(());
         }
         Err(Failure::new(Reason::Type, content_type.chars().take(TYPE_SHOWN).collect::<String>()))
     }
 
-    async fn head(&self, uri: &Uri, validators: &Validators, until: Instant) -> Result<Response<Incoming>, Broken> {
+    async fn head(
+        &self,
+        uri: &Uri,
+        proxy: Option<&Proxy>,
+        validators: &Validators,
+        until: Instant,
+    ) -> Result<Response<Incoming>, Broken> {
         let mut request = Request::new(Empty::new());
         *request.uri_mut() = uri.clone();
         let headers = request.headers_mut();
@@ -227,8 +252,8 @@ impl Fetcher {
         let host = uri.host().unwrap_or_default();
         let own = self.way.hosts.of(host);
         own.iter().flat_map(|own| &own.fields).for_each(|(name, value)| drop(headers.insert(name, value.clone())));
-        let plain = self.way.proxy_to(host).filter(|_| uri.scheme_str() == Some("http"));
-        let authorization = plain.as_ref().and_then(Proxy::authorization);
+        let plain = proxy.filter(|_| uri.scheme_str() == Some("http"));
+        let authorization = plain.and_then(Proxy::authorization);
         headers.extend(authorization.map(|value| (header::PROXY_AUTHORIZATION, value)));
         let kept = self.cookies_of(host).zip(Url::parse(&uri.to_string()).ok());
         let kept = kept.and_then(|(cookies, url)| cookies.to_send(&url));
@@ -237,8 +262,14 @@ impl Fetcher {
         let optional = |value: &Option<Vec<u8>>| HeaderValue::from_bytes(value.as_deref()?).ok();
         headers.extend(optional(&validators.etag).map(|value| (header::IF_NONE_MATCH, value)));
         headers.extend(optional(&validators.last_modified).map(|value| (header::IF_MODIFIED_SINCE, value)));
-        match timeout_at(until, self.client.request(request)).await {
-            Ok(Ok(answer)) => Ok(answer),
+        match timeout_at(until, self.clients.by(proxy).request(request)).await {
+            Ok(Ok(answer)) => {
+                // Whatever it was for: a redirect, robots.txt.
+                if let (Some(turns), Some(remote)) = (&self.turns, answer.extensions().get::<Remote>()) {
+                    turns.asked(remote.0.ip(), std::time::Instant::now());
+                }
+                Ok(answer)
+            }
             Ok(Err(error)) => Err(broken(&error)),
             Err(_) => Err(Broken::Failed(Reason::FirstByteTimeout.into())),
         }
@@ -388,8 +419,6 @@ fn version(version: Version) -> HttpVersion {
     }
 }
 
-/// The header fields to store: those that no longer match the decoded body are renamed, as the
-/// WARC import does.
 /// The content codings of a body, of all fields. Several are not undone.
 fn codings(fields: &HeaderMap) -> Vec<Vec<u8>> {
     let values = fields.get_all(header::CONTENT_ENCODING).iter();
@@ -397,6 +426,8 @@ fn codings(fields: &HeaderMap) -> Vec<Vec<u8>> {
     names.filter(|name| !name.is_empty() && !name.eq_ignore_ascii_case(b"identity")).map(<[u8]>::to_vec).collect()
 }
 
+/// The header fields to store: those that no longer match the decoded body are renamed, as the
+/// WARC import does.
 fn kept_headers(fields: &HeaderMap, decoded: &Decoded, is_cut: bool) -> Headers {
     let is_chunked = fields.contains_key(header::TRANSFER_ENCODING);
     let new_length = decoded.body.len().to_string();

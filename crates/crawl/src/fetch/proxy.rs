@@ -24,14 +24,14 @@ const SOCKS_PORT: u16 = 1080;
 /// The longest user or password, as SOCKS5 has it.
 const CREDENTIAL_BYTES: usize = 255;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
     Http,
     Socks,
 }
 
 /// A proxy.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Proxy {
     kind: Kind,
     /// Its host, an IPv6 address without brackets.

@@ -7,6 +7,7 @@ pub mod bodies;
 pub mod seen;
 pub mod sequence;
 pub mod sitemaps;
+pub mod warc;
 pub mod watched;
 
 use std::path::Path;

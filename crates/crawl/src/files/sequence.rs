@@ -13,6 +13,7 @@
 //! always is one.
 
 use std::io::ErrorKind;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -44,6 +45,8 @@ pub struct SequenceNote {
     file: Arc<dyn File>,
     path: PathBuf,
     noted: u64,
+    /// The number before, as it was when the note was opened.
+    before: u64,
     /// The slot to write next: not that of the greatest number.
     next: usize,
 }
@@ -67,8 +70,16 @@ impl SequenceNote {
             Err(error) if error.kind() == ErrorKind::NotFound => begin(dir, name)?,
             opened => opened.map_err(|error| Error::io("open", &path, error))?,
         };
-        let (noted, at) = newest(&*file, &path)?;
-        Ok(SequenceNote { file, path, noted, next: 1 - at })
+        let Slots { newest: (noted, at), before } = slots(&*file, &path)?;
+        Ok(SequenceNote { file, path, noted, before, next: 1 - at })
+    }
+
+    /// The sequences of which nobody knows whether the frontier has committed what they are of, in
+    /// a store that ends with this one: those after the last commit, and those of what was being
+    /// told to the frontier while it was made, which came after the commit before.
+    pub fn unsure(&self, last: u64) -> Range<u64> {
+        let from = if self.noted == 0 { last } else { self.before.min(last) };
+        from.saturating_add(1)..last.saturating_add(1)
     }
 
     /// The number that is noted.
@@ -100,7 +111,7 @@ pub fn noted(dir: &dyn Dir) -> Result<Option<u64>, Error> {
     match dir.open(NAME, Access::Read) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Error::io("open", &path, error)),
-        Ok(file) => newest(&*file, &path).map(|(noted, _)| Some(noted)),
+        Ok(file) => slots(&*file, &path).map(|slots| Some(slots.newest.0)),
     }
 }
 
@@ -138,18 +149,26 @@ fn place(sequence: u64) -> [u8; PLACE_BYTES] {
     bytes
 }
 
-/// The greatest valid sequence, and its slot.
-fn newest(file: &dyn File, path: &Path) -> Result<(u64, usize), Error> {
-    let mut newest = None;
+/// The slots as they are.
+struct Slots {
+    /// The greatest valid sequence, and its slot.
+    newest: (u64, usize),
+    /// The other one; 0 if it is not valid.
+    before: u64,
+}
+
+fn slots(file: &dyn File, path: &Path) -> Result<Slots, Error> {
+    let (mut newest, mut before) = (None, None);
     for (at, offset) in PLACES.into_iter().enumerate() {
         let mut bytes = [0; PLACE_BYTES];
         file.read_at(&mut bytes, offset).map_err(|error| Error::io("read", path, error))?;
         let sequence = Slot::SEQUENCE.get(&bytes);
         if bytes == place(sequence) {
-            newest = newest.max(Some((sequence, at)));
+            (before, newest) = (newest.min(Some((sequence, at))), newest.max(Some((sequence, at))));
         }
     }
-    newest.ok_or_else(|| {
+    let before = before.map_or(0, |(sequence, _)| sequence);
+    newest.map(|newest| Slots { newest, before }).ok_or_else(|| {
         let remedy = match path.ends_with(crate::files::SEEN_NOTE) {
             true => "Remove it: the next run enters all URLs in the seen set again",
             false => "Remove it if the store is not older than the crawl: the next run notes its sequence again",
@@ -211,6 +230,17 @@ mod tests {
         disk.observe(None);
         assert!(*images.lock().unwrap() > 100);
         assert_eq!(noted(&*disk.dir()).unwrap(), Some(u64::MAX / 2));
+    }
+
+    #[test]
+    fn what_came_after_the_commit_before_the_last_is_unsure() {
+        let disk = SimDisk::new(1);
+        let unsure = |last| SequenceNote::open(&*disk.dir()).unwrap().unsure(last);
+        assert!(unsure(5).is_empty(), "a crawl that begins has told nobody of what is there");
+        for (noted, last, wanted) in [(7, 9, 1..10), (12, 12, 8..13), (12, 20, 8..21), (30, 30, 13..31)] {
+            SequenceNote::open(&*disk.dir()).unwrap().note(noted).unwrap();
+            assert_eq!(unsure(last), wanted, "{noted}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! Files that people write and change while a crawl runs: the text, and whether it has changed.
+//! Files that people write and change while a crawl runs: the text, and when to read it again.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use filemap_io::{Stamp, open_to_inspect};
@@ -9,21 +9,48 @@ use filemap_io::{Stamp, open_to_inspect};
 /// A file may have been changed again within this time and look the same.
 const SETTLES: Duration = Duration::from_secs(3);
 
-/// How a file looks, and whether it has done so for a while; `None` if it cannot be looked at.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Look(Option<(Stamp, bool)>);
+/// Follows a file, which is half there while somebody writes it.
+#[derive(Debug)]
+pub struct Watch {
+    path: PathBuf,
+    /// How it was when it was read, and whether it had been so for a while. `None`: it could not be
+    /// looked at.
+    read: Option<(Stamp, bool)>,
+    /// How it was at the last look.
+    seen: Option<Stamp>,
+}
 
-impl Look {
-    /// Looks at a file.
-    pub fn at(path: &Path) -> Look {
-        let stamp = Stamp::of(path).ok();
-        Look(stamp.map(|stamp| (stamp, stamp.modified().elapsed().is_ok_and(|age| age > SETTLES))))
+impl Watch {
+    /// Begins with a file that is read now.
+    pub fn new(path: &Path) -> Watch {
+        let read = look(path);
+        Watch { path: path.to_owned(), read, seen: read.map(|(stamp, _)| stamp) }
     }
 
-    /// Whether the file is as it was, so that it need not be read.
-    pub fn is_as(&self, before: &Look) -> bool {
-        self == before && self.0.as_ref().is_some_and(|(_, has_settled)| *has_settled)
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
+
+    /// Whether to read the file again: it may have changed since it was read, and nobody has
+    /// touched it since the last look.
+    pub fn is_due(&mut self) -> bool {
+        let now = look(&self.path);
+        let stamp = now.map(|(stamp, _)| stamp);
+        let rests = std::mem::replace(&mut self.seen, stamp) == stamp;
+        let is_as_read = now.is_some_and(|(_, has_settled)| has_settled) && now == self.read;
+        if !rests || is_as_read {
+            return false;
+        }
+        self.read = now;
+        true
+    }
+}
+
+/// How a file is, and whether it has been so for a while.
+fn look(path: &Path) -> Option<(Stamp, bool)> {
+    let stamp = Stamp::of(path).ok()?;
+    Some((stamp, stamp.modified().elapsed().is_ok_and(|age| age > SETTLES)))
 }
 
 /// The text of a file, pipes and devices refused.
@@ -36,4 +63,30 @@ pub fn text(path: &Path) -> io::Result<String> {
     let read = file.read_at(&mut bytes, 0)?;
     bytes.truncate(read);
     String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_due_when_it_has_changed_and_rests() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("list");
+        let write = |text: &str| std::fs::write(&path, text).unwrap();
+        write("old");
+        let mut watch = Watch::new(&path);
+        // Somebody writes it anew: it is empty first.
+        write("");
+        assert!(!watch.is_due());
+        write("new text");
+        assert!(!watch.is_due());
+        assert!(watch.is_due());
+        std::fs::remove_file(&path).unwrap();
+        assert!(!watch.is_due() && watch.is_due(), "whoever reads it says that it is gone");
+        write("new text");
+        let long_ago = std::time::SystemTime::now() - Duration::from_secs(60);
+        std::fs::File::options().write(true).open(&path).unwrap().set_modified(long_ago).unwrap();
+        assert!(!watch.is_due() && watch.is_due() && !watch.is_due(), "it has settled");
+    }
 }

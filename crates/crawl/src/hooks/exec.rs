@@ -6,14 +6,13 @@
 //! in order; what it prints on standard error is left alone.
 //!
 //! A child that dies, answers late, or answers anything else is killed, and another is started for
-//! the next page. After `FAILURES_MAX` failures in a row none is started any more. No page is
-//! lost by it: it is stored without the answer, and counted.
+//! the next page. After `FAILURES_MAX` failures in a row each further one is followed by a rest, in
+//! which none is asked. No page is lost by it: it is stored without the answer, and counted.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel, sync_channel};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,8 +24,9 @@ use serde_json::{Map, Value, json};
 use super::page::{Capture, OnPage, Reply};
 use crate::error::BoxError;
 
-/// Failures in a row after which no child is started any more.
+/// Failures in a row after which the command rests, and for how long.
 const FAILURES_MAX: u32 = 10;
+const REST: Duration = Duration::from_secs(60);
 /// Longest answer.
 const ANSWER_BYTES: u64 = 16 << 20;
 /// A child whose input has ended has this long to end too.
@@ -39,7 +39,17 @@ pub struct Exec {
     /// Children that have nothing to do; `None` for one that is to be started.
     idle: Mutex<Vec<Option<Worker>>>,
     is_idle: Condvar,
-    failures: AtomicU32,
+    health: Mutex<Health>,
+    rest: Duration,
+}
+
+/// How the command has done of late, in all its processes.
+#[derive(Default)]
+struct Health {
+    /// Failures in a row.
+    failures: u32,
+    /// Until when it rests.
+    rests_until: Option<Instant>,
 }
 
 /// A child, and the threads that write to it and read from it: neither waits for the other.
@@ -72,12 +82,17 @@ impl Exec {
             timeout,
             idle: Mutex::new(idle),
             is_idle: Condvar::new(),
-            failures: AtomicU32::new(0),
+            health: Mutex::default(),
+            rest: REST,
         }
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Option<Worker>>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn health(&self) -> MutexGuard<'_, Health> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A place for a child, which it may hold already. Waits for one.
@@ -99,10 +114,10 @@ impl Exec {
     }
 
     fn answer(&self, worker: &mut Option<Worker>, capture: &Capture<'_>) -> Result<Reply, BoxError> {
-        if self.failures.load(Ordering::Relaxed) >= FAILURES_MAX {
-            return Err(
-                format!("{} failed {FAILURES_MAX} times in a row and is not started again", self.command).into()
-            );
+        let Health { failures, rests_until } = *self.health();
+        if let Some(left) = rests_until.and_then(|until| until.checked_duration_since(Instant::now())) {
+            let left = left.as_secs() + 1;
+            return Err(format!("{} failed {failures} times in a row and rests for {left} s", self.command).into());
         }
         // One that has ended after its last answer has done nothing wrong.
         if worker.as_mut().map_or(Ok(true), Worker::has_ended)? {
@@ -116,14 +131,25 @@ impl Exec {
     }
 }
 
+impl Health {
+    /// Counts a failure; those of a rest are no more of them.
+    fn failed(&mut self, rest: Duration) {
+        if self.rests_until.is_some_and(|until| until > Instant::now()) {
+            return;
+        }
+        self.failures = self.failures.saturating_add(1);
+        self.rests_until = (self.failures >= FAILURES_MAX).then(|| Instant::now() + rest);
+    }
+}
+
 impl OnPage for Exec {
     fn on_page(&self, capture: &Capture<'_>) -> Result<Reply, BoxError> {
         let mut worker = self.take();
         let answered = self.answer(&mut worker, capture);
         match answered {
-            Ok(_) => self.failures.store(0, Ordering::Relaxed),
+            Ok(_) => *self.health() = Health::default(),
             Err(_) => {
-                self.failures.fetch_add(1, Ordering::Relaxed);
+                self.health().failed(self.rest);
                 // Whatever it says later belongs to no page.
                 worker.take().into_iter().for_each(Worker::kill);
             }
@@ -159,7 +185,8 @@ impl Worker {
             return Err("a child has no standard input or output".into());
         };
         let (pages, lines) = channel::<String>();
-        let (tell, answers) = channel();
+        // One that prints without end waits for whoever asks.
+        let (tell, answers) = sync_channel(1);
         // Both end with the child, and with its worker.
         std::thread::spawn(move || lines.iter().try_for_each(|line| input.write_all(line.as_bytes())));
         std::thread::spawn(move || {
@@ -316,11 +343,37 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_always_fails_is_not_started_for_ever() {
-        let exec = exec("exit 1");
-        let words: Vec<String> = (0..=FAILURES_MAX).map(|_| ask(&exec, "http://a/").unwrap_err()).collect();
-        assert!(words[0].contains("it ended"), "{words:?}");
-        assert!(words[FAILURES_MAX as usize].contains("is not started again"), "{words:?}");
+    fn a_command_that_always_fails_rests_and_is_tried_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let well = folder.path().join("well");
+        let script = format!("[ -e {} ] || exit 1; while read -r line; do echo '{{}}'; done", well.display());
+        let mut exec = exec(&script);
+        let words: Vec<String> = (0..=FAILURES_MAX + 1).map(|_| ask(&exec, "http://a/").unwrap_err()).collect();
+        assert!(words[FAILURES_MAX as usize - 1].contains("it ended"), "{words:?}");
+        for rests in &words[FAILURES_MAX as usize..] {
+            assert!(rests.contains("failed 10 times in a row and rests"), "{words:?}");
+        }
+        std::fs::write(&well, "").unwrap();
+        assert!(ask(&exec, "http://a/").is_err(), "it rests");
+        exec.rest = Duration::ZERO;
+        exec.health().rests_until = Some(Instant::now());
+        assert_eq!(ask(&exec, "http://a/"), Ok(Reply::new()));
+        assert_eq!(exec.health().failures, 0);
+    }
+
+    #[test]
+    fn a_program_that_prints_without_end_takes_no_memory_and_fails() {
+        let resident = || {
+            let status = std::fs::read_to_string("/proc/self/statm").unwrap();
+            status.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+        };
+        let exec = exec("while read -r page; do echo '{}'; yes; done");
+        assert_eq!(ask(&exec, "http://a/"), Ok(Reply::new()));
+        let before = resident();
+        std::thread::sleep(Duration::from_secs(1));
+        let grown = resident().saturating_sub(before);
+        assert!(grown < 32 << 20, "it has grown by {grown} bytes");
+        assert!(ask(&exec, "http://b/").unwrap_err().contains("more than it was asked"));
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub(crate) use self::fetch::get;
 pub use self::fetch::{Blocking, Fetch, Fetching, Response};
 pub(crate) use self::guard::guarded;
 pub use self::page::{Capture, Fields, OnPage, Parse, Reply};
+use crate::record;
 
 /// The hooks of a crawl; without any it is what `fm-crawl` does.
 #[derive(Clone, Default)]
@@ -33,13 +34,16 @@ pub struct Hooks {
 }
 
 impl Hooks {
-    /// What all hooks say of a page; a word for each that fails.
+    /// What all hooks say of a page; a word for each that fails, and for each field that no note
+    /// can have.
     pub(crate) fn look(&self, capture: &Capture<'_>) -> (Reply, Vec<String>) {
         let (mut reply, mut failed) = (Reply::new(), Vec::new());
         let mut fields = capture.fields.clone();
         for hook in &self.on_page {
             match guarded(|| hook.on_page(&Capture { fields: &fields, ..*capture })) {
-                Ok(said) => {
+                Ok(mut said) => {
+                    let unnamed = said.fields.extract_if(.., |name, _| !record::is_field_name(name));
+                    failed.extend(unnamed.map(|(name, _)| format!("`{}` is no name of a field", name.escape_debug())));
                     fields.extend(said.fields.clone());
                     reply.add(said);
                 }

@@ -65,7 +65,8 @@ impl Reply {
         self
     }
 
-    /// Adds a value. Line ends and other control characters become blanks.
+    /// Adds a value. Line ends and other control characters become blanks. A name is ASCII without
+    /// blanks and colons; any other is left out, and counted as `hook-failed`.
     #[must_use]
     pub fn field(mut self, name: impl Into<String>, value: impl Into<String>) -> Reply {
         self.fields.insert(name.into(), value.into());

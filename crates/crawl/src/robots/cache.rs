@@ -101,6 +101,12 @@ impl Cache {
         Ok((site, was_fetched))
     }
 
+    /// Whether the rules of a site are in memory.
+    pub fn has(&self, origin: &str) -> bool {
+        let slot = self.slot(origin);
+        slot.try_lock().is_ok_and(|held| held.as_ref().is_some_and(|site| Instant::now() < site.until))
+    }
+
     fn slot(&self, origin: &str) -> Slot {
         let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(slot) = sites.0.get(origin) {

@@ -31,6 +31,7 @@ use super::patterns::Patterns;
 use super::space::Space;
 use super::status::Status;
 use super::tally::Tally;
+use super::warc::Warc;
 use crate::clock::now_ms;
 use crate::error::Error;
 use crate::files::seen::Seen;
@@ -99,6 +100,8 @@ pub struct State {
     pub settings: Settings,
     /// Where they are.
     pub folder: Folder,
+    /// The WARC files that are written on the way.
+    pub warc: Option<Warc>,
 }
 
 /// What the coordinator is told.
@@ -251,6 +254,7 @@ impl<'a> Coordinator<'a> {
                 self.put_back(unasked)?;
             }
             self.state.status.look(&self.tally, &self.state.frontier);
+            self.state.warc.as_ref().map_or(Ok(()), Warc::check)?;
             self.observer.look(&self.tally, &self.state.frontier, self.in_flight).map_err(Error::Observer)?;
             let is_starving = !matches!(supply, Supply::Plenty);
             let is_due = self.uncommitted > 0

@@ -21,9 +21,11 @@ pub mod starts;
 pub mod status;
 mod tally;
 pub mod view;
+mod warc;
 
 pub use self::coordinator::{End, retry};
 pub use self::coverage::Coverage;
 pub use self::observe::{Event, Nobody, Observer, Pause};
 pub use self::start::{LostSeed, Plan, Summary, run};
 pub use self::tally::Tally;
+pub use self::warc::Written;

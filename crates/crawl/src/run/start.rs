@@ -24,6 +24,7 @@ use super::space::Space;
 use super::starts;
 use super::status::{Phase, Status};
 use super::tally::Tally;
+use super::warc::{Warc, Written};
 use crate::clock::now_ms;
 use crate::error::Error;
 use crate::failure::{self, Reason};
@@ -89,6 +90,8 @@ pub struct Plan {
     pub hooks: Hooks,
     /// The caller's decision about the scope.
     pub accept: Option<Arc<dyn Accept>>,
+    /// The folder of WARC files that are written on the way.
+    pub warc: Option<PathBuf>,
 }
 
 /// A start page that was given up.
@@ -119,6 +122,8 @@ pub struct Summary {
     pub fleet: Option<Standing>,
     /// Pages that were asked for by [`Plan::fetch`].
     pub asked: u64,
+    /// What was written to WARC files, if it was to be.
+    pub warc: Option<Written>,
 }
 
 impl Summary {
@@ -187,14 +192,17 @@ pub fn run(mut plan: Plan) -> Result<Summary, Error> {
     let hosts = Arc::new(Hosts::open(settings.hosts.as_deref()).map_err(Error::Usage)?);
     let ways = (plan.resolver.clone(), Way { hosts, ..plan.way.clone() });
     let fetcher = Fetcher::new(settings.limits.clone(), &settings.user_agent, ways, tls).map_err(Error::Usage)?;
+    let fetcher = fetcher.with_turns(settings.address_delay());
     let fetcher = if settings.cookies { fetcher.with_cookies() } else { fetcher };
     let note = SequenceNote::open(&dir)?;
+    let unsure = note.unsure(pages.engine().stats().last_sequence);
     let sitemaps = Sitemaps::open(&dir)?;
     let status = Status::new(&folder);
-    let state = State { frontier, seen, note, claims, fleet, status, settings: settings.clone(), folder };
+    let warc = plan.warc.as_deref().map(|folder| Warc::begin(folder, &pages)).transpose()?;
+    let state = State { frontier, seen, note, claims, fleet, status, settings: settings.clone(), folder, warc };
     plan.observer.event(&Event::Begun).map_err(Error::Observer)?;
     let hooks = plan.hooks.clone();
-    let crawl = Crawl::new(settings, (scope, filter), pages, (fetcher, hooks), bodies, sitemaps);
+    let crawl = Crawl::new(settings, (scope, filter), (pages, unsure), (fetcher, hooks), bodies, sitemaps);
     work(plan, &fetch, state, crawl)
 }
 
@@ -259,7 +267,12 @@ fn work(plan: Plan, fetch: &[Link], mut state: State, crawl: Crawl) -> Result<Su
     };
     // Visits still in flight are dropped: the frontier assigns them again.
     runtime.shutdown_timeout(SHUTDOWN_WITHIN);
+    // Whatever has ended the run: what is stored is written.
+    let has_ended_it = state.warc.as_ref().is_some_and(|warc| warc.check().is_err());
+    let warc = state.warc.take().map(Warc::end).transpose();
+    let (warc, ended) = if has_ended_it { (Ok(warc?), ended) } else { (warc, ended) };
     let (end, mut tally) = ended?;
+    let warc = warc?;
     tally.add(Reason::HookFailed, crawl.scope.take_panics());
     let State { frontier, seen, settings, mut status, fleet, .. } = state;
     status.publish(&tally, &frontier, Phase::Ended);
@@ -272,6 +285,7 @@ fn work(plan: Plan, fetch: &[Link], mut state: State, crawl: Crawl) -> Result<Su
         lost_seeds: lost_seeds(&crawl, &settings, &frontier)?,
         fleet: fleet.filter(|_| matches!(end, End::Complete | End::Waiting)).and_then(|fleet| fleet.unfinished()),
         asked: fetch.len() as u64,
+        warc,
     };
     frontier.close()?;
     seen.close()?;

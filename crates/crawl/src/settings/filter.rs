@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError, RwLock};
 
 use regex::{Regex, RegexSet, RegexSetBuilder};
 
-use crate::files::watched::{self, Look};
+use crate::files::watched::{self, Watch};
 
 const PREFIX: &str = "prefix:";
 /// Memory of all compiled expressions of one side.
@@ -141,7 +141,7 @@ impl Side {
         let mut changes = Vec::new();
         for at in 0..files.len() {
             let Some(before) = files[at].look() else { continue };
-            let file = files[at].path.clone();
+            let file = files[at].watch.path().to_owned();
             if let Some(wrong) = files[at].wrong.clone() {
                 changes.push(Change { file, patterns: Err(wrong) });
                 continue;
@@ -197,29 +197,27 @@ impl Patterns {
 /// A file of patterns.
 #[derive(Debug)]
 struct Watched {
-    path: PathBuf,
+    watch: Watch,
     /// The patterns of the last text that was in order.
     lines: Vec<String>,
     /// What is wrong with the file as it is now.
     wrong: Option<String>,
-    /// How the file was when it was read.
-    look: Option<Look>,
 }
 
 impl Watched {
     fn open(path: &str) -> Watched {
-        let mut file = Watched { path: PathBuf::from(path), lines: Vec::new(), wrong: None, look: None };
-        file.look();
+        let mut file = Watched { watch: Watch::new(Path::new(path)), lines: Vec::new(), wrong: None };
+        file.read();
         file
     }
 
     /// Reads the file if it has changed; the patterns before, if there is anything to tell.
     fn look(&mut self) -> Option<Vec<String>> {
-        let now = Look::at(&self.path);
-        if self.look.replace(now.clone()).is_some_and(|before| now.is_as(&before)) {
-            return None;
-        }
-        match read(&self.path) {
+        if self.watch.is_due() { self.read() } else { None }
+    }
+
+    fn read(&mut self) -> Option<Vec<String>> {
+        match read(self.watch.path()) {
             Ok(lines) if self.wrong.is_none() && lines == self.lines => None,
             Ok(lines) => {
                 self.wrong = None;
@@ -306,22 +304,24 @@ mod tests {
         assert!(wrong[0].contains("patterns"), "{wrong:?}");
         fs::write(&path, "# none yet\n").unwrap();
         let filter = filter(&[], &[&given]);
+        // What has changed is read at the second look.
+        let look = || filter.look().into_iter().chain(filter.look()).collect::<Vec<Change>>();
         let is_excluded = || filter.refusal("http://a/x").is_some();
-        assert!(filter.look().is_empty() && !is_excluded());
+        assert!(look().is_empty() && !is_excluded());
         fs::write(&path, "/x\nprefix:http://b/\n").unwrap();
-        assert_eq!(filter.look(), [Change { file: path.clone(), patterns: Ok(2) }]);
-        assert!(filter.look().is_empty() && is_excluded());
+        assert_eq!(look(), [Change { file: path.clone(), patterns: Ok(2) }]);
+        assert!(look().is_empty() && is_excluded());
         fs::write(&path, "/y\n(\n[\n@z\n").unwrap();
-        let change = filter.look().pop().unwrap().patterns.unwrap_err();
+        let change = look().pop().unwrap().patterns.unwrap_err();
         let lines = ["patterns:2: ", "patterns:3: ", "patterns:4: "];
         assert!(lines.iter().all(|line| change.contains(line)), "{change}");
-        assert!(filter.look().is_empty() && is_excluded());
+        assert!(look().is_empty() && is_excluded());
         fs::remove_file(&path).unwrap();
-        assert!(filter.look().pop().unwrap().patterns.is_err() && is_excluded());
+        assert!(look().pop().unwrap().patterns.is_err() && is_excluded());
         fs::write(&path, "/x\nprefix:http://b/\n").unwrap();
-        assert_eq!(filter.look().len(), 1, "that it is well again is told");
+        assert_eq!(look().len(), 1, "that it is well again is told");
         fs::write(&path, "").unwrap();
-        assert_eq!(filter.look(), [Change { file: path, patterns: Ok(0) }]);
+        assert_eq!(look(), [Change { file: path, patterns: Ok(0) }]);
         assert!(!is_excluded());
     }
 

@@ -59,6 +59,9 @@ pub struct Settings {
     pub robots_token: Option<String>,
     /// Requests a second to a host; 0 for no limit.
     pub rate: f64,
+    /// Requests a second to an address, whatever its hosts; 0 for no limit.
+    #[serde(default)]
+    pub address_rate: f64,
     /// Connections to a host.
     pub host_connections: u16,
     /// Connections in all.
@@ -114,6 +117,8 @@ pub struct Settings {
     pub limits: Limits,
 }
 
+/// The longest time between two requests.
+const DELAY_MAX: Duration = Duration::from_secs(86_400);
 /// Links from a page to its requisites and to theirs, redirects included.
 const REQUISITE_DEPTH: u16 = 20;
 
@@ -141,6 +146,7 @@ impl Settings {
             user_agent: String::new(),
             robots_token: None,
             rate: 1.0,
+            address_rate: 0.0,
             host_connections: 1,
             connections: 64,
             host_pages: Some(100_000),
@@ -184,6 +190,14 @@ impl Settings {
     /// Time between the starts of two fetches from a host.
     pub fn delay_ms(&self) -> u64 {
         if self.rate > 0.0 { (1000.0 / self.rate).ceil() as u64 } else { 0 }
+    }
+
+    /// Time between the starts of two requests to an address; 0 for no limit.
+    pub fn address_delay(&self) -> Duration {
+        match self.address_rate > 0.0 {
+            true => Duration::try_from_secs_f64(1.0 / self.address_rate).unwrap_or(DELAY_MAX).min(DELAY_MAX),
+            false => Duration::ZERO,
+        }
     }
 }
 

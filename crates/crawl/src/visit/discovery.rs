@@ -20,7 +20,9 @@ use crate::links::edges::{self, Edge};
 use crate::links::html::Syntax;
 use crate::links::sitemap::Root;
 use crate::links::source::{Size, Source, is_gzip};
-use crate::links::{self, Bounds, Broken, Found, Gathered, Link, css, directives, plain, requisites, sitemap, traps};
+use crate::links::{
+    self, Bounds, Broken, Found, Gathered, Link, Links, css, directives, plain, requisites, sitemap, traps,
+};
 use crate::settings::Settings;
 use crate::settings::limits::SITEMAP_LINKS;
 
@@ -111,10 +113,16 @@ pub fn of_page(crawl: &Crawl, url: &str, page: &Page, requisite: Option<u8>) -> 
     Ok(discovered)
 }
 
-/// Links that a hook has found of a page.
-pub fn of_hook(crawl: &Crawl, url: &str, links: Vec<String>) -> Discovered {
-    let (found, mut discovered) = (Found { links, ..Found::default() }, Discovered::default());
-    let links = resolved(crawl, &found, url, &mut discovered);
+/// Links that a hook has found of a page: at most as many as a page may have. What is no URL of
+/// the web is counted: nobody else tells the hook.
+pub fn of_hook(crawl: &Crawl, url: &str, mut links: Vec<String>) -> Discovered {
+    let (bounds, mut discovered) = (bounds(crawl), Discovered::default());
+    discovered.met.extend((links.len() > bounds.links).then_some((Reason::LinkLimit, 1)));
+    links.truncate(bounds.links);
+    let found = Found { links, ..Found::default() };
+    let Links { links, unusable, too_long } = links::resolve(&found, url, &**crawl.pages.canonicalizer(), bounds);
+    let counted = [(Reason::UrlLimit, too_long), (Reason::BadUrl, unusable)];
+    discovered.met.extend(counted.into_iter().filter(|(_, times)| *times > 0));
     follow(crawl, links, false, &mut discovered);
     discovered
 }

@@ -1,5 +1,7 @@
 //! What the hooks of a crawl say of a page before it is stored.
 
+use std::collections::HashSet;
+
 use filemap::Page;
 
 use super::Broken;
@@ -53,7 +55,8 @@ pub(super) fn look(
     }
     let mut discovered = discovery::of_hook(crawl, url, reply.links);
     discovered.hooks_failed = failed;
-    links.extend(std::mem::take(&mut discovered.links).into_iter().filter(|link| !urls.contains(&link.url)));
+    let known: HashSet<&String> = urls.iter().collect();
+    links.extend(std::mem::take(&mut discovered.links).into_iter().filter(|link| !known.contains(&link.url)));
     if !reply.follows {
         links.clear();
     }

@@ -7,6 +7,7 @@
 //! A redirect is a page with one link. The number of redirects in a row is in memory only: after a
 //! restart it starts at 0, and the depth limit still ends the chain.
 
+mod ask;
 pub mod barren;
 mod discovery;
 mod hops;
@@ -15,7 +16,6 @@ mod parts;
 mod prints;
 mod turn;
 
-use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use filemap::{Page, PageHead, Put};
@@ -27,18 +27,14 @@ use crate::error::Error;
 use crate::failure::{Failure, Reason};
 use crate::fetch::{Answer, Kind, Validators, retry_after};
 use crate::files::bodies::Holder;
-use crate::hooks::{self, Fields};
+use crate::hooks::Fields;
 use crate::links::edges::Edge;
 use crate::links::{Link, requisites};
 use crate::record;
-use crate::robots::cache;
 
 use self::discovery::Discovered;
 use self::looked::Looked;
 pub use self::parts::{Crawl, token};
-
-/// Attempts at a page whose body breaks off, before what there is of it is stored.
-const ATTEMPTS_AT_A_BODY: u8 = 3;
 
 /// The result of a visit.
 #[derive(Debug)]
@@ -214,27 +210,29 @@ pub async fn visit(crawl: &Crawl, mut assignment: Assignment) -> Result<Visit, E
     let begun = Instant::now();
     let mut visit = Visit::begin(&assignment);
     assignment.url.clone_from(&visit.url);
-    match attempt(crawl, &assignment, &mut visit).await {
-        Ok(fetched) => visit.told = Told::Fetched(fetched),
-        Err(Broken::Page(failure)) => {
-            if failure.reason != Reason::Robots {
-                keep_note(crawl, &record::failure(&visit.url, &failure, now_ms()))?;
-            }
-            visit.told = Told::Failed(failure);
+    let ended = match attempt(crawl, &assignment, &mut visit).await {
+        Err(Broken::Page(failure)) if failure.reason != Reason::Robots => {
+            // Where its note is refused, the failure is in the frontier and the log only.
+            let noted = keep_note(crawl, &record::failure(&visit.url, &failure, now_ms()));
+            noted.and(Err(Broken::Page(failure)))
         }
-        Err(Broken::Later) => visit.told = Told::Later,
+        ended => ended,
+    };
+    visit.told = match ended {
+        Ok(fetched) => Told::Fetched(fetched),
+        Err(Broken::Page(failure)) => Told::Failed(failure),
+        Err(Broken::Later) => Told::Later,
         Err(Broken::Crawl(failure)) => return Err(failure),
-    }
+    };
     visit.took = begun.elapsed();
     Ok(visit)
 }
 
-/// Puts a note beside a page. Where a rule of an erasure refuses it, the failure is in the
-/// frontier and the log only.
-fn keep_note(crawl: &Crawl, note: &Page) -> Result<(), Error> {
+/// Puts a note beside a page; false if the store refuses it, as a rule of an erasure does.
+fn keep_note(crawl: &Crawl, note: &Page) -> Result<bool, Broken> {
     match crawl.pages.put_page_if_changed(note) {
         Err(error) if !error.concerns_one_page() => Err(error.into()),
-        _ => Ok(()),
+        kept => Ok(kept.is_ok()),
     }
 }
 
@@ -245,21 +243,28 @@ async fn attempt(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> R
     if assignment.depth > 0 && !is_ours {
         return Err(Failure::from(Reason::Scope).into());
     }
-    is_refused(crawl, assignment, visit, url)?;
-    turn::ask_robots(crawl, assignment, visit).await?;
+    ask::is_refused(crawl, assignment, visit, url)?;
+    let has_turn = turn::ask_robots(crawl, assignment, visit).await?;
     let known = crawl.pages.head(url)?;
-    visit.is_recorded =
-        !assignment.is_refresh && known.as_ref().is_some_and(|head| head.page.fetched_at_ms >= crawl.settings.begun_ms);
+    visit.is_recorded = known.as_ref().is_some_and(|head| match assignment.is_refresh {
+        true => crawl.unsure.take(head.version.sequence),
+        false => head.page.fetched_at_ms >= crawl.settings.begun_ms,
+    });
     let validators = match &known {
         Some(head) if !visit.is_recorded => record::validators(head),
         _ => Validators::default(),
     };
-    let mut answer = ask(crawl, assignment, &validators, visit).await?;
+    // Whom an own fetcher asks is its own affair.
+    let is_own = crawl.hooks.fetch.is_some() && discovery::kind(crawl, url, visit.requisite) == Kind::Page;
+    if !(has_turn || is_own) {
+        turn::ask_address(crawl, url, visit).await?;
+    }
+    let mut answer = ask::ask(crawl, assignment, &validators, visit).await?;
     let url = visit.url.clone();
     let _places = std::mem::take(&mut answer.places);
     (visit.status, visit.wire_bytes, visit.body_bytes) =
         (Some(answer.status), answer.wire_bytes, answer.body.len() as u64);
-    if let Some(cut) = answer.cut.as_ref().filter(|_| is_tried_again(crawl, assignment, &answer)) {
+    if let Some(cut) = answer.cut.as_ref().filter(|_| ask::is_tried_again(crawl, assignment, &answer)) {
         return Err(cut.clone().into());
     }
     let cut = answer.cut.as_ref().map(|cut| cut.reason);
@@ -273,68 +278,6 @@ async fn attempt(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> R
         is_seed: assignment.is_seed,
     };
     take(crawl, &url, answer, known, visit)
-}
-
-/// Fails if a pattern of the crawl refuses a page.
-fn is_refused(crawl: &Crawl, assignment: &Assignment, visit: &Visit, url: &str) -> Result<(), Failure> {
-    let refusal = match visit.requisite {
-        Some(_) => crawl.refusal_of_requisite(url),
-        None => crawl.refusal(url, assignment.is_seed),
-    };
-    refusal.map_or(Ok(()), Err)
-}
-
-/// Asks for a page. Where it is at another spelling of its URL, by a redirect, it is asked for
-/// there at once: both are one page to the frontier, which would not ask for it again.
-async fn ask(
-    crawl: &Crawl,
-    assignment: &Assignment,
-    validators: &Validators,
-    visit: &mut Visit,
-) -> Result<Answer, Broken> {
-    let mut asked = HashSet::from([visit.url.clone()]);
-    loop {
-        let answer = get(crawl, &visit.url, validators, discovery::kind(crawl, &visit.url, visit.requisite)).await?;
-        let location = answer.headers.get("Location").filter(|_| (300..400).contains(&answer.status));
-        let target = location.and_then(|location| discovery::target(crawl, &visit.url, location));
-        let Some(target) = target.filter(|target| target.key == assignment.key) else { return Ok(answer) };
-        if asked.len() > usize::from(crawl.settings.limits.redirects) || !asked.insert(target.url.clone()) {
-            visit.met(Reason::RedirectLimit, 1);
-            return Ok(answer);
-        }
-        is_refused(crawl, assignment, visit, &target.url)?;
-        let (origin, path) = cache::split(&target.url);
-        if crawl.settings.obeys_robots {
-            let (site, _) = crawl.robots.site(origin, &crawl.pages, &crawl.fetcher).await?;
-            if !site.robots.as_ref().map_err(Failure::clone)?.allows(path) {
-                return Err(Failure::from(Reason::Robots).into());
-            }
-        }
-        if let Some(level) = crawl.sitemaps.level(&visit.url) {
-            crawl.sitemaps.name(std::iter::once(target.url.as_str()), level)?;
-        }
-        // One more request than the frontier knows of.
-        let turn = visit.delay.flatten().unwrap_or(Duration::from_millis(crawl.settings.delay_ms()));
-        visit.hold = Some(visit.hold.unwrap_or_default() + turn).filter(|hold| !hold.is_zero());
-        visit.url = target.url;
-    }
-}
-
-/// Asks for a URL: by the caller's own fetcher, if that is a page and there is one.
-async fn get(crawl: &Crawl, url: &str, validators: &Validators, kind: Kind) -> Result<Answer, Failure> {
-    let limits = &crawl.settings.limits;
-    match &crawl.hooks.fetch {
-        Some(own) if kind == Kind::Page => hooks::get(own, url, limits.total, limits.body_bytes).await,
-        _ => crawl.fetcher.get(url, validators, kind).await,
-    }
-}
-
-/// Whether a body that is not whole is worth another attempt, before what there is of it is kept.
-fn is_tried_again(crawl: &Crawl, assignment: &Assignment, answer: &Answer) -> bool {
-    let is_accident = answer.cut.as_ref().is_some_and(|cut| cut.reason != Reason::BodyLimit);
-    let most = crawl.settings.attempts.min(ATTEMPTS_AT_A_BODY);
-    let is_last = assignment.failed_attempts.saturating_add(1) >= most;
-    is_accident && !is_last && (200..300).contains(&answer.status)
 }
 
 /// What is known of a page before its answer.
@@ -361,7 +304,8 @@ fn take(crawl: &Crawl, url: &str, answer: Answer, known: Known<'_>, visit: &mut 
         (400..=499, _) => {
             let page = record::page(url, answer, at_ms);
             barren::note_error(crawl, visit, &page);
-            if !visit.is_recorded {
+            let is_there = known.page.is_some_and(|known| known.page.status == Some(status));
+            if !(visit.is_recorded && is_there) {
                 crawl.pages.put_page_if_changed(&page)?;
             }
             return Err(Failure::new(Reason::ClientStatus, status.to_string()).into());
@@ -390,7 +334,7 @@ fn take(crawl: &Crawl, url: &str, answer: Answer, known: Known<'_>, visit: &mut 
     let is_duplicate = stored.is_duplicate && !is_exempt;
     let is_barren = barren::judge(crawl, visit, is_exempt || is_duplicate, &mut fields);
     if let Some(note) = record::fields(url, &fields, at_ms) {
-        keep_note(crawl, &note)?;
+        visit.met(Reason::NoteRefused, u64::from(!keep_note(crawl, &note)?));
     }
     let changed = known.page.filter(|_| !visit.is_recorded).and(stored.changed);
     Ok(Fetched { at_ms, links, changed, is_duplicate, is_barren })

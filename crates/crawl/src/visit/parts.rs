@@ -1,5 +1,9 @@
 //! The parts of a crawl that all its visits share: settings, scope, store, fetcher, caches.
 
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
 use filemap::PageStore;
 
 use super::hops::Hops;
@@ -42,6 +46,23 @@ pub struct Crawl {
     pub(super) hops: Hops,
     /// Fingerprints of texts.
     pub(super) prints: Prints,
+    /// Sequences of versions that an earlier process may have stored without a commit.
+    pub(super) unsure: Unsure,
+}
+
+/// Sequences of versions of which nobody knows whether they were committed, until their pages are
+/// fetched again.
+pub(super) struct Unsure {
+    range: Range<u64>,
+    taken: Mutex<HashSet<u64>>,
+}
+
+impl Unsure {
+    /// Whether a sequence is one of these; it is not the next time.
+    pub(super) fn take(&self, sequence: u64) -> bool {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        self.range.contains(&sequence) && taken.insert(sequence)
+    }
 }
 
 fn excluded() -> Failure {
@@ -54,11 +75,12 @@ pub fn token(settings: &Settings) -> &str {
 }
 
 impl Crawl {
-    /// A crawl of these parts.
+    /// A crawl of these parts; the frontier may not know of the store's versions of these
+    /// sequences.
     pub fn new(
         settings: Settings,
         (scope, filter): (Scope, Filter),
-        pages: PageStore,
+        (pages, unsure): (PageStore, Range<u64>),
         (fetcher, hooks): (Fetcher, Hooks),
         bodies: Bodies,
         sitemaps: Sitemaps,
@@ -79,6 +101,7 @@ impl Crawl {
             sitemaps,
             hops: Hops::default(),
             prints: Prints::default(),
+            unsure: Unsure { range: unsure, taken: Mutex::default() },
         }
     }
 

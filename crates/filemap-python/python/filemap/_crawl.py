@@ -35,6 +35,7 @@ class CrawlOptions(TypedDict, total=False):
     user_agent: str | None
     scope: Literal["host", "domain", "prefix", "any"] | None
     rate: float | None
+    address_rate: float | None
     connections: int | None
     host_connections: int | None
     max_depth: int | None
@@ -50,6 +51,7 @@ class CrawlOptions(TypedDict, total=False):
     requisites: bool | None
     cookies: bool | None
     forever: bool | None
+    warc: "Path | None"
     min_free: int | None
     allow_private: bool | None
     resolve: list[str] | None

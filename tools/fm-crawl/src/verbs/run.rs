@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crawl::fetch::trust::Trust;
 use crawl::hooks::exec::Exec;
-use crawl::run::{End, LostSeed, Observer, Summary, Tally};
+use crawl::run::{End, LostSeed, Observer, Summary, Tally, Written};
 use crawl::settings::Settings;
 use crawl::settings::filter::Filter;
 use crawl::{Crawler, Error, Reason, Stop};
@@ -60,6 +60,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
         .take_back(args.scope.is_some() || args.allow_private || !args.seed.is_empty())
         .fetch_only(args.fetch.clone())
         .edges(args.edges.is_some())
+        .warc(args.warc.clone())
         .max_pages(args.max_pages.unwrap_or(u64::MAX))
         .forever(args.forever)
         .min_free(args.min_free)
@@ -78,6 +79,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     complain_of_unstorable(&summary.tally, &args.store);
     complain_of_fleet(&summary);
     complain_of_hooks(&summary.tally);
+    complain_of_warc(summary.warc.as_ref());
     coverage::complain(&summary.coverage, summary.end, &args.store, args.tolerate);
     if summary.end == End::Fetched && summary.unfetched() > 0 {
         let asked = words::count(summary.asked, "page");
@@ -102,6 +104,7 @@ fn outcome(summary: &Summary, tolerated: f64) -> Outcome {
     match summary.end {
         End::Interrupted => interrupt::outcome(),
         _ if summary.tally.unstorable() > 0 => Outcome::Damaged,
+        _ if summary.warc.as_ref().is_some_and(|warc| warc.damaged > 0) => Outcome::Damaged,
         End::Fetched if summary.unfetched() > 0 => Outcome::Incomplete,
         _ if summary.fleet.is_some() || summary.tally.links_waiting > 0 => Outcome::Incomplete,
         _ if summary.is_empty() => Outcome::NotFound,
@@ -193,6 +196,16 @@ fn complain_of_hooks(tally: &Tally) {
         let last = tally.last_of(Reason::HookFailed).unwrap_or_default();
         words::complain(format_args!("{pages} stored without the answer of --exec, the last since {last}"));
     }
+}
+
+/// Reports what could not be written to WARC files.
+fn complain_of_warc(written: Option<&Written>) {
+    let Some(Written { damaged: 1.., last_damage, .. }) = written else { return };
+    let (damaged, last) = (written.map_or(0, |written| written.damaged), last_damage.as_deref().unwrap_or_default());
+    words::complain(format_args!(
+        "left out of WARC files, as they cannot be read: {}, the last since {last}",
+        words::count(damaged, "version")
+    ));
 }
 
 /// Reports the number of pages that the store refused.

@@ -21,7 +21,7 @@ use super::values::{NearBits, RobotsToken, contact, has_contact, near_bits, one_
 /// Start or continue a crawl
 #[derive(clap::Args)]
 #[command(after_help = "\
-The first run needs seeds, and a contact that is sent with every request. Arguments are remembered (except --max-pages, --fetch, --exec, --edges, --forever, --log, --log-size, \
+The first run needs seeds, and a contact that is sent with every request. Arguments are remembered (except --max-pages, --fetch, --exec, --edges, --warc, --forever, --log, --log-size, \
 --tolerate, --allow-private, --resolve, --ca, --insecure, --proxy, --bind and --min-free): `fm-crawl run pages.fm` continues. A seed that was given up is tried again.
 
 Exits with 1 if no page was ever fetched, with 3 if the store refused fetched pages, and with 5 if pages were not fetched for a reason \
@@ -84,6 +84,9 @@ pub struct Args {
     /// Requests a second to a host; 0 for no limit [default: 1]
     #[arg(long, value_name = "R", value_parser = rate, allow_hyphen_values = true)]
     pub(super) rate: Option<f64>,
+    /// Requests a second to an IP address, whatever its hosts; 0 for no limit [default: 0]
+    #[arg(long, value_name = "R", value_parser = rate, allow_hyphen_values = true)]
+    pub(super) address_rate: Option<f64>,
     /// Connections to one host [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(super) host_connections: Option<u16>,
@@ -162,7 +165,7 @@ pub struct Args {
     /// auto]
     #[arg(long, value_name = "LIST|auto")]
     pub(super) own: Option<Own>,
-    /// Attempts at a page that fails, 1 to 15 [default: 12]
+    /// Attempts at a page that fails, 1 to 15 [default: 13]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=15))]
     pub(super) attempts: Option<u8>,
     /// The wait before the second attempt, doubled for each further one [default: 60s]
@@ -234,6 +237,10 @@ pub struct Args {
     /// NAME.parquet for NAME-1.parquet, NAME-2.parquet and so on
     #[arg(long, value_name = "FILE")]
     pub(super) edges: Option<PathBuf>,
+    /// Write WARC files to this folder on the way: of each version that the store takes, from the
+    /// first run on that has this
+    #[arg(long, value_name = "DIR")]
+    pub(super) warc: Option<PathBuf>,
     /// Append a JSON line for each visit to this file
     #[arg(long, value_name = "FILE")]
     pub(super) log: Option<PathBuf>,
@@ -275,6 +282,7 @@ pub(super) fn apply(args: &Args, settings: &mut Settings) -> Result<(), Failure>
     set(&mut settings.scope, args.scope.map(Scope::reach));
     set(&mut settings.depth, args.max_depth);
     set(&mut settings.rate, args.rate);
+    set(&mut settings.address_rate, args.address_rate);
     set(&mut settings.host_connections, args.host_connections);
     set(&mut settings.connections, args.connections.map(|connections| connections as usize));
     set(&mut settings.attempts, args.attempts);

@@ -1,0 +1,391 @@
+//! WARC files that grow with a crawl: `pages-00000.warc.gz` and so on, for a store `pages.fm`.
+//!
+//! A file has `.open` behind its name until it is whole. `pages.place` notes how far they have
+//! come: the place in the store's history, the number of the file, and its length. `pages.lock` is
+//! held while the series grows.
+//!
+//! Invariant: the note is replaced after the file is synced, so what lies behind the noted length
+//! was written for a place that is not noted. It is cut off: every version is in the files once,
+//! whatever kills the crawl.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use filemap::PageStore;
+use filemap::dump::{WarcFollower, WarcPart};
+use filemap::store::ChangesPlace;
+use filemap_io::{Access, Dir, File, Lock, OsDir, StorageError, create_dir, files};
+use serde::{Deserialize, Serialize};
+
+use crate::clock::now_ms;
+use crate::error::Error;
+
+/// A file is whole when it has reached this length, and another is begun.
+const FILE_BYTES: u64 = 1_000_000_000;
+/// The last number of a file: five digits.
+const NUMBER_MAX: u32 = 99_999;
+
+/// A series of WARC files.
+#[derive(Debug)]
+pub struct Series {
+    dir: OsDir,
+    stem: String,
+    note: Note,
+    file: Option<Arc<dyn File>>,
+    /// Held as long as the series is open.
+    _lock: Box<dyn Lock>,
+    /// The length at which a file is whole.
+    file_bytes: u64,
+}
+
+/// How far a series has come.
+#[derive(Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+struct Note {
+    /// The place in the store's history after the last record.
+    place: String,
+    /// The sequence at which the series begins.
+    from: u64,
+    /// The number of the file that is open or will be.
+    file: u32,
+    /// Its length.
+    bytes: u64,
+}
+
+impl Series {
+    /// Goes on with the series of a store in a folder, or begins one with what is put from now on;
+    /// the folder is made if it is absent.
+    ///
+    /// # Errors
+    /// The system's; damage of the note, a series of another store, and a place that the store does
+    /// not know any more.
+    pub fn open(folder: &Path, store: &PageStore) -> Result<(Series, WarcFollower), Error> {
+        create_dir(folder).map_err(|error| Error::io("create", folder, error))?;
+        let dir = OsDir::open(folder).map_err(|error| Error::io("open", folder, error))?;
+        let stem = store.engine().path().file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let name = format!("{stem}.lock");
+        let lock = files::lock(&dir, &name, &name).map_err(|error| Error::files(folder, error))?;
+        let mut series = Series { dir, stem, note: Note::default(), file: None, _lock: lock, file_bytes: FILE_BYTES };
+        let follower = match series.noted()? {
+            Some(note) => {
+                series.note = note;
+                series.resume(store)?
+            }
+            None => {
+                // Files of a series whose note was removed stay as they are.
+                series.note.file = series.next_number()?;
+                let follower = WarcFollower::begin(store)?;
+                series.keep(&follower)?;
+                follower
+            }
+        };
+        Ok((series, follower))
+    }
+
+    /// Adds records; durable on return.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn add(&mut self, part: &WarcPart, follower: &WarcFollower) -> Result<(), Error> {
+        if part.records > 0 {
+            let file = self.opened(follower)?;
+            let written = file.write_at(&part.bytes, self.note.bytes).and_then(|()| file.sync());
+            written.map_err(|error| Error::io("write", &self.path(&self.open_name()), error))?;
+            self.note.bytes += part.bytes.len() as u64;
+        }
+        self.keep(follower)?;
+        if self.note.bytes >= self.file_bytes { self.finish(follower) } else { Ok(()) }
+    }
+
+    /// Ends the file that is open, which is whole then.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn finish(&mut self, follower: &WarcFollower) -> Result<(), Error> {
+        let (open, whole) = (self.open_name(), self.name());
+        if self.note.bytes == 0 {
+            // One that was begun and not noted.
+            return files::remove(&self.dir, &open).map_err(|error| self.failed(error));
+        }
+        // What a kill has left behind its noted length is cut off.
+        let file = self.opened(follower)?;
+        self.file = None;
+        let failed = |error| Error::io("rename", &self.path(&open), error);
+        file.sync().and_then(|()| self.dir.rename(&open, &whole)).map_err(failed)?;
+        files::sync_folder(&self.dir).map_err(|error| self.failed(error))?;
+        self.begin_next()?;
+        self.keep(follower)
+    }
+
+    fn begin_next(&mut self) -> Result<(), Error> {
+        if self.note.file == NUMBER_MAX {
+            let words =
+                format!("{}: there are {NUMBER_MAX} WARC files; name another folder", self.dir.path().display());
+            return Err(Error::Broken(words));
+        }
+        (self.note.file, self.note.bytes) = (self.note.file + 1, 0);
+        Ok(())
+    }
+
+    /// The file to write to, made with its first record if there is none.
+    fn opened(&mut self, follower: &WarcFollower) -> Result<Arc<dyn File>, Error> {
+        if let Some(file) = &self.file {
+            return Ok(Arc::clone(file));
+        }
+        let name = self.open_name();
+        let failed = |error| Error::io("open", &self.dir.path().join(&name), error);
+        let file = if self.note.bytes > 0 {
+            let file = self.dir.open(&name, Access::Write).map_err(failed)?;
+            let has = file.len().map_err(failed)?;
+            if has < self.note.bytes {
+                let (path, wanted) = (self.path(&name), self.note.bytes);
+                let words = format!("{}: it has {has} bytes, and had {wanted}", path.display());
+                return Err(Error::Damage(format!("{words}. {}", self.remedy())));
+            }
+            file.set_len(self.note.bytes).map_err(failed)?;
+            file
+        } else {
+            files::remove(&self.dir, &name).map_err(|error| self.failed(error))?;
+            let file = self.dir.open(&name, Access::Create).map_err(failed)?;
+            let head = follower.head(&self.name(), now_ms())?;
+            file.write_at(&head, 0).map_err(failed)?;
+            files::sync_folder(&self.dir).map_err(|error| self.failed(error))?;
+            self.note.bytes = head.len() as u64;
+            file
+        };
+        self.file = Some(Arc::clone(&file));
+        Ok(file)
+    }
+
+    fn resume(&mut self, store: &PageStore) -> Result<WarcFollower, Error> {
+        let path = self.path(&self.note_name());
+        let damaged =
+            |why: &dyn std::fmt::Display| Error::Damage(format!("{}: {why}. {}", path.display(), self.remedy()));
+        let place: ChangesPlace = self.note.place.parse().map_err(|error: filemap::Error| damaged(&error))?;
+        if place.store_id() != store.changes_end()?.store_id() {
+            let words = "it is of another store: name another folder for this one's WARC files";
+            return Err(Error::Usage(format!("{}: {words}", path.display())));
+        }
+        let follower = WarcFollower::resume(store, &place, self.note.from).map_err(|error| match error {
+            filemap::Error::Engine(filemap_core::Error::Outrun { .. }) => damaged(&error),
+            error => error.into(),
+        })?;
+        let exists = |name: &str| files::exists(&self.dir, name).map_err(|error| self.failed(error));
+        // Killed between the end of a file and the note of the next.
+        if self.note.bytes > 0 && !exists(&self.open_name())? && exists(&self.name())? {
+            self.begin_next()?;
+        }
+        Ok(follower)
+    }
+
+    fn noted(&self) -> Result<Option<Note>, Error> {
+        let path = self.path(&self.note_name());
+        let text = match self.dir.open(&self.note_name(), Access::Read) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::io("open", &path, error)),
+            Ok(file) => {
+                let bytes = file.len().map_err(|error| Error::io("read", &path, error))?;
+                let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).min(1 << 16);
+                files::read(&*file, &self.note_name(), 0, bytes).map_err(|error| self.failed(error))?
+            }
+        };
+        let note = serde_json::from_slice(&text);
+        note.map(Some).map_err(|error| Error::Damage(format!("{}: {error}. {}", path.display(), self.remedy())))
+    }
+
+    /// Notes how far the series has come.
+    fn keep(&mut self, follower: &WarcFollower) -> Result<(), Error> {
+        (self.note.place, self.note.from) = (follower.place().to_string(), follower.from());
+        let text = serde_json::to_vec(&self.note).map_err(|error| Error::Broken(error.to_string()))?;
+        super::replace(self.dir.path(), &self.note_name(), &text)
+    }
+
+    /// A number over those of all files of the series.
+    fn next_number(&self) -> Result<u32, Error> {
+        let names = self.dir.list().map_err(|error| Error::io("list", self.dir.path(), error))?;
+        let number = |name: &String| {
+            let rest = name.strip_prefix(&self.stem)?.strip_prefix('-')?;
+            rest.strip_suffix(".open").unwrap_or(rest).strip_suffix(".warc.gz")?.parse::<u32>().ok()
+        };
+        Ok(names.iter().filter_map(number).max().map_or(0, |number| number.saturating_add(1)))
+    }
+
+    fn name(&self) -> String {
+        format!("{}-{:05}.warc.gz", self.stem, self.note.file)
+    }
+
+    fn open_name(&self) -> String {
+        format!("{}.open", self.name())
+    }
+
+    fn note_name(&self) -> String {
+        format!("{}.place", self.stem)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn failed(&self, error: StorageError) -> Error {
+        Error::files(self.dir.path(), error)
+    }
+
+    fn remedy(&self) -> String {
+        format!(
+            "Remove {} to begin anew with what is put from then on; `fm-tool dump` writes what the store has",
+            self.path(&self.note_name()).display()
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use filemap::{Options, Page};
+
+    use super::*;
+
+    struct Bench {
+        folder: tempfile::TempDir,
+        store: PageStore,
+    }
+
+    impl Bench {
+        fn new() -> Bench {
+            let folder = tempfile::tempdir().unwrap();
+            let store = PageStore::create(folder.path().join("pages.fm"), Options::new()).unwrap();
+            Bench { folder, store }
+        }
+
+        fn open(&self) -> (Series, WarcFollower) {
+            Series::open(&self.folder.path().join("warc"), &self.store).unwrap()
+        }
+
+        fn put(&self, number: u64) {
+            let page = Page::new(format!("http://a/{number}"), 1_700_000_000_000, 200, format!("<p>{number}"));
+            self.store.put_page(&page).unwrap();
+            self.store.sync().unwrap();
+        }
+
+        /// The numbers of the pages in all files, in order, and how many files are not whole.
+        fn written(&self) -> (Vec<u64>, usize) {
+            let mut names: Vec<String> = OsDir::open(&self.folder.path().join("warc")).unwrap().list().unwrap();
+            names.retain(|name| name.contains(".warc.gz"));
+            names.sort();
+            let mut numbers = Vec::new();
+            for name in &names {
+                let bytes = std::fs::read(self.folder.path().join("warc").join(name)).unwrap();
+                let mut text = Vec::new();
+                std::io::Read::read_to_end(&mut flate2::read::MultiGzDecoder::new(&bytes[..]), &mut text).unwrap();
+                let text = String::from_utf8(text).unwrap();
+                assert!(text.starts_with("WARC/1.1\r\nWARC-Type: warcinfo"), "{name}");
+                numbers.extend(
+                    text.split("WARC-Target-URI: http://a/")
+                        .skip(1)
+                        .map(|rest| rest.split("\r\n").next().unwrap().parse::<u64>().unwrap()),
+                );
+            }
+            (numbers, names.iter().filter(|name| name.ends_with(".open")).count())
+        }
+    }
+
+    fn add_all(series: &mut Series, follower: &mut WarcFollower) {
+        while let Some(part) = follower.part().unwrap() {
+            series.add(&part, follower).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_put_is_in_the_files_once_whatever_kills_the_crawl() {
+        let bench = Bench::new();
+        bench.put(0);
+        let (mut series, mut follower) = bench.open();
+        series.file_bytes = 600;
+        (1..=3).for_each(|number| bench.put(number));
+        add_all(&mut series, &mut follower);
+        bench.put(4);
+        // Killed with records behind the noted length, and a file that is not whole.
+        let part = follower.part().unwrap().unwrap();
+        let file = series.opened(&follower).unwrap();
+        file.write_at(&part.bytes, series.note.bytes).unwrap();
+        drop((series, follower, file));
+        let (mut series, mut follower) = bench.open();
+        add_all(&mut series, &mut follower);
+        // Killed between the end of a file and the note of the next.
+        bench.put(5);
+        add_all(&mut series, &mut follower);
+        let noted = std::fs::read(bench.folder.path().join("warc/pages.place")).unwrap();
+        series.finish(&follower).unwrap();
+        if series.note.bytes == 0 {
+            std::fs::write(bench.folder.path().join("warc/pages.place"), noted).unwrap();
+        }
+        drop((series, follower));
+        let (mut series, mut follower) = bench.open();
+        bench.put(6);
+        add_all(&mut series, &mut follower);
+        series.finish(&follower).unwrap();
+        assert_eq!(bench.written(), ((1..=6).collect(), 0));
+        // One that is begun anew takes other names.
+        drop((series, follower));
+        std::fs::remove_file(bench.folder.path().join("warc/pages.place")).unwrap();
+        let (mut series, mut follower) = bench.open();
+        bench.put(7);
+        add_all(&mut series, &mut follower);
+        series.finish(&follower).unwrap();
+        assert_eq!(bench.written(), ((1..=7).collect(), 0));
+    }
+
+    #[test]
+    fn nothing_behind_the_noted_length_comes_into_a_whole_file_and_a_copy_of_the_store_goes_on() {
+        let bench = Bench::new();
+        let (mut series, mut follower) = bench.open();
+        bench.put(1);
+        add_all(&mut series, &mut follower);
+        // Killed within a member, whose page is gone by the next run.
+        let file = series.opened(&follower).unwrap();
+        file.write_at(&[0x1f, 0x8b, 8, 0, 7, 7], series.note.bytes).unwrap();
+        let said = Series::open(&bench.folder.path().join("warc"), &bench.store).unwrap_err();
+        assert!(said.is_locked(), "{said}");
+        drop((series, follower, file));
+        let (mut series, mut follower) = bench.open();
+        add_all(&mut series, &mut follower);
+        series.finish(&follower).unwrap();
+        assert_eq!(bench.written(), (vec![1], 0));
+        drop((series, follower));
+        // A copy has another life, as a store has after a recovery that cut something off.
+        let copy = bench.folder.path().join("copy");
+        std::fs::create_dir(&copy).unwrap();
+        bench.put(2);
+        bench
+            .store
+            .engine()
+            .backup(copy.join("pages.fm"), &Default::default(), &mut |_| std::ops::ControlFlow::Continue(()))
+            .unwrap();
+        let bench = Bench { store: PageStore::open(copy.join("pages.fm"), Options::new()).unwrap(), ..bench };
+        bench.put(3);
+        let (mut series, mut follower) = bench.open();
+        add_all(&mut series, &mut follower);
+        series.finish(&follower).unwrap();
+        assert_eq!(bench.written(), ((1..=3).collect(), 0));
+    }
+
+    #[test]
+    fn a_file_that_is_shorter_than_noted_and_a_series_of_another_store_are_refused() {
+        let bench = Bench::new();
+        let (mut series, mut follower) = bench.open();
+        bench.put(1);
+        add_all(&mut series, &mut follower);
+        drop((series, follower));
+        let open = bench.folder.path().join("warc/pages-00000.warc.gz.open");
+        std::fs::write(&open, "x").unwrap();
+        let (mut series, mut follower) = bench.open();
+        bench.put(2);
+        let part = follower.part().unwrap().unwrap();
+        let said = series.add(&part, &follower).unwrap_err();
+        assert!(said.is_damage() && said.to_string().contains("pages.place"), "{said}");
+        drop((series, follower));
+        std::fs::create_dir(bench.folder.path().join("other")).unwrap();
+        let other = PageStore::create(bench.folder.path().join("other/pages.fm"), Options::new()).unwrap();
+        let said = Series::open(&bench.folder.path().join("warc"), &other).unwrap_err();
+        assert!(matches!(&said, Error::Usage(words) if words.contains("another store")), "{said}");
+    }
+}

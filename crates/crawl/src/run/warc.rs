@@ -1,0 +1,99 @@
+//! Writes WARC files beside a crawl, on a thread of its own: what the store has synced since the
+//! last look, once a second.
+
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use filemap::PageStore;
+use filemap::dump::WarcFollower;
+
+use crate::error::Error;
+use crate::files::warc::Series;
+
+/// The store is looked at this often.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// What was written to WARC files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Records of what was put.
+    pub records: u64,
+    /// Versions that cannot be read, and are left out; and revisits without a body, since their
+    /// originals cannot be.
+    pub damaged: u64,
+    /// What is wrong with the last of them.
+    pub last_damage: Option<String>,
+}
+
+/// The writing of WARC files.
+pub struct Warc {
+    /// The thread, and what ends it; `None` when it is ended.
+    running: Option<(Thread, Sender<()>)>,
+}
+
+type Thread = JoinHandle<Result<Written, Error>>;
+
+impl Warc {
+    /// Begins to follow a store.
+    ///
+    /// # Errors
+    /// As [`Series::open`]; a thread that cannot be started.
+    pub fn begin(folder: &Path, store: &PageStore) -> Result<Warc, Error> {
+        let (series, follower) = Series::open(folder, store)?;
+        let (ends, ended) = channel();
+        let thread = std::thread::Builder::new().name("warc".to_owned());
+        let thread = thread.spawn(move || follow(series, follower, &ended));
+        let thread = thread.map_err(|error| Error::Broken(format!("a thread cannot be started: {error}")))?;
+        Ok(Warc { running: Some((thread, ends)) })
+    }
+
+    /// Whether it goes on.
+    ///
+    /// # Errors
+    /// That it does not; [`Warc::end`] says why.
+    pub fn check(&self) -> Result<(), Error> {
+        let has_ended = self.running.as_ref().is_none_or(|(thread, _)| thread.is_finished());
+        if has_ended { Err(Error::Broken("WARC files cannot be written".to_owned())) } else { Ok(()) }
+    }
+
+    /// Writes what is left, and ends the last file.
+    ///
+    /// # Errors
+    /// Why it could not go on.
+    pub fn end(mut self) -> Result<Written, Error> {
+        self.join()
+    }
+
+    fn join(&mut self) -> Result<Written, Error> {
+        let Some((thread, ends)) = self.running.take() else { return Ok(Written::default()) };
+        drop(ends);
+        let ended = thread.join();
+        ended.unwrap_or_else(|_| Err(Error::Broken("the thread that writes WARC files has panicked".to_owned())))
+    }
+}
+
+/// A run that fails leaves no thread behind, which would hold the store.
+impl Drop for Warc {
+    fn drop(&mut self) {
+        drop(self.join());
+    }
+}
+
+fn follow(mut series: Series, mut follower: WarcFollower, ended: &Receiver<()>) -> Result<Written, Error> {
+    let mut written = Written::default();
+    loop {
+        let is_last = ended.recv_timeout(EVERY) != Err(RecvTimeoutError::Timeout);
+        while let Some(part) = follower.part()? {
+            series.add(&part, &follower)?;
+            written.records += part.records;
+            written.damaged += part.damaged.len() as u64;
+            written.last_damage = part.damaged.last().map(ToString::to_string).or(written.last_damage);
+        }
+        if is_last {
+            series.finish(&follower)?;
+            return Ok(written);
+        }
+    }
+}
