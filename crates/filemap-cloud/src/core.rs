@@ -139,6 +139,14 @@ impl Core {
         self.body(&record, &row).map(Some)
     }
 
+    /// Whether a version's own body is there and whole.
+    pub(crate) async fn has_body(&self, key: &[u8], version: Version) -> Result<bool> {
+        match self.body_of(key, version).await {
+            Err(error) if error.is_damage() => Ok(false),
+            body => Ok(body?.is_some()),
+        }
+    }
+
     /// A version without its body; `None` if its record is gone.
     pub(crate) async fn head(&self, key: &[u8], version: Version, row: &Row) -> Result<Option<PageHead>> {
         let Some(bytes) = self.bytes(row, row.head_bytes).await? else { return Ok(None) };

@@ -67,12 +67,19 @@ pub(crate) fn put_with(core: &Arc<Core>, page: &Page, body: &[u8], rule: PutRule
     Ok(Some(Put::Stored(writer.put(&draft.with_body(body))?)))
 }
 
-/// The version that has the body of the newest version, if that is the draft's body.
+/// The version that has the body of the newest version, if that is the draft's body and can be
+/// read: one `GET`, as a reference to a body that is lost would be lost as well.
 fn equal_newest(core: &Arc<Core>, draft: &Draft) -> Result<Option<Version>> {
-    let form = draft.form.clone();
-    let newest = core.wait(|core| async move { core.newest(&form, None).await })?;
-    let equal = newest.filter(|(_, row)| row.digest == draft.digest && row.body_bytes == draft.body_bytes);
-    Ok(equal.map(|(version, row)| row.original.unwrap_or(version)))
+    let (key, form, digest, body_bytes) = (draft.key.clone(), draft.form.clone(), draft.digest, draft.body_bytes);
+    Ok(core.wait(move |core| async move {
+        let newest = core.newest(&form, None).await?;
+        let Some((version, row)) = newest.filter(|(_, row)| row.digest == digest && row.body_bytes == body_bytes)
+        else {
+            return Ok(None);
+        };
+        let original = row.original.unwrap_or(version);
+        Ok(core.has_body(&key, original).await?.then_some(original))
+    })?)
 }
 
 /// Whether the store has this very version.
@@ -84,10 +91,11 @@ fn is_held(core: &Arc<Core>, page: &Page, draft: &Draft, sameness: Sameness) -> 
         let found = core.versions(&form, Some(time_ms)).await?;
         let of_time = found.into_iter().take_while(|(version, _)| version.time_ms == time_ms);
         for (version, row) in of_time.filter(|(_, row)| row.digest == digest && row.body_bytes == body_bytes) {
+            let is_whole = core.has_body(&key, row.original.unwrap_or(version)).await?;
             match core.head(&key, version, &row).await {
                 // Putting it again mends it.
                 Err(error) if error.is_damage() => {}
-                head => heads.extend(head?),
+                head => heads.extend(head?.filter(|_| is_whole)),
             }
         }
         Ok(heads)
