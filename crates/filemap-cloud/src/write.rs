@@ -172,8 +172,11 @@ pub(crate) fn remove_all(
         for (form, _) in &found {
             let Some(key) = keys::key_of_form(form).filter(|key| takes(url_of_key(key))) else { continue };
             let url = url_of_key(&key);
-            let _lock = writer.lock(url);
-            if !remove_key(core, writer, &key)? {
+            let was_there = {
+                let _lock = writer.lock(url);
+                remove_key(core, writer, &key)?
+            };
+            if !was_there {
                 continue;
             }
             let removed = if keys::is_of(ListKind::Pages, &key) {
@@ -184,6 +187,7 @@ pub(crate) fn remove_all(
             } else {
                 Removed::beside(url)
             };
+            // No lock is held: what is called may call the store.
             if each(Ok(removed)).is_break() {
                 return Ok(pages);
             }
