@@ -55,9 +55,7 @@ impl CloudStore {
             // A compaction ends what it is about.
             writer.stop_upkeep();
             let _alone = writer.compacting.lock().unwrap_or_else(PoisonError::into_inner);
-            let synced = writer.sync();
-            writer.end();
-            synced
+            writer.finish()
         });
         let commits = self.commits.lock().unwrap_or_else(PoisonError::into_inner).take();
         let ended = self.core.wait(|core| async move {

@@ -368,6 +368,18 @@ impl Writer {
         self.progress.wait_for(nth)
     }
 
+    /// Makes durable what was put, and takes no more puts: those that come beside it are in, or
+    /// are told that the handle is closed.
+    pub(crate) fn finish(&self) -> Result<()> {
+        let nth = {
+            let mut filling = self.filling();
+            self.seal(&mut filling);
+            filling.commits = None;
+            filling.sealed
+        };
+        self.progress.wait_for(nth)
+    }
+
     /// Lets a compaction end when it can.
     pub(crate) fn stop_upkeep(&self) {
         self.closing.store(true, Ordering::Relaxed);
