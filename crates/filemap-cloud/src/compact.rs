@@ -91,7 +91,7 @@ pub(crate) fn pass(core: &Arc<Core>, want: Want, grace: Duration) -> Result<Comp
     let _alone = writer.compacting.lock().unwrap_or_else(PoisonError::into_inner);
     let mut report = CompactReport::default();
     let rows = core.wait(|core| async move { core.index.segments().await })?;
-    let live = rows.values().map(|bytes| bytes.live()).sum();
+    let live = rows.values().fold(0, |sum: u64, bytes| sum.saturating_add(bytes.live()));
     writer.due.begun(live);
     for group in plan(&rows, want, core.options.segment_bytes as u64) {
         if core.is_closing() {
@@ -288,8 +288,12 @@ impl Copying<'_> {
 fn sweep(core: &Arc<Core>, grace: Duration, report: &mut CompactReport) -> Result<()> {
     let rewritten = core.wait(|core| async move { core.index.rewritten().await })?;
     let now = SystemTime::now();
-    let is_over =
-        |since: &u64| now.duration_since(UNIX_EPOCH + Duration::from_millis(*since)).is_ok_and(|age| age >= grace);
+    // A clock that was ahead has written a time to come: that is no age.
+    let age = |since: &u64| {
+        let since = UNIX_EPOCH.checked_add(Duration::from_millis(*since));
+        since.and_then(|since| now.duration_since(since).ok()).unwrap_or_default()
+    };
+    let is_over = |since: &u64| age(since) >= grace;
     let old: Vec<SegmentId> = rewritten.iter().filter(|(_, since)| is_over(since)).map(|(id, _)| *id).collect();
     report.deleted += old.len() as u64;
     report.waiting += (rewritten.len() - old.len()) as u64;

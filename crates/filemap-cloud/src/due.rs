@@ -27,8 +27,8 @@ pub(crate) struct Due {
 impl Due {
     /// Counts a commit of a segment of so many bytes.
     pub(crate) fn committed(&self, changes: &Changes, bytes: u64, segment_bytes: u64) {
-        let dead = changes.segments.values().map(|bytes| bytes.dead).sum();
-        let dead = dead + self.dead.fetch_add(dead, Ordering::Relaxed);
+        let dead = changes.segments.values().fold(0, |sum: u64, bytes| sum.saturating_add(bytes.dead));
+        let dead = dead.saturating_add(self.dead.fetch_add(dead, Ordering::Relaxed));
         let is_small = changes.rewritten.is_empty() && bytes < segment_bytes / SMALL_PART;
         let small = u64::from(is_small) + self.small.fetch_add(u64::from(is_small), Ordering::Relaxed);
         let enough = segment_bytes.max(self.live.load(Ordering::Relaxed) / PART_OF_LIVE);

@@ -39,10 +39,13 @@ pub(crate) fn plan(rows: &BTreeMap<SegmentId, Bytes>, want: Want, segment_bytes:
     chosen.sort_unstable();
     chosen.dedup();
     let mut groups: Vec<Vec<SegmentId>> = Vec::new();
-    let mut live = 0;
+    let mut live: u64 = 0;
     for id in chosen {
         let of_segment = rows.get(&id).map_or(0, |bytes| bytes.written - bytes.dead.min(bytes.written));
-        match groups.last_mut().filter(|group| live + of_segment <= segment_bytes && group.len() < MAX_GROUP) {
+        match groups
+            .last_mut()
+            .filter(|group| live.saturating_add(of_segment) <= segment_bytes && group.len() < MAX_GROUP)
+        {
             Some(group) => {
                 live += of_segment;
                 group.push(id);
@@ -61,8 +64,8 @@ fn over_bound(rows: &BTreeMap<SegmentId, Bytes>, want: Want) -> Vec<SegmentId> {
         rows.iter().filter(|(_, bytes)| bytes.garbage() > 0).map(|(id, bytes)| (*id, *bytes)).collect();
     let share = |bytes: &Bytes| bytes.garbage() as f64 / bytes.written.max(1) as f64;
     dead.sort_by(|(_, one), (_, other)| share(other).total_cmp(&share(one)));
-    let mut written: u64 = rows.values().map(|bytes| bytes.written).sum();
-    let live: u64 = rows.values().map(|bytes| bytes.live()).sum();
+    let mut written = rows.values().fold(0, |sum: u64, bytes| sum.saturating_add(bytes.written));
+    let live = rows.values().fold(0, |sum: u64, bytes| sum.saturating_add(bytes.live()));
     let is_over = |written: u64| match want {
         Want::Bound(bound) => written as f64 > bound * live as f64,
         Want::NoGarbage => true,

@@ -67,7 +67,7 @@ impl CloudStore {
             }
         }
         let rows = core.wait(|core| async move { core.index.segments().await })?;
-        pruned.live_bytes = rows.values().map(|bytes| bytes.live()).sum();
+        pruned.live_bytes = rows.values().fold(0, |sum: u64, bytes| sum.saturating_add(bytes.live()));
         Ok(pruned)
     }
 }

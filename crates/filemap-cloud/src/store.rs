@@ -153,7 +153,7 @@ impl PageRead for CloudStore {
     fn contents(&self) -> Result<Contents> {
         let rows = self.core.wait(|core| async move { core.index.segments().await })?;
         let mut contents = Contents::default();
-        contents.bytes = Some(rows.values().map(|bytes| bytes.written).sum());
+        contents.bytes = Some(rows.values().fold(0, |sum: u64, bytes| sum.saturating_add(bytes.written)));
         Ok(contents)
     }
 }
