@@ -1,12 +1,14 @@
 //! The objects of one store: reading, creating, listing and deleting below a prefix, with bounded
-//! retries of what may pass.
+//! retries of what may pass. A request has a time that grows with its bytes: one that is never
+//! answered ends, and a large one on a slow link does not end too soon.
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::TryStreamExt;
+use futures_util::stream::BoxStream;
+use futures_util::{FutureExt, StreamExt};
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 
@@ -16,23 +18,64 @@ use crate::error::{Error, Result};
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// Every request has so long, and what its bytes take on the slowest link.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The objects of one store.
 #[derive(Clone)]
 pub(crate) struct Bucket {
     objects: Arc<dyn ObjectStore>,
+    /// The same objects with bounds of time of the client: the index sets none.
+    of_index: Arc<dyn ObjectStore>,
     root: Path,
     location: Arc<str>,
     retries: u32,
+    /// Bytes a second.
+    slowest: u64,
+}
+
+/// How long is tried, and waited.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Of a request that failed in a way that may pass.
+    pub(crate) retries: u32,
+    /// Bytes a second of the slowest link that is waited for.
+    pub(crate) slowest: u64,
 }
 
 impl Bucket {
-    pub(crate) fn new(objects: Arc<dyn ObjectStore>, root: Path, location: &str, retries: u32) -> Bucket {
-        Bucket { objects, root, location: location.into(), retries }
+    pub(crate) fn new(objects: Arc<dyn ObjectStore>, root: Path, location: &str, bounds: Bounds) -> Bucket {
+        let (of_index, Bounds { retries, slowest }) = (Arc::clone(&objects), bounds);
+        Bucket { objects, of_index, root, location: location.into(), retries, slowest: slowest.max(1) }
     }
 
-    pub(crate) fn objects(&self) -> &Arc<dyn ObjectStore> {
-        &self.objects
+    /// With other objects for the index: the same, through a client that bounds each request.
+    pub(crate) fn with_index(self, of_index: Arc<dyn ObjectStore>) -> Bucket {
+        Bucket { of_index, ..self }
+    }
+
+    pub(crate) fn of_index(&self) -> &Arc<dyn ObjectStore> {
+        &self.of_index
+    }
+
+    fn longest(&self, bytes: u64) -> Duration {
+        PATIENCE.saturating_add(Duration::from_secs(bytes / self.slowest))
+    }
+
+    /// Bounds a request of so many bytes in time.
+    async fn timed<T>(
+        &self,
+        bytes: u64,
+        request: impl Future<Output = object_store::Result<T>>,
+    ) -> object_store::Result<T> {
+        let longest = self.longest(bytes);
+        match tokio::time::timeout(longest, request).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                let source = format!("no answer within {} s", longest.as_secs()).into();
+                Err(object_store::Error::Generic { store: "object storage", source })
+            }
+        }
     }
 
     pub(crate) fn location(&self) -> &str {
@@ -68,15 +111,33 @@ impl Bucket {
         let mut attempts = 0;
         loop {
             let options = GetOptions { range: range.clone(), ..GetOptions::default() };
-            let bytes = match self.objects.get_opts(&path, options).await {
-                Ok(found) => found.bytes().await,
+            let bytes = match self.timed(0, self.objects.get_opts(&path, options)).await {
+                Ok(found) => self.timed(found.range.end.saturating_sub(found.range.start), found.bytes()).await,
                 Err(error) => Err(error),
             };
             match bytes {
                 Ok(bytes) => return Ok(Some(bytes)),
                 Err(object_store::Error::NotFound { .. }) => return Ok(None),
-                Err(error) => self.pause(&mut attempts, &format!("reading {name}"), error).await?,
+                Err(error) => {
+                    if range.is_some() && self.ends_before(&path, range.as_ref()).await {
+                        // Whoever reads it finds that it is cut off.
+                        return Ok(Some(Bytes::new()));
+                    }
+                    self.pause(&mut attempts, &format!("reading {name}"), error).await?;
+                }
             }
+        }
+    }
+
+    /// Whether an object is there and ends before a range: a server refuses such a range with an
+    /// error like any other.
+    async fn ends_before(&self, path: &Path, range: Option<&GetRange>) -> bool {
+        let Ok(found) = self.timed(0, self.objects.head(path)).await else { return false };
+        match range {
+            Some(GetRange::Bounded(range)) => found.size <= range.start,
+            Some(GetRange::Offset(offset)) => found.size <= *offset,
+            Some(GetRange::Suffix(_)) => found.size == 0,
+            None => false,
         }
     }
 
@@ -87,7 +148,8 @@ impl Bucket {
         let mut attempts = 0;
         loop {
             let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
-            match self.objects.put_opts(&path, PutPayload::from(bytes.clone()), options).await {
+            let put = self.objects.put_opts(&path, PutPayload::from(bytes.clone()), options);
+            match self.timed(bytes.len() as u64, put).await {
                 Ok(_) => return Ok(true),
                 Err(object_store::Error::AlreadyExists { .. }) => return Ok(false),
                 Err(error) => self.pause(&mut attempts, &format!("creating {name}"), error).await?,
@@ -100,7 +162,7 @@ impl Bucket {
         let path = self.path(name);
         let mut attempts = 0;
         loop {
-            match self.objects.delete(&path).await {
+            match self.timed(0, self.objects.delete(&path)).await {
                 Ok(()) | Err(object_store::Error::NotFound { .. }) => return Ok(()),
                 Err(error) => self.pause(&mut attempts, &format!("deleting {name}"), error).await?,
             }
@@ -110,19 +172,58 @@ impl Bucket {
     /// The objects below a folder.
     pub(crate) async fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>> {
         let path = self.path(folder);
+        self.listed(folder, || self.objects.list(Some(&path))).await
+    }
+
+    /// The objects below a folder whose names follow this one in order.
+    pub(crate) async fn list_after(&self, folder: &str, name: &str) -> Result<Vec<ObjectMeta>> {
+        let path = self.path(folder);
+        let offset = path.clone().join(name);
+        self.listed(folder, || self.objects.list_with_offset(Some(&path), &offset)).await
+    }
+
+    /// The last name below a folder; the one that is known if none follows it.
+    pub(crate) async fn last_after(&self, folder: &str, known: Option<String>) -> Result<Option<String>> {
+        let objects = match &known {
+            Some(name) => self.list_after(folder, name).await?,
+            None => self.list(folder).await?,
+        };
+        let names = objects.iter().filter_map(|object| object.location.filename());
+        Ok(names.max().map(str::to_owned).or(known))
+    }
+
+    async fn listed<'s>(
+        &self,
+        folder: &str,
+        list: impl Fn() -> BoxStream<'s, object_store::Result<ObjectMeta>>,
+    ) -> Result<Vec<ObjectMeta>> {
         let mut attempts = 0;
         loop {
-            match self.objects.list(Some(&path)).try_collect().await {
+            match self.collected(list()).await {
                 Ok(found) => return Ok(found),
                 Err(error) => self.pause(&mut attempts, &format!("listing {folder}"), error).await?,
             }
         }
     }
 
+    async fn collected(
+        &self,
+        mut objects: BoxStream<'_, object_store::Result<ObjectMeta>>,
+    ) -> object_store::Result<Vec<ObjectMeta>> {
+        let mut found = Vec::new();
+        while let Some(object) = self.timed(0, objects.next().map(Ok)).await? {
+            found.push(object?);
+        }
+        Ok(found)
+    }
+
     /// Waits before a retry; an error if it would be in vain or one too many.
-    async fn pause(&self, attempts: &mut u32, operation: &str, error: object_store::Error) -> Result<()> {
+    pub(crate) async fn pause(&self, attempts: &mut u32, operation: &str, error: object_store::Error) -> Result<()> {
         use object_store::Error as Of;
-        let may_pass = matches!(error, Of::Generic { .. } | Of::JoinError { .. } | Of::Precondition { .. });
+        let may_pass = matches!(
+            error,
+            Of::Generic { .. } | Of::JoinError { .. } | Of::Precondition { .. } | Of::AlreadyExists { .. }
+        );
         if !may_pass || *attempts >= self.retries {
             return Err(self.unavailable(operation, *attempts, &error));
         }
@@ -138,5 +239,21 @@ impl Bucket {
 
     pub(crate) fn damaged(&self, object: &str, what: impl Into<String>) -> Error {
         Error::Damaged { location: self.location.to_string(), object: object.to_owned(), what: what.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_request_has_the_time_that_a_slow_link_takes() {
+        let bucket = |slowest| {
+            let objects = Arc::new(object_store::memory::InMemory::new());
+            Bucket::new(objects, Path::from("a"), "the test", Bounds { retries: 0, slowest })
+        };
+        assert_eq!(bucket(64 << 10).longest(15 << 20), Duration::from_secs(30 + 240));
+        assert_eq!(bucket(64 << 10).longest(0), PATIENCE);
+        assert_eq!(bucket(0).longest(7), Duration::from_secs(30 + 7), "no division by zero");
     }
 }

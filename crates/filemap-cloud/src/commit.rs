@@ -5,9 +5,11 @@
 //! and every waiting call is told so.
 
 use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 
@@ -57,9 +59,14 @@ type Upload = (Sealed, JoinHandle<Result<()>>);
 impl Committer {
     /// Until the last sender is gone, or a commit fails.
     pub(crate) async fn run(self, mut sealed: mpsc::UnboundedReceiver<Sealed>) {
-        if let Err(error) = self.commit_all(&mut sealed).await {
-            self.progress.fail(error);
-        }
+        let work = AssertUnwindSafe(self.commit_all(&mut sealed)).catch_unwind();
+        let failed = match work.await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error,
+            // Whoever waits for a commit is told; a mistake in the code ends no more than this.
+            Err(_) => self.bucket.unavailable("a commit", 0, &"its task panicked"),
+        };
+        self.progress.fail(failed);
     }
 
     async fn commit_all(&self, sealed: &mut mpsc::UnboundedReceiver<Sealed>) -> Result<()> {
@@ -77,6 +84,7 @@ impl Committer {
                 }
                 continue;
             };
+            assert!(!Mistake::CommitPanics.is_planted(self.mistake), "the planted panic of a commit");
             if Mistake::AcknowledgedBeforeCommit.is_planted(self.mistake) {
                 self.progress.committed(next.nth, 0);
             }
@@ -116,15 +124,24 @@ impl Committer {
 /// Creates the object of a segment.
 pub(crate) async fn upload(bucket: &Bucket, id: SegmentId, bytes: Bytes) -> Result<()> {
     let name = object(id);
-    if bucket.create(&name, bytes.clone()).await? {
-        return Ok(());
-    }
-    // Nobody else has this epoch: it is our own, and the answer to that attempt was lost.
-    match bucket.tail(&name, FOOTER_BYTES as u64).await? {
-        Some(tail) if has_footer_of(&tail, &bytes) => Ok(()),
-        _ => {
-            let what = format!("{name} is there with other bytes: two writers had one epoch");
-            Err(Error::StoreUnsuitable { location: bucket.location().to_owned(), what })
+    let mut attempts = 0;
+    loop {
+        if bucket.create(&name, bytes.clone()).await? {
+            return Ok(());
+        }
+        // Nobody else has this epoch: it is our own, and the answer to that attempt was lost.
+        match bucket.tail(&name, FOOTER_BYTES as u64).await? {
+            Some(tail) if has_footer_of(&tail, &bytes) => return Ok(()),
+            Some(_) => {
+                let what = format!("{name} is there with other bytes: two writers had one epoch");
+                return Err(Error::StoreUnsuitable { location: bucket.location().to_owned(), what });
+            }
+            None => {
+                // S3 answers 409 to a request that met another of the same name.
+                let source = "409: refused, as if it were there, and it is not".into();
+                let error = object_store::Error::AlreadyExists { path: name.clone(), source };
+                bucket.pause(&mut attempts, &format!("creating {name}"), error).await?;
+            }
         }
     }
 }

@@ -24,10 +24,14 @@ pub enum Mistake {
     SourcesUnnamed,
     /// The index collects the fences of its write-ahead log.
     FencesCollected,
+    /// The task of the commits panics.
+    CommitPanics,
+    /// No mistake of the code: the clock of this machine is three hours ahead.
+    ClockAhead,
 }
 
 impl Mistake {
-    /// Those that the simulation catches. The one left out needs a wait: it has its own test.
+    /// Those that the simulation catches. Those left out have tests of their own.
     #[cfg(feature = "sim")]
     pub const ALL: [Mistake; 9] = [
         Mistake::AcknowledgedBeforeCommit,

@@ -127,7 +127,7 @@ impl Index {
             commits_a_flush = 1;
             collect_fences(&mut settings);
         }
-        let builder = Db::builder(generation.folder(&bucket), Arc::clone(bucket.objects()))
+        let builder = Db::builder(generation.folder(&bucket), Arc::clone(bucket.of_index()))
             .with_settings(settings)
             .with_db_cache(cache(options), 0)
             .with_merge_operator(Arc::new(Sum))

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use object_store::aws::AmazonS3Builder;
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::memory::InMemory;
 use object_store::path::Path;
-use object_store::{ObjectStore, RetryConfig};
+use object_store::{ClientConfigKey, ObjectStore, RetryConfig};
 
-use crate::bucket::Bucket;
+use crate::bucket::{Bounds, Bucket};
 use crate::error::{Error, Result};
 
 /// Retries of the HTTP client, below those of a store.
@@ -40,11 +40,12 @@ fn rest(location: &str) -> Option<(bool, &str)> {
 }
 
 /// The objects of the store at a location.
-pub(crate) fn bucket(location: &str, retries: u32) -> Result<Bucket> {
+pub(crate) fn bucket(location: &str, bounds: Bounds) -> Result<Bucket> {
     let (is_in_memory, rest) = rest(location).ok_or_else(|| wrong(location, "it begins with no scheme of a store"))?;
     let (name, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-    if name.contains('@') {
-        // What stands before it may be a secret: it is not repeated.
+    if name.contains('@') || name.contains(':') {
+        // What stands before it may be a secret, and the rest of one: it is not repeated. A secret
+        // may have a slash in it. No bucket has either sign.
         let what = "a location has no user and no password: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
         return Err(wrong("the location", what));
     }
@@ -52,8 +53,17 @@ pub(crate) fn bucket(location: &str, retries: u32) -> Result<Bucket> {
         return Err(wrong(location, "it names no bucket: s3://bucket/prefix"));
     }
     let root = Path::parse(prefix.trim_matches('/')).map_err(|error| wrong(location, &error.to_string()))?;
-    let objects: Arc<dyn ObjectStore> = if is_in_memory { in_memory(name) } else { s3(location, name)? };
-    Ok(Bucket::new(objects, root, location, retries))
+    if is_in_memory {
+        return Ok(Bucket::new(in_memory(name), root, location, bounds));
+    }
+    // The index has no bounds of time of its own; the client's is that of a small request.
+    let of_index = s3(location, name, None)?;
+    let of_segments = if std::env::var_os("AWS_TIMEOUT").is_some() {
+        Arc::clone(&of_index)
+    } else {
+        s3(location, name, Some("1 day"))?
+    };
+    Ok(Bucket::new(of_segments, root, location, bounds).with_index(of_index))
 }
 
 fn in_memory(name: &str) -> Arc<InMemory> {
@@ -63,11 +73,15 @@ fn in_memory(name: &str) -> Arc<InMemory> {
 }
 
 /// With the endpoint and credentials of `AWS_*`.
-fn s3(location: &str, bucket: &str) -> Result<Arc<dyn ObjectStore>> {
+fn s3(location: &str, bucket: &str, timeout: Option<&str>) -> Result<Arc<dyn ObjectStore>> {
     // The client has no provider of its own; one that the program has installed stays.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let retry = RetryConfig { max_retries: CLIENT_RETRIES, retry_timeout: CLIENT_PATIENCE, ..RetryConfig::default() };
-    let built = AmazonS3Builder::from_env().with_bucket_name(bucket).with_retry(retry).build();
+    let mut builder = AmazonS3Builder::from_env().with_bucket_name(bucket).with_retry(retry);
+    if let Some(timeout) = timeout {
+        builder = builder.with_config(AmazonS3ConfigKey::Client(ClientConfigKey::Timeout), timeout);
+    }
+    let built = builder.build();
     Ok(Arc::new(built.map_err(|error| wrong(location, &error.to_string()))?))
 }
 
@@ -79,20 +93,30 @@ fn wrong(location: &str, what: &str) -> Error {
 mod tests {
     use super::*;
 
+    const BOUNDS: Bounds = Bounds { retries: 0, slowest: 1 };
+
     #[test]
     fn a_location_is_a_bucket_and_a_prefix() {
-        let path = |location: &str| bucket(location, 0).expect("a location").path("STORE").to_string();
+        let path = |location: &str| bucket(location, BOUNDS).expect("a location").path("STORE").to_string();
         assert_eq!(path("mem://a"), "STORE");
         assert_eq!(path("mem://a/b/c/"), "b/c/STORE");
         assert!(is_location("S3://a/b") && !is_location("/s3://a") && !is_location("s3:/a"));
         for wrong in ["s3://", "mem:///a", "mem://a/b//c", "pages.fm"] {
-            assert!(matches!(bucket(wrong, 0), Err(Error::Location { .. })), "{wrong}");
+            assert!(matches!(bucket(wrong, BOUNDS), Err(Error::Location { .. })), "{wrong}");
         }
     }
 
     #[test]
     fn a_password_in_a_location_is_refused_and_not_repeated() {
-        let error = bucket("s3://key:5e3c7e7@bucket/pages", 0).err().expect("refused").to_string();
-        assert!(error.contains("no password") && !error.contains("5e3c7e7"), "{error}");
+        for location in [
+            "s3://key:5e3c7e7@bucket/pages",
+            "s3://key:a/5e3c7e7@bucket/pages",
+            "s3://key:5e3c7e7/b@bucket/pages",
+            "s3://key:5e3c7e7",
+            "mem://key:5e3c7e7//",
+        ] {
+            let error = bucket(location, BOUNDS).err().expect("refused").to_string();
+            assert!(error.contains("no password") && !error.contains("5e3c7e7"), "{error}");
+        }
     }
 }

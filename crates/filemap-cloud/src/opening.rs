@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use urlindex::Canonicalizer;
 
-use crate::bucket::Bucket;
+use crate::bucket::{Bounds, Bucket};
 use crate::commit::Committer;
 use crate::core::Core;
 use crate::due::Due;
@@ -45,7 +45,7 @@ use crate::{location, probe, runtime, upkeep};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn open_bucket(location: &str, mode: Mode, options: &CloudOptions) -> Result<CloudStore> {
-    open_in(location::bucket(location, options.max_retries)?, mode, options)
+    open_in(location::bucket(location, bounds(options))?, mode, options)
 }
 
 /// As [`open_bucket`], in an object store of the caller's, below a prefix. `location` is what
@@ -75,7 +75,12 @@ pub fn open_on(
         let what = error.to_string();
         Error::Location { location: location.to_owned(), what }
     })?;
-    open_in(Bucket::new(objects, root, location, options.max_retries), mode, options)
+    open_in(Bucket::new(objects, root, location, bounds(options)), mode, options)
+}
+
+/// The bounds of requests that options say.
+pub(crate) fn bounds(options: &CloudOptions) -> Bounds {
+    Bounds { retries: options.max_retries, slowest: options.slowest }
 }
 
 fn open_in(bucket: Bucket, mode: Mode, options: &CloudOptions) -> Result<CloudStore> {

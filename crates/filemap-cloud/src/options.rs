@@ -41,6 +41,7 @@ pub struct CloudOptions {
     pub(crate) unsynced_bytes: usize,
     pub(crate) uploads: usize,
     pub(crate) max_retries: u32,
+    pub(crate) slowest: u64,
     pub(crate) cache_bytes: u64,
     pub(crate) poll: Duration,
     pub(crate) space_bound: Option<f64>,
@@ -56,6 +57,7 @@ impl Default for CloudOptions {
             unsynced_bytes: 64 << 20,
             uploads: 4,
             max_retries: 8,
+            slowest: 64 << 10,
             cache_bytes: 64 << 20,
             poll: Duration::from_secs(60),
             space_bound: Some(1.25),
@@ -96,6 +98,13 @@ impl CloudOptions {
     /// Then the error is [`Error::Unavailable`](crate::Error::Unavailable).
     pub fn max_retries(self, retries: u32) -> CloudOptions {
         CloudOptions { max_retries: retries, ..self }
+    }
+
+    /// Bytes a second of the slowest link that is still waited for: a request for a segment has
+    /// 30 s and the time that its bytes take at this rate; default 64 KiB/s, so a segment of
+    /// 15 MiB has 270 s. Requests of the index have 30 s, or `AWS_TIMEOUT`, which bounds all.
+    pub fn slowest_link(self, bytes_a_second: u64) -> CloudOptions {
+        CloudOptions { slowest: bytes_a_second, ..self }
     }
 
     /// Memory for blocks of the index; default 64 MiB.

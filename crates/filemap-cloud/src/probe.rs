@@ -54,6 +54,7 @@ async fn race(bucket: &Bucket, name: &str) -> Result<()> {
         [ref winner] if is_kept(winner) => Ok(()),
         // The answer to the winner was lost, and its repetition was told that there is an object.
         [] if kept.is_some() => Ok(()),
+        [] => Err(bucket.unavailable("the probe", 0, &"the storage refused every creation of an object: 409")),
         _ => {
             let told = winners.len();
             let what = format!("of {WRITERS} writers that created one object at once, {told} were told that they had");
@@ -64,7 +65,7 @@ async fn race(bucket: &Bucket, name: &str) -> Result<()> {
 
 /// Whether a replacement with the right tag succeeds twice, and one with a wrong tag is refused.
 async fn replaces_if_match(bucket: &Bucket, name: &str) -> Result<bool> {
-    let (objects, path) = (bucket.objects(), bucket.path(name));
+    let (objects, path) = (bucket.of_index(), bucket.path(name));
     bucket.create(name, Bytes::from_static(b"0")).await?;
     let first = objects.head(&path).await.map_err(|error| bucket.unavailable("the probe", 0, &error))?;
     let replace = async |tag: Option<String>, bytes: &'static [u8]| {

@@ -29,7 +29,7 @@ use crate::format::row::{self, Row};
 use crate::format::segment::{Segment, SegmentId, Summary};
 use crate::format::sources::Sources;
 use crate::index::{Changes, Generation, Index};
-use crate::opening::{described, index_to_write};
+use crate::opening::{bounds, described, index_to_write};
 use crate::options::{CloudOptions, Mode};
 use crate::{location, runtime};
 
@@ -64,7 +64,7 @@ pub struct RepairReport {
 ///
 /// Those of [`open_bucket`](crate::open_bucket). Damaged segments are no error, but in the report.
 pub fn repair(location: &str, options: &CloudOptions) -> Result<RepairReport> {
-    repair_in(location::bucket(location, options.max_retries)?, options)
+    repair_in(location::bucket(location, bounds(options))?, options)
 }
 
 /// As [`repair`], in an object store of the caller's.
@@ -82,7 +82,7 @@ pub fn repair_on(
         let what = error.to_string();
         Error::Location { location: location.to_owned(), what }
     })?;
-    repair_in(Bucket::new(objects, root, location, options.max_retries), options)
+    repair_in(Bucket::new(objects, root, location, bounds(options)), options)
 }
 
 fn repair_in(bucket: Bucket, options: &CloudOptions) -> Result<RepairReport> {

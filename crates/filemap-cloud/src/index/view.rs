@@ -76,7 +76,7 @@ async fn view(bucket: &Bucket, generation: Generation, options: &CloudOptions) -
         object_store_max_retries: Some(bucket.retries()),
         ..DbReaderOptions::default()
     };
-    let builder = DbReader::builder(generation.folder(bucket), Arc::clone(bucket.objects()))
+    let builder = DbReader::builder(generation.folder(bucket), Arc::clone(bucket.of_index()))
         .with_reader_mode(DbReaderMode::FollowLatest)
         .with_options(reader_options)
         .with_db_cache(cache(options), 0)
