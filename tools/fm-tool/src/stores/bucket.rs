@@ -24,6 +24,13 @@ fn location(path: &Path) -> Option<&str> {
     path.to_str().filter(is_location)
 }
 
+/// A location in an error: without what may be a secret.
+fn shown(location: &str) -> &str {
+    let rest = location.get(SCHEME.len()..).unwrap_or_default();
+    let has_password = rest.contains('@') || rest.split('/').next().is_some_and(|bucket| bucket.contains(':'));
+    if has_password { "the location" } else { location }
+}
+
 /// Whether a path names a bucket.
 pub fn is_bucket(path: &Path) -> bool {
     location(path).is_some()
@@ -51,14 +58,14 @@ fn in_bucket(location: &str, purpose: For) -> Result<Box<dyn PageWrite>, Failure
 #[cfg(not(feature = "cloud"))]
 fn in_bucket(location: &str, _: For) -> Result<Box<dyn PageWrite>, Failure> {
     let words = "this fm-tool was built without object storage: build it with `--features cloud`";
-    Err(Failure::Usage(format!("{location}: {words}")))
+    Err(Failure::Usage(format!("{}: {words}", shown(location))))
 }
 
 /// Refuses the location of a bucket where the store's files are needed.
 pub fn refuse(path: &Path) -> Result<(), Failure> {
     let Some(location) = location(path) else { return Ok(()) };
     let words = "this verb works on the files of a store here, and this one is in object storage";
-    Err(Failure::Usage(format!("{location}: {words}")))
+    Err(Failure::Usage(format!("{}: {words}", shown(location))))
 }
 
 #[cfg(test)]
@@ -76,6 +83,10 @@ mod tests {
                 let refused = open(Path::new(location), For::Reading).err();
                 assert!(matches!(refused, Some(Failure::Usage(words)) if words.contains("--features cloud")));
             }
+        }
+        for secret in ["s3://key:5e3c7e7@bucket", "s3://key:a/5e3c7e7@bucket/pages"] {
+            let refused = refuse(Path::new(secret));
+            assert!(matches!(refused, Err(Failure::Usage(words)) if !words.contains("5e3c7e7")));
         }
         assert!(!is_bucket(Path::new("/pages/s3://bucket")) && !is_bucket(Path::new("s3")));
     }
