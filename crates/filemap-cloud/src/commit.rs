@@ -1,5 +1,7 @@
 //! Commits: a segment is uploaded, then the index gets its rows in one batch, then it counts.
 //!
+//! While the index is written, a look tells whether a repair has begun: see `index::generation`.
+//!
 //! Segments are uploaded several at once and committed one after the other, in the order in which
 //! they were filled. The first failure is the last commit: what was put after it is not stored,
 //! and every waiting call is told so.
@@ -100,9 +102,14 @@ impl Committer {
             };
             uploaded.map_err(|error| self.bucket.unavailable("an upload", 0, &error))??;
             commits += 1;
-            if !Mistake::CommittedBeforeUpload.is_planted(self.mistake) {
-                self.index.commit(&next.changes, commits).await?;
-            }
+            let commit = async {
+                if Mistake::CommittedBeforeUpload.is_planted(self.mistake) {
+                    return Ok(());
+                }
+                self.index.commit(&next.changes, commits).await
+            };
+            // Both before anybody is told: what a repair has not seen is not safe.
+            tokio::try_join!(commit, self.index.check_not_repaired())?;
             self.pending.committed(next.id.number, next.changes.rows.keys());
             self.progress.committed(next.nth, next.unsynced);
             self.due.committed(&next.changes, next.bytes.len() as u64, self.segment_bytes);

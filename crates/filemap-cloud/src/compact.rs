@@ -28,7 +28,7 @@ use crate::error::Result;
 use crate::failpoint::Mistake;
 use crate::format::record::{Kind, Place, Record};
 use crate::format::row::{self, Row};
-use crate::format::segment::{Builder, Segment, SegmentId, Summary};
+use crate::format::segment::{Builder, Segment, SegmentId, Summary, Unreadable};
 use crate::format::sources::{self, Sources};
 use crate::plan::{Want, plan};
 use crate::store::CloudStore;
@@ -203,10 +203,10 @@ impl Copying<'_> {
             Ok(segment) => segment,
             Err(what) => return Ok(Err(what.to_owned())),
         };
-        let records: std::result::Result<Vec<_>, String> = segment.records().collect();
+        let records: std::result::Result<Vec<_>, Unreadable<'_>> = segment.records().collect();
         let records = match records {
             Ok(records) => records,
-            Err(what) => return Ok(Err(what)),
+            Err(unreadable) => return Ok(Err(unreadable.what)),
         };
         let sources = records.iter().filter(|(record, ..)| record.kind == Kind::Rewrite);
         let Some(sources) = sources.map(|(record, ..)| Sources::decode(record.payload)).collect::<Option<Vec<_>>>()

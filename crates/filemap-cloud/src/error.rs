@@ -69,6 +69,14 @@ pub enum Error {
         /// The location.
         location: String,
     },
+    /// A repair is making a new index, or was interrupted: no writer may begin, and of two repairs
+    /// the one that began first gives way. Wait for its end; if none is at work, run
+    /// [`repair`](crate::repair()) again.
+    #[error("{location}: a repair is under way or was interrupted; wait for its end, or run `repair` again")]
+    Repairing {
+        /// The location.
+        location: String,
+    },
     /// Stored bytes are damaged or gone. Other pages can be read; run `verify` to find all damage.
     #[error("{location}: {object}: {what}")]
     Damaged {
@@ -137,6 +145,7 @@ impl Error {
             | Error::Format { location, .. }
             | Error::Unavailable { location, .. }
             | Error::Fenced { location }
+            | Error::Repairing { location }
             | Error::Damaged { location, .. }
             | Error::ReadOnly { location }
             | Error::Closed { location }

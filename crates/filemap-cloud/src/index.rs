@@ -6,6 +6,8 @@
 //! manifests are collected only where conditional replacement was found to work; every retry is
 //! bounded; codec, merge operator and filters are the same in writer, reader and compactor.
 
+mod clock;
+mod generation;
 mod view;
 
 use std::collections::BTreeMap;
@@ -14,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use slatedb::admin::Admin;
 use slatedb::config::{
     CompactionWorkerOptions, CompactorOptions, CompressionCodec, FlushOptions, FlushType,
     GarbageCollectorDirectoryOptions, GarbageCollectorOptions, ScanOptions, Settings,
@@ -21,7 +24,7 @@ use slatedb::config::{
 use slatedb::db_cache::foyer::{FoyerCache, FoyerCacheOptions};
 use slatedb::{
     BloomFilterPolicy, CloseReason, Db, DbIterator, ErrorKind, FilterPolicy, IterationOrder, MergeOperator,
-    MergeOperatorError, PrefixExtractor, PrefixTarget, WriteBatch,
+    MergeOperatorError, PrefixExtractor, PrefixTarget, VersionedManifest, WriteBatch,
 };
 
 use crate::bucket::Bucket;
@@ -30,12 +33,12 @@ use crate::failpoint::Mistake;
 use crate::format::row::{self, Row};
 use crate::format::segment::SegmentId;
 use crate::options::CloudOptions;
+use clock::Clock;
+pub(crate) use generation::{Generation, Generations};
 use view::{View, Views};
 
 /// The folder of indexes, by generation: a repair makes a new one.
 const FOLDER: &str = "shard-00/ix";
-/// An object for each generation that is complete; the first has none.
-const COMPLETE: &str = "shard-00/index";
 /// A commit waits for the write-ahead log at most so long before it is uploaded.
 const FLUSH_EVERY: Duration = Duration::from_millis(20);
 /// Commits between two flushes of the memtable: opening reads all objects of the log since.
@@ -46,6 +49,10 @@ const MIN_AGE: Duration = Duration::from_secs(2 * 3600);
 const COLLECT_EVERY: Duration = Duration::from_secs(600);
 /// Bits of the Bloom filters a key: one false answer of a hundred.
 const FILTER_BITS: u32 = 10;
+/// A look at what others wrote takes at most so long.
+const LONGEST_LOOK: Duration = Duration::from_secs(60);
+/// Sequences end long before: a larger one is damage.
+const MAX_SEQUENCE: u64 = 1 << 62;
 /// Bytes that a listing asks for at once.
 const READ_AHEAD_BYTES: usize = 1 << 20;
 
@@ -61,38 +68,6 @@ pub(crate) struct Changes {
     pub(crate) next: u64,
 }
 
-/// Which index of a store counts: 1 for the first, one more after each repair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Generation(u32);
-
-impl Generation {
-    /// The newest that is complete. One request.
-    pub(crate) async fn newest(bucket: &Bucket) -> Result<Generation> {
-        let objects = bucket.list(COMPLETE).await?;
-        let numbers = objects.iter().filter_map(|object| object.location.filename()?.parse().ok());
-        Ok(Generation(numbers.max().unwrap_or(1)))
-    }
-
-    /// The one after it.
-    pub(crate) fn next(self) -> Generation {
-        Generation(self.0 + 1)
-    }
-
-    /// Lets this one count. False if another did meanwhile.
-    pub(crate) async fn complete(self, bucket: &Bucket) -> Result<bool> {
-        bucket.create(&format!("{COMPLETE}/{}", self.0), Bytes::new()).await
-    }
-
-    fn folder(self, bucket: &Bucket) -> object_store::path::Path {
-        bucket.path(&format!("{FOLDER}/{}", self.0))
-    }
-
-    /// Epochs of a generation are above those of all before it.
-    fn epoch(self, of_writer: u64) -> u64 {
-        u64::from(self.0 - 1) << 32 | of_writer
-    }
-}
-
 /// The index of a store.
 pub(crate) struct Index {
     bucket: Bucket,
@@ -102,7 +77,7 @@ pub(crate) struct Index {
 
 enum Kind {
     Writer { db: Box<Db>, commits_a_flush: u64 },
-    Reader(Views),
+    Reader(Box<Views>),
 }
 
 /// Rows in order.
@@ -114,12 +89,42 @@ pub(crate) struct Scan {
 }
 
 impl Index {
-    /// Opens it for writing. An earlier writer may not write any more.
+    /// Opens it for writing; it must be there. An earlier writer may not write any more.
     pub(crate) async fn open_to_write(
         bucket: Bucket,
         generation: Generation,
         options: &CloudOptions,
         replaces_if_match: bool,
+    ) -> Result<Index> {
+        let clock = clock(options);
+        let Some(manifest) = manifest(&bucket, generation).await? else {
+            let what = "it is gone; `repair` makes a new index of the segments, and no writer opens before that";
+            return Err(bucket.damaged(&generation.folder(), what));
+        };
+        seen(&manifest).for_each(|seen_ms| clock.pass(seen_ms));
+        jobs(&bucket, generation).await?.into_iter().for_each(|seen_ms| clock.pass(seen_ms));
+        Index::write(bucket, generation, options, replaces_if_match, clock).await
+    }
+
+    /// As [`Index::open_to_write`], and makes it if it is absent.
+    pub(crate) async fn make(
+        bucket: Bucket,
+        generation: Generation,
+        options: &CloudOptions,
+        replaces_if_match: bool,
+    ) -> Result<Index> {
+        match manifest(&bucket, generation).await? {
+            Some(_) => Index::open_to_write(bucket, generation, options, replaces_if_match).await,
+            None => Index::write(bucket, generation, options, replaces_if_match, clock(options)).await,
+        }
+    }
+
+    async fn write(
+        bucket: Bucket,
+        generation: Generation,
+        options: &CloudOptions,
+        replaces_if_match: bool,
+        clock: Arc<Clock>,
     ) -> Result<Index> {
         let mut settings = settings(options, &bucket, replaces_if_match);
         let mut commits_a_flush = COMMITS_A_FLUSH;
@@ -127,19 +132,25 @@ impl Index {
             commits_a_flush = 1;
             collect_fences(&mut settings);
         }
-        let builder = Db::builder(generation.folder(&bucket), Arc::clone(bucket.of_index()))
+        let builder = Db::builder(bucket.path(&generation.folder()), Arc::clone(bucket.of_index()))
             .with_settings(settings)
+            .with_system_clock(Arc::clone(&clock) as _)
             .with_db_cache(cache(options), 0)
             .with_merge_operator(Arc::new(Sum))
             .with_filter_policies(filters());
         let db = builder.build().await.map_err(|error| failed(&bucket, "opening the index", &error))?;
+        // The log may be younger than the manifest. Every commit writes this row.
+        let next = db.get_key_value(row::NEXT).await.map_err(|error| failed(&bucket, "reading the index", &error))?;
+        next.iter().for_each(|row| clock.pass(row.create_ts));
         Ok(Index { bucket, generation, kind: Kind::Writer { db: Box::new(db), commits_a_flush } })
     }
 
-    /// Opens it for reading: nothing is written, so that credentials for reading are enough.
-    pub(crate) async fn open_to_read(bucket: Bucket, generation: Generation, options: &CloudOptions) -> Result<Index> {
-        let views = Views::open(&bucket, generation, options).await?;
-        Ok(Index { bucket, generation, kind: Kind::Reader(views) })
+    /// Opens the newest for reading: nothing is written, so that credentials for reading are
+    /// enough.
+    pub(crate) async fn open_to_read(bucket: Bucket, options: &CloudOptions) -> Result<Index> {
+        let views = Views::open(&bucket, options).await?;
+        let generation = views.generation();
+        Ok(Index { bucket, generation, kind: Kind::Reader(Box::new(views)) })
     }
 
     /// The epoch of the writer: larger than that of every writer before it.
@@ -150,16 +161,26 @@ impl Index {
         }
     }
 
-    /// Lets a reader see what was written since. A writer sees all of its own.
+    /// Lets a reader see what was written since. A writer sees all of its own; an error if another
+    /// has taken its place.
     pub(crate) async fn refresh(&self) -> Result<()> {
-        let Kind::Reader(views) = &self.kind else { return Ok(()) };
-        views.renew(&self.bucket, self.generation).await
+        match &self.kind {
+            Kind::Reader(views) => views.renew().await,
+            Kind::Writer { db, .. } => {
+                let own = db.manifest().writer_epoch();
+                let newest = Generations::read(&self.bucket).await?.newest;
+                let now = manifest(&self.bucket, self.generation).await?;
+                let is_fenced = newest != self.generation || now.is_none_or(|now| now.writer_epoch() != own);
+                let location = || self.bucket.location().to_owned();
+                if is_fenced { Err(Error::Fenced { location: location() }) } else { Ok(()) }
+            }
+        }
     }
 
     /// The first sequence that is not committed.
     pub(crate) async fn next_sequence(&self) -> Result<u64> {
         let Some(bytes) = self.get(row::NEXT.to_vec()).await? else { return Ok(1) };
-        let next = bytes.first_chunk().map(|next| u64::from_le_bytes(*next));
+        let next = bytes.first_chunk().map(|next| u64::from_le_bytes(*next)).filter(|next| *next < MAX_SEQUENCE);
         next.ok_or_else(|| self.bucket.damaged("the index", "the next sequence is no number"))
     }
 
@@ -167,7 +188,7 @@ impl Index {
     pub(crate) async fn get(&self, key: Vec<u8>) -> Result<Option<Bytes>> {
         let found = match &self.kind {
             Kind::Writer { db, .. } => db.get(key).await,
-            Kind::Reader(views) => views.current().reader.get(key).await,
+            Kind::Reader(views) => views.current().await?.reader.get(key).await,
         };
         found.map_err(|error| failed(&self.bucket, "reading the index", &error))
     }
@@ -180,7 +201,7 @@ impl Index {
         match &self.kind {
             Kind::Writer { db, .. } => self.scanned(db.scan_with_options(range, &options).await, None),
             Kind::Reader(views) => {
-                let view = views.current();
+                let view = views.current().await?;
                 self.scanned(view.reader.scan_with_options(range, &options).await, Some(view))
             }
         }
@@ -194,7 +215,7 @@ impl Index {
         match &self.kind {
             Kind::Writer { db, .. } => self.scanned(db.scan_prefix_with_options(prefix, below, &options).await, None),
             Kind::Reader(views) => {
-                let view = views.current();
+                let view = views.current().await?;
                 self.scanned(view.reader.scan_prefix_with_options(prefix, below, &options).await, Some(view))
             }
         }
@@ -268,30 +289,16 @@ impl Index {
         commit.await.map_err(|error| failed(&self.bucket, "a commit", &error))
     }
 
-    /// Removes every row: what an interrupted repair has left.
-    pub(crate) async fn clear(&self) -> Result<()> {
-        let Kind::Writer { db, .. } = &self.kind else { return Err(self.read_only()) };
-        let mut scan = self.scan(Vec::new()..vec![u8::MAX], false).await?;
-        let cleared = async |batch: WriteBatch| {
-            let cleared = async { db.write(batch).await?.await_durable().await };
-            cleared.await.map_err(|error| failed(&self.bucket, "a commit", &error))
-        };
-        let (mut batch, mut rows) = (WriteBatch::new(), 0);
-        while let Some((key, _)) = scan.next().await? {
-            batch.delete(key);
-            rows += 1;
-            if rows % 10_000 == 0 {
-                cleared(std::mem::take(&mut batch)).await?;
-            }
-        }
-        if batch.is_empty() { Ok(()) } else { cleared(batch).await }
+    /// An error if a repair is making another index, or has made one.
+    pub(crate) async fn check_not_repaired(&self) -> Result<()> {
+        self.generation.check_not_repaired(&self.bucket).await
     }
 
     /// Closes it; a writer makes durable what it has written.
     pub(crate) async fn close(&self) -> Result<()> {
         let closed = match &self.kind {
             Kind::Writer { db, .. } => db.close().await,
-            Kind::Reader(views) => views.current().reader.close().await,
+            Kind::Reader(views) => views.close().await,
         };
         closed.map_err(|error| failed(&self.bucket, "closing the index", &error))
     }
@@ -307,6 +314,50 @@ impl Scan {
         let row = self.rows.next().await.map_err(|error| failed(&self.bucket, "reading the index", &error))?;
         Ok(row.map(|row| (row.key, row.value)))
     }
+}
+
+/// The newest manifest; `None` if the index is not there.
+async fn manifest(bucket: &Bucket, generation: Generation) -> Result<Option<VersionedManifest>> {
+    let admin = admin(bucket, generation);
+    looked(bucket, "reading the manifest of the index", admin.read_manifest(None)).await
+}
+
+/// The times that the tables of an index were made at, in ms since 1970.
+fn seen(manifest: &VersionedManifest) -> impl Iterator<Item = i64> {
+    let tables = manifest.all_sst_views().flat_map(|view| [view.id, view.sst.id.value()]);
+    let merged = [manifest.last_compacted_l0_sst_id(), manifest.last_compacted_l0_sst_view_id()];
+    let ids = tables.chain(merged.into_iter().flatten());
+    ids.map(|id| i64::try_from(id.timestamp_ms()).unwrap_or(i64::MAX)).chain([manifest.last_l0_clock_tick()])
+}
+
+/// The times that the index's merges began at, in ms since 1970.
+async fn jobs(bucket: &Bucket, generation: Generation) -> Result<Vec<i64>> {
+    let admin = admin(bucket, generation);
+    let merges = looked(bucket, "reading the merges of the index", admin.read_compactions(None)).await?;
+    let begun = |id: u64| i64::try_from(id).unwrap_or(i64::MAX);
+    let jobs = merges.iter().flat_map(|merges| merges.recent_compactions());
+    Ok(jobs.map(|job| begun(job.id().timestamp_ms())).collect())
+}
+
+fn admin(bucket: &Bucket, generation: Generation) -> Admin {
+    Admin::builder(bucket.path(&generation.folder()), Arc::clone(bucket.of_index())).build()
+}
+
+/// Bounds a look in time: an [`Admin`] has no bound of retries.
+async fn looked<T>(
+    bucket: &Bucket,
+    operation: &str,
+    look: impl Future<Output = std::result::Result<T, slatedb::Error>>,
+) -> Result<T> {
+    match tokio::time::timeout(LONGEST_LOOK, look).await {
+        Ok(found) => found.map_err(|error| failed(bucket, operation, &error)),
+        Err(late) => Err(bucket.unavailable(operation, bucket.retries(), &late)),
+    }
+}
+
+fn clock(options: &CloudOptions) -> Arc<Clock> {
+    let is_ahead = Mistake::ClockAhead.is_planted(options.mistake);
+    Arc::new(Clock::new(if is_ahead { Duration::from_secs(3 * 3600) } else { Duration::ZERO }))
 }
 
 fn settings(options: &CloudOptions, bucket: &Bucket, replaces_if_match: bool) -> Settings {
@@ -387,7 +438,9 @@ fn failed(bucket: &Bucket, operation: &str, error: &slatedb::Error) -> Error {
     match error.kind() {
         ErrorKind::Closed(CloseReason::Fenced) => Error::Fenced { location: location() },
         ErrorKind::Closed(CloseReason::Clean) => Error::Closed { location: location() },
-        ErrorKind::Data => bucket.damaged(FOLDER, format!("{operation} failed: {error}")),
+        ErrorKind::Data => {
+            bucket.damaged(FOLDER, format!("{operation} failed: {error}; `repair` makes a new index of the segments"))
+        }
         _ => bucket.unavailable(operation, bucket.retries(), error),
     }
 }

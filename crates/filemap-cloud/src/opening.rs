@@ -11,12 +11,13 @@ use tokio::task::JoinHandle;
 use urlindex::Canonicalizer;
 
 use crate::bucket::{Bounds, Bucket};
-use crate::commit::Committer;
+use crate::commit::{Committer, SEGMENTS, object};
 use crate::core::Core;
 use crate::due::Due;
 use crate::error::{Error, Result};
 use crate::format::description::{self, Description};
-use crate::index::{Generation, Index};
+use crate::format::segment::SegmentId;
+use crate::index::{Changes, Generation, Generations, Index};
 use crate::options::{CloudOptions, Mode};
 use crate::pending::Pending;
 use crate::progress::Progress;
@@ -88,14 +89,13 @@ fn open_in(bucket: Bucket, mode: Mode, options: &CloudOptions) -> Result<CloudSt
     let (waiting, options, name) = (runtime.clone(), options.clone(), bucket.clone());
     let opened = runtime::wait(&waiting, async move {
         let canonicalizer = described(&bucket, mode, &options).await?;
-        let generation = Generation::newest(&bucket).await?;
         if mode == Mode::Read {
-            let index = Arc::new(Index::open_to_read(bucket.clone(), generation, &options).await?);
+            let index = Arc::new(Index::open_to_read(bucket.clone(), &options).await?);
             let core = Core { bucket, index, canonicalizer, runtime, options, writer: None };
             return Ok(over(Arc::new(core), None, None));
         }
-        let index = Arc::new(index_to_write(&bucket, generation, &options).await?);
-        let base = index.next_sequence().await?;
+        let (index, base) = owned(&bucket, &options).await?;
+        let index = Arc::new(index);
         let (sender, sealed) = mpsc::unbounded_channel();
         let (pending, progress) = (Arc::new(Pending::default()), Arc::new(Progress::default()));
         let due = Arc::new(Due::default());
@@ -127,10 +127,45 @@ fn open_in(bucket: Bucket, mode: Mode, options: &CloudOptions) -> Result<CloudSt
     opened.unwrap_or_else(|| Err(name.unavailable("opening", 0, &"its task ended without an answer")))
 }
 
-/// The index, for writing, in object storage that was tried.
-pub(crate) async fn index_to_write(bucket: &Bucket, generation: Generation, options: &CloudOptions) -> Result<Index> {
+/// The index that counts, for writing, and the first sequence that is not committed: no repair is
+/// making another.
+async fn owned(bucket: &Bucket, options: &CloudOptions) -> Result<(Index, u64)> {
+    loop {
+        let before = Generations::read(bucket).await?;
+        before.check_no_repair(bucket)?;
+        let (index, base) = index_to_write(bucket, before.newest, options).await?;
+        // A repair that begins from here on fences this writer. One that began before has taken
+        // its number by now.
+        let now = Generations::read(bucket).await?;
+        if now == before {
+            return Ok((index, base));
+        }
+        // Nothing was written through it.
+        let _ = index.close().await;
+    }
+}
+
+/// An index for writing, in object storage that was tried, and the first sequence that is not
+/// committed. It knows of all writers that have left segments: else it has lost what they wrote.
+pub(crate) async fn index_to_write(
+    bucket: &Bucket,
+    generation: Generation,
+    options: &CloudOptions,
+) -> Result<(Index, u64)> {
     let found = probe::probe(bucket, &token(bucket)?).await?;
-    Index::open_to_write(bucket.clone(), generation, options, found.replaces_if_match).await
+    let index = Index::open_to_write(bucket.clone(), generation, options, found.replaces_if_match).await?;
+    let (base, own) = (index.next_sequence().await?, index.epoch().unwrap_or_default());
+    let from = SegmentId { epoch: own, number: 0 };
+    let later = bucket.list_after(SEGMENTS, &from.name()).await?;
+    let later = later.iter().filter_map(|object| SegmentId::of_name(object.location.filename()?));
+    if let Some(later) = later.max().filter(|later| later.epoch >= own) {
+        // Of one who has opened the store meanwhile? Then this one is told so here.
+        index.commit(&Changes { next: base, ..Changes::default() }, 1).await?;
+        let what =
+            format!("it does not know the writer of {}: the last part of it is lost; run `repair`", object(later));
+        return Err(bucket.damaged(&generation.folder(), what));
+    }
+    Ok((index, base))
 }
 
 fn over(core: Arc<Core>, commits: Option<JoinHandle<()>>, upkeep: Option<JoinHandle<()>>) -> CloudStore {
@@ -141,8 +176,15 @@ fn over(core: Arc<Core>, commits: Option<JoinHandle<()>>, upkeep: Option<JoinHan
 pub(crate) async fn described(bucket: &Bucket, mode: Mode, options: &CloudOptions) -> Result<Arc<dyn Canonicalizer>> {
     let found = match bucket.get(description::NAME).await? {
         None if mode == Mode::Fill => {
+            if let Some(left) = bucket.list(SEGMENTS).await?.first() {
+                let what = format!("it is gone, and {} is there: a store was here; put it back", left.location);
+                return Err(bucket.damaged(description::NAME, what));
+            }
             // Nothing is left in an object storage that is refused.
-            probe::probe(bucket, &token(bucket)?).await?;
+            let found = probe::probe(bucket, &token(bucket)?).await?;
+            // First: a store that has a description has an index, or has lost it.
+            let first = Generations::read(bucket).await?.newest;
+            Index::make(bucket.clone(), first, options, found.replaces_if_match).await?.close().await?;
             let made = Description {
                 canonicalizer: options.canonicalizer.name().to_owned(),
                 canonicalizer_version: options.canonicalizer.version(),
@@ -165,7 +207,7 @@ pub(crate) async fn described(bucket: &Bucket, mode: Mode, options: &CloudOption
 }
 
 /// A name that no probe had before.
-fn token(bucket: &Bucket) -> Result<String> {
+pub(crate) fn token(bucket: &Bucket) -> Result<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| Error::Location {
         location: bucket.location().to_owned(),

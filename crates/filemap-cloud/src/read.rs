@@ -46,32 +46,36 @@ impl Core {
         }
     }
 
-    /// The version that is meant, after others may have moved it.
-    async fn found_again(&self, sought: &Sought) -> error::Result<Option<Found>> {
+    /// The version that is meant, after others may have moved it from where it was found. It is
+    /// damage if it is still said to be there.
+    async fn found_again(&self, sought: &Sought, gone: &Found) -> error::Result<Option<Found>> {
         self.index.refresh().await?;
-        self.found(sought).await
+        let found = self.found(sought).await?;
+        if found.as_ref() == Some(gone) { Err(self.gone(&gone.1)) } else { Ok(found) }
     }
 
-    /// The page that is meant; looked up once more if its segment is gone.
+    /// The page that is meant; looked up again while its segment is gone and others move it.
     pub(crate) async fn page_sought(&self, sought: &Sought) -> error::Result<Option<Page>> {
-        let Some((version, row)) = self.found(sought).await? else { return Ok(None) };
-        if let Some(page) = self.page(&sought.key, version, &row).await? {
-            return Ok(Some(page));
+        let mut found = self.found(sought).await?;
+        while let Some(at @ (version, row)) = &found {
+            if let Some(page) = self.page(&sought.key, *version, row).await? {
+                return Ok(Some(page));
+            }
+            found = self.found_again(sought, at).await?;
         }
-        let Some((version, row)) = self.found_again(sought).await? else { return Ok(None) };
-        let page = self.page(&sought.key, version, &row).await?;
-        page.map(Some).ok_or_else(|| self.gone(&row))
+        Ok(None)
     }
 
     /// As [`Core::page_sought`], without the body.
     async fn head_sought(&self, sought: &Sought) -> error::Result<Option<PageHead>> {
-        let Some((version, row)) = self.found(sought).await? else { return Ok(None) };
-        if let Some(head) = self.head(&sought.key, version, &row).await? {
-            return Ok(Some(head));
+        let mut found = self.found(sought).await?;
+        while let Some(at @ (version, row)) = &found {
+            if let Some(head) = self.head(&sought.key, *version, row).await? {
+                return Ok(Some(head));
+            }
+            found = self.found_again(sought, at).await?;
         }
-        let Some((version, row)) = self.found_again(sought).await? else { return Ok(None) };
-        let head = self.head(&sought.key, version, &row).await?;
-        head.map(Some).ok_or_else(|| self.gone(&row))
+        Ok(None)
     }
 }
 

@@ -1,20 +1,21 @@
 //! A new index made of the segments alone: the way out when the index is damaged or gone.
 //!
 //! A segment says all of its records, so a repair puts a row for each version and removes those
-//! that tombstones mean. What a fenced writer uploaded and never committed does not count (see
-//! `format::segment`); of the last writer it does: those puts were never acknowledged, and come
+//! that tombstones mean. What a writer uploaded and never committed does not count: the old index
+//! says what that is, and so do the segments of later writers (see `format::segment`). If the old
+//! index is gone, the last writer's uploads count: those puts were never acknowledged, and come
 //! back whole. What compaction has rewritten does not count either: the segment with the copies
 //! names it. So the newest segments are read first.
 //!
-//! The new index is of a generation of its own. It counts when it is complete, so an interrupted
-//! repair is repeated; the old one stays where it is.
+//! A repair takes a number for its index first: no writer begins until it has ended, and one that
+//! is alive is told at its next commit. Then it opens the old index, which fences that writer and
+//! says what it has committed. The new index counts when it is complete, so an interrupted repair
+//! is repeated; the old one stays where it is.
 
-use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use filemap::Version;
 use filemap::access::keys;
 use object_store::ObjectStore;
 use object_store::path::Path;
@@ -26,12 +27,13 @@ use crate::error::{Error, Result};
 use crate::failpoint::Mistake;
 use crate::format::record::{Kind, Record};
 use crate::format::row::{self, Row};
-use crate::format::segment::{Segment, SegmentId, Summary};
+use crate::format::segment::{Placed, Salvage, Segment, SegmentId, Summary};
 use crate::format::sources::Sources;
-use crate::index::{Changes, Generation, Index};
-use crate::opening::{bounds, described, index_to_write};
+use crate::index::{Changes, Generation, Generations, Index};
+use crate::opening::{bounds, described, index_to_write, token};
 use crate::options::{CloudOptions, Mode};
-use crate::{location, runtime};
+use crate::verify::Removed;
+use crate::{location, probe, runtime};
 
 /// What a repair found and made.
 ///
@@ -52,17 +54,32 @@ pub struct RepairReport {
     pub versions: u64,
     /// Records left out, as their writer had lost the store before it committed them.
     pub uncommitted: u64,
-    /// Segments of which not all could be read, and why.
+    /// What could not be read of which segments, and why. A version whose body alone is damaged is
+    /// in the new index, and reading it is an error.
     pub damage: Vec<String>,
+    /// Bytes that could not be read.
+    pub lost_bytes: u64,
+    /// Tombstones may have been among them: removed pages may have come back, and what a
+    /// compaction had rewritten may count again.
+    pub may_return: bool,
+}
+
+impl RepairReport {
+    /// Whether all that was committed is in the new index.
+    pub fn is_complete(&self) -> bool {
+        self.damage.is_empty()
+    }
 }
 
 /// Makes a new index of the segments of the store at `location`. Reads every segment once; holds
-/// the tombstones in memory. No writer may have the store open: one that has is fenced if the old
-/// index can still be opened.
+/// the tombstones in memory. A writer that has the store open may not write any more, and none
+/// begins until the repair has ended.
 ///
 /// # Errors
 ///
-/// Those of [`open_bucket`](crate::open_bucket). Damaged segments are no error, but in the report.
+/// Those of [`open_bucket`](crate::open_bucket): after them repeat it.
+/// [`Error::Repairing`](crate::Error::Repairing): a later repair has begun. Damaged segments are
+/// no error, but in the report.
 pub fn repair(location: &str, options: &CloudOptions) -> Result<RepairReport> {
     repair_in(location::bucket(location, bounds(options))?, options)
 }
@@ -94,22 +111,40 @@ fn repair_in(bucket: Bucket, options: &CloudOptions) -> Result<RepairReport> {
 
 async fn repaired(bucket: &Bucket, options: &CloudOptions) -> Result<RepairReport> {
     described(bucket, Mode::Write, options).await?;
-    let old = Generation::newest(bucket).await?;
-    // It fences a writer that is alive, if the old index is whole enough.
-    if let Ok(index) = index_to_write(bucket, old, options).await {
-        index.close().await?;
+    let new = Generation::take(bucket).await?;
+    match made(bucket, options, new).await {
+        Ok(found) => new.complete(bucket).await.map(|()| found),
+        Err(error) => {
+            // The first error is told; a number that stays taken keeps writers out.
+            let _ = new.give_back(bucket).await;
+            Err(error)
+        }
     }
-    let new = old.next();
-    let index = index_to_write(bucket, new, options).await?;
-    if index.next_sequence().await? > 1 {
-        index.clear().await?;
+}
+
+/// Makes the index of a generation.
+async fn made(bucket: &Bucket, options: &CloudOptions, new: Generation) -> Result<RepairReport> {
+    let old = Generations::read(bucket).await?.newest;
+    let mut named = Sources::default();
+    // It fences a writer that is alive. What the old index knows of commits is not believed if it
+    // is damaged; what may pass ends the repair.
+    match index_to_write(bucket, old, options).await {
+        Ok((index, base)) => {
+            named.bases.insert(index.epoch().unwrap_or_default(), base);
+            // Nothing was written through it.
+            let _ = index.close().await;
+        }
+        Err(error) if error.is_damage() => {}
+        Err(error) => return Err(error),
     }
+    let found = probe::probe(bucket, &token(bucket)?).await?;
+    let index = Index::make(bucket.clone(), new, options, found.replaces_if_match).await?;
     let mut repair = Repair {
         bucket,
         index: &index,
         takes_orphans: Mistake::OrphansTaken.is_planted(options.mistake),
-        removed: HashMap::new(),
-        named: Sources::default(),
+        removed: Removed::default(),
+        named,
         found: RepairReport::default(),
         commits: 0,
     };
@@ -119,10 +154,6 @@ async fn repaired(bucket: &Bucket, options: &CloudOptions) -> Result<RepairRepor
     repair.remove().await?;
     let found = repair.found;
     index.close().await?;
-    if !new.complete(bucket).await? {
-        let what = "another repair was faster: open the store".to_owned();
-        return Err(Error::Location { location: bucket.location().to_owned(), what });
-    }
     Ok(found)
 }
 
@@ -140,8 +171,7 @@ struct Repair<'a> {
     bucket: &'a Bucket,
     index: &'a Index,
     takes_orphans: bool,
-    /// By key: the newest tombstone of all its versions, and versions removed alone.
-    removed: HashMap<Vec<u8>, (u64, Vec<Version>)>,
+    removed: Removed,
     /// Segments that were rewritten, and the bases of writers: of all segments read so far.
     named: Sources,
     found: RepairReport,
@@ -158,66 +188,80 @@ impl Repair<'_> {
     /// Puts the rows of a segment, if it counts.
     async fn segment(&mut self, id: SegmentId) -> Result<()> {
         let name = object(id);
+        let mut changes = Changes::default();
         if self.named.segments.contains(&id) {
-            let mut changes = Changes::default();
             changes.rewritten.insert(id, ms_since_1970(SystemTime::now()));
             return self.commit(changes).await;
         }
         self.found.segments += 1;
         let bytes = self.bucket.get(&name).await?.unwrap_or_default();
-        let segment = match Segment::parse(&bytes, id) {
-            Ok(segment) => segment,
+        let (segment, base, highest) = match Segment::parse(&bytes, id) {
+            Ok(segment) => {
+                let Summary { base, highest, .. } = segment.summary;
+                (segment, Some(base), Some(highest))
+            }
             Err(what) => {
-                self.found.damage.push(format!("{name}: {what}"));
-                self.named.bases.extend(Summary::base_of(&bytes, id).map(|base| (id.epoch, base)));
-                // The index names it, so that it is no orphan, and a verification tells of it.
-                let mut changes = Changes::default();
-                changes.segments.insert(id, row::Bytes::default());
-                return self.commit(changes).await;
+                let Salvage { segment, base, highest } = Segment::salvage(&bytes, id);
+                self.lost(&name, what, 0, highest.is_none());
+                (segment, base, highest)
             }
         };
-        self.named.bases.insert(id.epoch, segment.summary.base);
-        if segment.summary.highest >= self.limit(id.epoch) {
-            self.found.uncommitted += segment.summary.records;
+        self.named.bases.extend(base.map(|base| (id.epoch, base)));
+        let records: Vec<_> = segment.records().collect();
+        let placed = || {
+            records.iter().filter_map(|record| record.as_ref().map_or_else(|lost| lost.record, |found| Some(*found)))
+        };
+        let read = placed().map(|(record, ..)| record.version.sequence).max();
+        if highest.max(read).is_some_and(|highest| highest >= self.limit(id.epoch)) {
+            self.found.uncommitted += records.len() as u64;
             return Ok(());
         }
-        let mut changes = Changes::default();
-        for record in segment.records() {
-            let (record, place, bytes) = match record {
-                Ok(found) => found,
-                Err(what) => {
-                    self.found.damage.push(format!("{name}: {what}"));
-                    break;
-                }
-            };
-            changes.next = changes.next.max(record.version.sequence + 1);
-            let of_segment = changes.segments.entry(id).or_default();
-            of_segment.written += bytes;
-            of_segment.notes += if record.kind.is_version() { 0 } else { bytes };
-            match record.kind {
-                Kind::Page | Kind::Reference => {
-                    let row = Row::of_record(&record, place, bytes);
-                    changes.rows.insert(row::of_version(&keys::form(record.key), record.version), Some(row));
-                    self.found.versions += 1;
-                }
-                Kind::Tombstone | Kind::VersionTombstone => self.note(&record),
-                Kind::Rewrite => match Sources::decode(record.payload) {
-                    Some(Sources { segments, bases }) => {
-                        self.named.segments.extend(segments);
-                        bases.into_iter().for_each(|(epoch, base)| _ = self.named.bases.entry(epoch).or_insert(base));
-                    }
-                    None => self.found.damage.push(format!("{name}: the names of segments in it do not decode")),
-                },
+        changes.next = highest.max(read).unwrap_or_default().saturating_add(1);
+        // So that it is no orphan, whatever can be read of it: a verification tells of the rest.
+        changes.segments.insert(id, row::Bytes::default());
+        for unreadable in records.iter().filter_map(|record| record.as_ref().err()) {
+            let is_unknown = unreadable.record.is_none();
+            self.lost(&name, &unreadable.what, unreadable.bytes, is_unknown);
+            if is_unknown && highest.is_none() {
+                // No sequence of what was there is used again.
+                changes.next = changes.next.saturating_add(unreadable.bytes / Record::LEAST_BYTES);
             }
+        }
+        for (placed, is_whole) in records.iter().filter_map(|record| match record {
+            Ok(found) => Some((found, true)),
+            Err(lost) => lost.record.as_ref().map(|found| (found, false)),
+        }) {
+            self.record(placed, is_whole, &name, &mut changes);
         }
         self.commit(changes).await
     }
 
-    fn note(&mut self, record: &Record<'_>) {
-        let (all, versions) = self.removed.entry(record.key.to_vec()).or_default();
+    fn lost(&mut self, name: &str, what: &str, bytes: u64, may_return: bool) {
+        self.found.damage.push(format!("{name}: {what}"));
+        self.found.lost_bytes += bytes;
+        self.found.may_return |= may_return;
+    }
+
+    /// Puts a record of a segment that counts. One that is not whole has no payload.
+    fn record(&mut self, placed: &Placed<'_>, is_whole: bool, name: &str, changes: &mut Changes) {
+        let &(record, place, bytes) = placed;
+        let of_segment = changes.segments.entry(SegmentId { epoch: place.epoch, number: place.segment }).or_default();
+        of_segment.written = of_segment.written.saturating_add(bytes);
+        of_segment.notes += if record.kind.is_version() { 0 } else { bytes };
         match record.kind {
-            Kind::Tombstone => *all = (*all).max(record.version.sequence),
-            _ => versions.push(record.other),
+            Kind::Page | Kind::Reference => {
+                let row = Row::of_record(&record, place, bytes);
+                changes.rows.insert(row::of_version(&keys::form(record.key), record.version), Some(row));
+                self.found.versions += 1;
+            }
+            Kind::Tombstone | Kind::VersionTombstone => self.removed.note(&record),
+            Kind::Rewrite => match Sources::decode(record.payload).filter(|_| is_whole) {
+                Some(Sources { segments, bases }) => {
+                    self.named.segments.extend(segments);
+                    bases.into_iter().for_each(|(epoch, base)| _ = self.named.bases.entry(epoch).or_insert(base));
+                }
+                None => self.lost(name, "the names of segments in it do not decode", 0, true),
+            },
         }
     }
 
@@ -229,7 +273,7 @@ impl Repair<'_> {
 
     /// Removes what tombstones mean.
     async fn remove(&mut self) -> Result<()> {
-        let removed = std::mem::take(&mut self.removed);
+        let removed = std::mem::take(&mut self.removed).0;
         let mut changes = Changes::default();
         for (key, (all, versions)) in removed {
             let form = keys::form(&key);
@@ -241,7 +285,7 @@ impl Repair<'_> {
                     let of_segment = changes.segments.entry(row.segment()).or_default();
                     *of_segment = of_segment.plus(dead);
                     changes.rows.insert(key.to_vec(), None);
-                    self.found.versions -= 1;
+                    self.found.versions = self.found.versions.saturating_sub(1);
                 }
             }
             if changes.rows.len() >= 10_000 {

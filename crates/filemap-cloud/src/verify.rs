@@ -1,20 +1,27 @@
 //! Checks a store: quickly by names and sizes, or by reading every byte.
 //!
-//! In full, each segment is read, each record checked and its body unpacked, and each version
-//! looked up in the index. Every row was met then if as many versions were found live as the index
-//! has rows; so no list of them is held in memory.
+//! It reads the index as a handle of its own that looks at no news, so that a writer beside it
+//! changes nothing under it. In full, each segment is read, each record checked and its body
+//! unpacked, and each version looked up in the index. Every row was met then if as many versions
+//! were found live as the index has rows; so no list of them is held in memory. A version without
+//! a row must be one that a tombstone means: those are held.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
+use filemap::Version;
 use filemap::access::keys;
+use object_store::ObjectMeta;
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::bucket::Bucket;
 use crate::commit::{SEGMENTS, object};
-use crate::core::{Core, shown, unpacked};
-use crate::error::{Error, Result};
+use crate::core::{shown, unpacked};
+use crate::error::Result;
 use crate::format::record::{Kind, Place, Record};
 use crate::format::row::{self, Row};
-use crate::format::segment::{Segment, SegmentId, Summary};
+use crate::format::segment::{Placed, Segment, SegmentId, Summary};
+use crate::index::Index;
 use crate::store::CloudStore;
 
 /// What a verification found.
@@ -36,120 +43,227 @@ pub struct VerifyReport {
     pub versions: u64,
     /// Segments that are in no index: of a writer that lost the store, or of one at work now.
     pub orphans: u64,
+    /// Versions in segments that are not in the index and that nothing has removed, if the
+    /// verification was full: each is in `damage`, and a repair brings it back.
+    pub lost_rows: u64,
     /// Segments came or went meanwhile, as a writer was at work: versions were not compared.
     pub changed: bool,
     /// What is damaged or gone.
     pub damage: Vec<String>,
 }
 
+/// The index that is checked looks for no news.
+const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
 impl CloudStore {
     /// Checks the store: that the segments of the index are there, whole by their sizes; `is_full`
-    /// reads them all. What was put since the last sync is not checked.
+    /// reads them all. What was put since the last sync is not checked. Opens the index once more;
+    /// in full, holds the tombstones in memory.
     ///
     /// # Errors
     ///
     /// Those of the object storage. Damage is no error, but in the report.
     pub fn verify(&self, is_full: bool) -> Result<VerifyReport> {
-        self.core.wait(|core| async move {
-            // A reader sees the newest rows.
-            core.index.refresh().await?;
-            let rows = core.index.segments().await?;
-            let mut report = quick(&core, &rows).await?;
+        self.core.wait(move |core| async move {
+            let index = Index::open_to_read(core.bucket.clone(), &core.options.clone().poll(NEVER)).await?;
+            let next = index.next_sequence().await?;
+            let mut check = Check {
+                bucket: &core.bucket,
+                index: &index,
+                report: VerifyReport::default(),
+                live: 0,
+                is_unknown: false,
+                rowless: Vec::new(),
+                removed: Removed::default(),
+            };
+            let segments = check.quick().await?;
             if is_full {
-                full(&core, &rows, &mut report).await?;
+                check.full(&segments).await?;
+                check.report.changed |= index.next_sequence().await? != next;
+                check.compare();
             }
+            let report = check.report;
+            index.close().await?;
             Ok(report)
         })
     }
 }
 
-async fn quick(core: &Core, rows: &BTreeMap<SegmentId, row::Bytes>) -> Result<VerifyReport> {
-    let objects = core.bucket.list(SEGMENTS).await?;
-    let sizes = objects.iter().filter_map(|found| Some((SegmentId::of_name(found.location.filename()?)?, found.size)));
-    let sizes: BTreeMap<SegmentId, u64> = sizes.collect();
-    let mut gone = Vec::new();
-    let mut report = VerifyReport { segments: rows.len() as u64, ..VerifyReport::default() };
-    for (id, bytes) in rows {
-        let name = object(*id);
-        match sizes.get(id) {
-            None => gone.push(*id),
-            Some(size) if *size != bytes.written + Summary::FRAME_BYTES => {
-                let what =
-                    format!("{name}: it has {size} bytes, {} were written", bytes.written + Summary::FRAME_BYTES);
-                report.damage.push(what);
-            }
-            Some(size) => report.bytes += size,
-        }
-    }
-    let rewritten = core.index.rewritten().await?;
-    let is_orphan = |id: &&SegmentId| !rows.contains_key(id) && !rewritten.contains_key(id);
-    report.orphans = sizes.keys().filter(is_orphan).count() as u64;
-    if !gone.is_empty() {
-        // One that a compaction has rewritten meanwhile is not missed.
-        core.index.refresh().await?;
-        let now = core.index.segments().await?;
-        let missed = gone.iter().filter(|id| now.contains_key(id));
-        report.damage.extend(missed.map(|id| format!("{}: it is gone", object(*id))));
-        report.changed = true;
-    }
-    Ok(report)
+/// A verification under way.
+struct Check<'a> {
+    bucket: &'a Bucket,
+    index: &'a Index,
+    report: VerifyReport,
+    /// Versions that the index has where they are.
+    live: u64,
+    /// Records of any kind may not have been read.
+    is_unknown: bool,
+    /// Versions that the index does not have, and where they are.
+    rowless: Vec<(Vec<u8>, Version, Place)>,
+    removed: Removed,
 }
 
-async fn full(core: &Core, segments: &BTreeMap<SegmentId, row::Bytes>, report: &mut VerifyReport) -> Result<()> {
-    let mut live = 0;
-    for id in segments.keys() {
-        let name = object(*id);
-        let Some(bytes) = core.bucket.get(&name).await? else { continue };
-        let segment = match Segment::parse(&bytes, *id) {
-            Ok(segment) => segment,
-            Err(what) => {
-                report.damage.push(format!("{name}: {what}"));
-                continue;
+impl Check<'_> {
+    /// Names and sizes. Returns the segments of the index.
+    async fn quick(&mut self) -> Result<BTreeMap<SegmentId, row::Bytes>> {
+        let rows = self.index.segments().await?;
+        let objects = self.bucket.list(SEGMENTS).await?;
+        let named = |found: &ObjectMeta| Some((SegmentId::of_name(found.location.filename()?)?, found.size));
+        let sizes: BTreeMap<SegmentId, u64> = objects.iter().filter_map(named).collect();
+        let mut gone = Vec::new();
+        self.report.segments = rows.len() as u64;
+        for (id, bytes) in &rows {
+            let written = bytes.written.saturating_add(Summary::FRAME_BYTES);
+            match sizes.get(id) {
+                None => gone.push(*id),
+                Some(size) if *size != written => {
+                    let name = object(*id);
+                    self.report.damage.push(format!("{name}: it has {size} bytes, {written} were written"));
+                }
+                Some(size) => self.report.bytes += size,
             }
-        };
-        for record in segment.records() {
-            match record {
-                Ok((record, place, bytes)) if record.kind.is_version() => {
-                    let is_live = checked(core, &record, place, bytes).await;
-                    match is_live {
-                        Ok(is_live) => live += u64::from(is_live),
-                        Err(error) if error.is_damage() => report.damage.push(error.to_string()),
-                        Err(error) => return Err(error),
+        }
+        let rewritten = self.index.rewritten().await?;
+        let is_orphan = |id: &&SegmentId| !rows.contains_key(id) && !rewritten.contains_key(id);
+        self.report.orphans = sizes.keys().filter(is_orphan).count() as u64;
+        self.gone(&gone).await?;
+        Ok(rows)
+    }
+
+    /// Tells of segments that are not there; one that a compaction has rewritten is not missed.
+    async fn gone(&mut self, gone: &[SegmentId]) -> Result<()> {
+        if gone.is_empty() {
+            return Ok(());
+        }
+        self.report.changed = true;
+        self.index.refresh().await?;
+        let now = self.index.segments().await?;
+        let missed = gone.iter().filter(|id| now.contains_key(id));
+        let told = missed.map(|id| format!("{}: it is gone", object(*id)));
+        let told: Vec<String> = told.filter(|what| !self.report.damage.contains(what)).collect();
+        self.report.damage.extend(told);
+        Ok(())
+    }
+
+    async fn full(&mut self, segments: &BTreeMap<SegmentId, row::Bytes>) -> Result<()> {
+        let mut gone = Vec::new();
+        for id in segments.keys() {
+            let name = object(*id);
+            let Some(bytes) = self.bucket.get(&name).await? else {
+                gone.push(*id);
+                continue;
+            };
+            let segment = match Segment::parse(&bytes, *id) {
+                Ok(segment) => segment,
+                Err(what) => {
+                    self.is_unknown = true;
+                    self.report.damage.push(format!("{name}: {what}"));
+                    continue;
+                }
+            };
+            for record in segment.records() {
+                match record {
+                    Ok(placed) => self.record(&placed, true).await?,
+                    Err(unreadable) => {
+                        self.report.damage.push(format!("{name}: {}", unreadable.what));
+                        match unreadable.record {
+                            Some(placed) => self.record(&placed, false).await?,
+                            None => self.is_unknown = true,
+                        }
                     }
                 }
-                Ok(_) => {}
-                Err(what) => report.damage.push(format!("{name}: {what}")),
+            }
+        }
+        let mut rows = self.index.scan(vec![row::VERSIONS]..vec![row::VERSIONS + 1], false).await?;
+        while rows.next().await?.is_some() {
+            self.report.versions += 1;
+        }
+        self.gone(&gone).await
+    }
+
+    async fn record(&mut self, placed: &Placed<'_>, is_whole: bool) -> Result<()> {
+        let (record, place, bytes) = placed;
+        if !record.kind.is_version() {
+            self.removed.note(record);
+            return Ok(());
+        }
+        let form = keys::form(record.key);
+        let row = self.row(&form, record.version).await?;
+        if row.is_none() {
+            self.rowless.push((record.key.to_vec(), record.version, *place));
+        }
+        let own = Row::of_record(record, *place, *bytes);
+        let is_live = row == Some(own);
+        self.live += u64::from(is_live);
+        let wrong = if record.kind == Kind::Reference {
+            // It may have been removed between two looks.
+            let is_lost = is_live
+                && self.row(&form, record.other).await?.is_none_or(|row| row.kind != Kind::Page)
+                && self.row(&form, record.version).await? == Some(own);
+            is_lost.then(|| "a reference to a version that is not there".to_owned())
+        } else if is_whole {
+            match unpacked(record) {
+                Ok(body) => (xxh3_128(&body) != record.digest).then(|| "a body with another digest".to_owned()),
+                Err(what) => Some(what),
+            }
+        } else {
+            None
+        };
+        if let Some(what) = wrong {
+            self.tell(&what, record.key, *place);
+        }
+        Ok(())
+    }
+
+    async fn row(&self, form: &[u8], version: Version) -> Result<Option<Row>> {
+        let Some(bytes) = self.index.get(row::of_version(form, version)).await? else { return Ok(None) };
+        Row::decode(&bytes).map(Some).ok_or_else(|| self.bucket.damaged("the index", "a row does not decode"))
+    }
+
+    fn tell(&mut self, what: &str, key: &[u8], place: Place) {
+        let name = object(SegmentId { epoch: place.epoch, number: place.segment });
+        self.report.damage.push(format!("{name}: {what} (offset {}, {})", place.offset, shown(key)));
+    }
+
+    /// Rows and records as a whole, if all of both are of one time.
+    fn compare(&mut self) {
+        if self.report.changed {
+            return;
+        }
+        let VerifyReport { versions, ref damage, .. } = self.report;
+        if versions != self.live && damage.is_empty() {
+            let live = self.live;
+            let what = format!("the index has {versions} versions, {live} of them are in segments; repair it");
+            self.report.damage.push(what);
+        }
+        for (key, version, place) in std::mem::take(&mut self.rowless) {
+            // What removed it may be what could not be read.
+            if !self.is_unknown && !self.removed.means(&key, version) {
+                self.report.lost_rows += 1;
+                self.tell("a version that the index does not have; repair it", &key, place);
             }
         }
     }
-    let mut rows = core.index.scan(vec![row::VERSIONS]..vec![row::VERSIONS + 1], false).await?;
-    while rows.next().await?.is_some() {
-        report.versions += 1;
-    }
-    report.changed |= core.index.segments().await?.keys().ne(segments.keys());
-    if report.versions != live && report.damage.is_empty() && !report.changed {
-        let what = format!("the index has {} versions, {live} of them are in segments; repair it", report.versions);
-        report.damage.push(what);
-    }
-    Ok(())
 }
 
-/// Whether a record is the one that the index has; damage of its body, or of what it refers to.
-async fn checked(core: &Core, record: &Record<'_>, place: Place, bytes: u64) -> Result<bool> {
-    let form = keys::form(record.key);
-    let row = core.row(&form, record.version).await?;
-    let is_live = row.is_some_and(|row| row == Row::of_record(record, place, bytes));
-    let id = SegmentId { epoch: place.epoch, number: place.segment };
-    let damaged = |what: &str| -> Error {
-        core.bucket.damaged(&object(id), format!("{what} (offset {}, {})", place.offset, shown(record.key)))
-    };
-    if record.kind == Kind::Page {
-        let body = unpacked(record).map_err(|what| damaged(&what))?;
-        if xxh3_128(&body) != record.digest {
-            return Err(damaged("a body with another digest"));
+/// What tombstones mean, by key: all versions below a sequence, and versions alone.
+#[derive(Default)]
+pub(crate) struct Removed(pub(crate) HashMap<Vec<u8>, (u64, Vec<Version>)>);
+
+impl Removed {
+    /// Notes a tombstone; other records not.
+    pub(crate) fn note(&mut self, record: &Record<'_>) {
+        match record.kind {
+            Kind::Tombstone => {
+                let (all, _) = self.0.entry(record.key.to_vec()).or_default();
+                *all = (*all).max(record.version.sequence);
+            }
+            Kind::VersionTombstone => self.0.entry(record.key.to_vec()).or_default().1.push(record.other),
+            Kind::Page | Kind::Reference | Kind::Rewrite => {}
         }
-    } else if is_live && core.row(&form, record.other).await?.is_none_or(|row| row.kind != Kind::Page) {
-        return Err(damaged("a reference to a version that is not there"));
     }
-    Ok(is_live)
+
+    fn means(&self, key: &[u8], version: Version) -> bool {
+        self.0.get(key).is_some_and(|(all, versions)| version.sequence < *all || versions.contains(&version))
+    }
 }

@@ -45,6 +45,22 @@ impl Counts {
     }
 }
 
+/// What becomes of requests that a rule is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// 503, each time.
+    Fails,
+    /// 409 once, and nothing is done.
+    ConflictsOnce,
+    /// Waits until the rule is gone.
+    Waits,
+    /// No answer is known to be a passing one: 403.
+    Refused,
+}
+
+/// A kind of request, a part of the names of its objects, and what becomes of them.
+type Ruled = (&'static str, &'static str, Rule);
+
 /// One end of it. Objects are common to all ends.
 #[derive(Debug)]
 pub struct Simulated {
@@ -54,6 +70,9 @@ pub struct Simulated {
     /// Requests so far, by kind: with the seed they decide.
     asked: Mutex<HashMap<&'static str, u64>>,
     is_cut: AtomicBool,
+    rule: Mutex<Option<Ruled>>,
+    /// Requests that a rule was for.
+    pub ruled: AtomicU64,
     pub counts: Counts,
 }
 
@@ -66,7 +85,45 @@ enum Fate {
 impl Simulated {
     pub fn new(objects: Arc<InMemory>, seed: u64, faults: Faults) -> Arc<Simulated> {
         let (asked, counts) = (Mutex::default(), Counts::default());
-        Arc::new(Simulated { objects, seed, faults, asked, is_cut: AtomicBool::new(false), counts })
+        let (is_cut, rule, ruled) = (AtomicBool::new(false), Mutex::default(), AtomicU64::new(0));
+        Arc::new(Simulated { objects, seed, faults, asked, is_cut, rule, ruled, counts })
+    }
+
+    /// What becomes of requests of a kind for objects with `part` in their names, from here on.
+    pub fn rule(&self, kind: &'static str, part: &'static str, rule: Rule) {
+        *self.rule.lock().expect("no panic") = Some((kind, part, rule));
+    }
+
+    pub fn no_rule(&self) {
+        *self.rule.lock().expect("no panic") = None;
+    }
+
+    fn ruled(&self, kind: &'static str, path: &Path) -> Option<Rule> {
+        let mut ruled = self.rule.lock().expect("no panic");
+        let (of_kind, part, rule) = (*ruled)?;
+        if of_kind != kind || !path.as_ref().contains(part) {
+            return None;
+        }
+        if rule == Rule::ConflictsOnce {
+            *ruled = None;
+        }
+        Some(rule)
+    }
+
+    async fn obey(&self, kind: &'static str, path: &Path) -> Result<()> {
+        let mut is_new = true;
+        while let Some(rule) = self.ruled(kind, path) {
+            self.ruled.fetch_add(u64::from(is_new), Ordering::SeqCst);
+            is_new = false;
+            let (path, source) = (path.to_string(), "by a rule of the test".into());
+            match rule {
+                Rule::Fails => return Err(Error::Generic { store: "simulated", source }),
+                Rule::ConflictsOnce => return Err(Error::AlreadyExists { path, source }),
+                Rule::Refused => return Err(Error::PermissionDenied { path, source }),
+                Rule::Waits => tokio::time::sleep(Duration::from_millis(2)).await,
+            }
+        }
+        Ok(())
     }
 
     /// Nothing is done from here on.
@@ -131,6 +188,7 @@ impl ObjectStore for Simulated {
     async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
         self.counts.puts.fetch_add(1, Ordering::Relaxed);
         self.counts.written.fetch_add(payload.content_length() as u64, Ordering::Relaxed);
+        self.obey("put", location).await?;
         self.with_fate("put", self.objects.put_opts(location, payload, options)).await
     }
 
@@ -145,6 +203,7 @@ impl ObjectStore for Simulated {
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         self.counts.gets.fetch_add(1, Ordering::Relaxed);
+        self.obey("get", location).await?;
         self.with_fate("get", self.objects.get_opts(location, options)).await
     }
 

@@ -118,6 +118,9 @@ pub(crate) struct Record<'a> {
 pub(crate) const NONE: Version = Version { time_ms: 0, sequence: 0 };
 
 impl<'a> Record<'a> {
+    /// No record is shorter.
+    pub(crate) const LEAST_BYTES: u64 = Fixed::BYTES as u64;
+
     /// A tombstone of a key; what it removes lies in the segments of `holders`.
     pub(crate) fn tombstone(key: &'a [u8], sequence: u64, holders: &'a [u8]) -> Record<'a> {
         let version = Version { time_ms: 0, sequence };
@@ -171,12 +174,19 @@ impl<'a> Record<'a> {
         out.len() - begin
     }
 
+    /// A look without a checksum at whether a record can begin here.
+    pub(crate) fn may_begin(bytes: &[u8]) -> bool {
+        let Some(fixed) = bytes.get(..Fixed::BYTES) else { return false };
+        let is_known = Kind::of_code(Fixed::KIND.get(fixed)).is_some();
+        is_known && Codec::of_code(Fixed::CODEC.get(fixed)).is_some() && fixed[18..20] == [0, 0]
+    }
+
     /// Reads the head of a record at the front of `bytes`, which lie at `place`; the payload too
     /// if it is wanted. Returns the record's whole length with it.
     pub(crate) fn take(bytes: &'a [u8], place: Place, with_payload: bool) -> Result<(Record<'a>, u64), &'static str> {
         let fixed = bytes.get(..Fixed::BYTES).ok_or("it ends inside a record")?;
         let (key_bytes, meta_bytes) = (Fixed::KEY_BYTES.get(fixed) as usize, Fixed::META_BYTES.get(fixed) as usize);
-        let head_bytes = Fixed::BYTES + key_bytes + meta_bytes;
+        let head_bytes = Fixed::BYTES.saturating_add(key_bytes).saturating_add(meta_bytes);
         let head = bytes.get(..head_bytes).ok_or("it ends inside a record")?;
         if xxh3_64_with_seed(&head[8..], place.seed()) != Fixed::CHECKSUM.get(fixed) {
             return Err("checksum mismatch in a record's head");
@@ -210,7 +220,7 @@ impl<'a> Record<'a> {
             body_bytes: Fixed::BODY_BYTES.get(fixed),
             digest: Fixed::DIGEST.get(fixed),
         };
-        Ok((record, head_bytes as u64 + payload_bytes))
+        Ok((record, (head_bytes as u64).saturating_add(payload_bytes)))
     }
 }
 

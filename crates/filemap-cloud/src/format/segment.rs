@@ -165,6 +165,30 @@ impl Builder {
 pub(crate) struct Segment<'a> {
     pub(crate) summary: Summary,
     bytes: &'a [u8],
+    /// So many bytes at the end may be no record.
+    end_bytes: usize,
+}
+
+/// What can be read of a segment whose header or footer is damaged.
+pub(crate) struct Salvage<'a> {
+    pub(crate) segment: Segment<'a>,
+    /// As in [`Summary`], if it is known.
+    pub(crate) base: Option<u64>,
+    pub(crate) highest: Option<u64>,
+}
+
+/// A record of a segment with its place and length.
+pub(crate) type Placed<'a> = (Record<'a>, Place, u64);
+
+/// What cannot be read in a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unreadable<'a> {
+    /// What is wrong, and where.
+    pub(crate) what: String,
+    pub(crate) bytes: u64,
+    /// The record without its payload, if that alone is damaged. `None`: records of any kind may
+    /// have been there.
+    pub(crate) record: Option<Placed<'a>>,
 }
 
 impl<'a> Segment<'a> {
@@ -175,9 +199,7 @@ impl<'a> Segment<'a> {
         }
         let (records, footer) = bytes.split_at(bytes.len() - Footer::BYTES);
         check_header(bytes, id)?;
-        if Footer::MAGIC.get(footer) != END || xxh3_64(&footer[..Footer::CHECKSUM.at]) != Footer::CHECKSUM.get(footer) {
-            return Err("checksum mismatch in its footer");
-        }
+        check_footer(footer)?;
         let summary = Summary {
             id,
             base: Header::BASE.get(bytes),
@@ -185,31 +207,73 @@ impl<'a> Segment<'a> {
             lowest: Footer::LOWEST.get(footer),
             highest: Footer::HIGHEST.get(footer),
         };
-        Ok(Segment { summary, bytes: records })
+        Ok(Segment { summary, bytes: records, end_bytes: 0 })
     }
 
-    /// Its records with their places and lengths; ends after the first that is damaged.
-    pub(crate) fn records(&self) -> impl Iterator<Item = Result<(Record<'a>, Place, u64), String>> + use<'a> {
-        let (bytes, SegmentId { epoch, number }) = (self.bytes, self.summary.id);
+    /// What can be read of one that does not parse: records say their places, so they are known
+    /// without header and footer.
+    pub(crate) fn salvage(bytes: &'a [u8], id: SegmentId) -> Salvage<'a> {
+        let footer = bytes.split_at_checked(bytes.len().saturating_sub(Footer::BYTES));
+        let whole = footer.filter(|(_, footer)| footer.len() == Footer::BYTES && check_footer(footer).is_ok());
+        let highest = whole.map(|(_, footer)| Footer::HIGHEST.get(footer));
+        let (bytes, end_bytes) = match whole {
+            Some((records, _)) => (records, 0),
+            // Its footer is damaged, or it is cut off.
+            None => (bytes, Footer::BYTES),
+        };
+        let summary = Summary { id, base: 0, records: 0, lowest: 0, highest: u64::MAX };
+        Salvage { segment: Segment { summary, bytes, end_bytes }, base: Summary::base_of(bytes, id), highest }
+    }
+
+    /// Its records with their places and lengths, and what cannot be read between them. Behind a
+    /// damaged head the next record is sought: its checksum says that it was written there.
+    pub(crate) fn records(&self) -> impl Iterator<Item = Result<Placed<'a>, Unreadable<'a>>> + use<'a> {
+        let (bytes, id, end_bytes) = (self.bytes, self.summary.id, self.end_bytes);
         let mut at = Header::BYTES;
         std::iter::from_fn(move || {
             if at >= bytes.len() {
                 return None;
             }
-            let place = Place { epoch, segment: number, offset: at as u64 };
-            match Record::take(&bytes[at..], place, true) {
+            let what = match Record::take(&bytes[at..], place(id, at), true) {
                 Ok((record, length)) => {
+                    let found = (record, place(id, at), length);
                     at += length as usize;
-                    Some(Ok((record, place, length)))
+                    return Some(Ok(found));
                 }
-                Err(what) => {
-                    let error = format!("{what} (offset {at})");
-                    at = bytes.len();
-                    Some(Err(error))
-                }
-            }
+                Err(what) => format!("{what} (offset {at})"),
+            };
+            let head = Record::take(&bytes[at..], place(id, at), false).ok();
+            let record = head.map(|(record, length)| (record, place(id, at), length));
+            let end = match &record {
+                Some((_, _, length)) => at.saturating_add(usize::try_from(*length).unwrap_or(usize::MAX)),
+                None => next_record(bytes, id, at + 1),
+            };
+            let (begin, is_end) = (at, end >= bytes.len());
+            at = end.min(bytes.len());
+            let lost = at - begin;
+            let is_frame = is_end && record.is_none() && lost <= end_bytes;
+            (!is_frame).then_some(Err(Unreadable { what, bytes: lost as u64, record }))
         })
     }
+}
+
+fn place(id: SegmentId, at: usize) -> Place {
+    Place { epoch: id.epoch, segment: id.number, offset: at as u64 }
+}
+
+/// Where the next whole record begins, from here on; the end if there is none.
+fn next_record(bytes: &[u8], id: SegmentId, from: usize) -> usize {
+    let begins = |at: &usize| {
+        let rest = &bytes[*at..];
+        Record::may_begin(rest) && Record::take(rest, place(id, *at), true).is_ok()
+    };
+    (from..bytes.len()).find(begins).unwrap_or(bytes.len())
+}
+
+fn check_footer(footer: &[u8]) -> Result<(), &'static str> {
+    let is_whole =
+        Footer::MAGIC.get(footer) == END && xxh3_64(&footer[..Footer::CHECKSUM.at]) == Footer::CHECKSUM.get(footer);
+    if is_whole { Ok(()) } else { Err("checksum mismatch in its footer") }
 }
 
 /// Whether an object that ends with `tail` is the one that was to be written: a lost answer to a
@@ -224,6 +288,7 @@ pub(crate) const FOOTER_BYTES: usize = Footer::BYTES;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::record::Kind;
 
     const ID: SegmentId = SegmentId { epoch: 2, number: 7 };
 
@@ -247,6 +312,63 @@ mod tests {
             assert!(is_found, "changed at {at}");
             bytes[at] ^= 1;
         }
+    }
+
+    /// Five tombstones, a page among them, and where each begins.
+    fn five() -> (Vec<u8>, Vec<usize>) {
+        let mut builder = Builder::new(ID, 40, 1 << 10);
+        let mut begins = Vec::new();
+        for nth in 0..5 {
+            let removed = Record::tombstone(b"http://a/", 41 + nth, b"holders");
+            let record = if nth == 2 { Record { kind: Kind::Page, payload: b"body", ..removed } } else { removed };
+            begins.push(builder.push(&record).0.offset as usize);
+        }
+        begins.push(builder.len());
+        (builder.finish(), begins)
+    }
+
+    fn sequences<'a>(segment: &Segment<'a>) -> (Vec<u64>, Vec<Unreadable<'a>>) {
+        let (mut sequences, mut lost) = (Vec::new(), Vec::new());
+        for record in segment.records() {
+            match record {
+                Ok((record, ..)) => sequences.push(record.version.sequence),
+                Err(unreadable) => lost.push(unreadable),
+            }
+        }
+        (sequences, lost)
+    }
+
+    #[test]
+    fn a_damaged_record_is_named_and_all_others_are_read() {
+        let (mut bytes, begins) = five();
+        for at in begins[0]..begins[5] {
+            bytes[at] ^= 1;
+            let (found, lost) = sequences(&Segment::parse(&bytes, ID).expect("header and footer"));
+            let nth = begins.iter().rposition(|begin| *begin <= at).expect("in a record");
+            let left: Vec<u64> = (0..5).filter(|other| *other != nth as u64).map(|other| 41 + other).collect();
+            assert_eq!((found, lost.len()), (left, 1), "changed at {at}");
+            assert_eq!(lost[0].bytes as usize, begins[nth + 1] - begins[nth], "changed at {at}");
+            if let Some((record, place, _)) = &lost[0].record {
+                assert_eq!((record.version.sequence, place.offset as usize), (41 + nth as u64, begins[nth]));
+            }
+            bytes[at] ^= 1;
+        }
+    }
+
+    #[test]
+    fn what_is_left_of_a_segment_that_was_cut_off_is_read() {
+        let (mut bytes, begins) = five();
+        for end in 0..bytes.len() {
+            assert!(Segment::parse(&bytes[..end], ID).is_err());
+            let Salvage { segment, base, highest } = Segment::salvage(&bytes[..end], ID);
+            let whole = begins[1..].iter().filter(|record_end| **record_end <= end).count();
+            assert_eq!(sequences(&segment).0.len(), whole, "cut at {end}");
+            assert_eq!((base, highest), ((end >= Header::BYTES).then_some(40), None));
+        }
+        bytes[9] ^= 1;
+        let Salvage { segment, base, highest } = Segment::salvage(&bytes, ID);
+        assert_eq!((sequences(&segment).0.len(), base, highest), (5, None, Some(45)));
+        assert_eq!(sequences(&segment).1, []);
     }
 
     #[test]

@@ -1,29 +1,55 @@
 //! What a handle that reads sees of an index: the newest at some time, until it looks again.
 //!
-//! A look anew opens the index once more; those that want one at the same time share it. The view
-//! before is closed when the last call that uses it has ended.
+//! A call looks for news if the last look is older than `poll`; a handle that nobody asks makes no
+//! request. A look lists what is new; if something is, or if a repair has made another index, it
+//! is opened anew. Calls that want a look at the same time share it. The view before is closed
+//! when the last call that uses it has ended.
+//!
+//! If looks fail, the old view serves for a while longer, and then calls fail: an old answer is
+//! never given for ever.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
+use slatedb::db_cache::foyer::FoyerCache;
 use slatedb::{DbReader, DbReaderMode, config::DbReaderOptions};
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 
-use super::{Generation, MIN_AGE, Sum, cache, failed, filters};
+use super::{Generation, Generations, LONGEST_LOOK, MIN_AGE, Sum, cache, failed, filters};
 use crate::bucket::Bucket;
 use crate::error::Result;
 use crate::options::CloudOptions;
 
+/// SlateDB is not to look by itself.
+const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
+/// A view serves for so many times `poll` while looks fail.
+const PATIENCE: u32 = 5;
+
 /// See the module.
 pub(super) struct Views {
-    current: RwLock<Arc<View>>,
+    bucket: Bucket,
     options: CloudOptions,
-    /// Held while the index is opened anew.
-    renewing: Mutex<()>,
+    /// Of all views: what did not change is still there.
+    cache: Arc<FoyerCache>,
+    state: RwLock<State>,
+    /// Held while the index is looked at.
+    looking: Mutex<()>,
     /// Looks that have begun, and the last of them that has ended.
     begun: AtomicU64,
     ended: AtomicU64,
+}
+
+struct State {
+    view: Arc<View>,
+    generation: Generation,
+    /// When a look began that this view is no older than.
+    since: Instant,
+    /// When the last look began, successful or not.
+    tried: Instant,
+    /// The last objects when the view was opened; unknown of the first view.
+    last: Option<[Option<String>; 2]>,
 }
 
 /// An open index.
@@ -43,43 +69,101 @@ impl Drop for View {
 }
 
 impl Views {
-    pub(super) async fn open(bucket: &Bucket, generation: Generation, options: &CloudOptions) -> Result<Views> {
-        let current = RwLock::new(Arc::new(view(bucket, generation, options).await?));
-        let (renewing, begun, ended) = (Mutex::default(), AtomicU64::default(), AtomicU64::default());
-        Ok(Views { current, options: options.clone(), renewing, begun, ended })
+    pub(super) async fn open(bucket: &Bucket, options: &CloudOptions) -> Result<Views> {
+        let since = Instant::now();
+        let generation = Generations::read(bucket).await?.newest;
+        let cache = cache(options);
+        let view = Arc::new(view(bucket, generation, &cache).await?);
+        let state = RwLock::new(State { view, generation, since, tried: since, last: None });
+        let (looking, begun, ended) = (Mutex::default(), AtomicU64::default(), AtomicU64::default());
+        Ok(Views { bucket: bucket.clone(), options: options.clone(), cache, state, looking, begun, ended })
     }
 
-    pub(super) fn current(&self) -> Arc<View> {
-        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    pub(super) fn generation(&self) -> Generation {
+        self.read(|state| state.generation)
+    }
+
+    fn read<T>(&self, what: impl FnOnce(&State) -> T) -> T {
+        what(&self.state.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// A view that is no older than `poll`; somewhat older while looks fail.
+    pub(super) async fn current(&self) -> Result<Arc<View>> {
+        let poll = self.options.poll;
+        let (age, tried) = self.read(|state| (state.since.elapsed(), state.tried.elapsed()));
+        let is_patient = age < poll.saturating_mul(PATIENCE);
+        if age >= poll && (tried >= poll || !is_patient) {
+            let looked = self.look(false).await;
+            if !is_patient {
+                looked?;
+            }
+        }
+        Ok(self.read(|state| Arc::clone(&state.view)))
     }
 
     /// Lets later calls see what was written before this one.
-    pub(super) async fn renew(&self, bucket: &Bucket, generation: Generation) -> Result<()> {
+    pub(super) async fn renew(&self) -> Result<()> {
+        self.look(true).await
+    }
+
+    /// Looks for news. `is_sure`: there are some.
+    async fn look(&self, is_sure: bool) -> Result<()> {
         let asked = self.begun.load(Ordering::SeqCst);
-        let _renewing = self.renewing.lock().await;
+        let _looking = self.looking.lock().await;
         if self.ended.load(Ordering::SeqCst) > asked {
             // Another call has begun its look after this one had asked.
             return Ok(());
         }
         let nth = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
-        let fresh = Arc::new(view(bucket, generation, &self.options).await?);
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+        let since = Instant::now();
+        self.change(|state| state.tried = since);
+        match tokio::time::timeout(LONGEST_LOOK, self.news(is_sure, since)).await {
+            Ok(looked) => looked?,
+            Err(late) => return Err(self.bucket.unavailable("a look for news", self.bucket.retries(), &late)),
+        }
         self.ended.store(nth, Ordering::SeqCst);
         Ok(())
     }
+
+    async fn news(&self, is_sure: bool, since: Instant) -> Result<()> {
+        let generation = Generations::read(&self.bucket).await?.newest;
+        let (of, before) = self.read(|state| (state.generation, state.last.clone()));
+        let before = before.filter(|_| of == generation);
+        let folder = generation.folder();
+        let [log, manifest] = before.clone().unwrap_or_default();
+        let last = [
+            self.bucket.last_after(&format!("{folder}/wal"), log).await?,
+            self.bucket.last_after(&format!("{folder}/manifest"), manifest).await?,
+        ];
+        if !is_sure && before.as_ref() == Some(&last) {
+            self.change(|state| state.since = since);
+            return Ok(());
+        }
+        let view = Arc::new(view(&self.bucket, generation, &self.cache).await?);
+        self.change(|state| *state = State { view, generation, since, tried: since, last: Some(last) });
+        Ok(())
+    }
+
+    pub(super) async fn close(&self) -> std::result::Result<(), slatedb::Error> {
+        self.read(|state| Arc::clone(&state.view)).reader.close().await
+    }
 }
 
-async fn view(bucket: &Bucket, generation: Generation, options: &CloudOptions) -> Result<View> {
+async fn view(bucket: &Bucket, generation: Generation, cache: &Arc<FoyerCache>) -> Result<View> {
     let reader_options = DbReaderOptions {
-        manifest_poll_interval: options.poll,
+        manifest_poll_interval: NEVER,
         checkpoint_lifetime: MIN_AGE,
         object_store_max_retries: Some(bucket.retries()),
         ..DbReaderOptions::default()
     };
-    let builder = DbReader::builder(generation.folder(bucket), Arc::clone(bucket.of_index()))
+    let builder = DbReader::builder(bucket.path(&generation.folder()), Arc::clone(bucket.of_index()))
         .with_reader_mode(DbReaderMode::FollowLatest)
         .with_options(reader_options)
-        .with_db_cache(cache(options), 0)
+        .with_db_cache(Arc::clone(cache) as _, generation.number())
         .with_merge_operator(Arc::new(Sum))
         .with_filter_policies(filters());
     let reader = builder.build().await.map_err(|error| failed(bucket, "opening the index", &error))?;

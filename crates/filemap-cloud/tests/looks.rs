@@ -1,0 +1,196 @@
+//! How readers look for news: of a repair too, not for nothing, and never in silence when they
+//! cannot. And waits of writers that must end.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use filemap::access::{PutRule, Scope};
+use filemap::{Lookup, Page, PageRead, PageWrite};
+use filemap_cloud::{CloudOptions, CloudStore, Mistake, Mode, open_bucket, open_on, repair_on};
+use filemap_core::compact::CompactionGoal;
+
+use crate::as_store::{opened, options};
+use crate::bucket::{Faults, Rule, Simulated};
+use crate::mend::Objects;
+
+const POLL: Duration = Duration::from_secs(1);
+
+fn page(nth: usize) -> Page {
+    Page::new(format!("http://a.example/{nth}"), 1_700_000_000_000, 200, format!("body {nth}"))
+}
+
+fn puts(store: &CloudStore, pages: std::ops::Range<usize>) {
+    pages.for_each(|nth| assert!(store.put(&page(nth), PutRule::Always).is_ok()));
+    store.sync().expect("synced");
+}
+
+fn has(store: &CloudStore, nth: usize) -> filemap::Result<bool> {
+    store.contains(&Lookup::new(&page(nth).url))
+}
+
+fn reader(objects: &Objects, options: &CloudOptions) -> (Arc<Simulated>, CloudStore) {
+    let end = Simulated::new(Arc::clone(&objects.objects), 0, Faults::default());
+    let store = open_on(Arc::clone(&end) as _, "a", "the test", Mode::Read, options).expect("opened");
+    (end, store)
+}
+
+/// Waits until no request comes: SlateDB looks once when it has opened.
+fn quiet(end: &Simulated) {
+    let began = Instant::now();
+    loop {
+        end.counts.take();
+        std::thread::sleep(Duration::from_millis(500));
+        if end.counts.take()[..4] == [0; 4] {
+            return;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "requests without an end");
+    }
+}
+
+#[test]
+fn a_reader_sees_news_of_a_writer_and_of_a_repair_and_an_idle_one_asks_nothing() {
+    let objects = Objects::new();
+    let store = objects.open(Mode::Fill);
+    puts(&store, 0..3);
+    let (end, reader) = reader(&objects, &options().poll(POLL));
+    quiet(&end);
+    std::thread::sleep(3 * POLL);
+    assert_eq!(end.counts.take()[..4], [0; 4], "an idle reader");
+    assert!(has(&reader, 1).expect("readable"));
+    // Nothing is new: three lists in each poll.
+    quiet(&end);
+    let began = Instant::now();
+    for _ in 0..2 {
+        std::thread::sleep(POLL + Duration::from_millis(100));
+        (0..50).for_each(|nth| assert_eq!(has(&reader, nth).expect("readable"), nth < 3));
+    }
+    let [gets, puts_made, lists, ..] = end.counts.take();
+    let polls = began.elapsed().as_secs() + 1;
+    assert!(gets + puts_made == 0 && lists <= 3 * polls, "{gets} GET and {lists} LIST in {polls} polls without news");
+    puts(&store, 3..5);
+    store.close().expect("closed");
+    std::thread::sleep(POLL + Duration::from_millis(100));
+    assert!(has(&reader, 4).expect("readable"));
+    repair_on(objects.objects.clone(), "a", "the test", &options()).expect("repaired");
+    let store = objects.open(Mode::Write);
+    puts(&store, 5..7);
+    store.close().expect("closed");
+    std::thread::sleep(POLL + Duration::from_millis(100));
+    assert!(has(&reader, 6).expect("readable"), "it reads the index of the repair");
+}
+
+#[test]
+fn a_reader_of_the_index_before_a_repair_finds_pages_where_they_were_moved() {
+    let objects = Objects::new();
+    let store = objects.open(Mode::Fill);
+    puts(&store, 0..40);
+    store.close().expect("closed");
+    let (_, reader) = reader(&objects, &options());
+    repair_on(objects.objects.clone(), "a", "the test", &options()).expect("repaired");
+    let at_once = options().grace(Duration::ZERO).space_bound(None);
+    let store = open_on(objects.objects.clone(), "a", "the test", Mode::Write, &at_once).expect("opened");
+    puts(&store, 40..42);
+    for _ in 0..3 {
+        assert!(store.remove(&page(0).url, None).is_ok());
+        store.sync().expect("synced");
+        store.compact(CompactionGoal::NoGarbage).expect("compacted");
+    }
+    store.close().expect("closed");
+    for nth in 1..40 {
+        assert_eq!(reader.get(&Lookup::new(&page(nth).url)).expect("no damage"), Some(page(nth)));
+    }
+}
+
+#[test]
+fn a_reader_that_cannot_look_says_so_after_a_while() {
+    let objects = Objects::new();
+    let store = objects.open(Mode::Fill);
+    puts(&store, 0..3);
+    let (end, reader) = reader(&objects, &options().poll(POLL).max_retries(1));
+    assert!(has(&reader, 1).expect("readable"));
+    end.cut();
+    std::thread::sleep(POLL + Duration::from_millis(100));
+    assert!(has(&reader, 1).expect("the view serves for a while"));
+    std::thread::sleep(5 * POLL);
+    assert!(has(&reader, 1).is_err(), "an old answer is not given for ever");
+}
+
+#[test]
+fn a_clock_that_was_ahead_keeps_no_later_writer_out() {
+    let location = "mem://clock-ahead/pages";
+    let ahead = options().mistake(Mistake::ClockAhead);
+    let first = open_bucket(location, Mode::Fill, &ahead).expect("made");
+    // Tables and their merges, not the log alone.
+    for nth in 0..450 {
+        puts(&first, nth..nth + 1);
+    }
+    first.close().expect("closed");
+    for owner in 0..2 {
+        let began = Instant::now();
+        let store = opened(location, Mode::Write);
+        puts(&store, 500 + owner..501 + owner);
+        store.close().expect("closed");
+        assert!(began.elapsed() < Duration::from_secs(8), "it waits for the time to come");
+    }
+    let reader = opened(location, Mode::Read);
+    assert_eq!(reader.count(&Scope::new()).expect("counted"), 452);
+}
+
+#[test]
+fn a_commit_that_panics_is_told_to_whoever_waits() {
+    let location = "mem://panics/pages";
+    let store = open_bucket(location, Mode::Fill, &options().mistake(Mistake::CommitPanics)).expect("made");
+    store.put(&page(1), PutRule::Always).expect("taken");
+    let error = store.sync().expect_err("not synced").to_string();
+    assert!(error.contains("panicked"), "{error}");
+    assert!(store.put(&page(2), PutRule::Always).is_err() && store.close().is_err());
+}
+
+#[test]
+fn a_removal_tells_of_each_page_without_a_lock() {
+    let store = opened("mem://callback/pages", Mode::Fill);
+    puts(&store, 0..10);
+    let removed = store.remove_all(&Scope::new(), &mut |removed| {
+        assert!(removed.is_ok());
+        // The same URLs, and those of the same locks.
+        for nth in 0..10 {
+            store.put(&page(100 + nth), PutRule::IfChanged).expect("stored");
+        }
+        assert!(!store.remove(&page(0).url, None).expect("removed before"));
+        ControlFlow::Continue(())
+    });
+    assert!(removed.expect("removed") >= 10);
+    store.close().expect("closed");
+}
+
+#[test]
+fn a_put_beside_a_close_is_stored_or_refused() {
+    for round in 0..8 {
+        let location = format!("mem://closing-{round}/pages");
+        let store = opened(&location, Mode::Fill);
+        let taken: Vec<usize> = std::thread::scope(|scope| {
+            let puts = |thread: usize| {
+                let mine = (0..).map(move |nth| thread + 4 * nth);
+                mine.take_while(|nth| store.put(&page(*nth), PutRule::Always).is_ok()).collect::<Vec<_>>()
+            };
+            let threads: Vec<_> = (0..4).map(|thread| scope.spawn(move || puts(thread))).collect();
+            std::thread::sleep(Duration::from_millis(20));
+            store.close().expect("closed");
+            threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
+        });
+        let reader = opened(&location, Mode::Read);
+        assert_eq!(reader.count(&Scope::new()).expect("counted"), taken.len() as u64);
+    }
+}
+
+#[test]
+fn a_conflict_that_passes_is_no_reason_to_refuse_a_bucket() {
+    let objects = Objects::new();
+    let end = Simulated::new(Arc::clone(&objects.objects), 0, Faults::default());
+    let store = open_on(Arc::clone(&end) as _, "a", "the test", Mode::Fill, &options()).expect("made");
+    end.rule("put", "shard-00/seg/", Rule::ConflictsOnce);
+    puts(&store, 0..3);
+    assert!(has(&store, 2).expect("readable"));
+    store.close().expect("closed");
+}

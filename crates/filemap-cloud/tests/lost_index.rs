@@ -1,0 +1,238 @@
+//! An index that is gone, or has lost its last part, is never taken for an empty one; repairs keep
+//! writers and one another away.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use filemap::access::{PutRule, Scope};
+use filemap::{Lookup, Page, PageRead, PageWrite};
+use filemap_cloud::object_store::path::Path;
+use filemap_cloud::{CloudStore, Error, Mode, RepairReport, open_on, repair_on};
+
+use crate::as_store::options;
+use crate::bucket::{Faults, Rule, Simulated};
+use crate::mend::Objects;
+
+const INDEX: &str = "a/shard-00/ix";
+
+fn page(nth: usize) -> Page {
+    Page::new(format!("http://a.example/{nth}"), 1_700_000_000_000, 200, format!("body {nth}"))
+}
+
+fn puts(store: &CloudStore, pages: std::ops::Range<usize>) {
+    pages.for_each(|nth| assert!(store.put(&page(nth), PutRule::Always).is_ok()));
+    store.sync().expect("synced");
+}
+
+fn end(objects: &Objects) -> Arc<Simulated> {
+    Simulated::new(Arc::clone(&objects.objects), 0, Faults::default())
+}
+
+fn opened(end: &Arc<Simulated>, mode: Mode) -> filemap_cloud::Result<CloudStore> {
+    open_on(Arc::clone(end) as _, "a", "the test", mode, &options().max_retries(2))
+}
+
+fn repaired(end: &Arc<Simulated>) -> filemap_cloud::Result<RepairReport> {
+    repair_on(Arc::clone(end) as _, "a", "the test", &options().max_retries(2))
+}
+
+fn all_there(objects: &Objects, pages: usize) {
+    let store = objects.open(Mode::Read);
+    assert_eq!(store.count(&Scope::new()).expect("counted"), pages as u64);
+    for nth in 0..pages {
+        assert_eq!(store.get(&Lookup::new(&page(nth).url)).expect("readable"), Some(page(nth)));
+    }
+}
+
+/// Waits until a request has met a rule.
+fn met(end: &Simulated) {
+    let began = Instant::now();
+    while end.ruled.load(Ordering::SeqCst) == 0 {
+        assert!(began.elapsed() < Duration::from_secs(60), "no request met the rule");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn is_damage(opened: filemap_cloud::Result<CloudStore>) {
+    let error = opened.err().expect("refused");
+    assert!(matches!(&error, Error::Damaged { .. }) && error.to_string().contains("repair"), "{error}");
+}
+
+#[test]
+fn a_store_that_has_lost_its_index_is_refused_until_it_is_repaired() {
+    let objects = Objects::new();
+    let store = objects.open(Mode::Fill);
+    puts(&store, 0..9);
+    store.close().expect("closed");
+    objects.names(INDEX).iter().for_each(|name| objects.delete(name));
+    for mode in [Mode::Write, Mode::Fill, Mode::Read] {
+        is_damage(opened(&end(&objects), mode));
+    }
+    assert_eq!(objects.names(INDEX), [], "no index was made in its place");
+    assert_eq!(repaired(&end(&objects)).expect("repaired").versions, 9);
+    let store = objects.open(Mode::Write);
+    assert_eq!(store.collect(Duration::ZERO).expect("listed").segments, 0);
+    store.close().expect("closed");
+    all_there(&objects, 9);
+}
+
+#[test]
+fn an_index_without_its_last_part_is_refused_until_it_is_repaired() {
+    let objects = Objects::new();
+    let first = objects.open(Mode::Fill);
+    puts(&first, 0..5);
+    first.close().expect("closed");
+    let before: Vec<(Path, Vec<u8>)> =
+        objects.names(INDEX).into_iter().map(|name| (name.clone(), objects.read(&name))).collect();
+    for owner in 1..3 {
+        let store = objects.open(Mode::Write);
+        puts(&store, 5 * owner..5 * owner + 5);
+        store.close().expect("closed");
+    }
+    objects.names(INDEX).iter().for_each(|name| objects.delete(name));
+    before.into_iter().for_each(|(name, bytes)| objects.replace(&name, bytes));
+    is_damage(opened(&end(&objects), Mode::Write));
+    // Opened once more it has a later epoch, and what it does not know is still of a later one.
+    let repaired = repaired(&end(&objects)).expect("repaired");
+    assert_eq!((repaired.versions, repaired.uncommitted), (15, 0));
+    all_there(&objects, 15);
+}
+
+#[test]
+fn a_store_without_its_description_is_not_made_again_over_segments() {
+    let objects = Objects::new();
+    let store = objects.open(Mode::Fill);
+    puts(&store, 0..3);
+    store.close().expect("closed");
+    let name = Path::from("a/STORE");
+    let description = objects.read(&name);
+    objects.delete(&name);
+    let error = opened(&end(&objects), Mode::Fill).err().expect("refused");
+    assert!(matches!(error, Error::Damaged { .. }), "{error}");
+    objects.replace(&name, description);
+    all_there(&objects, 3);
+}
+
+#[test]
+fn a_creation_that_was_interrupted_is_done_again() {
+    for part in ["STORE", "ix/1/manifest", "ix/1/wal"] {
+        let (objects, kept) = (Objects::new(), Objects::new());
+        let broken = end(&objects);
+        broken.rule("put", part, Rule::Refused);
+        assert!(opened(&broken, Mode::Fill).is_err(), "{part}");
+        assert!(matches!(opened(&end(&objects), Mode::Write), Err(Error::NotAStore { .. })), "{part}");
+        let store = opened(&end(&objects), Mode::Fill).unwrap_or_else(|error| panic!("{part}: {error}"));
+        puts(&store, 0..2);
+        store.close().expect("closed");
+        all_there(&objects, 2);
+        drop(kept);
+    }
+}
+
+#[test]
+fn no_writer_begins_while_a_repair_is_under_way() {
+    let objects = Objects::new();
+    let before = objects.open(Mode::Fill);
+    puts(&before, 0..4);
+    let repairing = end(&objects);
+    repairing.rule("get", "shard-00/seg/", Rule::Waits);
+    std::thread::scope(|scope| {
+        let repair = scope.spawn(|| repaired(&repairing));
+        met(&repairing);
+        before.put(&page(98), PutRule::Always).expect("taken");
+        assert!(before.sync().is_err(), "a writer from before is fenced");
+        for mode in [Mode::Write, Mode::Fill] {
+            let error = opened(&end(&objects), mode).err().expect("refused");
+            assert!(matches!(error, Error::Repairing { .. }), "{error}");
+        }
+        all_there(&objects, 4);
+        repairing.no_rule();
+        assert_eq!(repair.join().expect("no panic").expect("repaired").versions, 4);
+    });
+    let after = objects.open(Mode::Write);
+    puts(&after, 4..8);
+    after.close().expect("closed");
+    all_there(&objects, 8);
+}
+
+#[test]
+fn a_repair_that_was_cut_off_is_repeated_and_writers_wait_for_that() {
+    let objects = Objects::new();
+    let store = objects.open(Mode::Fill);
+    puts(&store, 0..4);
+    store.close().expect("closed");
+    let cut = end(&objects);
+    cut.rule("put", "ix/2/wal", Rule::Waits);
+    std::thread::scope(|scope| {
+        let repair = scope.spawn(|| repaired(&cut));
+        met(&cut);
+        cut.cut();
+        cut.no_rule();
+        assert!(repair.join().expect("no panic").is_err());
+    });
+    let error = opened(&end(&objects), Mode::Write).err().expect("refused");
+    assert!(matches!(error, Error::Repairing { .. }), "{error}");
+    assert_eq!(repaired(&end(&objects)).expect("repaired").versions, 4);
+    let store = objects.open(Mode::Write);
+    puts(&store, 4..5);
+    store.close().expect("closed");
+    all_there(&objects, 5);
+}
+
+#[test]
+fn a_writer_that_outlives_its_index_is_told_of_the_repair() {
+    let objects = Objects::new();
+    let writer = objects.open(Mode::Fill);
+    puts(&writer, 0..4);
+    // Nothing is left to fence it with.
+    objects.names(INDEX).iter().for_each(|name| objects.delete(name));
+    assert_eq!(repaired(&end(&objects)).expect("repaired").versions, 4);
+    writer.put(&page(99), PutRule::Always).expect("taken");
+    let error = writer.sync().expect_err("the new index has it not").to_string();
+    assert!(error.contains("repair"), "{error}");
+    let store = objects.open(Mode::Write);
+    puts(&store, 4..6);
+    store.close().expect("closed");
+    all_there(&objects, 6);
+}
+
+#[test]
+fn a_passing_error_ends_a_repair_before_it_has_done_anything() {
+    let objects = Objects::new();
+    let writer = objects.open(Mode::Fill);
+    puts(&writer, 0..3);
+    let failing = end(&objects);
+    failing.rule("put", "ix/1/", Rule::Fails);
+    let error = repaired(&failing).expect_err("it cannot fence the writer");
+    assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+    // The writer goes on, or another takes its place; nothing waits for a repair.
+    let other = objects.open(Mode::Write);
+    puts(&other, 3..6);
+    other.close().expect("closed");
+    assert_eq!(repaired(&end(&objects)).expect("repaired").versions, 6);
+    all_there(&objects, 6);
+}
+
+#[test]
+fn of_two_repairs_at_once_one_gives_way() {
+    let objects = Objects::new();
+    let store = objects.open(Mode::Fill);
+    puts(&store, 0..6);
+    store.close().expect("closed");
+    let slow = end(&objects);
+    slow.rule("get", "shard-00/seg/", Rule::Waits);
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| repaired(&slow));
+        met(&slow);
+        assert_eq!(repaired(&end(&objects)).expect("repaired").versions, 6);
+        let store = objects.open(Mode::Write);
+        puts(&store, 6..9);
+        slow.no_rule();
+        let error = first.join().expect("no panic").expect_err("another was faster");
+        assert!(matches!(error, Error::Repairing { .. }), "{error}");
+        puts(&store, 9..12);
+        store.close().expect("closed");
+    });
+    all_there(&objects, 12);
+}
