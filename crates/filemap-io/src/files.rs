@@ -1,4 +1,4 @@
-//! Shared file operations: lock, atomic replace, remove, exact reads, random ids.
+//! Shared file operations: lock, atomic replace, remove, copy, exact reads, random ids.
 //!
 //! Invariant: a file replaced by [`replace`] is the old one or the new one after any crash.
 
@@ -6,6 +6,9 @@ use std::io;
 use std::sync::Arc;
 
 use crate::{Access, Dir, File, Lock, Locking, StorageError};
+
+/// Bytes that are copied at once.
+const COPY_BYTES: usize = 1 << 20;
 
 /// Takes the lock file `name` of what messages call `of`.
 ///
@@ -151,6 +154,25 @@ pub fn create(dir: &dyn Dir, name: &str, bytes: &[u8]) -> Result<(), StorageErro
     let file = dir.open(name, Access::Create).map_err(StorageError::io("create", name))?;
     write(&*file, name, bytes, 0)?;
     file.sync().map_err(StorageError::io("sync", name))
+}
+
+/// Copies a file byte for byte to another name or folder, where there must be none of that name,
+/// and syncs the copy, but not its name.
+///
+/// # Errors
+/// [`StorageError::Io`].
+pub fn copy(from: &dyn Dir, name: &str, to: &dyn Dir, as_name: &str) -> Result<(), StorageError> {
+    let source = from.open(name, Access::Read).map_err(StorageError::io("open", name))?;
+    let copy = to.open(as_name, Access::Create).map_err(StorageError::io("create", as_name))?;
+    let (mut buffer, mut at) = (vec![0; COPY_BYTES], 0);
+    loop {
+        let n = source.read_once_at(&mut buffer, at).map_err(StorageError::io("read", name))?;
+        if n == 0 {
+            return copy.sync().map_err(StorageError::io("sync", as_name));
+        }
+        copy.write_at(&buffer[..n], at).map_err(StorageError::io("write", as_name))?;
+        at += n as u64;
+    }
 }
 
 /// Reads up to `bytes` from `offset`, fewer at the file's end.

@@ -52,6 +52,11 @@ fn is_numbered(file: &str) -> bool {
     number.is_some_and(|number| [journal(number), links(number), run(number)].iter().any(|name| name == file))
 }
 
+/// Whether a file is one of a frontier's, beside the snapshot and the lock.
+pub(crate) fn is_part(file: &str) -> bool {
+    [PAGES, URLS].contains(&file) || is_numbered(file)
+}
+
 /// Replaces the snapshot; removes what an interrupted replacement left.
 ///
 /// # Errors

@@ -19,6 +19,7 @@ mod arriving;
 mod claiming;
 mod clock;
 mod committing;
+mod copying;
 mod failing;
 mod hinting;
 mod opening;
@@ -296,6 +297,18 @@ impl Frontier {
     pub fn release(&mut self, page: PageId) -> Result<()> {
         let number = page.number();
         self.in_flight.remove(&number).ok_or(Error::NotInFlight { page: number })?;
+        self.put_back(number)
+    }
+
+    /// Returns a page to its queue of which nothing was asked: its host's delay does not run for
+    /// it.
+    ///
+    /// # Errors
+    /// `NotInFlight`; `Corrupt`, `Io`.
+    pub fn put_off(&mut self, page: PageId) -> Result<()> {
+        let number = page.number();
+        let flight = self.in_flight.remove(&number).ok_or(Error::NotInFlight { page: number })?;
+        self.not_begun(number, flight)?;
         self.put_back(number)
     }
 

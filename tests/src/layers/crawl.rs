@@ -46,7 +46,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["run::metrics", "run::observe", "run::shared_set", "run::warc"],
     &["run::fleet::post"],
     &["run::claims", "run::control", "run::fleet", "run::opening", "run::patterns", "run::space", "run::status"],
-    &["run::starts"],
+    &["run::backup", "run::starts"],
     &["run::coordinator"],
     &["run::coverage"],
     &["run::start"],

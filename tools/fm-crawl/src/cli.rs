@@ -36,6 +36,7 @@ enum Verb {
     Retry(verbs::retry::Args),
     Add(verbs::add::Args),
     Fetch(verbs::fetch::Args),
+    Backup(verbs::backup::Args),
     Pause(verbs::pause::Pause),
     Resume(verbs::pause::Resume),
 }
@@ -51,6 +52,7 @@ impl Cli {
             Verb::Retry(args) => verbs::retry::run(args, &self.flags),
             Verb::Add(args) => verbs::add::run(args, &self.flags),
             Verb::Fetch(args) => verbs::fetch::run(args, &self.flags),
+            Verb::Backup(args) => verbs::backup::run(args, &self.flags),
             Verb::Pause(args) => verbs::pause::pause(args, &self.flags),
             Verb::Resume(args) => verbs::pause::resume(args, &self.flags),
         }

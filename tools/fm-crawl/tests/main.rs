@@ -1,5 +1,6 @@
 //! The tests of the built crawler against webs on this machine, in one program.
 
+mod backup;
 mod barren;
 mod control;
 mod corners;

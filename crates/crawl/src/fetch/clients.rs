@@ -34,8 +34,8 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Clients whose connections are made as by this connector, but for the proxy; heads of answers
-    /// have at most so many bytes.
+    /// Clients whose connections are made as by this connector, but for the proxy; heads of
+    /// answers have at most so many bytes.
     pub fn new(direct: Connector, header_bytes: u32) -> Clients {
         Clients { direct, header_bytes, by_proxy: Mutex::default() }
     }

@@ -158,8 +158,13 @@ impl Fetcher {
         Fetcher { turns: Turns::new(every).map(Arc::new), ..self }
     }
 
-    /// Takes the turn of a URL's host at its address: how long to wait for it, `None` if it is now.
-    /// Through a proxy there is no address, nor turn.
+    /// Whether addresses have turns.
+    pub fn has_turns(&self) -> bool {
+        self.turns.is_some()
+    }
+
+    /// Takes the turn of a URL's host at its address: how long to wait for it, `None` if it is
+    /// now. Through a proxy there is no address, nor turn.
     pub async fn turn(&self, url: &str) -> Option<Duration> {
         let turns = self.turns.as_ref()?;
         let url = Url::parse(url).ok()?;
@@ -262,11 +267,12 @@ impl Fetcher {
         let optional = |value: &Option<Vec<u8>>| HeaderValue::from_bytes(value.as_deref()?).ok();
         headers.extend(optional(&validators.etag).map(|value| (header::IF_NONE_MATCH, value)));
         headers.extend(optional(&validators.last_modified).map(|value| (header::IF_MODIFIED_SINCE, value)));
+        let begun = std::time::Instant::now();
         match timeout_at(until, self.clients.by(proxy).request(request)).await {
             Ok(Ok(answer)) => {
-                // Whatever it was for: a redirect, robots.txt.
+                // Also what took no turn: a redirect, one of robots.txt.
                 if let (Some(turns), Some(remote)) = (&self.turns, answer.extensions().get::<Remote>()) {
-                    turns.asked(remote.0.ip(), std::time::Instant::now());
+                    turns.asked(remote.0.ip(), begun);
                 }
                 Ok(answer)
             }

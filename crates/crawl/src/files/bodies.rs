@@ -5,10 +5,12 @@
 //! body under that URL now. So after any crash a reference leads to the right body, and at worst a
 //! body is stored twice.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use filemap::{Page, PageStore};
+use filemap_core::backup::BackupOptions;
 use filemap_core::dictionaries::Dictionaries;
 use filemap_core::{Options, Record, Store};
 use urlindex::{ContentSeen, DiskOptions, SeenSet, Verdict};
@@ -121,6 +123,17 @@ impl Bodies {
     pub fn sync(&self) -> Result<(), Error> {
         self.holders.sync()?;
         Ok(self.seen.sync()?)
+    }
+
+    /// Copies both to another folder: nothing that is recorded before the call is missing there.
+    ///
+    /// # Errors
+    /// Those of the set and the store, also if either is there.
+    pub fn copy_to(&self, folder: &Path) -> Result<(), Error> {
+        self.seen.snapshot(folder)?;
+        let to = folder.join(files::HOLDERS);
+        self.holders.backup(to, &BackupOptions::new(), &mut |_| ControlFlow::Continue(()))?;
+        Ok(())
     }
 
     /// Closes both.

@@ -13,8 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use filemap::PageStore;
-use filemap::dump::{WarcFollower, WarcPart};
-use filemap::store::ChangesPlace;
+use filemap::dump::{WarcFollower, WarcPart, WarcPlace};
 use filemap_io::{Access, Dir, File, Lock, OsDir, StorageError, create_dir, files};
 use serde::{Deserialize, Serialize};
 
@@ -42,10 +41,8 @@ pub struct Series {
 /// How far a series has come.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 struct Note {
-    /// The place in the store's history after the last record.
+    /// How far the follower has come.
     place: String,
-    /// The sequence at which the series begins.
-    from: u64,
     /// The number of the file that is open or will be.
     file: u32,
     /// Its length.
@@ -57,8 +54,8 @@ impl Series {
     /// the folder is made if it is absent.
     ///
     /// # Errors
-    /// The system's; damage of the note, a series of another store, and a place that the store does
-    /// not know any more.
+    /// The system's; damage of the note, a series of another store, and a place that the store
+    /// does not know any more.
     pub fn open(folder: &Path, store: &PageStore) -> Result<(Series, WarcFollower), Error> {
         create_dir(folder).map_err(|error| Error::io("create", folder, error))?;
         let dir = OsDir::open(folder).map_err(|error| Error::io("open", folder, error))?;
@@ -161,18 +158,19 @@ impl Series {
         let path = self.path(&self.note_name());
         let damaged =
             |why: &dyn std::fmt::Display| Error::Damage(format!("{}: {why}. {}", path.display(), self.remedy()));
-        let place: ChangesPlace = self.note.place.parse().map_err(|error: filemap::Error| damaged(&error))?;
+        let place: WarcPlace = self.note.place.parse().map_err(|error: filemap::Error| damaged(&error))?;
         if place.store_id() != store.changes_end()?.store_id() {
             let words = "it is of another store: name another folder for this one's WARC files";
             return Err(Error::Usage(format!("{}: {words}", path.display())));
         }
-        let follower = WarcFollower::resume(store, &place, self.note.from).map_err(|error| match error {
+        let follower = WarcFollower::resume(store, &place).map_err(|error| match error {
             filemap::Error::Engine(filemap_core::Error::Outrun { .. }) => damaged(&error),
             error => error.into(),
         })?;
         let exists = |name: &str| files::exists(&self.dir, name).map_err(|error| self.failed(error));
-        // Killed between the end of a file and the note of the next.
-        if self.note.bytes > 0 && !exists(&self.open_name())? && exists(&self.name())? {
+        // Killed between the end of a file and the note of the next; somebody may have taken it
+        // away.
+        if self.note.bytes > 0 && !exists(&self.open_name())? {
             self.begin_next()?;
         }
         Ok(follower)
@@ -195,7 +193,7 @@ impl Series {
 
     /// Notes how far the series has come.
     fn keep(&mut self, follower: &WarcFollower) -> Result<(), Error> {
-        (self.note.place, self.note.from) = (follower.place().to_string(), follower.from());
+        self.note.place = follower.place().to_string();
         let text = serde_json::to_vec(&self.note).map_err(|error| Error::Broken(error.to_string()))?;
         super::replace(self.dir.path(), &self.note_name(), &text)
     }
@@ -264,6 +262,11 @@ mod tests {
             let page = Page::new(format!("http://a/{number}"), 1_700_000_000_000, 200, format!("<p>{number}"));
             self.store.put_page(&page).unwrap();
             self.store.sync().unwrap();
+        }
+
+        fn copy_to(&self, folder: &Path) {
+            let (to, options) = (folder.join("pages.fm"), Default::default());
+            self.store.engine().backup(to, &options, &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
         }
 
         /// The numbers of the pages in all files, in order, and how many files are not whole.
@@ -355,17 +358,32 @@ mod tests {
         let copy = bench.folder.path().join("copy");
         std::fs::create_dir(&copy).unwrap();
         bench.put(2);
-        bench
-            .store
-            .engine()
-            .backup(copy.join("pages.fm"), &Default::default(), &mut |_| std::ops::ControlFlow::Continue(()))
-            .unwrap();
+        bench.copy_to(&copy);
         let bench = Bench { store: PageStore::open(copy.join("pages.fm"), Options::new()).unwrap(), ..bench };
         bench.put(3);
         let (mut series, mut follower) = bench.open();
         add_all(&mut series, &mut follower);
         series.finish(&follower).unwrap();
         assert_eq!(bench.written(), ((1..=3).collect(), 0));
+    }
+
+    #[test]
+    fn a_store_from_an_older_copy_is_refused_though_it_has_grown_since() {
+        let bench = Bench::new();
+        let (mut series, mut follower) = bench.open();
+        bench.put(1);
+        add_all(&mut series, &mut follower);
+        let copy = bench.folder.path().join("copy");
+        std::fs::create_dir(&copy).unwrap();
+        bench.copy_to(&copy);
+        (2..=3).for_each(|number| bench.put(number));
+        add_all(&mut series, &mut follower);
+        drop((series, follower));
+        let older = PageStore::open(copy.join("pages.fm"), Options::new()).unwrap();
+        let bench = Bench { store: older, ..bench };
+        (4..=9).for_each(|number| bench.put(number));
+        let said = Series::open(&bench.folder.path().join("warc"), &bench.store).unwrap_err();
+        assert!(said.is_damage() && said.to_string().contains("Remove"), "{said}");
     }
 
     #[test]

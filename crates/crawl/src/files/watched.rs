@@ -13,8 +13,8 @@ const SETTLES: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub struct Watch {
     path: PathBuf,
-    /// How it was when it was read, and whether it had been so for a while. `None`: it could not be
-    /// looked at.
+    /// How it was when it was read, and whether it had been so for a while. `None`: it could not
+    /// be looked at.
     read: Option<(Stamp, bool)>,
     /// How it was at the last look.
     seen: Option<Stamp>,

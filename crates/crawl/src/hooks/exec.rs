@@ -6,8 +6,8 @@
 //! in order; what it prints on standard error is left alone.
 //!
 //! A child that dies, answers late, or answers anything else is killed, and another is started for
-//! the next page. After `FAILURES_MAX` failures in a row each further one is followed by a rest, in
-//! which none is asked. No page is lost by it: it is stored without the answer, and counted.
+//! the next page. After `FAILURES_MAX` failures in a row each further one is followed by a rest,
+//! in which none is asked. No page is lost by it: it is stored without the answer, and counted.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;

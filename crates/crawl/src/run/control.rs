@@ -48,6 +48,11 @@ pub enum Request {
         /// That URL.
         key: String,
     },
+    /// Copy the store, and what is beside it, as they are now.
+    Backup {
+        /// Where the store is copied to, a path from the root.
+        to: PathBuf,
+    },
     /// Queue pages again, as `retry` does.
     Retry {
         /// Pages of this host only.

@@ -3,6 +3,7 @@
 //! `Coordinator` alone holds the frontier, the seen set and the sequence note, on one thread;
 //! visits run on the runtime's threads and send their results back.
 
+mod backup;
 mod claims;
 pub mod control;
 mod coordinator;
@@ -23,6 +24,7 @@ mod tally;
 pub mod view;
 mod warc;
 
+pub use self::backup::back_up;
 pub use self::coordinator::{End, retry};
 pub use self::coverage::Coverage;
 pub use self::observe::{Event, Nobody, Observer, Pause};

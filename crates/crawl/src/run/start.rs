@@ -24,7 +24,7 @@ use super::space::Space;
 use super::starts;
 use super::status::{Phase, Status};
 use super::tally::Tally;
-use super::warc::{Warc, Written};
+use super::warc::{self, Warc, Written};
 use crate::clock::now_ms;
 use crate::error::Error;
 use crate::failure::{self, Reason};
@@ -268,11 +268,15 @@ fn work(plan: Plan, fetch: &[Link], mut state: State, crawl: Crawl) -> Result<Su
     // Visits still in flight are dropped: the frontier assigns them again.
     runtime.shutdown_timeout(SHUTDOWN_WITHIN);
     // Whatever has ended the run: what is stored is written.
-    let has_ended_it = state.warc.as_ref().is_some_and(|warc| warc.check().is_err());
     let warc = state.warc.take().map(Warc::end).transpose();
-    let (warc, ended) = if has_ended_it { (Ok(warc?), ended) } else { (warc, ended) };
+    let (warc, ended) = match ended {
+        Err(Error::Broken(words)) if words == warc::STOPPED => (warc?, Err(Error::Broken(words))),
+        ended => {
+            let ended = ended?;
+            (warc?, Ok(ended))
+        }
+    };
     let (end, mut tally) = ended?;
-    let warc = warc?;
     tally.add(Reason::HookFailed, crawl.scope.take_panics());
     let State { frontier, seen, settings, mut status, fleet, .. } = state;
     status.publish(&tally, &frontier, Phase::Ended);

@@ -15,6 +15,9 @@ use crate::files::warc::Series;
 /// The store is looked at this often.
 const EVERY: Duration = Duration::from_secs(1);
 
+/// What ends a run whose WARC files could not go on; [`Warc::end`] says why.
+pub const STOPPED: &str = "WARC files cannot be written";
+
 /// What was written to WARC files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
@@ -55,7 +58,7 @@ impl Warc {
     /// That it does not; [`Warc::end`] says why.
     pub fn check(&self) -> Result<(), Error> {
         let has_ended = self.running.as_ref().is_none_or(|(thread, _)| thread.is_finished());
-        if has_ended { Err(Error::Broken("WARC files cannot be written".to_owned())) } else { Ok(()) }
+        if has_ended { Err(Error::Broken(STOPPED.to_owned())) } else { Ok(()) }
     }
 
     /// Writes what is left, and ends the last file.

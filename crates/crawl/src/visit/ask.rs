@@ -1,5 +1,5 @@
-//! Asks for a page: by the crawl's fetcher or the caller's own, at the spelling of its URL where it
-//! is.
+//! Asks for a page: by the crawl's fetcher or the caller's own, at the spelling of its URL where
+//! it is.
 
 use std::collections::HashSet;
 use std::time::Duration;

@@ -74,6 +74,9 @@ pub struct Visit {
     pub delay: Option<Option<Duration>>,
     /// How long to leave the host alone.
     pub hold: Option<Duration>,
+    /// Whether the visit ended before anything was asked of its host, whose address has others'
+    /// turns first.
+    pub asked_nobody: bool,
     /// All links of the page, followed or not ([`crate::Builder::edges`]).
     pub edges: Vec<Edge>,
     /// What hooks say that failed.
@@ -85,6 +88,8 @@ pub struct Visit {
     /// This crawl stored the page but was stopped before the commit: it is fetched again, and has
     /// its version already.
     is_recorded: bool,
+    /// The sequence of the version by which that is known, of a page that is fetched again.
+    unsure: Option<u64>,
 }
 
 /// The result for the frontier.
@@ -169,11 +174,13 @@ impl Visit {
             sitemaps: Vec::new(),
             delay: None,
             hold: None,
+            asked_nobody: false,
             edges: Vec::new(),
             hooks_failed: Vec::new(),
             took: Duration::ZERO,
             fingerprint: None,
             is_recorded: false,
+            unsure: None,
         }
     }
 
@@ -219,7 +226,10 @@ pub async fn visit(crawl: &Crawl, mut assignment: Assignment) -> Result<Visit, E
         ended => ended,
     };
     visit.told = match ended {
-        Ok(fetched) => Told::Fetched(fetched),
+        Ok(fetched) => {
+            visit.unsure.into_iter().for_each(|sequence| crawl.unsure.settle(sequence));
+            Told::Fetched(fetched)
+        }
         Err(Broken::Page(failure)) => Told::Failed(failure),
         Err(Broken::Later) => Told::Later,
         Err(Broken::Crawl(failure)) => return Err(failure),
@@ -244,19 +254,20 @@ async fn attempt(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> R
         return Err(Failure::from(Reason::Scope).into());
     }
     ask::is_refused(crawl, assignment, visit, url)?;
-    let has_turn = turn::ask_robots(crawl, assignment, visit).await?;
+    turn::ask_robots(crawl, assignment, visit).await?;
     let known = crawl.pages.head(url)?;
-    visit.is_recorded = known.as_ref().is_some_and(|head| match assignment.is_refresh {
-        true => crawl.unsure.take(head.version.sequence),
-        false => head.page.fetched_at_ms >= crawl.settings.begun_ms,
-    });
+    visit.unsure = known.as_ref().map(|head| head.version.sequence).filter(|sequence| crawl.unsure.has(*sequence));
+    visit.is_recorded = match assignment.is_refresh {
+        true => visit.unsure.is_some(),
+        false => known.as_ref().is_some_and(|head| head.page.fetched_at_ms >= crawl.settings.begun_ms),
+    };
     let validators = match &known {
         Some(head) if !visit.is_recorded => record::validators(head),
         _ => Validators::default(),
     };
     // Whom an own fetcher asks is its own affair.
     let is_own = crawl.hooks.fetch.is_some() && discovery::kind(crawl, url, visit.requisite) == Kind::Page;
-    if !(has_turn || is_own) {
+    if !is_own {
         turn::ask_address(crawl, url, visit).await?;
     }
     let mut answer = ask::ask(crawl, assignment, &validators, visit).await?;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use filemap::PageStore;
 
@@ -54,14 +54,22 @@ pub struct Crawl {
 /// fetched again.
 pub(super) struct Unsure {
     range: Range<u64>,
-    taken: Mutex<HashSet<u64>>,
+    settled: Mutex<HashSet<u64>>,
 }
 
 impl Unsure {
-    /// Whether a sequence is one of these; it is not the next time.
-    pub(super) fn take(&self, sequence: u64) -> bool {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        self.range.contains(&sequence) && taken.insert(sequence)
+    /// Whether a sequence is one of these.
+    pub(super) fn has(&self, sequence: u64) -> bool {
+        self.range.contains(&sequence) && !self.settled().contains(&sequence)
+    }
+
+    /// The page of one was fetched again.
+    pub(super) fn settle(&self, sequence: u64) {
+        self.settled().insert(sequence);
+    }
+
+    fn settled(&self) -> MutexGuard<'_, HashSet<u64>> {
+        self.settled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -101,7 +109,7 @@ impl Crawl {
             sitemaps,
             hops: Hops::default(),
             prints: Prints::default(),
-            unsure: Unsure { range: unsure, taken: Mutex::default() },
+            unsure: Unsure { range: unsure, settled: Mutex::default() },
         }
     }
 

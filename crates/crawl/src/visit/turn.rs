@@ -1,5 +1,5 @@
-//! Whether a page may be asked for now: by robots.txt, by the delay of its host, and by the turns at
-//! its address.
+//! Whether a page may be asked for now: by robots.txt, by the delay of its host, and by the turns
+//! at its address.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,16 +14,15 @@ use crate::robots::cache;
 
 /// Checks robots.txt. If that took a request, or told of a delay that the frontier does not know,
 /// the page is to be fetched later. Of a host in scope, its sitemaps come with the visit the first
-/// time, whatever becomes of the page. Returns whether the turn at the address is taken already.
-pub(super) async fn ask_robots(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> Result<bool, Broken> {
+/// time, whatever becomes of the page.
+pub(super) async fn ask_robots(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> Result<(), Broken> {
     let url = assignment.url.as_str();
     let of_host = crawl.fetcher.hosts().delay(links::host(url));
     if !crawl.settings.obeys_robots {
-        return wait_for(crawl, assignment, of_host, false, visit).map(|()| false);
+        return wait_for(crawl, assignment, of_host, false, visit);
     }
     let (origin, path) = cache::split(&assignment.url);
-    let takes_turn = !crawl.robots.has(origin);
-    if takes_turn {
+    if crawl.fetcher.has_turns() && !crawl.robots.has(origin) && crawl.robots.recall(origin, &crawl.pages).is_none() {
         ask_address(crawl, url, visit).await?;
     }
     let (site, was_fetched) = crawl.robots.site(origin, &crawl.pages, &crawl.fetcher).await?;
@@ -40,8 +39,7 @@ pub(super) async fn ask_robots(crawl: &Crawl, assignment: &Assignment, visit: &m
     if !robots.allows(path) {
         return Err(Failure::from(Reason::Robots).into());
     }
-    wait_for(crawl, assignment, delay, was_fetched, visit)?;
-    Ok(takes_turn && !was_fetched)
+    wait_for(crawl, assignment, delay, was_fetched, visit)
 }
 
 /// Has the page fetched later if its host's address is to be left alone first.
@@ -50,6 +48,7 @@ pub(super) async fn ask_address(crawl: &Crawl, url: &str, visit: &mut Visit) -> 
         None => Ok(()),
         turn => {
             visit.hold = visit.hold.max(turn);
+            visit.asked_nobody = true;
             Err(Broken::Later)
         }
     }

@@ -203,13 +203,13 @@ impl Store {
         Ok(changes)
     }
 
-    /// As [`Store::changes`], for whoever takes puts alone: it goes on where removals were dropped,
-    /// and where a recovery took back what was not durable, which nobody was told of. A copy of the
-    /// store goes on too.
+    /// As [`Store::changes`], for whoever takes puts alone: it goes on where removals were
+    /// dropped, and where a recovery took back what was not durable, which nobody was told of. A
+    /// copy of the store goes on too.
     ///
     /// # Errors
-    /// [`Error::Outrun`] if the place is of another store, or the store is an older state. `Corrupt`;
-    /// `Io`; `Closed`.
+    /// [`Error::Outrun`] if the place is of another store, or the store is an older state.
+    /// `Corrupt`; `Io`; `Closed`.
     pub fn puts(&self, since: ChangeCursor) -> Result<Changes> {
         let now = self.changes_end()?;
         let mut changes = match since.store_id == now.store_id && since.next <= now.next {

@@ -1,5 +1,10 @@
 //! Records of what is put into a store, as it is put: for WARC files that grow with it.
 
+use std::fmt;
+use std::str::FromStr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use filemap_core::Version;
 
 use super::files::record;
@@ -37,8 +42,8 @@ const PART_BYTES: usize = 4 << 20;
 /// assert!(follower.part()?.is_none());
 ///
 /// // Another process goes on.
-/// let (place, from) = (follower.place().to_string(), follower.from());
-/// let again = WarcFollower::resume(&store, &place.parse()?, from)?;
+/// let place = follower.place().to_string();
+/// let again = WarcFollower::resume(&store, &place.parse()?)?;
 /// # drop(again);
 /// # Ok(())
 /// # }
@@ -48,6 +53,55 @@ pub struct WarcFollower {
     store: PageStore,
     changes: PageChanges,
     from: u64,
+    last: Option<(Vec<u8>, Version)>,
+}
+
+/// How far a follower has come, as text that is kept beside the files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WarcPlace {
+    /// The place in the store's history after the last record.
+    changes: ChangesPlace,
+    /// The sequence at which the following began: what was put before is in no record.
+    from: u64,
+    /// Key and version of the last record.
+    last: Option<(Vec<u8>, Version)>,
+}
+
+impl WarcPlace {
+    /// The id of the store that was followed.
+    pub fn store_id(&self) -> [u8; 16] {
+        self.changes.store_id()
+    }
+}
+
+impl fmt::Display for WarcPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.changes, self.from)?;
+        let Some((key, Version { time_ms, sequence, .. })) = &self.last else { return Ok(()) };
+        write!(f, " {time_ms} {sequence} {}", URL_SAFE_NO_PAD.encode(key))
+    }
+}
+
+impl FromStr for WarcPlace {
+    type Err = Error;
+
+    /// # Errors
+    ///
+    /// [`Error::Cursor`] for any other text.
+    fn from_str(text: &str) -> Result<WarcPlace> {
+        let none = || Error::Cursor { what: "it is no place that a follower has come to" };
+        let number = |text: &str| text.parse::<u64>().map_err(|_| none());
+        let parts: Vec<&str> = text.split(' ').collect();
+        let (changes, from, last) = match parts[..] {
+            [changes, from] => (changes, from, None),
+            [changes, from, time_ms, sequence, key] => {
+                let version = Version { time_ms: time_ms.parse().map_err(|_| none())?, sequence: number(sequence)? };
+                (changes, from, Some((URL_SAFE_NO_PAD.decode(key).map_err(|_| none())?, version)))
+            }
+            _ => return Err(none()),
+        };
+        Ok(WarcPlace { changes: changes.parse()?, from: number(from)?, last })
+    }
 }
 
 /// Records that follow each other, each a gzip member.
@@ -70,29 +124,38 @@ impl WarcFollower {
     ///
     /// Those of [`PageStore::changes`].
     pub fn begin(store: &PageStore) -> Result<WarcFollower> {
-        let end = store.changes_end()?;
-        let from = end.next_sequence();
-        WarcFollower::resume(store, &end, from)
+        let changes = store.changes_end()?;
+        WarcFollower::resume(store, &WarcPlace { from: changes.next_sequence(), changes, last: None })
     }
 
-    /// Goes on from a place; `from`: that of the follower that began ([`WarcFollower::from`]).
+    /// Goes on from a place. It does so where a recovery has dropped what was not durable, and in
+    /// a copy of the store, if that still has the version of the last record.
     ///
     /// # Errors
     ///
-    /// [`filemap_core::Error::Outrun`] if the place is of another store, or the store is an older
-    /// state; those of [`filemap_core::Store::puts`].
-    pub fn resume(store: &PageStore, place: &ChangesPlace, from: u64) -> Result<WarcFollower> {
-        Ok(WarcFollower { store: store.clone(), changes: store.puts_since(place)?, from })
+    /// [`filemap_core::Error::Outrun`] if the place is of another store or of another history of
+    /// it: the store is an older state, or was one; those of [`PageStore::changes`].
+    pub fn resume(store: &PageStore, place: &WarcPlace) -> Result<WarcFollower> {
+        let WarcPlace { changes, from, last } = place;
+        let has_last = |(key, version): &(Vec<u8>, Version)| -> Result<bool> {
+            Ok(store.engine().versions_of(key)?.contains(version))
+        };
+        let changes = match store.changes(Some(changes)) {
+            Err(Error::Engine(filemap_core::Error::Outrun { why })) => {
+                let is_ours = changes.store_id() == store.changes_end()?.store_id();
+                if !(is_ours && last.as_ref().map_or(Ok(false), has_last)?) {
+                    return Err(filemap_core::Error::Outrun { why }.into());
+                }
+                store.puts_since(changes)?
+            }
+            changes => changes?,
+        };
+        Ok(WarcFollower { store: store.clone(), changes, from: *from, last: last.clone() })
     }
 
-    /// The place after the last part.
-    pub fn place(&self) -> &ChangesPlace {
-        self.changes.place()
-    }
-
-    /// The sequence at which the following began: what was put before is in no record.
-    pub fn from(&self) -> u64 {
-        self.from
+    /// The place after the last part; after an error go on from the one before.
+    pub fn place(&self) -> WarcPlace {
+        WarcPlace { changes: self.changes.place().clone(), from: self.from, last: self.last.clone() }
     }
 
     /// What a WARC file of this name begins with.
@@ -111,16 +174,25 @@ impl WarcFollower {
     ///
     /// Those of the store but for damage, which the part names.
     pub fn part(&mut self) -> Result<Option<WarcPart>> {
-        let (mut part, mut records, mut bytes) = (WarcPart::default(), Vec::new(), 0);
+        let (mut part, mut records, mut bytes, mut is_renewed) = (WarcPart::default(), Vec::new(), 0, false);
         while bytes < PART_BYTES {
             let Some(change) = self.changes.next() else {
-                if !self.changes.renew()? {
+                // What comes next may wait for a sync.
+                if is_renewed || !self.changes.renew()? {
                     break;
                 }
+                is_renewed = true;
                 continue;
             };
+            is_renewed = false;
             let made = match change? {
-                PageChange::Put { key, head, .. } => self.record(&key, head.version, &mut part),
+                PageChange::Put { key, head, .. } => {
+                    let made = self.record(&key, head.version, &mut part);
+                    if matches!(made, Ok(Some(_))) {
+                        self.last = Some((key, head.version));
+                    }
+                    made
+                }
                 PageChange::Damaged { error, .. } => Err(error),
                 _ => Ok(None),
             };

@@ -24,7 +24,7 @@ pub(crate) mod surt;
 mod target;
 mod wacz;
 
-pub use follow::{WarcFollower, WarcPart};
+pub use follow::{WarcFollower, WarcPart, WarcPlace};
 pub use options::{DumpOptions, Format};
 pub use pass::{DumpEvent, DumpReport, dump};
 pub use records::{warc_begin, warc_note, warc_record, warc_record_of};

@@ -1,121 +1,22 @@
 //! What has changed in a store since a place in its history, as pages: first a list of all it has,
 //! for whoever begins; then puts and removals in their order.
 
+mod place;
+
 use std::fmt;
-use std::str::FromStr;
 use std::vec::IntoIter;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use filemap_core::changes::{Change, ChangeCursor, Changes};
+use filemap_core::changes::{Change, Changes};
 use filemap_core::erase::Rule;
 use filemap_core::list::{Direction, KeyRange, KeysInOrder};
 use filemap_core::{Head, Version};
 
+pub use self::place::ChangesPlace;
 use super::PageStore;
 use crate::error::{Error, Result};
 use crate::page::variant::Variant;
 use crate::page::version::{PageHead, StoredVersion};
 use crate::page::{Page, RecordKind, key};
-
-/// Stands between a place in a history and the place in the list of all keys.
-const LISTED: char = '~';
-/// Stands before the rules of access.
-const RULES: char = '.';
-
-/// A place in a store's history, as text that a client keeps. While the list of all that the store
-/// has is given, it holds the place in that, too.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChangesPlace {
-    since: ChangeCursor,
-    /// The ordered form of the key listed last, empty before the first; `None` once all is listed.
-    listed: Option<Vec<u8>>,
-    /// The fingerprint of the rules of access by which it was told.
-    rules: Option<u64>,
-}
-
-impl ChangesPlace {
-    /// The rules of access by which whoever has this place was told what is before it, as a
-    /// fingerprint; `None` if that was all.
-    pub fn rules(&self) -> Option<u64> {
-        self.rules
-    }
-
-    /// The place for whoever is told what these rules of access allow.
-    ///
-    /// ```
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # use filemap::{Options, PageStore};
-    /// # use filemap::store::ChangesPlace;
-    /// # let dir = tempfile::tempdir()?;
-    /// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
-    /// let place = store.changes_end()?.under_rules(Some(7)).beginning();
-    /// assert_eq!(place.to_string().parse::<ChangesPlace>()?, place);
-    /// assert_eq!(place.rules(), Some(7));
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn under_rules(self, rules: Option<u64>) -> ChangesPlace {
-        ChangesPlace { rules, ..self }
-    }
-
-    /// Whether the list of all that the store has is still being given.
-    pub fn is_listing(&self) -> bool {
-        self.listed.is_some()
-    }
-
-    /// The beginning of a list of all that the store has, after which what has changed since here
-    /// is told.
-    pub fn beginning(&self) -> ChangesPlace {
-        ChangesPlace { listed: Some(Vec::new()), ..self.clone() }
-    }
-
-    /// The sequence of the change that comes next: what is put from here on has no lower one.
-    pub fn next_sequence(&self) -> u64 {
-        self.since.next_sequence()
-    }
-
-    /// The id of the store whose history it is.
-    pub fn store_id(&self) -> [u8; 16] {
-        self.since.store_id()
-    }
-
-    /// The ordered form of the key listed last, while the list is being given.
-    pub(crate) fn listed(&self) -> Option<&[u8]> {
-        self.listed.as_deref()
-    }
-}
-
-impl fmt::Display for ChangesPlace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.since)?;
-        if let Some(listed) = &self.listed {
-            write!(f, "{LISTED}{}", URL_SAFE_NO_PAD.encode(listed))?;
-        }
-        self.rules.map_or(Ok(()), |rules| write!(f, "{RULES}{rules:016x}"))
-    }
-}
-
-impl FromStr for ChangesPlace {
-    type Err = Error;
-
-    /// # Errors
-    ///
-    /// [`Error::Cursor`] for any other text.
-    fn from_str(text: &str) -> Result<ChangesPlace> {
-        let none = || Error::Cursor { what: "it is no place in a store's history" };
-        let (text, rules) = match text.split_once(RULES) {
-            Some((text, rules)) => (text, Some(u64::from_str_radix(rules, 16).map_err(|_| none())?)),
-            None => (text, None),
-        };
-        let (since, listed) = match text.split_once(LISTED) {
-            Some((since, listed)) => (since, Some(URL_SAFE_NO_PAD.decode(listed).map_err(|_| none())?)),
-            None => (text, None),
-        };
-        Ok(ChangesPlace { since: since.parse().map_err(|_| none())?, listed, rules })
-    }
-}
 
 /// A change of a store of pages.
 #[derive(Debug)]

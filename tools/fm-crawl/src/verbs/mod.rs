@@ -1,6 +1,7 @@
 //! The verbs, one file each: their arguments, what they do, what they print.
 
 pub mod add;
+pub mod backup;
 pub mod fetch;
 pub mod list;
 pub mod pause;

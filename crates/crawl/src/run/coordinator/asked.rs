@@ -1,15 +1,18 @@
 //! Requests of other processes: what the coordinator does when it is asked.
 
 use std::collections::{BTreeSet, HashSet};
+use std::path::Path;
+use std::sync::mpsc::Sender;
 
 use frontier::{FailureKind, Frontier, Next, PageBrief, PageId, PageStatus};
 use serde_json::{Value, json};
 
-use super::Coordinator;
+use super::{Coordinator, State};
 use crate::clock::now_ms;
 use crate::error::Error;
 use crate::failure::{is_lost, kind_named};
 use crate::links::Link;
+use crate::run::backup;
 use crate::run::control::{Asked, Request, refusal};
 use crate::run::observe::Event;
 use crate::run::view;
@@ -40,6 +43,10 @@ impl Coordinator<'_> {
                 }
                 Err(words) => refusal(&words),
             },
+            Request::Backup { to } => match self.back_up(to, &asked.answers)? {
+                Some(refused) => refused,
+                None => return Ok(()),
+            },
             Request::Page { key } => view::page(self.state.frontier.page(key)?.as_ref()),
             Request::Retry { host, reason } => match reason.as_deref().map(kind_named).transpose() {
                 Ok(reason) => json!({ "retried": retry(&mut self.state.frontier, host.as_deref(), reason)? }),
@@ -48,6 +55,29 @@ impl Coordinator<'_> {
         };
         let _ = asked.answers.send(answer);
         Ok(())
+    }
+
+    /// Copies what is beside the store now, and the store on a thread of its own, which answers.
+    /// Returns what is wrong, if anything is.
+    fn back_up(&mut self, to: &Path, answers: &Sender<Value>) -> Result<Option<Value>, Error> {
+        self.commit()?;
+        let State { frontier, folder, settings, .. } = &mut *self.state;
+        let begun = match backup::begin(to, (folder, settings), frontier, &self.crawl.bodies) {
+            Ok(begun) => begun,
+            Err(error) => return Ok(Some(refusal(&error.to_string()))),
+        };
+        let (pages, answers, to) = (self.crawl.pages.clone(), answers.clone(), to.to_owned());
+        let copy = move || {
+            let answer = match begun.finish(&pages) {
+                Ok(()) => json!({ "backed_up": to }),
+                Err(error) => refusal(&error.to_string()),
+            };
+            drop(pages);
+            // Nobody may wait for it any more.
+            let _ = answers.send(answer);
+        };
+        let thread = std::thread::Builder::new().name("backup".to_owned()).spawn(copy);
+        Ok(thread.err().map(|error| refusal(&format!("a thread cannot be started: {error}"))))
     }
 
     fn pause(&mut self, is_paused: bool) -> Result<Value, Error> {

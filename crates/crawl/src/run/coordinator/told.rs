@@ -84,7 +84,10 @@ impl Coordinator<'_> {
             }
             Told::Failed(failure) => self.tell_failure(visit.page, failure)?,
             Told::Later => {
-                self.state.frontier.release(visit.page)?;
+                match visit.asked_nobody {
+                    true => self.state.frontier.put_off(visit.page)?,
+                    false => self.state.frontier.release(visit.page)?,
+                }
                 self.await_again(visit.page);
             }
         }

@@ -21,7 +21,6 @@ use crate::upkeep::repair::survey::Survey;
 
 /// Unit of reads after a larger one has failed.
 const SECTOR_BYTES: usize = 4096;
-const COPY_BYTES: usize = 1 << 20;
 
 /// A source whose bytes are copied as they are read, front to back. Unreadable bytes are zeros in
 /// both.
@@ -126,17 +125,7 @@ pub(crate) fn own(dir: &dyn Dir, name: &str) -> Result<Arc<dyn File>> {
 
 /// Copies a file byte for byte to another name or directory, and syncs the copy.
 pub(crate) fn copy_file(from: &dyn Dir, name: &str, to: &dyn Dir, as_name: &str) -> Result<()> {
-    let source = from.open(name, Access::Read).map_err(Error::io("open", name))?;
-    let copy = to.open(as_name, Access::Create).map_err(Error::io("create", as_name))?;
-    let (mut buffer, mut at) = (vec![0; COPY_BYTES], 0);
-    loop {
-        let n = source.read_once_at(&mut buffer, at).map_err(Error::io("read", name))?;
-        if n == 0 {
-            return copy.sync().map_err(Error::io("sync", as_name));
-        }
-        copy.write_at(&buffer[..n], at).map_err(Error::io("write", as_name))?;
-        at += n as u64;
-    }
+    Ok(files::copy(from, name, to, as_name)?)
 }
 
 /// Takes a store apart for repair in place: it is not a store again until [`finish`]. May be

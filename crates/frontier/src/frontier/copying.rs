@@ -1,0 +1,51 @@
+//! Copies of a frontier, of one moment: its files as a commit leaves them. That is what a kill right
+//! after the commit would leave, and so the copy is opened as after a kill.
+
+use std::path::Path;
+
+use filemap_io::create_dir;
+use filemap_io::files::{copy, exists, sync_folder};
+
+use super::Frontier;
+use crate::error::{Error, Result};
+use crate::files::{self, SNAPSHOT};
+
+impl Frontier {
+    /// Commits, and copies the frontier as it is then to a folder, which is made if it is absent.
+    /// Opened there, it goes on as this one would after a kill: pages in flight are queued again.
+    /// Reads and writes all of the files; nothing of it is done while this call runs.
+    ///
+    /// # Errors
+    /// `Exists` if a frontier is there; `Io`, with `AlreadyExists` if an interrupted copy is; those of
+    /// [`Frontier::commit`]. Of a failed copy this frontier knows nothing, and goes on.
+    ///
+    /// ```
+    /// # fn main() -> frontier::Result<()> {
+    /// # let temp = tempfile::tempdir().expect("a folder");
+    /// use frontier::{Frontier, FrontierOptions};
+    ///
+    /// let mut frontier = Frontier::create(temp.path().join("a"), FrontierOptions::new())?;
+    /// frontier.seed(&["http://example.com/"], 0)?;
+    /// frontier.copy_to(temp.path().join("b"))?;
+    /// let copy = Frontier::open(temp.path().join("b"), FrontierOptions::new())?;
+    /// assert_eq!(copy.pages(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn copy_to(&mut self, folder: impl AsRef<Path>) -> Result<()> {
+        let folder = folder.as_ref();
+        self.commit()?;
+        create_dir(folder).map_err(Error::io("create", &folder.display().to_string()))?;
+        let to = files::folder(folder)?;
+        if exists(&*to, SNAPSHOT)? {
+            return Err(Error::Exists { file: SNAPSHOT.into() });
+        }
+        let names = self.dir.list().map_err(Error::io("list", "the directory"))?;
+        // Without a snapshot it is no frontier: that comes last.
+        for name in names.iter().filter(|name| files::is_part(name)) {
+            copy(&*self.dir, name, &*to, name)?;
+        }
+        copy(&*self.dir, SNAPSHOT, &*to, SNAPSHOT)?;
+        Ok(sync_folder(&*to)?)
+    }
+}

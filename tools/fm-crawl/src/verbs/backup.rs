@@ -1,0 +1,51 @@
+//! `backup`: a copy of a store and its crawl, of one moment.
+
+use std::path::PathBuf;
+
+use crawl::run::control::{self, Request};
+use crawl::run::{back_up, opening};
+use crawl::settings::Folder;
+use fm_cli::{Failure, Flags, Outcome, words};
+use serde_json::json;
+
+use super::print;
+use crate::failure;
+
+/// Copy a store and its crawl as they are now
+#[derive(clap::Args)]
+#[command(after_help = "\
+Makes TO, a store, and TO.crawl, what its crawl keeps: `fm-crawl run TO` goes on from there. A crawl that runs goes on
+meanwhile; it waits only while what is beside the store is copied. Files that are never written again are shared by
+hard links where the file system can: to be safe from a failing disk, back up to another one. The set of URLs is left
+out, and made again by the next run. A crawl of a fleet is refused.
+
+Example:
+  fm-crawl backup pages.fm /mnt/backup/pages-1.fm")]
+pub struct Args {
+    /// The store's folder
+    store: PathBuf,
+    /// Where the copy is made; nothing may be there
+    to: PathBuf,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
+    let (folder, settings) = opening::settings(&args.store).map_err(failure::of)?;
+    let absolute = std::path::absolute(&args.to).map_err(|error| Failure::io("find", &args.to, &error))?;
+    let request = Request::Backup { to: absolute };
+    let is_running = control::ask(folder.path(), &request, |_| ()).map_err(failure::of)?;
+    if !is_running {
+        back_up(&args.store, &args.to).map_err(failure::of)?;
+    }
+    let crawl = Folder::of(&args.to);
+    if settings.seen.is_some() {
+        words::complain(
+            "it shares a seen set: what it claims there from now on is not in the copy, and a crawl of that does not fetch it",
+        );
+    }
+    print(&match flags.json {
+        true => format!("{}\n", json!({ "store": args.to, "crawl": crawl.path(), "is_running": is_running })),
+        false => format!("copied to {} and {}\n", args.to.display(), crawl.path().display()),
+    })?;
+    Ok(Outcome::Done)
+}
