@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use filemap::{Options, PageStore};
 use filemap_http::server::{SeenSets, Server, ServerOptions};
@@ -140,9 +141,26 @@ fn crossed(other: &'static str) -> Site {
     })
 }
 
+/// A site whose start page is given when two of them were asked for: both crawls have begun then.
+fn together(site: Site, begun: &Arc<AtomicU32>) -> Site {
+    let begun = Arc::clone(begun);
+    Arc::new(move |request: &Request| {
+        if request.path == "/" {
+            begun.fetch_add(1, Ordering::Relaxed);
+            let until = Instant::now() + Duration::from_secs(20);
+            while begun.load(Ordering::Relaxed) < 2 && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        site(request)
+    })
+}
+
 #[test]
 fn of_two_crawls_each_page_is_fetched_by_one_but_for_start_pages() {
-    let hosts = [("left.test", crossed("right.test")), ("right.test", crossed("left.test"))];
+    let begun = Arc::default();
+    let hosts = [("left.test", "right.test"), ("right.test", "left.test")]
+        .map(|(host, other)| (host, together(crossed(other), &begun)));
     let (web, shared) = (Web::slow(hosts, Duration::from_millis(5)), Shared::new());
     let (benches, resolve, seen) = ([Bench::new(), Bench::new()], web.resolve(), shared.argument());
     let begin_at = |bench: &Bench, seed: &str| {
