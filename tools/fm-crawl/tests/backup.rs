@@ -81,8 +81,12 @@ fn a_copy_of_a_crawl_that_stands_still_goes_on_too_and_what_cannot_be_copied_is_
     assert!(bench.run("backup", &[&text]).ended(2).words.contains("there is no crawl"));
     bench.run("run", &[&start[..], &["--seed=http://tree.test/", "--max-pages=100"]].concat()).ended(0);
     fs::create_dir(bench.path("copy.fm.crawl.partial")).expect("made");
-    assert!(bench.run("backup", &[&text]).ended(2).words.contains("copy.fm.crawl.partial: an interrupted backup"));
+    assert!(bench.run("backup", &[&text]).ended(2).words.contains("copy.fm.crawl.partial: a killed backup"));
     fs::remove_dir(bench.path("copy.fm.crawl.partial")).expect("removed");
+    for within in [bench.store().join("copy"), bench.path("pages.fm.crawl").join("copy")] {
+        let said = bench.run("backup", &[&within.display().to_string()]).ended(2).words;
+        assert!(said.contains("within what is to be copied"), "{said}");
+    }
     assert!(bench.run("backup", &[&text]).ended(0).out.starts_with("copied to "));
     let copy = restored(&to);
     copy.run("run", &[&start[..], &["--max-pages=1000"]].concat()).ended(0);

@@ -268,14 +268,16 @@ impl Fetcher {
         headers.extend(optional(&validators.etag).map(|value| (header::IF_NONE_MATCH, value)));
         headers.extend(optional(&validators.last_modified).map(|value| (header::IF_MODIFIED_SINCE, value)));
         let begun = std::time::Instant::now();
-        match timeout_at(until, self.clients.by(proxy).request(request)).await {
-            Ok(Ok(answer)) => {
-                // Also what took no turn: a redirect, one of robots.txt.
-                if let (Some(turns), Some(remote)) = (&self.turns, answer.extensions().get::<Remote>()) {
-                    turns.asked(remote.0.ip(), begun);
-                }
-                Ok(answer)
-            }
+        let answer = timeout_at(until, self.clients.by(proxy).request(request)).await;
+        if let Some(turns) = &self.turns {
+            // Also what took no turn: a redirect, one of robots.txt. Of no answer, the host's
+            // address.
+            let remote = answer.iter().flatten().find_map(|answer| answer.extensions().get::<Remote>());
+            let address = remote.map(|remote| remote.0.ip()).or_else(|| turns.address(host, begun));
+            address.into_iter().for_each(|address| turns.asked(address, begun));
+        }
+        match answer {
+            Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => Err(broken(&error)),
             Err(_) => Err(Broken::Failed(Reason::FirstByteTimeout.into())),
         }

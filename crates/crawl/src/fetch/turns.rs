@@ -76,9 +76,11 @@ impl Turns {
         let Known { hosts, addresses } = &mut *known;
         let at = addresses.entry(address).or_insert(Address { open: now, next: 0, done: 0 });
         let entry = hosts.entry(host.to_owned()).or_insert(Host { address, until: now, ticket: None });
-        entry.until = entry.until.max(now + ADDRESS_FOR);
         if entry.address != address {
             (entry.address, entry.ticket) = (address, None);
+        }
+        if entry.until <= now {
+            entry.until = now + ADDRESS_FOR;
         }
         if at.open <= now {
             // Each turn that nobody took was that of one who is gone.
@@ -157,6 +159,11 @@ mod tests {
         assert_eq!(turns.take("b", ONE, at(300)), Some(ms(50)));
         assert_eq!((turns.address("a", at(1000)), turns.address("x", at(1000))), (Some(ONE), None));
         assert_eq!(turns.address("a", at(700_000)), None);
+        // However often it asks, its address is looked up again.
+        for times in 0..3 {
+            turns.take("a", ONE, at(700_000 + times * 200_000));
+        }
+        assert_eq!(turns.address("a", at(1_301_000)), None);
         assert!(Turns::new(Duration::ZERO).is_none());
     }
 

@@ -4,14 +4,18 @@
 //! that, and what was put meanwhile. So the copy is as a crawl is after a kill. The set of URLs is
 //! left out: the next run makes it again from the frontier.
 //!
-//! What is beside the store has `.partial` behind its name until both are whole.
+//! What is beside the store has `.partial` behind its name until both are whole, and goes if that
+//! fails; a kill leaves it.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 
 use filemap::PageStore;
-use filemap_core::backup::BackupOptions;
-use filemap_io::{OsDir, create_dir, files as io, rename_dir};
+use filemap_core::backup::{BackupOptions, BackupProgress};
+use filemap_io::{Access, Dir as _, OsDir, create_dir, files as io, remove_dir, rename_dir};
 use frontier::Frontier;
 
 use super::opening;
@@ -19,23 +23,27 @@ use crate::error::Error;
 use crate::files::{self, bodies::Bodies};
 use crate::settings::{Folder, Settings};
 
+/// What the backup of the store of bodies is called until it is whole.
+const HOLDERS_PARTIAL: &str = "holders.fm.partial";
 /// Small files of a crawl's folder that are copied as they are.
 const COPIED: [&str; 4] = [files::SETTINGS, files::SEEDS, files::SEQUENCE, files::SITEMAPS];
 
-/// A backup that lacks its store.
+/// A backup that lacks its store. What there is of it goes with it, unless it is finished.
 pub(super) struct Begun {
     store: PathBuf,
     partial: PathBuf,
     whole: PathBuf,
+    is_whole: bool,
 }
 
 /// Copies what is beside a store, to which nothing of it is told meanwhile.
 ///
 /// # Errors
-/// `Usage` if something is at the place, or the crawl shares its hosts with others; the system's.
+/// `Usage` if something is at the place, it is within the store or the crawl's folder, or the
+/// crawl shares its hosts with others; the system's, also if the place has too little room.
 pub(super) fn begin(
     to: &Path,
-    (folder, settings): (&Folder, &Settings),
+    (store, folder, settings): (&Path, &Folder, &Settings),
     frontier: &mut Frontier,
     bodies: &Bodies,
 ) -> Result<Begun, Error> {
@@ -45,20 +53,15 @@ pub(super) fn begin(
     }
     let whole = Folder::of(to).path().to_owned();
     let partial = PathBuf::from(format!("{}.partial", whole.display()));
-    for (place, what) in [(to, "there is something"), (&whole, "there is something")] {
-        if place.symlink_metadata().is_ok() {
-            return Err(Error::Usage(format!("{}: {what}; name another place", place.display())));
-        }
-    }
-    if partial.symlink_metadata().is_ok() {
-        let words = "an interrupted backup has left it, or another is being made; remove it, or name another place";
-        return Err(Error::Usage(format!("{}: {words}", partial.display())));
-    }
+    check_place(to, &whole, &partial, [store, folder.path()])?;
     let failed = |error| Error::io("write", &partial, error);
     create_dir(&partial).map_err(failed)?;
+    let begun = Begun { store: to.to_owned(), partial: partial.clone(), whole, is_whole: false };
     let into = OsDir::open(&partial).map_err(failed)?;
-    let from = opening::dir(folder)?;
+    let bytes = bytes_in(&folder.join(files::FRONTIER))?.saturating_add(opening::FREE_BYTES);
+    io::check_space(&into, files::FRONTIER, bytes).map_err(|error| Error::files(&partial, error))?;
     frontier.copy_to(partial.join(files::FRONTIER))?;
+    let from = opening::dir(folder)?;
     for name in COPIED {
         if io::exists(&from, name).map_err(|error| Error::files(folder.path(), error))? {
             io::copy(&from, name, &into, name).map_err(|error| Error::files(&partial, error))?;
@@ -66,17 +69,127 @@ pub(super) fn begin(
     }
     bodies.copy_to(&partial)?;
     io::sync_folder(&into).map_err(|error| Error::files(&partial, error))?;
-    Ok(Begun { store: to.to_owned(), partial, whole })
+    Ok(begun)
+}
+
+fn check_place(to: &Path, whole: &Path, partial: &Path, ours: [&Path; 2]) -> Result<(), Error> {
+    let refused = |place: &Path, words: &str| Err(Error::Usage(format!("{}: {words}", place.display())));
+    for place in [to, whole] {
+        if place.symlink_metadata().is_ok() {
+            return refused(place, "there is something; name another place");
+        }
+    }
+    for left in [partial, &PathBuf::from(format!("{}.partial", to.display()))] {
+        if left.symlink_metadata().is_ok() {
+            return refused(
+                left,
+                "a killed backup has left it, or another is being made; remove it, or name another place",
+            );
+        }
+    }
+    let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent = parent.canonicalize().map_err(|error| Error::io("find", parent, error))?;
+    for ours in ours {
+        let ours = ours.canonicalize().map_err(|error| Error::io("find", ours, error))?;
+        if parent.starts_with(&ours) {
+            return refused(to, "it is within what is to be copied; name another place");
+        }
+    }
+    Ok(())
+}
+
+/// The length of all files in a folder.
+fn bytes_in(folder: &Path) -> Result<u64, Error> {
+    let failed = |error| Error::io("read", folder, error);
+    let dir = OsDir::open(folder).map_err(failed)?;
+    let names = dir.list().map_err(failed)?;
+    names.iter().try_fold(0, |sum: u64, name| Ok(sum + dir.open(name, Access::Read)?.len()?)).map_err(failed)
 }
 
 impl Begun {
-    /// Copies the store, which may be written to meanwhile.
+    /// Copies the store, which may be written to meanwhile, until it is done or told to end.
     ///
     /// # Errors
-    /// The store's and the system's. What was copied stays, as `.partial`.
-    pub(super) fn finish(self, pages: &PageStore) -> Result<(), Error> {
-        pages.engine().backup(&self.store, &BackupOptions::new(), &mut |_| ControlFlow::Continue(()))?;
+    /// The store's and the system's; that it was told to end.
+    pub(super) fn finish(mut self, pages: &PageStore, ends: &AtomicBool) -> Result<(), Error> {
+        let mut goes_on = |_: BackupProgress| match ends.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        };
+        pages.engine().backup(&self.store, &BackupOptions::new(), &mut goes_on)?;
+        self.is_whole = true;
         rename_dir(&self.partial, &self.whole).map_err(|error| Error::io("rename", &self.partial, error))
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        if !self.is_whole {
+            // What is not removed stands in the way of the next one, which says so.
+            let _ = clear(&self.partial);
+        }
+    }
+}
+
+/// Removes what a backup has made beside its store.
+fn clear(partial: &Path) -> std::io::Result<()> {
+    for folder in [files::FRONTIER, files::HOLDERS, HOLDERS_PARTIAL, ""] {
+        let folder = partial.join(folder);
+        let Ok(dir) = OsDir::open(&folder) else { continue };
+        for name in dir.list()? {
+            drop(dir.remove(&name));
+        }
+        remove_dir(&folder)?;
+    }
+    Ok(())
+}
+
+/// The backups of a crawl that runs.
+#[derive(Default)]
+pub struct Backups {
+    ends: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Backups {
+    /// Copies the store on a thread of its own, and passes on what came of it.
+    ///
+    /// # Errors
+    /// A thread that cannot be started.
+    pub(super) fn start(
+        &mut self,
+        begun: Begun,
+        pages: PageStore,
+        done: impl FnOnce(Result<(), Error>) + Send + 'static,
+    ) -> std::io::Result<()> {
+        let ends = Arc::clone(&self.ends);
+        let thread = std::thread::Builder::new().name("backup".to_owned());
+        let thread = thread.spawn(move || {
+            let finished = begun.finish(&pages, &ends);
+            drop(pages);
+            done(finished);
+        })?;
+        self.threads.retain(|thread| !thread.is_finished());
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Waits for those that are being made, or has them end.
+    pub(super) fn end(mut self, is_hurried: bool) {
+        self.ends.store(is_hurried, Ordering::Relaxed);
+        self.join();
+    }
+
+    fn join(&mut self) {
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+    }
+}
+
+/// A run that fails leaves no thread behind, which would hold the store.
+impl Drop for Backups {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        self.join();
     }
 }
 
@@ -87,14 +200,14 @@ impl Begun {
 /// store and the crawl's files.
 pub fn back_up(store: &Path, to: &Path) -> Result<(), Error> {
     let (folder, settings) = opening::settings(store)?;
-    // Its lock is the crawl's.
     let (pages, is_as_far) = opening::store_to_read(store, &folder)?;
     is_as_far?;
+    // Its lock keeps a run from beginning, until the frontier is copied.
     let mut frontier = opening::frontier_to_ask(&folder, &settings)?;
     let bodies = Bodies::open(folder.path())?;
-    let begun = begin(to, (&folder, &settings), &mut frontier, &bodies)?;
+    let begun = begin(to, (store, &folder, &settings), &mut frontier, &bodies)?;
     bodies.close()?;
-    begun.finish(&pages)?;
     frontier.close()?;
+    begun.finish(&pages, &AtomicBool::new(false))?;
     Ok(pages.close()?)
 }

@@ -22,6 +22,7 @@ use frontier::{Frontier, Next, PageId};
 use serde_json::Value;
 use tokio::runtime::Handle;
 
+use super::backup::Backups;
 use super::claims::{Answer, Claims};
 use super::control::{Asked, Control};
 use super::fleet::{Fleet, Mail};
@@ -102,6 +103,8 @@ pub struct State {
     pub folder: Folder,
     /// The WARC files that are written on the way.
     pub warc: Option<Warc>,
+    /// The backups that are being made.
+    pub backups: Backups,
 }
 
 /// What the coordinator is told.

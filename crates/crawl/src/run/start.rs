@@ -13,6 +13,7 @@ use frontier::{FailureKind, Frontier, PageState, PageStatus, Stats};
 use mailbox::Standing;
 use urlindex::Canonicalizer;
 
+use super::backup::Backups;
 use super::claims::Claims;
 use super::coordinator::{Coordinator, End, State, Watch};
 use super::coverage::Coverage;
@@ -199,7 +200,9 @@ pub fn run(mut plan: Plan) -> Result<Summary, Error> {
     let sitemaps = Sitemaps::open(&dir)?;
     let status = Status::new(&folder);
     let warc = plan.warc.as_deref().map(|folder| Warc::begin(folder, &pages)).transpose()?;
-    let state = State { frontier, seen, note, claims, fleet, status, settings: settings.clone(), folder, warc };
+    let backups = Backups::default();
+    let state =
+        State { frontier, seen, note, claims, fleet, status, settings: settings.clone(), folder, warc, backups };
     plan.observer.event(&Event::Begun).map_err(Error::Observer)?;
     let hooks = plan.hooks.clone();
     let crawl = Crawl::new(settings, (scope, filter), (pages, unsure), (fetcher, hooks), bodies, sitemaps);
@@ -277,6 +280,7 @@ fn work(plan: Plan, fetch: &[Link], mut state: State, crawl: Crawl) -> Result<Su
         }
     };
     let (end, mut tally) = ended?;
+    std::mem::take(&mut state.backups).end(end == End::Interrupted);
     tally.add(Reason::HookFailed, crawl.scope.take_panics());
     let State { frontier, seen, settings, mut status, fleet, .. } = state;
     status.publish(&tally, &frontier, Phase::Ended);

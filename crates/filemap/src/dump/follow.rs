@@ -129,7 +129,8 @@ impl WarcFollower {
     }
 
     /// Goes on from a place. It does so where a recovery has dropped what was not durable, and in
-    /// a copy of the store, if that still has the version of the last record.
+    /// a copy of the store, if that still has the version of the last record, or nothing was
+    /// written.
     ///
     /// # Errors
     ///
@@ -143,7 +144,7 @@ impl WarcFollower {
         let changes = match store.changes(Some(changes)) {
             Err(Error::Engine(filemap_core::Error::Outrun { why })) => {
                 let is_ours = changes.store_id() == store.changes_end()?.store_id();
-                if !(is_ours && last.as_ref().map_or(Ok(false), has_last)?) {
+                if !(is_ours && last.as_ref().map_or(Ok(true), has_last)?) {
                     return Err(filemap_core::Error::Outrun { why }.into());
                 }
                 store.puts_since(changes)?

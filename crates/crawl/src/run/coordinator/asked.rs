@@ -61,23 +61,23 @@ impl Coordinator<'_> {
     /// Returns what is wrong, if anything is.
     fn back_up(&mut self, to: &Path, answers: &Sender<Value>) -> Result<Option<Value>, Error> {
         self.commit()?;
-        let State { frontier, folder, settings, .. } = &mut *self.state;
-        let begun = match backup::begin(to, (folder, settings), frontier, &self.crawl.bodies) {
+        let State { frontier, folder, settings, backups, .. } = &mut *self.state;
+        let pages = self.crawl.pages.clone();
+        let begun = match backup::begin(to, (pages.engine().path(), folder, settings), frontier, &self.crawl.bodies) {
             Ok(begun) => begun,
             Err(error) => return Ok(Some(refusal(&error.to_string()))),
         };
-        let (pages, answers, to) = (self.crawl.pages.clone(), answers.clone(), to.to_owned());
-        let copy = move || {
-            let answer = match begun.finish(&pages) {
+        let (answers, to) = (answers.clone(), to.to_owned());
+        let done = move |finished: Result<(), Error>| {
+            let answer = match finished {
                 Ok(()) => json!({ "backed_up": to }),
                 Err(error) => refusal(&error.to_string()),
             };
-            drop(pages);
             // Nobody may wait for it any more.
             let _ = answers.send(answer);
         };
-        let thread = std::thread::Builder::new().name("backup".to_owned()).spawn(copy);
-        Ok(thread.err().map(|error| refusal(&format!("a thread cannot be started: {error}"))))
+        let started = backups.start(begun, pages, done);
+        Ok(started.err().map(|error| refusal(&format!("a thread cannot be started: {error}"))))
     }
 
     fn pause(&mut self, is_paused: bool) -> Result<Value, Error> {
