@@ -157,6 +157,29 @@ impl Bucket {
         }
     }
 
+    /// Creates an object that nobody else creates with these bytes. False if another has the name.
+    /// Neither a lost answer nor a 409 is taken for an answer: the object is read then.
+    pub(crate) async fn claim(&self, name: &str, bytes: Bytes) -> Result<bool> {
+        let mut attempts = 0;
+        loop {
+            if self.create(name, bytes.clone()).await? {
+                return Ok(true);
+            }
+            match self.get(name).await? {
+                Some(found) => return Ok(found == bytes),
+                None => self.refused(&mut attempts, name).await?,
+            }
+        }
+    }
+
+    /// Waits after a creation that was refused, as if the object were there: S3 answers 409 to a
+    /// request that met another of the same name.
+    pub(crate) async fn refused(&self, attempts: &mut u32, name: &str) -> Result<()> {
+        let source = "409: refused, as if it were there".into();
+        let error = object_store::Error::AlreadyExists { path: name.to_owned(), source };
+        self.pause(attempts, &format!("creating {name}"), error).await
+    }
+
     /// Deletes an object; one that is not there too.
     pub(crate) async fn delete(&self, name: &str) -> Result<()> {
         let path = self.path(name);

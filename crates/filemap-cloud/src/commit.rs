@@ -143,12 +143,7 @@ pub(crate) async fn upload(bucket: &Bucket, id: SegmentId, bytes: Bytes) -> Resu
                 let what = format!("{name} is there with other bytes: two writers had one epoch");
                 return Err(Error::StoreUnsuitable { location: bucket.location().to_owned(), what });
             }
-            None => {
-                // S3 answers 409 to a request that met another of the same name.
-                let source = "409: refused, as if it were there, and it is not".into();
-                let error = object_store::Error::AlreadyExists { path: name.clone(), source };
-                bucket.pause(&mut attempts, &format!("creating {name}"), error).await?;
-            }
+            None => bucket.refused(&mut attempts, &name).await?,
         }
     }
 }

@@ -34,7 +34,7 @@ use crate::format::row::{self, Row};
 use crate::format::segment::SegmentId;
 use crate::options::CloudOptions;
 use clock::Clock;
-pub(crate) use generation::{Generation, Generations};
+pub(crate) use generation::{Generation, Generations, Taken};
 use view::{View, Views};
 
 /// The folder of indexes, by generation: a repair makes a new one.
@@ -106,7 +106,7 @@ impl Index {
         Index::write(bucket, generation, options, replaces_if_match, clock).await
     }
 
-    /// As [`Index::open_to_write`], and makes it if it is absent.
+    /// As [`Index::open_to_write`], and makes it if it is absent or half made.
     pub(crate) async fn make(
         bucket: Bucket,
         generation: Generation,
@@ -117,6 +117,21 @@ impl Index {
             Some(_) => Index::open_to_write(bucket, generation, options, replaces_if_match).await,
             None => Index::write(bucket, generation, options, replaces_if_match, clock(options)).await,
         }
+    }
+
+    /// Makes the index of a repair. What another has begun there is refused: it may hold rows of
+    /// what was removed since.
+    pub(crate) async fn make_new(
+        bucket: Bucket,
+        generation: Generation,
+        options: &CloudOptions,
+        replaces_if_match: bool,
+    ) -> Result<Index> {
+        if manifest(&bucket, generation).await?.is_some() {
+            let what = "a repair that failed has left it; repeat the repair, which takes another number";
+            return Err(bucket.damaged(&generation.folder(), what));
+        }
+        Index::write(bucket, generation, options, replaces_if_match, clock(options)).await
     }
 
     async fn write(

@@ -3,14 +3,15 @@
 //! A segment says all of its records, so a repair puts a row for each version and removes those
 //! that tombstones mean. What a writer uploaded and never committed does not count: the old index
 //! says what that is, and so do the segments of later writers (see `format::segment`). If the old
-//! index is gone, the last writer's uploads count: those puts were never acknowledged, and come
-//! back whole. What compaction has rewritten does not count either: the segment with the copies
-//! names it. So the newest segments are read first.
+//! index is gone, the last writer's uploads count: those puts were never
+//! acknowledged, and come back whole. What compaction has rewritten does not count either: the
+//! segment with the copies names it. So the newest segments are read first.
 //!
 //! A repair takes a number for its index first: no writer begins until it has ended, and one that
-//! is alive is told at its next commit. Then it opens the old index, which fences that writer and
-//! says what it has committed. The new index counts when it is complete, so an interrupted repair
-//! is repeated; the old one stays where it is.
+//! is alive is told at its next commit (see `index::generation`). A number is used once: what a
+//! repair that failed has left is in no later index. Then it opens the old index, which fences
+//! that writer and says what it has committed. The new index counts when it is complete, so an
+//! interrupted repair is repeated; the old one stays where it is.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -29,7 +30,7 @@ use crate::format::record::{Kind, Record};
 use crate::format::row::{self, Row};
 use crate::format::segment::{Placed, Salvage, Segment, SegmentId, Summary};
 use crate::format::sources::Sources;
-use crate::index::{Changes, Generation, Generations, Index};
+use crate::index::{Changes, Generation, Generations, Index, Taken};
 use crate::opening::{bounds, described, index_to_write, token};
 use crate::options::{CloudOptions, Mode};
 use crate::verify::Removed;
@@ -111,12 +112,11 @@ fn repair_in(bucket: Bucket, options: &CloudOptions) -> Result<RepairReport> {
 
 async fn repaired(bucket: &Bucket, options: &CloudOptions) -> Result<RepairReport> {
     described(bucket, Mode::Write, options).await?;
-    let new = Generation::take(bucket).await?;
-    match made(bucket, options, new).await {
+    let new = Taken::take(bucket, token(bucket)?).await?;
+    match made(bucket, options, new.generation).await {
         Ok(found) => new.complete(bucket).await.map(|()| found),
         Err(error) => {
-            // The first error is told; a number that stays taken keeps writers out.
-            let _ = new.give_back(bucket).await;
+            new.fail(bucket).await;
             Err(error)
         }
     }
@@ -138,7 +138,7 @@ async fn made(bucket: &Bucket, options: &CloudOptions, new: Generation) -> Resul
         Err(error) => return Err(error),
     }
     let found = probe::probe(bucket, &token(bucket)?).await?;
-    let index = Index::make(bucket.clone(), new, options, found.replaces_if_match).await?;
+    let index = Index::make_new(bucket.clone(), new, options, found.replaces_if_match).await?;
     let mut repair = Repair {
         bucket,
         index: &index,

@@ -9,6 +9,7 @@ use filemap::access::{PutRule, Scope};
 use filemap::{Lookup, Page, PageRead, PageWrite};
 use filemap_cloud::object_store::path::Path;
 use filemap_cloud::{CloudStore, Error, Mode, RepairReport, open_on, repair_on};
+use filemap_core::compact::CompactionGoal;
 
 use crate::as_store::options;
 use crate::bucket::{Faults, Rule, Simulated};
@@ -235,4 +236,143 @@ fn of_two_repairs_at_once_one_gives_way() {
         store.close().expect("closed");
     });
     all_there(&objects, 12);
+}
+
+/// A repair that waits at its first segment, and then goes on by the rule: `Waits` is none.
+fn repair_beside(objects: &Objects, rule: Rule, beside: impl FnOnce()) -> filemap_cloud::Result<RepairReport> {
+    let slow = end(objects);
+    slow.rule("get", "shard-00/seg/", Rule::Waits);
+    std::thread::scope(|scope| {
+        let repair = scope.spawn(|| repaired(&slow));
+        met(&slow);
+        beside();
+        slow.rule("get", "shard-00/seg/", rule);
+        if rule == Rule::Waits {
+            slow.no_rule();
+        }
+        repair.join().expect("no panic")
+    })
+}
+
+#[test]
+fn what_was_removed_after_a_repair_that_failed_stays_removed() {
+    let objects = Objects::new();
+    let store = objects.open(Mode::Fill);
+    puts(&store, 0..4);
+    puts(&store, 4..8);
+    store.close().expect("closed");
+    let failing = end(&objects);
+    // The newest segment comes first: its rows are in the half-made index.
+    failing.rule("get", "-00000001$", Rule::Fails);
+    assert!(matches!(repaired(&failing), Err(Error::Unavailable { .. })));
+    assert_ne!(objects.names("a/shard-00/ix/2"), [], "it has begun an index");
+    let store = open_on(objects.objects.clone(), "a", "the test", Mode::Write, &options().grace(Duration::ZERO));
+    let store = store.expect("opened");
+    assert!(store.remove(&page(7).url, None).expect("removed"));
+    store.sync().expect("synced");
+    // Neither the page is left anywhere, nor its tombstone.
+    (0..2).for_each(|_| drop(store.compact(CompactionGoal::NoGarbage).expect("compacted")));
+    store.close().expect("closed");
+    assert_eq!(repaired(&end(&objects)).expect("repaired").versions, 7);
+    all_there(&objects, 7);
+    let verified = objects.open(Mode::Read).verify(true).expect("read");
+    assert_eq!((verified.versions, verified.damage), (7, vec![]));
+}
+
+#[test]
+fn a_writer_without_its_index_is_told_of_the_second_of_two_repairs() {
+    let objects = Objects::new();
+    let writer = objects.open(Mode::Fill);
+    puts(&writer, 0..4);
+    // Nothing is left to fence it with.
+    objects.names(INDEX).iter().for_each(|name| objects.delete(name));
+    let ends = [end(&objects), end(&objects)];
+    ends.iter().for_each(|end| end.rule("get", "shard-00/seg/", Rule::Waits));
+    std::thread::scope(|scope| {
+        let [first, second] = [0, 1].map(|nth| {
+            let repair = scope.spawn({
+                let end = &ends[nth];
+                move || repaired(end)
+            });
+            met(&ends[nth]);
+            repair
+        });
+        ends[0].rule("get", "shard-00/seg/", Rule::Refused);
+        assert!(first.join().expect("no panic").is_err());
+        writer.put(&page(99), PutRule::Always).expect("taken");
+        assert!(writer.sync().is_err(), "the second repair has not seen it");
+        ends[1].no_rule();
+        assert_eq!(second.join().expect("no panic").expect("repaired").versions, 4);
+    });
+    let store = objects.open(Mode::Write);
+    puts(&store, 4..5);
+    store.close().expect("closed");
+    all_there(&objects, 5);
+}
+
+#[test]
+fn a_writer_without_its_index_is_told_of_a_repair_after_one_that_failed() {
+    let objects = Objects::new();
+    let writer = objects.open(Mode::Fill);
+    puts(&writer, 0..4);
+    objects.names(INDEX).iter().for_each(|name| objects.delete(name));
+    assert!(repair_beside(&objects, Rule::Refused, || {}).is_err());
+    let second = repair_beside(&objects, Rule::Waits, || {
+        writer.put(&page(99), PutRule::Always).expect("taken");
+        assert!(writer.sync().is_err(), "the repair has not seen it");
+    });
+    assert_eq!(second.expect("repaired").versions, 4);
+    all_there(&objects, 4);
+}
+
+#[test]
+fn a_conflict_is_no_success_of_a_repair() {
+    let objects = Objects::new();
+    let store = objects.open(Mode::Fill);
+    puts(&store, 0..4);
+    store.close().expect("closed");
+    let conflicting = end(&objects);
+    conflicting.rule("put", "shard-00/index/2$", Rule::ConflictsOnce);
+    assert_eq!(repaired(&conflicting).expect("repaired").versions, 4);
+    assert!(conflicting.ruled.load(Ordering::SeqCst) == 1);
+    let store = objects.open(Mode::Write);
+    puts(&store, 4..5);
+    store.close().expect("closed");
+    all_there(&objects, 5);
+    // One that does not pass ends the repair, in bounded time.
+    for marker in ["shard-00/index/3.repair$", "shard-00/index/3$"] {
+        let conflicting = end(&objects);
+        conflicting.rule("put", marker, Rule::Conflicts);
+        assert!(matches!(repaired(&conflicting), Err(Error::Unavailable { .. })));
+    }
+    assert_eq!(repaired(&end(&objects)).expect("repaired").versions, 5);
+    all_there(&objects, 5);
+}
+
+#[test]
+fn a_repair_whose_answers_were_lost_and_that_failed_is_in_nobodys_way() {
+    for (rule, marker) in [(Rule::LosesOnce, "index/2.repair$"), (Rule::Loses, "index/2.repair$")] {
+        let objects = Objects::new();
+        let store = objects.open(Mode::Fill);
+        puts(&store, 0..4);
+        store.close().expect("closed");
+        let losing = end(&objects);
+        losing.rule("put", marker, rule);
+        losing.rule_too("get", "shard-00/seg/", Rule::Refused);
+        assert!(repaired(&losing).is_err(), "{rule:?}");
+        assert_eq!(objects.names("a/shard-00/index").len(), 2, "{rule:?}: taken and failed");
+        let store = objects.open(Mode::Write);
+        puts(&store, 4..6);
+        store.close().expect("closed");
+        all_there(&objects, 6);
+    }
+    // What a repair has completed counts, though it was not told so.
+    let objects = Objects::new();
+    let store = objects.open(Mode::Fill);
+    puts(&store, 0..4);
+    store.close().expect("closed");
+    let losing = end(&objects);
+    losing.rule("put", "index/2$", Rule::LosesOnce);
+    assert_eq!(repaired(&losing).expect("repaired").versions, 4);
+    all_there(&objects, 4);
 }

@@ -34,6 +34,8 @@ struct Run {
     random: fastrand::Rng,
     objects: Arc<InMemory>,
     mistake: Option<Mistake>,
+    /// Runs of a mistake have more of what finds it; so has one without it that is compared.
+    is_hunt: bool,
     /// What the store may hold: what it held when it was last synced, and after each call since.
     may_be: Vec<Content>,
 }
@@ -53,8 +55,7 @@ impl Run {
     /// A whole life of a store; an error says what was lost.
     fn run(mut self) -> Result<(), String> {
         for owner in 0..OWNERS {
-            // Runs of a mistake have more of what finds it.
-            if self.mistake.is_none() && self.random.u8(..5) == 0 {
+            if !self.is_hunt && self.random.u8(..5) == 0 {
                 self.repairs(owner as u64)?;
             }
             let end = Simulated::new(Arc::clone(&self.objects), self.seed ^ (owner as u64) << 32, FAULTS);
@@ -177,8 +178,7 @@ impl Run {
                 2 if call % 3 == 0 => drop(store.sync().map(|()| self.synced())),
                 3 if call % 3 == 0 => self.collect(store),
                 4 if call % 3 == 0 => self.compacts(store, None),
-                // Runs of a mistake have more of what finds it.
-                5 if call % 6 == 0 && self.mistake.is_none() => {
+                5 if call % 6 == 0 && !self.is_hunt => {
                     // It may fail after the page is removed.
                     if now.remove(url.as_bytes()).is_some() {
                         self.may_be.push(now);
@@ -304,19 +304,20 @@ fn shape(content: &Content) -> Vec<(String, usize)> {
     content.iter().map(|(url, versions)| (String::from_utf8_lossy(url).into_owned(), versions.len())).collect()
 }
 
-fn run(seed: u64, mistake: Option<Mistake>) -> Result<(), String> {
+fn run(seed: u64, mistake: Option<Mistake>, is_hunt: bool) -> Result<(), String> {
     let random = fastrand::Rng::with_seed(seed);
-    let run = Run { seed, random, objects: Arc::default(), mistake, may_be: vec![Content::new()] };
+    let run = Run { seed, random, objects: Arc::default(), mistake, is_hunt, may_be: vec![Content::new()] };
     run.run().map_err(|what| format!("seed {seed}: {what}"))
 }
 
-/// The first failure of these seeds.
-fn first_failure(seeds: u64, mistake: Option<Mistake>) -> Option<String> {
+/// The first failure of these seeds, and its seed.
+fn first_failure(seeds: u64, mistake: Option<Mistake>) -> Option<(u64, String)> {
     (0..seeds.div_ceil(AT_ONCE)).find_map(|part| {
         std::thread::scope(|scope| {
             let seeds = part * AT_ONCE..seeds.min((part + 1) * AT_ONCE);
-            let runs: Vec<_> = seeds.map(|seed| scope.spawn(move || run(seed, mistake))).collect();
-            runs.into_iter().filter_map(|run| run.join().expect("no panic").err()).next()
+            let one = |seed| move || run(seed, mistake, mistake.is_some()).err().map(|what| (seed, what));
+            let runs: Vec<_> = seeds.map(|seed| scope.spawn(one(seed))).collect();
+            runs.into_iter().filter_map(|run| run.join().expect("no panic")).next()
         })
     })
 }
@@ -325,12 +326,16 @@ fn first_failure(seeds: u64, mistake: Option<Mistake>) -> Option<String> {
 fn nothing_acknowledged_is_lost_and_nothing_removed_comes_back() {
     let seeds = std::env::var("FILEMAP_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(SEEDS);
     let failure = first_failure(seeds, None);
-    assert!(failure.is_none(), "{}", failure.unwrap_or_default());
+    assert!(failure.is_none(), "{}", failure.map(|(_, what)| what).unwrap_or_default());
 }
 
 #[test]
 fn every_planted_mistake_is_caught() {
     for mistake in Mistake::ALL {
-        assert!(first_failure(SEEDS_TO_CATCH, Some(mistake)).is_some(), "{mistake:?} is not caught");
+        let caught = first_failure(SEEDS_TO_CATCH, Some(mistake));
+        let (seed, what) = caught.unwrap_or_else(|| panic!("{mistake:?} is not caught"));
+        // The mistake is what was caught, and nothing else.
+        let without = run(seed, None, true);
+        assert_eq!(without, Ok(()), "without {mistake:?}, of which was told: {what}");
     }
 }
