@@ -8,7 +8,8 @@
 //! 3. The new segment is committed as any other, with the rows that were not removed meanwhile. It
 //!    names those whose place it takes: a repair counts them no more, whether they are deleted or
 //!    not.
-//! 4. Their objects are deleted when that is durable and the grace is over.
+//! 4. Their objects are deleted when that is durable and the grace is over. After a commit that
+//!    failed nothing is: the rows in memory may not be durable.
 //!
 //! A tombstone is copied until no segment that it names counts any more. A segment that is damaged
 //! stays, and is reported.
@@ -89,6 +90,7 @@ impl CloudStore {
 pub(crate) fn pass(core: &Arc<Core>, want: Want, grace: Duration) -> Result<CompactReport> {
     let writer = core.writer.as_ref().ok_or_else(|| core.index.read_only())?;
     let _alone = writer.compacting.lock().unwrap_or_else(PoisonError::into_inner);
+    writer.progress.check()?;
     let mut report = CompactReport::default();
     let rows = core.wait(|core| async move { core.index.segments().await })?;
     let live = rows.values().fold(0, |sum: u64, bytes| sum.saturating_add(bytes.live()));
@@ -99,7 +101,7 @@ pub(crate) fn pass(core: &Arc<Core>, want: Want, grace: Duration) -> Result<Comp
         }
         rewrite(core, writer, &group, &mut report)?;
     }
-    sweep(core, grace, &mut report)?;
+    sweep(core, writer, grace, &mut report)?;
     Ok(report)
 }
 
@@ -285,7 +287,7 @@ impl Copying<'_> {
 }
 
 /// Deletes segments that were rewritten so long ago.
-fn sweep(core: &Arc<Core>, grace: Duration, report: &mut CompactReport) -> Result<()> {
+fn sweep(core: &Arc<Core>, writer: &Writer, grace: Duration, report: &mut CompactReport) -> Result<()> {
     let rewritten = core.wait(|core| async move { core.index.rewritten().await })?;
     let now = SystemTime::now();
     // A clock that was ahead has written a time to come: that is no age.
@@ -300,6 +302,8 @@ fn sweep(core: &Arc<Core>, grace: Duration, report: &mut CompactReport) -> Resul
     if old.is_empty() {
         return Ok(());
     }
+    // Rows of a commit that is under way are no rewriting's; those of one that failed may be.
+    writer.progress.check()?;
     delete(core, old.clone())?;
     core.wait(|core| async move { core.index.forget(&old).await })
 }

@@ -10,7 +10,7 @@ use filemap_cloud::object_store::memory::InMemory;
 use filemap_cloud::{CloudOptions, CloudStore, CompactReport, Mode, open_on, repair_on};
 use filemap_core::compact::CompactionGoal;
 
-use crate::bucket::{Faults, Simulated};
+use crate::bucket::{Faults, Rule, Simulated};
 use crate::mend::Objects;
 
 const PAGES: usize = 600;
@@ -201,6 +201,32 @@ fn a_writer_compacts_in_the_background() {
     };
     // 40 rounds of some 75 KB each were put; a pass a second is allowed.
     assert!(live < 40 * 75_000 * 3 / 4, "{live} bytes");
+    assert_eq!(store.verify(true).expect("read").damage, [""; 0]);
+    store.close().expect("closed");
+}
+
+#[test]
+fn nothing_is_deleted_for_rows_whose_commit_failed() {
+    let objects = Objects::new();
+    let end = Simulated::new(Arc::clone(&objects.objects), 0, Faults::default());
+    let of = options().max_retries(1);
+    let store = open_on(Arc::clone(&end) as _, "a", "the test", Mode::Fill, &of).expect("made");
+    filled(&store);
+    let segments = objects.names("a/shard-00/seg");
+    // The rows are in memory, and the commit fails before they are durable.
+    end.rule("put", "ix/1/wal", Rule::Waits);
+    end.rule_too("list", "shard-00/index$", Rule::Refused);
+    assert!(store.compact(CompactionGoal::NoGarbage).is_err());
+    for goal in [CompactionGoal::NoGarbage, CompactionGoal::Bound] {
+        assert!(store.compact(goal).is_err());
+    }
+    let left = objects.names("a/shard-00/seg");
+    assert!(segments.iter().all(|segment| left.contains(segment)), "a segment that rows name is gone");
+    end.cut();
+    end.no_rule();
+    drop(store);
+    let store = open(&objects.objects, Mode::Write, &options());
+    holds(&store, "after the failure");
     assert_eq!(store.verify(true).expect("read").damage, [""; 0]);
     store.close().expect("closed");
 }
