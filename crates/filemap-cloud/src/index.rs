@@ -141,7 +141,9 @@ impl Index {
         replaces_if_match: bool,
         clock: Arc<Clock>,
     ) -> Result<Index> {
-        let mut settings = settings(options, &bucket, replaces_if_match);
+        // Ages of what was written are too large by as much as this clock is ahead.
+        let min_age = MIN_AGE.saturating_add(clock.ahead());
+        let mut settings = settings(options, &bucket, replaces_if_match, min_age);
         let mut commits_a_flush = COMMITS_A_FLUSH;
         if Mistake::FencesCollected.is_planted(options.mistake) {
             commits_a_flush = 1;
@@ -375,11 +377,11 @@ fn clock(options: &CloudOptions) -> Arc<Clock> {
     Arc::new(Clock::new(if is_ahead { Duration::from_secs(3 * 3600) } else { Duration::ZERO }))
 }
 
-fn settings(options: &CloudOptions, bucket: &Bucket, replaces_if_match: bool) -> Settings {
+fn settings(options: &CloudOptions, bucket: &Bucket, replaces_if_match: bool, min_age: Duration) -> Settings {
     let retries = Some(bucket.retries());
     let collected = Some(GarbageCollectorDirectoryOptions {
         interval: Some(COLLECT_EVERY),
-        min_age: MIN_AGE,
+        min_age,
         ..GarbageCollectorDirectoryOptions::default()
     });
     let metadata = collected.filter(|_| replaces_if_match);

@@ -1,13 +1,13 @@
-//! The clock of a writer's index. It never shows less than the index has seen: SlateDB refuses
-//! writes until the time of the last one, so a clock that was ahead once would keep later writers
-//! out for as long.
+//! The clock of a writer's index. It never shows less than the index has seen, nor less than it
+//! has shown: SlateDB refuses writes until the time of the last one. So a clock that was ahead
+//! once would keep later writers out for as long, and one that is set back would end a writer.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use slatedb_common::clock::{DefaultSystemClock, SystemClock, SystemClockTicker};
 
 /// Further than this a time that was read is none: some 280 years.
@@ -17,20 +17,34 @@ const FARTHEST_MS: i64 = 1 << 43;
 #[derive(Debug)]
 pub(super) struct Clock {
     system: DefaultSystemClock,
+    /// How wrong the system's clock is: tests alone set it.
+    wrong_ms: AtomicI64,
     /// Added to the system's time; it only grows.
     ahead_ms: AtomicI64,
+    /// The latest time that was shown.
+    shown_ms: AtomicI64,
 }
 
 impl Clock {
-    /// A clock that is so much ahead of the system's.
-    pub(super) fn new(ahead: Duration) -> Clock {
-        let ahead_ms = i64::try_from(ahead.as_millis()).unwrap_or_default();
-        Clock { system: DefaultSystemClock::new(), ahead_ms: AtomicI64::new(ahead_ms) }
+    /// That of a system whose clock is so much ahead.
+    pub(super) fn new(wrong: Duration) -> Clock {
+        let wrong_ms = AtomicI64::new(i64::try_from(wrong.as_millis()).unwrap_or_default());
+        let (ahead_ms, shown_ms) = (AtomicI64::new(0), AtomicI64::new(i64::MIN));
+        Clock { system: DefaultSystemClock::new(), wrong_ms, ahead_ms, shown_ms }
+    }
+
+    fn system_ms(&self) -> i64 {
+        self.system.now().timestamp_millis().saturating_add(self.wrong_ms.load(Ordering::SeqCst))
+    }
+
+    /// How far it is ahead of the system's clock, for what the index has seen.
+    pub(super) fn ahead(&self) -> Duration {
+        Duration::from_millis(u64::try_from(self.ahead_ms.load(Ordering::SeqCst)).unwrap_or_default())
     }
 
     /// Shows later times than this one from here on, in ms since 1970.
     pub(super) fn pass(&self, seen_ms: i64) {
-        let behind = seen_ms.saturating_add(1).saturating_sub(self.system.now().timestamp_millis());
+        let behind = seen_ms.saturating_add(1).saturating_sub(self.system_ms());
         if behind < FARTHEST_MS {
             self.ahead_ms.fetch_max(behind, Ordering::SeqCst);
         }
@@ -39,9 +53,9 @@ impl Clock {
 
 impl SystemClock for Clock {
     fn now(&self) -> DateTime<Utc> {
-        let now = self.system.now();
-        let ahead = TimeDelta::try_milliseconds(self.ahead_ms.load(Ordering::SeqCst));
-        ahead.and_then(|ahead| now.checked_add_signed(ahead)).unwrap_or(now)
+        let now_ms = self.system_ms().saturating_add(self.ahead_ms.load(Ordering::SeqCst));
+        let shown_ms = self.shown_ms.fetch_max(now_ms, Ordering::SeqCst).max(now_ms);
+        DateTime::from_timestamp_millis(shown_ms).unwrap_or_else(|| self.system.now())
     }
 
     fn sleep<'a>(&'a self, duration: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
@@ -69,5 +83,16 @@ mod tests {
             clock.pass(strange);
             assert!(clock.now().timestamp_millis() < now + 6_000_000);
         }
+    }
+
+    #[test]
+    fn a_system_clock_that_is_set_back_does_not_set_it_back() {
+        let clock = Clock::new(Duration::from_secs(60));
+        let before = clock.now();
+        clock.wrong_ms.store(-3_600_000, Ordering::SeqCst);
+        assert!(clock.now() >= before);
+        assert_eq!(clock.ahead(), Duration::ZERO, "that is no time that the index has seen");
+        clock.wrong_ms.store(120_000, Ordering::SeqCst);
+        assert!(clock.now() > before);
     }
 }
