@@ -1,8 +1,9 @@
 //! Erasing: pages go with their bytes, before the call returns.
 //!
-//! Every segment that holds dead records is rewritten and deleted at once, whatever its grace, and
-//! so is what fenced writers left. Tombstones say a URL too: they go with what they remove. What
-//! the index still has of a URL goes when SlateDB merges and collects its tables.
+//! Every segment that holds dead records is rewritten and deleted at once, whatever its grace.
+//! What writers uploaded and no index names stays for the grace: a repair may find that it was
+//! committed. Tombstones say a URL too: they go with what they remove. What the index still has of
+//! a URL goes when SlateDB merges and collects its tables.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -40,7 +41,8 @@ pub struct EraseReport {
     pub deleted: u64,
     /// Objects that may hold bytes of the pages still: they are damaged, and why.
     pub damage: Vec<String>,
-    /// Objects that wait to be deleted.
+    /// Objects that wait to be deleted, and segments that no index names and that are younger than
+    /// the grace: any of them may hold bytes of the pages.
     pub waiting: u64,
 }
 
@@ -56,6 +58,10 @@ impl CloudStore {
     /// holds their bodies, headers or URLs, nor those of what was removed before. Versions that
     /// the bucket keeps of deleted objects, and tables of the index, are not reached:
     /// docs/CLOUD.md.
+    ///
+    /// What a writer that lost the store had uploaded and not committed is deleted when it is older
+    /// than [`CloudOptions::grace`](crate::CloudOptions::grace), by a later erasure or by
+    /// [`CloudStore::collect`]; until then the erasure is not complete.
     ///
     /// Costs what [`CloudStore::compact`] costs without garbage. Repeated after an interruption it
     /// ends what was begun.
@@ -81,13 +87,14 @@ impl CloudStore {
     fn end_erasure(&self, pages: u64) -> filemap::Result<EraseReport> {
         self.sync()?;
         let mut report = EraseReport { pages, ..EraseReport::default() };
-        // No row names them: of a fenced writer, whose bytes may be of the same pages.
-        report.deleted += self.collect(Duration::ZERO)?.segments;
+        // No row names them: their bytes may be of the same pages.
+        let orphans = self.collect(self.core.options.grace)?;
+        report.deleted += orphans.segments;
         for _ in 0..PASSES {
             let CompactReport { rewritten, deleted, waiting, damage, .. } = freed(&self.core)?;
             report.rewritten += rewritten;
             report.deleted += deleted;
-            (report.waiting, report.damage) = (waiting, damage);
+            (report.waiting, report.damage) = (waiting.saturating_add(orphans.young), damage);
         }
         Ok(report)
     }

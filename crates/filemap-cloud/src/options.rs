@@ -46,6 +46,7 @@ pub struct CloudOptions {
     pub(crate) poll: Duration,
     pub(crate) space_bound: Option<f64>,
     pub(crate) grace: Duration,
+    pub(crate) repair_uncommitted: bool,
     pub(crate) canonicalizer: Arc<dyn Canonicalizer>,
     pub(crate) mistake: Option<Mistake>,
 }
@@ -62,6 +63,7 @@ impl Default for CloudOptions {
             poll: Duration::from_secs(60),
             space_bound: Some(1.25),
             grace: Duration::from_secs(3600),
+            repair_uncommitted: false,
             canonicalizer: Arc::new(Whatwg),
             mistake: None,
         }
@@ -131,6 +133,13 @@ impl CloudOptions {
     /// that differ.
     pub fn grace(self, grace: Duration) -> CloudOptions {
         CloudOptions { grace, ..self }
+    }
+
+    /// Whether [`repair`](crate::repair()) counts records that the old index does not know to be
+    /// committed; default false. For an index that has lost the end of its log. Puts and removals
+    /// of writers that had lost the store count then, too.
+    pub fn repair_uncommitted(self, counts: bool) -> CloudOptions {
+        CloudOptions { repair_uncommitted: counts, ..self }
     }
 
     /// Makes the keys of a new store; default [`Whatwg`]. A store that exists has its own.

@@ -2,8 +2,9 @@
 //!
 //! A segment says all of its records, so a repair puts a row for each version and removes those
 //! that tombstones mean. What a writer uploaded and never committed does not count: the old index
-//! says what that is, and so do the segments of later writers (see `format::segment`). If the old
-//! index is gone, the last writer's uploads count: those puts were never
+//! says what that is, and so do the segments of later writers (see `format::segment`). If the log
+//! of the old index has lost its end, both are wrong: `CloudOptions::repair_uncommitted` counts
+//! all. If the old index is gone, the last writer's uploads count: those puts were never
 //! acknowledged, and come back whole. What compaction has rewritten does not count either: the
 //! segment with the copies names it. So the newest segments are read first.
 //!
@@ -53,7 +54,10 @@ pub struct RepairReport {
     pub segments: u64,
     /// Versions in the new index.
     pub versions: u64,
-    /// Records left out, as their writer had lost the store before it committed them.
+    /// Records left out, as the old index or a later writer did not know them to be committed: of
+    /// a writer that had lost the store, or of an index that had lost the end of its log. In that
+    /// case repeat the repair with
+    /// [`CloudOptions::repair_uncommitted`](crate::CloudOptions::repair_uncommitted).
     pub uncommitted: u64,
     /// What could not be read of which segments, and why. A version whose body alone is damaged is
     /// in the new index, and reading it is an error.
@@ -66,9 +70,9 @@ pub struct RepairReport {
 }
 
 impl RepairReport {
-    /// Whether all that was committed is in the new index.
+    /// Whether all records of all segments were read and count.
     pub fn is_complete(&self) -> bool {
-        self.damage.is_empty()
+        self.damage.is_empty() && self.uncommitted == 0
     }
 }
 
@@ -125,12 +129,13 @@ async fn repaired(bucket: &Bucket, options: &CloudOptions) -> Result<RepairRepor
 /// Makes the index of a generation.
 async fn made(bucket: &Bucket, options: &CloudOptions, new: Generation) -> Result<RepairReport> {
     let old = Generations::read(bucket).await?.newest;
-    let mut named = Sources::default();
+    let (mut named, mut old_next) = (Sources::default(), 1);
     // It fences a writer that is alive. What the old index knows of commits is not believed if it
     // is damaged; what may pass ends the repair.
     match index_to_write(bucket, old, options).await {
         Ok((index, base)) => {
             named.bases.insert(index.epoch().unwrap_or_default(), base);
+            old_next = base;
             // Nothing was written through it.
             let _ = index.close().await;
         }
@@ -142,7 +147,8 @@ async fn made(bucket: &Bucket, options: &CloudOptions, new: Generation) -> Resul
     let mut repair = Repair {
         bucket,
         index: &index,
-        takes_orphans: Mistake::OrphansTaken.is_planted(options.mistake),
+        takes_orphans: options.repair_uncommitted || Mistake::OrphansTaken.is_planted(options.mistake),
+        old_next,
         removed: Removed::default(),
         named,
         found: RepairReport::default(),
@@ -171,6 +177,9 @@ struct Repair<'a> {
     bucket: &'a Bucket,
     index: &'a Index,
     takes_orphans: bool,
+    /// The first sequence that the old index had not committed: those below are not used again,
+    /// though their segments may be gone.
+    old_next: u64,
     removed: Removed,
     /// Segments that were rewritten, and the bases of writers: of all segments read so far.
     named: Sources,
@@ -266,7 +275,7 @@ impl Repair<'_> {
     }
 
     async fn commit(&mut self, mut changes: Changes) -> Result<()> {
-        changes.next = changes.next.max(self.index.next_sequence().await?);
+        changes.next = changes.next.max(self.old_next).max(self.index.next_sequence().await?);
         self.commits += 1;
         self.index.commit(&changes, self.commits).await
     }

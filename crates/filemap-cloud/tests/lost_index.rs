@@ -376,3 +376,52 @@ fn a_repair_whose_answers_were_lost_and_that_failed_is_in_nobodys_way() {
     assert_eq!(repaired(&losing).expect("repaired").versions, 4);
     all_there(&objects, 4);
 }
+
+#[test]
+fn a_log_that_lost_its_end_is_not_complete_and_is_repaired_with_all_that_was_uploaded() {
+    let objects = Objects::new();
+    let first = objects.open(Mode::Fill);
+    puts(&first, 0..5);
+    first.close().expect("closed");
+    let of_second = end(&objects);
+    let second = opened(&of_second, Mode::Write).expect("opened");
+    let before = objects.names(INDEX);
+    puts(&second, 5..10);
+    of_second.cut();
+    drop(second);
+    // What the second writer had committed is gone, and the index does not know it.
+    let lost = objects.names(INDEX).into_iter().filter(|name| !before.contains(name));
+    lost.for_each(|name| objects.delete(&name));
+    let third = objects.open(Mode::Write);
+    puts(&third, 10..12);
+    let grace = Duration::from_secs(3600);
+    assert_eq!(third.collect(grace).expect("listed").young, 1);
+    // An erasure leaves it, and says so.
+    let erased = third.erase_url(b"http://a.example/none").expect("erased");
+    assert!(!erased.is_complete() && erased.waiting == 1, "{erased:?}");
+    third.close().expect("closed");
+    let report = repaired(&end(&objects)).expect("repaired");
+    assert_eq!((report.versions, report.uncommitted, report.damage.len()), (7, 5, 0));
+    assert!(!report.is_complete(), "{report:?}");
+    let all = options().repair_uncommitted(true);
+    let report = repair_on(objects.objects.clone(), "a", "the test", &all).expect("repaired");
+    assert!(report.is_complete() && report.versions == 12, "{report:?}");
+    all_there(&objects, 12);
+}
+
+#[test]
+fn no_sequence_is_used_twice_though_the_newest_segment_is_gone() {
+    let objects = Objects::new();
+    let store = objects.open(Mode::Fill);
+    puts(&store, 0..3);
+    puts(&store, 3..6);
+    let last = store.versions(&Lookup::new(&page(5).url)).expect("readable")[0].sequence;
+    store.close().expect("closed");
+    objects.delete(objects.names("a/shard-00/seg").last().expect("two"));
+    assert_eq!(repaired(&end(&objects)).expect("repaired").versions, 3);
+    let store = objects.open(Mode::Write);
+    puts(&store, 6..7);
+    let next = store.versions(&Lookup::new(&page(6).url)).expect("readable")[0].sequence;
+    assert!(next > last, "{next} after {last}");
+    store.close().expect("closed");
+}
