@@ -117,6 +117,26 @@ fn a_reader_that_cannot_look_says_so_after_a_while() {
 }
 
 #[test]
+fn calls_share_a_look_that_fails() {
+    let objects = Objects::new();
+    let store = objects.open(Mode::Fill);
+    puts(&store, 0..3);
+    let (end, reader) = reader(&objects, &options().poll(POLL).max_retries(4));
+    assert!(has(&reader, 1).expect("readable"));
+    std::thread::sleep(6 * POLL);
+    // A look takes 0.75 s to fail.
+    end.rule("list", "shard-00/index$", Rule::Fails);
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        let calls: Vec<_> = (0..16).map(|_| scope.spawn(|| has(&reader, 1))).collect();
+        assert!(calls.into_iter().all(|call| call.join().expect("no panic").is_err()));
+    });
+    assert!(began.elapsed() < Duration::from_secs(6), "{:?} of 16 calls", began.elapsed());
+    end.no_rule();
+    assert!(has(&reader, 1).expect("a failure is not kept"));
+}
+
+#[test]
 fn a_clock_that_was_ahead_keeps_no_later_writer_out() {
     let location = "mem://clock-ahead/pages";
     let ahead = options().mistake(Mistake::ClockAhead);

@@ -2,8 +2,8 @@
 //!
 //! A call looks for news if the last look is older than `poll`; a handle that nobody asks makes no
 //! request. A look lists what is new; if something is, or if a repair has made another index, it
-//! is opened anew. Calls that want a look at the same time share it. The view before is closed
-//! when the last call that uses it has ended.
+//! is opened anew. Calls that want a look at the same time share it, and its error if it failed.
+//! The view before is closed when the last call that uses it has ended.
 //!
 //! If looks fail, the old view serves for a while longer, and then calls fail: an old answer is
 //! never given for ever.
@@ -34,11 +34,16 @@ pub(super) struct Views {
     /// Of all views: what did not change is still there.
     cache: Arc<FoyerCache>,
     state: RwLock<State>,
-    /// Held while the index is looked at.
-    looking: Mutex<()>,
-    /// Looks that have begun, and the last of them that has ended.
+    /// Held while the index is looked at: the last look that has ended.
+    looking: Mutex<Ended>,
+    /// Looks that have begun.
     begun: AtomicU64,
-    ended: AtomicU64,
+}
+
+/// A look, and what came of it.
+struct Ended {
+    nth: u64,
+    result: Result<()>,
 }
 
 struct State {
@@ -75,8 +80,8 @@ impl Views {
         let cache = cache(options);
         let view = Arc::new(view(bucket, generation, &cache).await?);
         let state = RwLock::new(State { view, generation, since, tried: since, last: None });
-        let (looking, begun, ended) = (Mutex::default(), AtomicU64::default(), AtomicU64::default());
-        Ok(Views { bucket: bucket.clone(), options: options.clone(), cache, state, looking, begun, ended })
+        let (looking, begun) = (Mutex::new(Ended { nth: 0, result: Ok(()) }), AtomicU64::default());
+        Ok(Views { bucket: bucket.clone(), options: options.clone(), cache, state, looking, begun })
     }
 
     pub(super) fn generation(&self) -> Generation {
@@ -113,20 +118,19 @@ impl Views {
     /// Looks for news. `is_sure`: there are some.
     async fn look(&self, is_sure: bool) -> Result<()> {
         let asked = self.begun.load(Ordering::SeqCst);
-        let _looking = self.looking.lock().await;
-        if self.ended.load(Ordering::SeqCst) > asked {
+        let mut last = self.looking.lock().await;
+        if last.nth > asked {
             // Another call has begun its look after this one had asked.
-            return Ok(());
+            return last.result.clone();
         }
         let nth = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
         let since = Instant::now();
         self.change(|state| state.tried = since);
-        match tokio::time::timeout(LONGEST_LOOK, self.news(is_sure, since)).await {
-            Ok(looked) => looked?,
-            Err(late) => return Err(self.bucket.unavailable("a look for news", self.bucket.retries(), &late)),
-        }
-        self.ended.store(nth, Ordering::SeqCst);
-        Ok(())
+        let looked = tokio::time::timeout(LONGEST_LOOK, self.news(is_sure, since)).await;
+        let late = |late| Err(self.bucket.unavailable("a look for news", self.bucket.retries(), &late));
+        let result = looked.unwrap_or_else(late);
+        *last = Ended { nth, result: result.clone() };
+        result
     }
 
     async fn news(&self, is_sure: bool, since: Instant) -> Result<()> {
