@@ -4,9 +4,11 @@
 //! changes nothing under it. In full, each segment is read, each record checked and its body
 //! unpacked, and each version looked up in the index. Every row was met then if as many versions
 //! were found live as the index has rows; so no list of them is held in memory. A version without
-//! a row must be one that a tombstone means: those are held.
+//! a row must be one that a tombstone means: those are held. The newest segments are read first,
+//! so that a tombstone is known before what it means; a version that none means so far is held
+//! too, until all are read.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use filemap::Version;
@@ -98,7 +100,7 @@ struct Check<'a> {
     live: u64,
     /// Records of any kind may not have been read.
     is_unknown: bool,
-    /// Versions that the index does not have, and where they are.
+    /// Versions that the index does not have and that no tombstone means so far, and where they are.
     rowless: Vec<(Vec<u8>, Version, Place)>,
     removed: Removed,
 }
@@ -147,7 +149,7 @@ impl Check<'_> {
 
     async fn full(&mut self, segments: &BTreeMap<SegmentId, row::Bytes>) -> Result<()> {
         let mut gone = Vec::new();
-        for id in segments.keys() {
+        for id in segments.keys().rev() {
             let name = object(*id);
             let Some(bytes) = self.bucket.get(&name).await? else {
                 gone.push(*id);
@@ -161,7 +163,13 @@ impl Check<'_> {
                     continue;
                 }
             };
-            for record in segment.records() {
+            let records: Vec<_> = segment.records().collect();
+            let placed = records.iter().filter_map(|record| match record {
+                Ok(placed) => Some(placed),
+                Err(unreadable) => unreadable.record.as_ref(),
+            });
+            placed.for_each(|(record, ..)| self.removed.note(record));
+            for record in records {
                 match record {
                     Ok(placed) => self.record(&placed, true).await?,
                     Err(unreadable) => {
@@ -184,12 +192,11 @@ impl Check<'_> {
     async fn record(&mut self, placed: &Placed<'_>, is_whole: bool) -> Result<()> {
         let (record, place, bytes) = placed;
         if !record.kind.is_version() {
-            self.removed.note(record);
             return Ok(());
         }
         let form = keys::form(record.key);
         let row = self.row(&form, record.version).await?;
-        if row.is_none() {
+        if row.is_none() && !self.removed.means(record.key, record.version) {
             self.rowless.push((record.key.to_vec(), record.version, *place));
         }
         let own = Row::of_record(record, *place, *bytes);
@@ -248,7 +255,7 @@ impl Check<'_> {
 
 /// What tombstones mean, by key: all versions below a sequence, and versions alone.
 #[derive(Default)]
-pub(crate) struct Removed(pub(crate) HashMap<Vec<u8>, (u64, Vec<Version>)>);
+pub(crate) struct Removed(pub(crate) HashMap<Vec<u8>, (u64, HashSet<Version>)>);
 
 impl Removed {
     /// Notes a tombstone; other records not.
@@ -258,7 +265,7 @@ impl Removed {
                 let (all, _) = self.0.entry(record.key.to_vec()).or_default();
                 *all = (*all).max(record.version.sequence);
             }
-            Kind::VersionTombstone => self.0.entry(record.key.to_vec()).or_default().1.push(record.other),
+            Kind::VersionTombstone => _ = self.0.entry(record.key.to_vec()).or_default().1.insert(record.other),
             Kind::Page | Kind::Reference | Kind::Rewrite => {}
         }
     }
