@@ -8,6 +8,7 @@
 
 mod clock;
 mod generation;
+mod scan;
 mod view;
 
 use std::collections::BTreeMap;
@@ -19,12 +20,12 @@ use bytes::Bytes;
 use slatedb::admin::Admin;
 use slatedb::config::{
     CompactionWorkerOptions, CompactorOptions, CompressionCodec, FlushOptions, FlushType,
-    GarbageCollectorDirectoryOptions, GarbageCollectorOptions, ScanOptions, Settings,
+    GarbageCollectorDirectoryOptions, GarbageCollectorOptions, Settings,
 };
 use slatedb::db_cache::foyer::{FoyerCache, FoyerCacheOptions};
 use slatedb::{
-    BloomFilterPolicy, CloseReason, Db, DbIterator, ErrorKind, FilterPolicy, IterationOrder, MergeOperator,
-    MergeOperatorError, PrefixExtractor, PrefixTarget, VersionedManifest, WriteBatch,
+    BloomFilterPolicy, CloseReason, Db, ErrorKind, FilterPolicy, MergeOperator, MergeOperatorError, PrefixExtractor,
+    PrefixTarget, VersionedManifest, WriteBatch,
 };
 
 use crate::bucket::Bucket;
@@ -35,7 +36,9 @@ use crate::format::segment::SegmentId;
 use crate::options::CloudOptions;
 use clock::Clock;
 pub(crate) use generation::{Generation, Generations, Taken};
-use view::{View, Views};
+pub(crate) use scan::Scan;
+use scan::{Wanted, is_gone};
+use view::Views;
 
 /// The folder of indexes, by generation: a repair makes a new one.
 const FOLDER: &str = "shard-00/ix";
@@ -45,6 +48,8 @@ const FLUSH_EVERY: Duration = Duration::from_millis(20);
 const COMMITS_A_FLUSH: u64 = 200;
 /// Nothing that a reader may still use is collected before.
 const MIN_AGE: Duration = Duration::from_secs(2 * 3600);
+/// A clock that is ahead by so little takes nothing from that.
+const CLOCK_SLACK: Duration = Duration::from_secs(60);
 /// How often is collected.
 const COLLECT_EVERY: Duration = Duration::from_secs(600);
 /// Bits of the Bloom filters a key: one false answer of a hundred.
@@ -77,15 +82,7 @@ pub(crate) struct Index {
 
 enum Kind {
     Writer { db: Box<Db>, commits_a_flush: u64 },
-    Reader(Box<Views>),
-}
-
-/// Rows in order.
-pub(crate) struct Scan {
-    rows: DbIterator,
-    bucket: Bucket,
-    /// It is closed only afterwards.
-    _view: Option<Arc<View>>,
+    Reader(Arc<Views>),
 }
 
 impl Index {
@@ -159,6 +156,11 @@ impl Index {
         // The log may be younger than the manifest. Every commit writes this row.
         let next = db.get_key_value(row::NEXT).await.map_err(|error| failed(&bucket, "reading the index", &error))?;
         next.iter().for_each(|row| clock.pass(row.create_ts));
+        if MIN_AGE.saturating_add(clock.ahead()) > min_age.saturating_add(CLOCK_SLACK) {
+            // Once more, with the age that the log asks for.
+            db.close().await.map_err(|error| failed(&bucket, "closing the index", &error))?;
+            return Box::pin(Index::write(bucket, generation, options, replaces_if_match, clock)).await;
+        }
         Ok(Index { bucket, generation, kind: Kind::Writer { db: Box::new(db), commits_a_flush } })
     }
 
@@ -167,7 +169,7 @@ impl Index {
     pub(crate) async fn open_to_read(bucket: Bucket, options: &CloudOptions) -> Result<Index> {
         let views = Views::open(&bucket, options).await?;
         let generation = views.generation();
-        Ok(Index { bucket, generation, kind: Kind::Reader(Box::new(views)) })
+        Ok(Index { bucket, generation, kind: Kind::Reader(Arc::new(views)) })
     }
 
     /// The epoch of the writer: larger than that of every writer before it.
@@ -205,42 +207,33 @@ impl Index {
     pub(crate) async fn get(&self, key: Vec<u8>) -> Result<Option<Bytes>> {
         let found = match &self.kind {
             Kind::Writer { db, .. } => db.get(key).await,
-            Kind::Reader(views) => views.current().await?.reader.get(key).await,
+            Kind::Reader(views) => match views.current().await?.reader.get(&key).await {
+                // Its table may have been merged and collected since.
+                Err(error) if is_gone(&error) => {
+                    views.renew().await?;
+                    views.current().await?.reader.get(key).await
+                }
+                found => found,
+            },
         };
         found.map_err(|error| failed(&self.bucket, "reading the index", &error))
     }
 
     /// The rows in a range.
     pub(crate) async fn scan(&self, range: Range<Vec<u8>>, is_backwards: bool) -> Result<Scan> {
-        let order = if is_backwards { IterationOrder::Descending } else { IterationOrder::Ascending };
-        let options =
-            ScanOptions { order, read_ahead_bytes: READ_AHEAD_BYTES, cache_blocks: true, ..Default::default() };
-        match &self.kind {
-            Kind::Writer { db, .. } => self.scanned(db.scan_with_options(range, &options).await, None),
-            Kind::Reader(views) => {
-                let view = views.current().await?;
-                self.scanned(view.reader.scan_with_options(range, &options).await, Some(view))
-            }
-        }
+        self.scanned(Wanted { prefix: None, range, is_backwards }).await
     }
 
     /// The rows of one key in a range of these, by the filters.
     pub(crate) async fn scan_key(&self, prefix: &[u8], range: Range<Vec<u8>>) -> Result<Scan> {
-        let options = ScanOptions { cache_blocks: true, ..Default::default() };
-        let behind = |row: &[u8]| row.get(prefix.len()..).unwrap_or_default().to_vec();
-        let below = behind(&range.start)..behind(&range.end);
-        match &self.kind {
-            Kind::Writer { db, .. } => self.scanned(db.scan_prefix_with_options(prefix, below, &options).await, None),
-            Kind::Reader(views) => {
-                let view = views.current().await?;
-                self.scanned(view.reader.scan_prefix_with_options(prefix, below, &options).await, Some(view))
-            }
-        }
+        self.scanned(Wanted { prefix: Some(prefix.to_vec()), range, is_backwards: false }).await
     }
 
-    fn scanned(&self, rows: std::result::Result<DbIterator, slatedb::Error>, view: Option<Arc<View>>) -> Result<Scan> {
-        let rows = rows.map_err(|error| failed(&self.bucket, "reading the index", &error))?;
-        Ok(Scan { rows, bucket: self.bucket.clone(), _view: view })
+    async fn scanned(&self, wanted: Wanted) -> Result<Scan> {
+        match &self.kind {
+            Kind::Writer { db, .. } => Scan::of_writer(&self.bucket, db, wanted).await,
+            Kind::Reader(views) => Scan::of_reader(&self.bucket, views, wanted).await,
+        }
     }
 
     /// What it has of segments.
@@ -322,14 +315,6 @@ impl Index {
 
     pub(crate) fn read_only(&self) -> Error {
         Error::ReadOnly { location: self.bucket.location().to_owned() }
-    }
-}
-
-impl Scan {
-    /// The next row.
-    pub(crate) async fn next(&mut self) -> Result<Option<(Bytes, Bytes)>> {
-        let row = self.rows.next().await.map_err(|error| failed(&self.bucket, "reading the index", &error))?;
-        Ok(row.map(|row| (row.key, row.value)))
     }
 }
 

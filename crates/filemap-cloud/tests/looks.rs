@@ -103,6 +103,28 @@ fn a_reader_of_the_index_before_a_repair_finds_pages_where_they_were_moved() {
 }
 
 #[test]
+fn a_reader_whose_tables_are_gone_looks_once_more() {
+    let objects = Objects::new();
+    let store = objects.open(Mode::Fill);
+    puts(&store, 0..30);
+    store.close().expect("closed");
+    let calls: [fn(&CloudStore); 4] = [
+        |reader| assert!(has(reader, 7).expect("no damage")),
+        |reader| assert_eq!(reader.get(&Lookup::new(&page(7).url)).expect("no damage"), Some(page(7))),
+        |reader| assert_eq!(reader.count(&Scope::new()).expect("no damage"), 30),
+        |reader| assert_eq!(reader.list(&Scope::new().backwards(), None).expect("no damage").flatten().count(), 30),
+    ];
+    let readers = calls.map(|call| (call, reader(&objects, &options())));
+    repair_on(objects.objects.clone(), "a", "the test", &options()).expect("repaired");
+    objects.names("a/shard-00/ix/1").iter().for_each(|name| objects.delete(name));
+    readers.iter().for_each(|(call, (_, reader))| call(reader));
+    // What no index has is damage.
+    let (_end, reader) = reader(&objects, &options());
+    objects.names("a/shard-00/ix").iter().for_each(|name| objects.delete(name));
+    assert!(has(&reader, 7).is_err());
+}
+
+#[test]
 fn a_reader_that_cannot_look_says_so_after_a_while() {
     let objects = Objects::new();
     let store = objects.open(Mode::Fill);

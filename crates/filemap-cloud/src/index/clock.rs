@@ -77,6 +77,7 @@ mod tests {
         let now = clock.now().timestamp_millis();
         clock.pass(now + 5_000_000);
         assert!(clock.now().timestamp_millis() > now + 5_000_000);
+        assert!(clock.ahead() > Duration::from_secs(4_990), "ages are too large by that");
         clock.pass(now);
         assert!(clock.now().timestamp_millis() > now + 5_000_000);
         for strange in [i64::MIN, i64::MAX] {
