@@ -59,8 +59,8 @@ impl CloudStore {
     /// the bucket keeps of deleted objects, and tables of the index, are not reached:
     /// docs/CLOUD.md.
     ///
-    /// What a writer that lost the store had uploaded and not committed is deleted when it is older
-    /// than [`CloudOptions::grace`](crate::CloudOptions::grace), by a later erasure or by
+    /// What a writer that lost the store had uploaded and not committed is deleted when it is
+    /// older than [`CloudOptions::grace`](crate::CloudOptions::grace), by a later erasure or by
     /// [`CloudStore::collect`]; until then the erasure is not complete.
     ///
     /// Costs what [`CloudStore::compact`] costs without garbage. Repeated after an interruption it

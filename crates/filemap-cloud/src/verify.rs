@@ -100,7 +100,7 @@ struct Check<'a> {
     live: u64,
     /// Records of any kind may not have been read.
     is_unknown: bool,
-    /// Versions that the index does not have and that no tombstone means so far, and where they are.
+    /// Versions that the index does not have and that no tombstone means so far, and their places.
     rowless: Vec<(Vec<u8>, Version, Place)>,
     removed: Removed,
 }

@@ -142,8 +142,8 @@ impl Taken {
         Ok(bucket.get(&self.name(end)).await?.is_some_and(|token| token == self.token))
     }
 
-    /// Says that the repair has failed: writers may begin again. If that cannot be said, the number
-    /// stays open.
+    /// Says that the repair has failed: writers may begin again. If that cannot be said, the
+    /// number stays open.
     pub(crate) async fn fail(&self, bucket: &Bucket) {
         // The error of the repair is told, not this one.
         let _ = bucket.claim(&self.name(FAILED), self.token.clone()).await;

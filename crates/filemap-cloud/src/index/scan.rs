@@ -1,6 +1,6 @@
-//! Rows of the index in order. A reader may meet a table that is gone: it was merged and collected,
-//! or a repair has made another index. Then its scan goes on behind the last row, in a view that is
-//! opened anew; a second miss is damage.
+//! Rows of the index in order. A reader may meet a table that is gone: it was merged and
+//! collected, or a repair has made another index. Then its scan goes on behind the last row, in a
+//! view that is opened anew; a second miss is damage.
 
 use std::ops::Range;
 use std::sync::Arc;
