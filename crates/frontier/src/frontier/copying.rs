@@ -1,5 +1,5 @@
-//! Copies of a frontier, of one moment: its files as a commit leaves them. That is what a kill right
-//! after the commit would leave, and so the copy is opened as after a kill.
+//! Copies of a frontier, of one moment: its files as a commit leaves them. That is what a kill
+//! right after the commit would leave, and so the copy is opened as after a kill.
 
 use std::path::Path;
 
@@ -16,8 +16,8 @@ impl Frontier {
     /// Reads and writes all of the files; nothing of it is done while this call runs.
     ///
     /// # Errors
-    /// `Exists` if a frontier is there; `Io`, with `AlreadyExists` if an interrupted copy is; those of
-    /// [`Frontier::commit`]. Of a failed copy this frontier knows nothing, and goes on.
+    /// `Exists` if a frontier is there; `Io`, with `AlreadyExists` if an interrupted copy is;
+    /// those of [`Frontier::commit`]. Of a failed copy this frontier knows nothing, and goes on.
     ///
     /// ```
     /// # fn main() -> frontier::Result<()> {
