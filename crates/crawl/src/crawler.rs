@@ -2,8 +2,7 @@
 
 use std::collections::HashSet;
 use std::net::IpAddr;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 

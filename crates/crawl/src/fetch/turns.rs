@@ -48,7 +48,7 @@ struct Address {
     open: Instant,
     /// The next ticket.
     next: u64,
-    /// As many have had their turns, or never came.
+    /// Tickets that are done with: their hosts have had a turn, or never came.
     done: u64,
 }
 
@@ -74,7 +74,7 @@ impl Turns {
         let mut known = self.known();
         known.make_room(now);
         let Known { hosts, addresses } = &mut *known;
-        let at = addresses.entry(address).or_insert(Address { open: now, next: 0, done: 0 });
+        let at = addresses.entry(address).or_insert(Address::new(now));
         let entry = hosts.entry(host.to_owned()).or_insert(Host { address, until: now, ticket: None });
         if entry.address != address {
             (entry.address, entry.ticket) = (address, None);
@@ -104,8 +104,15 @@ impl Turns {
     pub fn asked(&self, address: IpAddr, at: Instant) {
         let mut known = self.known();
         known.make_room(at);
-        let entry = known.addresses.entry(address).or_insert(Address { open: at, next: 0, done: 0 });
+        let entry = known.addresses.entry(address).or_insert(Address::new(at));
         entry.open = entry.open.max(at + self.every);
+    }
+}
+
+impl Address {
+    /// One that may be asked from now on, and for which nobody waits.
+    fn new(open: Instant) -> Address {
+        Address { open, next: 0, done: 0 }
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) struct Begun {
     is_whole: bool,
 }
 
-/// Copies what is beside a store, to which nothing of it is told meanwhile.
+/// Copies what is beside a store. Nothing of that may change meanwhile.
 ///
 /// # Errors
 /// `Usage` if something is at the place, it is within the store or the crawl's folder, or the

@@ -272,14 +272,10 @@ fn work(plan: Plan, fetch: &[Link], mut state: State, crawl: Crawl) -> Result<Su
     runtime.shutdown_timeout(SHUTDOWN_WITHIN);
     // Whatever has ended the run: what is stored is written.
     let warc = state.warc.take().map(Warc::end).transpose();
-    let (warc, ended) = match ended {
-        Err(Error::Broken(words)) if words == warc::STOPPED => (warc?, Err(Error::Broken(words))),
-        ended => {
-            let ended = ended?;
-            (warc?, Ok(ended))
-        }
-    };
+    let has_stopped_it = matches!(&ended, Err(Error::Broken(words)) if words == warc::STOPPED);
+    let warc = if has_stopped_it { Ok(warc?) } else { warc };
     let (end, mut tally) = ended?;
+    let warc = warc?;
     std::mem::take(&mut state.backups).end(end == End::Interrupted);
     tally.add(Reason::HookFailed, crawl.scope.take_panics());
     let State { frontier, seen, settings, mut status, fleet, .. } = state;
