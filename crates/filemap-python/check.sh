@@ -38,21 +38,33 @@ wheel=$(echo "$work"/wheels/filemap_store-*-abi3-*.whl)
 [ -f "$wheel" ] || { echo "no abi3 wheel was built: $wheel" >&2; exit 1; }
 "$python" -m zipfile -l "$wheel" | grep '\.dist-info/sboms/.*\.json' > /dev/null || { echo "the wheel has no SBOM" >&2; exit 1; }
 
-say "format, types, ABI"
 environment main "$python" -r tests/requirements.txt
-"$venv/bin/ruff" format --check -q python tests examples bench
-"$venv/bin/ruff" check -q python tests examples bench
-"$venv/bin/mypy"
-"$venv/bin/pyright" --pythonpath "$venv/bin/python" -p pyproject.toml
-(cd "$work" && "$venv/bin/python" -m mypy.stubtest filemap._native)
-"$venv/bin/abi3audit" --strict "$wheel"
 
-say "tests"
+# Takes one processor, as each part of the tests does.
+types() {
+    "$venv/bin/ruff" format --check -q python tests examples bench
+    "$venv/bin/ruff" check -q python tests examples bench
+    "$venv/bin/mypy"
+    "$venv/bin/pyright" --pythonpath "$venv/bin/python" -p pyproject.toml
+    (cd "$work" && "$venv/bin/python" -m mypy.stubtest filemap._native)
+    "$venv/bin/abi3audit" --strict "$wheel"
+}
+
+say "tests; format, types and ABI beside them"
+(set -e; types) > "$work/types.log" 2>&1 &
+beside=$!
+trap 'kill "$beside" 2> /dev/null || true' EXIT
 # One process each: Scrapy installs an event loop for good.
 for part in "tests/test_*.py" tests/requests_cache tests/scrapy; do
     # shellcheck disable=SC2086
     FILEMAP_CHECK=$how "$venv/bin/python" -X dev -m pytest -q -p no:cacheprovider $part
 done
+status=0
+wait "$beside" || status=$?
+trap - EXIT
+say "format, types, ABI"
+cat "$work/types.log"
+[ "$status" -eq 0 ] || { echo "they are not as they should be" >&2; exit 1; }
 
 if [ "$how" = soak ]; then
     say "other versions of Python"

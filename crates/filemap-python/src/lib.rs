@@ -42,6 +42,7 @@ mod store;
 mod tables;
 mod times;
 mod upkeep;
+mod waiting;
 mod warc;
 
 /// Declared here, filled from the modules of this crate.

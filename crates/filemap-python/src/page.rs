@@ -476,7 +476,8 @@ impl Given {
         self.parts().1
     }
 
-    fn parts(&self) -> (&filemap::Page, &[u8]) {
+    /// The page, whose own body is not used, and the body.
+    pub fn parts(&self) -> (&filemap::Page, &[u8]) {
         match self {
             Given::Page(page, body) => (page, body),
             Given::Parts(page, BodyBytes::Shared(body)) => (page, body),

@@ -10,14 +10,15 @@ use std::time::Duration;
 use filemap_core::StorageError;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::{PyBytes, PyDict, PyString};
 
 use crate::argument::{Text, text};
 use crate::backing::Backing;
-use crate::errors::{self, Failure};
+use crate::errors::{self, Failure, invalid};
 use crate::fork::OfProcess;
 use crate::page::Given;
 use crate::store::PageStore;
+use crate::waiting;
 
 /// Bytes of bodies that wait at most, and their number.
 const MOST_BYTES: usize = 8 << 20;
@@ -142,20 +143,26 @@ impl PutQueue {
         Ok(PutQueue { store, shared: OfProcess::new(shared), thread: Mutex::new(OfProcess::new(Some(thread))) })
     }
 
-    /// As `put_if_changed` of the store, later. Waits while 8 MiB or 256 pages wait.
+    /// As `put_if_changed` of the store, later. Waits while 8 MiB or 256 pages wait. Returns the
+    /// message about the page that is to be kept until it is put; `None` for one of over 8 MiB.
     ///
     /// Raises `InvalidUrlError`, and errors of the arguments; others come by `failures`.
     #[pyo3(signature = (url, body, **rest))]
-    fn put(
+    fn put<'py>(
         &self,
-        py: Python<'_>,
-        url: &Bound<'_, PyAny>,
-        body: &Bound<'_, PyAny>,
-        rest: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<()> {
+        py: Python<'py>,
+        url: &Bound<'py, PyAny>,
+        body: &Bound<'py, PyAny>,
+        rest: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let shared = self.shared.get()?;
         let given = Given::from_python(url, Some(body), rest)?;
         let key = self.key(py, given.url())?;
+        let (page, body) = given.parts();
+        let message = match body.len() {
+            0..MOST_BYTES => Some(waiting::message(page, body).map_err(|error| invalid(error.to_string()))?),
+            _ => None,
+        };
         let mut state = shared.state();
         if state.is_full() {
             drop(state);
@@ -170,7 +177,7 @@ impl PutQueue {
         if state.is_asleep || state.waiting.len() >= WAKING_PUTS {
             shared.filled.notify_one();
         }
-        Ok(())
+        Ok(message.map(|message| PyBytes::new(py, &message)))
     }
 
     /// Waits until all puts are done, or those of a URL.

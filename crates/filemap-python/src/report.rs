@@ -1,5 +1,6 @@
 //! Results of long calls: plain objects with the figures as attributes.
 
+use filemap_core::compact::Compacted;
 use pyo3::prelude::*;
 
 /// A class of read-only attributes with a `repr` that names them.
@@ -23,11 +24,25 @@ macro_rules! report {
     )+};
 }
 
+impl From<Compacted> for CompactReport {
+    fn from(done: Compacted) -> CompactReport {
+        CompactReport {
+            removed_segments: done.removed_segments,
+            read_bytes: done.read_bytes,
+            copied_bytes: done.copied_bytes,
+            removed_bytes: done.removed_bytes,
+            stuck_segments: done.stuck_segments,
+            unexpanded_records: done.unexpanded_records,
+            seconds: done.elapsed.as_secs_f64(),
+        }
+    }
+}
+
 report! {
     /// A file that is missing or shorter than it was.
     Absent { file: String, why: String, live_bytes: u64, accepted: bool }
 
-    /// What a compaction did.
+    /// What a compaction or recompression did.
     CompactReport {
         removed_segments: u64, read_bytes: u64, copied_bytes: u64, removed_bytes: u64,
         stuck_segments: u64, unexpanded_records: u64, seconds: f64,

@@ -47,15 +47,24 @@ impl PageStore {
             });
             watch.end(done.map_err(|error| Failure::from(error).into()))
         })?;
-        Ok(CompactReport {
-            removed_segments: done.removed_segments,
-            read_bytes: done.read_bytes,
-            copied_bytes: done.copied_bytes,
-            removed_bytes: done.removed_bytes,
-            stuck_segments: done.stuck_segments,
-            unexpanded_records: done.unexpanded_records,
-            seconds: done.elapsed.as_secs_f64(),
-        })
+        Ok(done.into())
+    }
+
+    /// Compresses all pages again at a zstd level, 1 to 19, with the best dictionaries of now.
+    ///
+    /// Segments that are compressed so already are skipped. Takes as long as compressing all pages
+    /// on one core. Raises `ValueError` for another level.
+    #[pyo3(signature = (level = 9, *, progress = None))]
+    fn recompress(&self, py: Python<'_>, level: i32, progress: Callback) -> PyResult<CompactReport> {
+        let store = self.handle()?;
+        let done = py.detach(|| {
+            let mut watch = Watch::new();
+            let done = store
+                .engine()
+                .recompress_with(level, &mut |so_far| watch.tick(|py| tell(&progress, py, so_far.read_bytes, 0)));
+            watch.end(done.map_err(|error| Failure::from(error).into()))
+        })?;
+        Ok(done.into())
     }
 
     /// Reads all files and reports every damage; `quick` reads only what leads to pages.

@@ -97,6 +97,7 @@ def test_what_needs_the_files_says_so(remote: filemap.PageStore) -> None:
     for call in (
         remote.verify,
         remote.compact,
+        remote.recompress,
         lambda: remote.pages(),
         lambda: remote.splits(2),
         remote.to_arrow,

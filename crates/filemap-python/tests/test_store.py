@@ -434,6 +434,11 @@ def test_upkeep(store: filemap.PageStore, tmp_path: Path) -> None:
     assert (
         compacted.ok and compacted.removed_segments == 1 and "removed_segments=1" in repr(compacted)
     )
+    told.clear()
+    anew = store.recompress(12, progress=lambda done, total: told.append((done, total)))
+    assert anew.ok and anew.copied_bytes > 0 and store.recompress(9).copied_bytes == 0
+    with pytest.raises(ValueError, match="level"):
+        store.recompress(20)
     assert store.verify(quick=True).ok and store.verify().value_records >= 50
     backup = store.backup(tmp_path / "copy.fm")
     assert backup.files > 2

@@ -4,7 +4,7 @@
 /// Its modules, lowest layer first.
 pub const LAYERS: &[&[&str]] = &[
     &["errors", "report", "signals"],
-    &["argument", "fork", "headers", "times"],
+    &["argument", "fork", "headers", "times", "waiting"],
     &["coding", "options"],
     &["redis"],
     &["backing", "sets"],

@@ -122,9 +122,17 @@ impl Store {
     /// # Errors
     /// As [`Store::compact`]; `InvalidOption` for a level outside 1 to 19.
     pub fn recompress(&self, level: i32) -> Result<Compacted> {
+        self.recompress_with(level, &mut |_| ControlFlow::Continue(()))
+    }
+
+    /// [`Store::recompress`] with a progress callback, as [`Store::compact_with`] has it.
+    ///
+    /// # Errors
+    /// As [`Store::recompress`].
+    pub fn recompress_with(&self, level: i32, progress: &mut Progress<'_, Compacted>) -> Result<Compacted> {
         let level = u8::try_from(level).ok().filter(|l| (1..=19).contains(l));
         let level = level.ok_or_else(|| Error::option("level", "must be 1 to 19"))?;
-        self.unless_closed(self.give_back(Goal::Level(level, i64::MAX), &mut |_| ControlFlow::Continue(())))
+        self.unless_closed(self.give_back(Goal::Level(level, i64::MAX), progress))
     }
 
     /// Replaces any error by `Closed` if the handle was closed meanwhile: another writer may have

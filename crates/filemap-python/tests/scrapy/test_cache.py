@@ -417,3 +417,32 @@ def test_a_note_is_json_and_short(cache: str) -> None:
     note = json.loads(dict(page.headers)[responses.NOTE])
     assert set(note) == {"time", "_class"}
     assert abs(note["time"] * 1000 - page.time_ms) < 1
+
+
+def test_a_small_cache_is_compressed_anew_when_it_is_closed(tmp_path: Path) -> None:
+    """Its first pages were stored before there was a dictionary."""
+    frame = "".join(f'<div class="part-{n}"><a href="/menu/{n * 7919}">{n}</a>' for n in range(150))
+
+    def fill(name: str) -> int:
+        folder = f"{tmp_path}/{name}"
+        with storage_of(folder) as storage:
+            for n in range(400):
+                body = f"<html><body>{frame}<p>Page {n}: {n * 104_729 % 9973}</p>".encode()
+                url = f"http://example.com/{n}"
+                headers = {"Content-Type": "text/html"}
+                storage.store_response(
+                    None, Request(url), Response(url, headers=headers, body=body)
+                )
+            service = storage.pages._member.held
+            assert isinstance(service, PagesService)
+            while not service.store.stat()["dictionaries"]:
+                time.sleep(0.01)  # The background makes it.
+        with store_of(folder) as store:
+            found = store.stat()
+            assert (found["dictionaries"], len(store)) == (1, 0)
+            assert len(list(store.pages(variants=True))) == 400
+            return int(found["live_bytes"])
+
+    with mock.patch.object(PagesService, "pack"):
+        as_stored = fill("as-stored")
+    assert fill("packed") < as_stored * 0.8

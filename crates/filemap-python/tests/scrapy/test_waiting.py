@@ -17,7 +17,7 @@ from scrapy.http import Request
 
 import filemap.scrapy.waiting
 from filemap.scrapy.shared_pages import PagesService, Record
-from filemap.scrapy.waiting import Waiting
+from filemap.scrapy.waiting import Waiting, message_of
 
 COUNT = 60
 
@@ -92,7 +92,7 @@ def leave(folder: Path, *records: Record) -> Path:
     path = folder / "a.fm.waiting"
     waiting = Waiting(str(path))
     for record in records:
-        assert waiting.add(record.to_wire(), record.body)
+        assert waiting.add(message_of(record.to_wire(), record.body))
     waiting.close()
     return path
 
@@ -141,10 +141,10 @@ def test_what_is_no_page_is_said_and_the_rest_put(
 ) -> None:
     path = tmp_path / "a.fm.waiting"
     waiting = Waiting(str(path))
-    assert waiting.add(record_of(1).to_wire(), b"body")
-    assert waiting.add({"url": 5}, b"")
-    assert waiting.add({**record_of(2).to_wire(), "status": 123456}, b"")
-    assert waiting.add(record_of(3).to_wire(), b"body")
+    assert waiting.add(message_of(record_of(1).to_wire(), b"body"))
+    assert waiting.add(message_of({"url": 5}, b""))
+    assert waiting.add(message_of({**record_of(2).to_wire(), "status": 123456}, b""))
+    assert waiting.add(message_of(record_of(3).to_wire(), b"body"))
     waiting.close()
     with service_of(tmp_path) as service:
         assert [service.get(record_of(n).url, b"v") is None for n in (1, 2, 3)] == [0, 1, 0]

@@ -14,9 +14,16 @@ from typing import Any, Final
 
 from . import wire
 
-_MOST_BYTES: Final = 8 << 20
+# Each time that it is full, all that waits is waited for.
+_MOST_BYTES: Final = 32 << 20
 _CHECKSUM: Final = struct.Struct(">I")
 _END: Final = bytes(16)
+
+
+def message_of(head: Mapping[str, Any], body: bytes) -> bytes:
+    """A message about a page: as `wire` has it, and a checksum."""
+    message = wire.start_of(head, body) + body
+    return message + _CHECKSUM.pack(zlib.crc32(message))
 
 
 class Waiting:
@@ -59,20 +66,18 @@ class Waiting:
                 self.unread_from = start
             return
 
-    def add(self, head: Mapping[str, Any], body: bytes) -> bool:
-        """Adds a page that is about to be put; False if there is no room for it.
+    def add(self, message: bytes) -> bool:
+        """Adds the message about a page that is about to be put, as `message_of` or `PutQueue.put`
+        makes it; False if there is no room for it.
 
         Raises `OSError` if it cannot be written; then it was not added.
         """
-        start = wire.start_of(head, body)
-        size = len(start) + len(body) + _CHECKSUM.size
-        if self._end + size + len(_END) > _MOST_BYTES:
+        if self._end + len(message) + len(_END) > _MOST_BYTES:
             return False
         if self._file is None:
             self._open(os.O_CREAT)
-        checksum = _CHECKSUM.pack(zlib.crc32(body, zlib.crc32(start)))
-        self._write((start, body, checksum, _END), self._end)
-        self._end += size
+        self._write((message, _END), self._end)
+        self._end += len(message)
         return True
 
     def empty(self) -> None:
