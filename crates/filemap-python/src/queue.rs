@@ -14,7 +14,7 @@ use pyo3::types::{PyBytes, PyDict, PyString};
 
 use crate::argument::{Text, text};
 use crate::backing::Backing;
-use crate::errors::{self, Failure, invalid};
+use crate::errors::{self, Failure};
 use crate::fork::OfProcess;
 use crate::page::Given;
 use crate::store::PageStore;
@@ -144,7 +144,8 @@ impl PutQueue {
     }
 
     /// As `put_if_changed` of the store, later. Waits while 8 MiB or 256 pages wait. Returns the
-    /// message about the page that is to be kept until it is put; `None` for one of over 8 MiB.
+    /// message about the page that is to be kept until it is put; `None` if its body has 8 MiB or
+    /// more, or a message cannot have all of it.
     ///
     /// Raises `InvalidUrlError`, and errors of the arguments; others come by `failures`.
     #[pyo3(signature = (url, body, **rest))]
@@ -159,10 +160,7 @@ impl PutQueue {
         let given = Given::from_python(url, Some(body), rest)?;
         let key = self.key(py, given.url())?;
         let (page, body) = given.parts();
-        let message = match body.len() {
-            0..MOST_BYTES => Some(waiting::message(page, body).map_err(|error| invalid(error.to_string()))?),
-            _ => None,
-        };
+        let message = if body.len() < MOST_BYTES { waiting::message(page, body) } else { None };
         let mut state = shared.state();
         if state.is_full() {
             drop(state);

@@ -423,9 +423,9 @@ def test_a_small_cache_is_compressed_anew_when_it_is_closed(tmp_path: Path) -> N
     """Its first pages were stored before there was a dictionary."""
     frame = "".join(f'<div class="part-{n}"><a href="/menu/{n * 7919}">{n}</a>' for n in range(150))
 
-    def fill(name: str) -> int:
+    def fill(name: str, **options: object) -> int:
         folder = f"{tmp_path}/{name}"
-        with storage_of(folder) as storage:
+        with storage_of(folder, FILEMAP_OPTIONS=options) as storage:
             for n in range(400):
                 body = f"<html><body>{frame}<p>Page {n}: {n * 104_729 % 9973}</p>".encode()
                 url = f"http://example.com/{n}"
@@ -446,3 +446,4 @@ def test_a_small_cache_is_compressed_anew_when_it_is_closed(tmp_path: Path) -> N
     with mock.patch.object(PagesService, "pack"):
         as_stored = fill("as-stored")
     assert fill("packed") < as_stored * 0.8
+    assert fill("unpacked", recompression_level=None) > as_stored * 0.9

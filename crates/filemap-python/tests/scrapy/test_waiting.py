@@ -16,7 +16,8 @@ from helpers import storage_of
 from scrapy.http import Request
 
 import filemap.scrapy.waiting
-from filemap.scrapy.shared_pages import PagesService, Record
+from filemap._native import PutQueue
+from filemap.scrapy.shared_pages import PagesService, Record, arguments_of
 from filemap.scrapy.waiting import Waiting, message_of
 
 COUNT = 60
@@ -240,3 +241,34 @@ def test_the_store_is_closed_whatever_became_of_the_file(tmp_path: Path) -> None
         (tmp_path / "a.fm.waiting").unlink()
     with service_of(tmp_path) as service:
         assert service.get("http://example.com/1", b"v") is not None
+
+
+def test_the_message_of_the_queue_is_that_of_the_record(tmp_path: Path) -> None:
+    records = [
+        record_of(1),
+        Record('http://example.com/ü\u2028?a="', None, -5, 65535, [(b"\xff", b"\x80")], b""),
+        Record(
+            "http://example.com/3",
+            b"\0\xffv",
+            2**40,
+            1,
+            [],
+            b"\xff" * 70_000,
+            "HTTP/1.1",
+            "PÖST",
+            "::1",
+        ),
+    ]
+    with filemap.open(tmp_path / "a.fm", "a") as store:
+        queue = PutQueue(store)
+        for record in records:
+            message = queue.put(record.url, record.body, **arguments_of(record))
+            assert message == message_of(record.to_wire(), record.body)
+        # What a message cannot have is waited for.
+        assert queue.put(b"http://example.com/\xff", b"") is None
+        assert queue.put("http://example.com/", b"", status=None) is None
+        assert queue.put("http://example.com/", b"", reason="Fine") is None
+        assert queue.put("http://example.com/", bytes(8 << 20)) is None
+        queue.close()
+        with pytest.raises(filemap.ClosedError):
+            queue.put("http://example.com/", b"")

@@ -282,7 +282,10 @@ class Member(Generic[_S]):
                         time.sleep(_PAUSE_SECS)
 
     def close(self) -> None:
-        """Ends this process's part. The next call of a client makes it the holder."""
+        """Ends this process's part. The next call of a client makes it the holder. Nothing after a
+        fork: the store and the socket are the parent's."""
+        if os.getpid() != self._pid:
+            return
         self._closed = True  # Before the lock, which `join` may have while it waits.
         with self._lock:
             role, self._role = self._role, None

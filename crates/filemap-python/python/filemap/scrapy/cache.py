@@ -41,7 +41,7 @@ from .responses import (
     time_of,
 )
 from .served_pages import Pages, pages_at
-from .shared_pages import Failures, Record
+from .shared_pages import Failures, Record, SharedPages
 
 logger = logging.getLogger(__name__)
 
@@ -185,6 +185,8 @@ class FileMapCacheStorage:
 
     def _close(self, pages: Pages) -> None:
         try:
+            if isinstance(pages, SharedPages):
+                pages.pack()
             pages.close()
         except filemap.RemoteError as error:
             self._count("filemap/cache/close_error")

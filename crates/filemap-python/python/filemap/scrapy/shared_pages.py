@@ -4,9 +4,11 @@
 which is a page without anything of Scrapy.
 """
 
+import contextlib
 import logging
 import os
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -27,6 +29,12 @@ _TEXTS: Final = ("http_version", "method", "ip")
 # Some 1,200 pages, compressed anew in half a second. Of a larger cache less than a third was
 # stored before there was a dictionary.
 _SMALL_BYTES: Final = 5 << 20
+_PACKING_LEVEL: Final = 9
+_PACKING_SECS: Final = 1.0
+
+
+class _LateError(Exception):
+    """What is under way takes too long, and may as well be left."""
 
 
 @dataclass(slots=True)
@@ -86,6 +94,7 @@ class PagesService:
     def __init__(self, path: str, options: Mapping[str, Any]) -> None:
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         self._path = path
+        self._options = options
         self.store = filemap.open(path, "a", **options)
         self._queue = PutQueue(self.store)
         self._turn = threading.Lock()
@@ -202,13 +211,23 @@ class PagesService:
         return count
 
     def pack(self) -> None:
-        """Compresses a cache anew that is still small: its first pages were stored before there
-        was a dictionary, and the background would wait an hour with them. Once in its life."""
+        """Compresses a store anew that is still small: its first pages were stored before there was
+        a dictionary, and the background would wait an hour with them. Tried once in its life, for
+        a second. Nothing if the option `recompression_level` is None."""
+        level = self._options.get("recompression_level", _PACKING_LEVEL)
         found = self.store.stat()
         first = found["segments"] == 1 and found["dictionaries"]
-        if first and int(found["value_bytes"]) <= _SMALL_BYTES:
-            self._queue.wait()
-            self.store.recompress()
+        if level is None or not first or int(found["value_bytes"]) > _SMALL_BYTES:
+            return
+        self._queue.wait()
+        end = time.monotonic() + _PACKING_SECS
+
+        def is_in_time(_done: int, _total: int) -> None:
+            if time.monotonic() > end:
+                raise _LateError
+
+        with contextlib.suppress(_LateError):
+            self.store.recompress(level, progress=is_in_time)
 
     def perform(self, head: Mapping[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
         """Does the call of a client."""
@@ -343,6 +362,14 @@ class SharedPages:
             lambda service, _: service.expire(start, before_ms), lambda _link, _again: None
         )
 
+    def pack(self) -> None:
+        """As `PagesService.pack`, if this process is the holder. Others are served meanwhile."""
+        try:
+            if (held := self._member.held) is not None:
+                held.pack()
+        except (filemap.FileMapError, OSError) as error:
+            logger.error("%s was not compressed anew, and has all its pages: %s", self.path, error)
+
     def close(self) -> None:
         """Ends this user's part; the last one in a process gives the store back."""
         with _shared_lock:
@@ -350,13 +377,7 @@ class SharedPages:
             if self.users > 0:
                 return
             _shared.pop(self.path, None)
-        try:
-            if (held := self._member.held) is not None:
-                held.pack()  # While other processes are still served.
-        except (filemap.FileMapError, OSError) as error:
-            logger.error("%s was not compressed anew, and has all its pages: %s", self.path, error)
-        finally:
-            self._member.close()
+        self._member.close()
 
 
 def _ask_record(link: Link, call: str, url: str, variant: bytes | None) -> Record | None:
