@@ -31,6 +31,7 @@ use crate::format::record::{Kind, Place, Record};
 use crate::format::row::{self, Row};
 use crate::format::segment::{Builder, Segment, SegmentId, Summary, Unreadable};
 use crate::format::sources::{self, Sources};
+use crate::options::SPACE_BOUND;
 use crate::plan::{Want, plan};
 use crate::store::CloudStore;
 use crate::writer::{Rewritten, Writer};
@@ -64,11 +65,53 @@ pub struct CompactReport {
     pub damage: Vec<String>,
 }
 
+/// What a compaction would do.
+///
+/// ```
+/// use filemap_core::compact::CompactionGoal;
+/// use filemap_cloud::{CloudOptions, Mode, open_bucket};
+/// let store = open_bucket("mem://planned", Mode::Fill, &CloudOptions::new())?;
+/// assert_eq!(store.compaction_plan(CompactionGoal::NoGarbage)?.segments.len(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CompactPlan {
+    /// Segments that would be rewritten, by the names of their objects.
+    pub segments: Vec<String>,
+    /// Bytes that would be copied; tombstones that are still needed come to that.
+    pub copied_bytes: u64,
+    /// Bytes that would be given back, less these tombstones.
+    pub freed_bytes: u64,
+    /// Segments that were rewritten before, whose objects wait for the grace.
+    pub waiting: u64,
+}
+
 impl CloudStore {
+    /// What [`CloudStore::compact`] would rewrite, as of the last commit that this handle knows; a
+    /// handle that reads may ask. Reads the rows of segments alone.
+    ///
+    /// # Errors
+    ///
+    /// Those of the object storage.
+    pub fn compaction_plan(&self, goal: CompactionGoal) -> filemap::Result<CompactPlan> {
+        let (rows, rewritten) =
+            self.core.wait(|core| async move { Ok((core.index.segments().await?, core.index.rewritten().await?)) })?;
+        let mut planned = CompactPlan { waiting: rewritten.len() as u64, ..CompactPlan::default() };
+        let groups = plan(&rows, want(&self.core, goal), self.core.options.segment_bytes as u64);
+        for id in groups.iter().flatten() {
+            let bytes = rows.get(id).copied().unwrap_or_default();
+            planned.segments.push(object(*id));
+            planned.copied_bytes = planned.copied_bytes.saturating_add(bytes.live());
+            planned.freed_bytes = planned.freed_bytes.saturating_add(bytes.garbage());
+        }
+        Ok(planned)
+    }
+
     /// Rewrites segments: those whose dead bytes are over the bound
-    /// ([`CloudOptions::space_bound`](crate::CloudOptions::space_bound)), or all that have some,
-    /// and small ones if they are many. Then deletes objects of segments that were rewritten and
-    /// whose grace is over. Puts and removals go on beside it.
+    /// ([`CloudOptions::space_bound`](crate::CloudOptions::space_bound), 1.25 without one), or all
+    /// that have some, and small ones if they are many. Then deletes objects of segments that were
+    /// rewritten and whose grace is over. Puts and removals go on beside it.
     ///
     /// A `GET` for each segment that has live records, two `PUT` for each new one and its commit,
     /// a `DELETE` for each old one. A writer does it in the background as well.
@@ -78,11 +121,14 @@ impl CloudStore {
     /// [`Error::ReadOnly`](crate::Error::ReadOnly); those of the object storage: what was done
     /// before stays done.
     pub fn compact(&self, goal: CompactionGoal) -> filemap::Result<CompactReport> {
-        let want = match goal {
-            CompactionGoal::NoGarbage => Want::NoGarbage,
-            CompactionGoal::Bound => Want::Bound(self.core.options.space_bound.unwrap_or(f64::INFINITY)),
-        };
-        Ok(pass(&self.core, want, self.core.options.grace)?)
+        Ok(pass(&self.core, want(&self.core, goal), self.core.options.grace)?)
+    }
+}
+
+fn want(core: &Core, goal: CompactionGoal) -> Want {
+    match goal {
+        CompactionGoal::NoGarbage => Want::NoGarbage,
+        CompactionGoal::Bound => Want::Bound(core.options.space_bound.unwrap_or(SPACE_BOUND)),
     }
 }
 

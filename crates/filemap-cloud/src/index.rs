@@ -180,6 +180,14 @@ impl Index {
         }
     }
 
+    /// The number of the generation that is open.
+    pub(crate) fn number(&self) -> u64 {
+        match &self.kind {
+            Kind::Writer { .. } => self.generation.number(),
+            Kind::Reader(views) => views.generation().number(),
+        }
+    }
+
     /// Lets a reader see what was written since. A writer sees all of its own; an error if another
     /// has taken its place.
     pub(crate) async fn refresh(&self) -> Result<()> {

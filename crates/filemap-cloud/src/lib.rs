@@ -30,6 +30,7 @@ mod draft;
 mod due;
 mod erase;
 mod error;
+mod every;
 mod failpoint;
 mod format;
 mod index;
@@ -46,6 +47,7 @@ mod read;
 mod repair;
 mod rows;
 mod runtime;
+mod stats;
 mod store;
 mod upkeep;
 mod verify;
@@ -59,7 +61,7 @@ use filemap::{Options, PageStore, PageWrite};
 use filemap_http::{Client, ClientOptions};
 
 pub use crate::collect::CollectReport;
-pub use crate::compact::CompactReport;
+pub use crate::compact::{CompactPlan, CompactReport};
 pub use crate::erase::EraseReport;
 pub use crate::error::{Error, Result};
 #[cfg(feature = "sim")]
@@ -68,6 +70,7 @@ pub use crate::location::is_location;
 pub use crate::opening::{open_bucket, open_on};
 pub use crate::options::{CloudOptions, Mode};
 pub use crate::repair::{RepairReport, repair, repair_on};
+pub use crate::stats::{CloudSegment, CloudStats};
 pub use crate::store::CloudStore;
 pub use crate::verify::VerifyReport;
 /// The crate whose object stores [`open_on`] takes.

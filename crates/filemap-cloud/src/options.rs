@@ -7,6 +7,9 @@ use urlindex::{Canonicalizer, Whatwg};
 
 use crate::failpoint::Mistake;
 
+/// The default bound of bytes over live bytes.
+pub(crate) const SPACE_BOUND: f64 = 1.25;
+
 /// What a store is opened for.
 ///
 /// ```
@@ -61,7 +64,7 @@ impl Default for CloudOptions {
             slowest: 64 << 10,
             cache_bytes: 64 << 20,
             poll: Duration::from_secs(60),
-            space_bound: Some(1.25),
+            space_bound: Some(SPACE_BOUND),
             grace: Duration::from_secs(3600),
             repair_uncommitted: false,
             canonicalizer: Arc::new(Whatwg),
@@ -124,7 +127,7 @@ impl CloudOptions {
     /// the background when they are more, by at least a segment. 1.05 to 100, default 1.25; a
     /// tighter bound copies more. `None`: it compacts only when it is told to.
     pub fn space_bound(self, bound: impl Into<Option<f64>>) -> CloudOptions {
-        let bound = bound.into().map(|bound: f64| if bound.is_nan() { 1.25 } else { bound.clamp(1.05, 100.0) });
+        let bound = bound.into().map(|bound: f64| if bound.is_nan() { SPACE_BOUND } else { bound.clamp(1.05, 100.0) });
         CloudOptions { space_bound: bound, ..self }
     }
 

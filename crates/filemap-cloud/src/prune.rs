@@ -14,6 +14,7 @@ use crate::format::row;
 use crate::rows::Rows;
 use crate::store::CloudStore;
 use crate::write::{versions, writer};
+use crate::writer::Writer;
 
 /// Keys that are looked for at once.
 const KEYS_AT_ONCE: usize = 1_000;
@@ -44,6 +45,20 @@ impl CloudStore {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn prune(&self, rule: PruneRule, scope: &Scope) -> Result<Pruned> {
+        self.pruned(rule, scope, Some(writer(&self.core)?))
+    }
+
+    /// What [`CloudStore::prune`] would drop, counted; a handle that reads may ask.
+    ///
+    /// # Errors
+    ///
+    /// As [`CloudStore::prune`].
+    pub fn prune_plan(&self, rule: PruneRule, scope: &Scope) -> Result<Pruned> {
+        self.pruned(rule, scope, None)
+    }
+
+    /// Without a writer versions are counted only.
+    fn pruned(&self, rule: PruneRule, scope: &Scope, writer: Option<&Writer>) -> Result<Pruned> {
         if rule.max_live_bytes.is_some() {
             return Err(Error::Unsupported { what: "a prune to a number of bytes in object storage" });
         }
@@ -51,7 +66,8 @@ impl CloudStore {
             return Err(Error::Unsupported { what: "a prune that keeps no version: remove the pages" });
         }
         let core = &self.core;
-        writer(core)?;
+        let rows = core.wait(|core| async move { core.index.segments().await })?;
+        let live = rows.values().fold(0, |sum: u64, bytes| sum.saturating_add(bytes.live()));
         let takes = scope.filter();
         let mut pruned = Pruned::default();
         let mut search = Search::new(rule, keys::ranges_of_all(scope));
@@ -60,14 +76,14 @@ impl CloudStore {
             search = rest;
             for form in &forms {
                 let Some(key) = keys::key_of_form(form).filter(|key| takes(url_of_key(key))) else { continue };
-                prune_key(core, rule, &key, &mut pruned)?;
+                prune_key(core, writer, rule, &key, &mut pruned)?;
             }
             if forms.len() < KEYS_AT_ONCE {
                 break;
             }
         }
-        let rows = core.wait(|core| async move { core.index.segments().await })?;
-        pruned.live_bytes = rows.values().fold(0, |sum: u64, bytes| sum.saturating_add(bytes.live()));
+        // What is dropped is in the index after the next commit.
+        pruned.live_bytes = live.saturating_sub(pruned.bytes);
         Ok(pruned)
     }
 }
@@ -80,9 +96,14 @@ fn keeps(rule: PruneRule, nth: u64, version: Version) -> bool {
         || rule.since_ms.is_some_and(|since| version.time_ms >= since)
 }
 
-fn prune_key(core: &Arc<Core>, rule: PruneRule, key: &[u8], pruned: &mut Pruned) -> Result<()> {
-    let writer = writer(core)?;
-    let _lock = writer.lock(url_of_key(key));
+fn prune_key(
+    core: &Arc<Core>,
+    writer: Option<&Writer>,
+    rule: PruneRule,
+    key: &[u8],
+    pruned: &mut Pruned,
+) -> Result<()> {
+    let _lock = writer.map(|writer| writer.lock(url_of_key(key)));
     let form = keys::form(key);
     let found = versions(core, &form)?;
     let kept: Vec<bool> = found.iter().zip(0..).map(|((version, _), nth)| keeps(rule, nth, *version)).collect();
@@ -94,7 +115,9 @@ fn prune_key(core: &Arc<Core>, rule: PruneRule, key: &[u8], pruned: &mut Pruned)
     if goes.is_empty() {
         return Ok(());
     }
-    writer.remove(key, &form, &goes, stays.is_empty())?;
+    if let Some(writer) = writer {
+        writer.remove(key, &form, &goes, stays.is_empty())?;
+    }
     pruned.keys += u64::from(stays.is_empty());
     pruned.versions += goes.len() as u64;
     pruned.bytes += goes.iter().map(|(_, row)| row.bytes).sum::<u64>();

@@ -33,6 +33,13 @@ enum Meant {
     Version(Version),
 }
 
+impl Sought {
+    /// A version by its name.
+    pub(crate) fn version(key: &[u8], version: Version) -> Sought {
+        Sought { key: key.to_vec(), form: keys::form(key), meant: Meant::Version(version) }
+    }
+}
+
 impl Core {
     pub(crate) fn sought(&self, lookup: &Lookup<'_>) -> Result<Sought> {
         let key = keys::key(&self.canonical(lookup.url)?, RecordKind::Response, lookup.variant);
@@ -182,16 +189,14 @@ pub(crate) fn history(core: &Arc<Core>, lookup: &Lookup<'_>) -> Result<Results<'
 async fn older(core: Arc<Core>, mut history: History) -> error::Result<Part<History, PageHead>> {
     let now: Vec<Found> = history.rest.drain(..RECORDS_AT_ONCE.min(history.rest.len())).collect();
     let heads = join_all(now.iter().map(async |(version, row)| {
-        let sought =
-            Sought { key: history.key.to_vec(), form: keys::form(&history.key), meant: Meant::Version(*version) };
-        let head = match core.head(&sought.key, *version, row).await {
+        let head = match core.head(&history.key, *version, row).await {
             // Moved, or removed meanwhile.
-            Ok(None) => core.head_sought(&sought).await,
+            Ok(None) => core.head_sought(&Sought::version(&history.key, *version)).await,
             head => head,
         };
         match head {
             Err(error) if error.is_damage() => Some(Err(Error::Unreadable {
-                url: shown(&sought.key),
+                url: shown(&history.key),
                 version: *version,
                 source: Arc::new(error.into()),
             })),

@@ -9,6 +9,7 @@ use filemap::access::{
 };
 use filemap::{Error, Lookup, Page, PageHead, PageRead, PageWrite, Put, Result, Variant, Version};
 use tokio::task::JoinHandle;
+use urlindex::Canonicalizer;
 
 use crate::core::Core;
 use crate::error;
@@ -45,6 +46,11 @@ pub struct CloudStore {
 }
 
 impl CloudStore {
+    /// What makes its keys.
+    pub fn canonicalizer(&self) -> &Arc<dyn Canonicalizer> {
+        &self.core.canonicalizer
+    }
+
     fn close_once(&self) -> error::Result<()> {
         let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(result) = &*closed {

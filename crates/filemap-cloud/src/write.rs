@@ -86,26 +86,24 @@ fn equal_newest(core: &Arc<Core>, draft: &Draft) -> Result<Option<Version>> {
 fn is_held(core: &Arc<Core>, page: &Page, draft: &Draft, sameness: Sameness) -> Result<bool> {
     let (key, form, time_ms) = (draft.key.clone(), draft.form.clone(), draft.time_ms);
     let (digest, body_bytes) = (draft.digest, draft.body_bytes);
-    let heads = core.wait(|core| async move {
-        let mut heads = Vec::new();
+    let held = core.wait(|core| async move {
+        let mut held = Vec::new();
         let found = core.versions(&form, Some(time_ms)).await?;
         let of_time = found.into_iter().take_while(|(version, _)| version.time_ms == time_ms);
         for (version, row) in of_time.filter(|(_, row)| row.digest == digest && row.body_bytes == body_bytes) {
-            let is_whole = core.has_body(&key, row.original.unwrap_or(version)).await?;
-            match core.head(&key, version, &row).await {
+            match core.page(&key, version, &row).await {
                 // Putting it again mends it.
                 Err(error) if error.is_damage() => {}
-                head => heads.extend(head?.filter(|_| is_whole)),
+                page => held.extend(page?.map(|page| Page { body: Vec::new(), ..page })),
             }
         }
-        Ok(heads)
+        Ok(held)
     })?;
     let mut wanted = keys::description(page);
     if let Some(revisit) = &mut wanted.revisit {
         revisit.original = None;
     }
-    Ok(heads.into_iter().any(|head| {
-        let mut stored = head.page;
+    Ok(held.into_iter().any(|mut stored| {
         if sameness == Sameness::Description {
             stored.record_id.clone_from(&wanted.record_id);
         }

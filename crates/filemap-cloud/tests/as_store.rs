@@ -32,7 +32,7 @@ pub fn opened(location: &str, mode: Mode) -> CloudStore {
     open_bucket(location, mode, &options()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn pages() -> Vec<Page> {
+pub fn pages() -> Vec<Page> {
     let mut pages = Vec::new();
     for (nth, host) in ["a.example", "b.a.example", "c.example"].into_iter().enumerate() {
         for path in 0..40 {

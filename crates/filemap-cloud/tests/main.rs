@@ -3,6 +3,7 @@
 mod as_store;
 mod bucket;
 mod compacting;
+mod copying;
 mod erasing;
 mod killed;
 mod looks;

@@ -9,6 +9,7 @@
 //! * [`import`] puts WARC, ARC and WACZ files, whole or damaged, into a store; [`warc`] reads
 //!   their records. Bodies can stay where they are ([`archives`]).
 //! * [`dump`] writes pages as WARC files with an index, as JSON Lines and as plain files.
+//! * [`copy`] copies pages between stores of any kind, with all their versions.
 //! * `table` reads a store as Arrow record batches and writes Parquet files.
 //! * [`acl`] decides which captures are shown, by the rules of pywb.
 //! * [`erase`] removes pages for good, and keeps them from coming back.
@@ -36,6 +37,7 @@ pub mod acl;
 pub mod archives;
 #[cfg(feature = "async")]
 mod async_store;
+pub mod copy;
 pub mod date;
 #[cfg(feature = "warc")]
 pub mod dump;

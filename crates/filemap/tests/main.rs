@@ -3,6 +3,7 @@
 mod access;
 #[cfg(feature = "async")]
 mod async_store;
+mod copy;
 mod export;
 mod import_damage;
 mod import_forms;

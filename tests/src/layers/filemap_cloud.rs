@@ -19,7 +19,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["parts", "walk"],
     &["read", "write"],
     &["store"],
-    &["collect", "compact", "prune", "verify"],
+    &["collect", "compact", "every", "prune", "stats", "verify"],
     &["erase", "upkeep"],
     &["opening"],
     &["repair"],

@@ -4,10 +4,14 @@
 pub const LAYERS: &[&[&str]] = &[
     &["flags", "input", "json", "revisits", "stores::bucket"],
     &["stores::absence", "stores::file_system", "stores::remote"],
-    &["stores::opening"],
+    &["stores::opening", "stores::served"],
+    &["stores::place"],
     &["arguments::urls"],
     &["arguments::selection", "arguments::variant"],
     &["arguments::pages"],
+    // The forms of verbs for a bucket; of `copy`, for another machine.
+    &["verbs::in_bucket"],
+    &["verbs::copy::across"],
     // Parts of one verb.
     &["verbs::dump::target", "verbs::seen::lines"],
     &["verbs::import::report", "verbs::seen::sets", "verbs::stat::statistics", "verbs::top::hosts"],

@@ -2,8 +2,11 @@
 
 mod absent;
 mod bad_input;
+mod bucket;
 mod caches;
 mod chosen;
+#[cfg(feature = "cloud")]
+mod cloud;
 mod dumps;
 mod erase;
 mod every_verb;

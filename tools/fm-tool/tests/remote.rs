@@ -156,6 +156,39 @@ fn empty() -> Bench {
     bench
 }
 
+#[test]
+fn a_copy_to_a_server_and_back_has_every_version_and_is_repeated_for_nothing() {
+    let here = Bench::with(&["python-docs.warc.gz"]);
+    here.run("import", &[warc("IAH-urls-wget.warc.gz").into_os_string(), "--keep=request,metadata".into()]).ended(0);
+    for (time, variant) in [("2020-01-01", None), ("2021-01-01", None), ("2021-01-01", Some("--variant=a session"))] {
+        let args = ["--time", time, "--status", "404", "--header", "X-A: b", "http://v.example/#top", "-"];
+        here.feed("put", &args.into_iter().chain(variant).collect::<Vec<_>>(), b"some").ended(0);
+    }
+    let there = empty();
+    let back = here.path("back.fm");
+    let server = Served::new(&there);
+    let copied = |from: &std::ffi::OsStr, to: &std::ffi::OsStr| {
+        let copy = run(tool().arg("copy").arg(from).arg(to).arg("--json").env("FILEMAP_TOKEN", TOKEN)).ended(0);
+        let line = copy.json().pop().expect("a line");
+        assert_eq!(line["complete"], true);
+        (line["versions"].as_u64().expect("a number"), line["already_there"].as_u64().expect("a number"))
+    };
+    let (folder, location) = (here.store(), std::ffi::OsString::from(&server.location));
+    let (versions, before) = copied(folder.as_os_str(), &location);
+    assert!(versions > 60 && before == 0, "{versions}");
+    assert_eq!(copied(folder.as_os_str(), &location), (0, versions));
+    assert_eq!(copied(&location, back.as_os_str()), (versions, 0));
+    assert_eq!(copied(&location, back.as_os_str()), (0, versions));
+    let lines = |store: &std::path::Path| {
+        let dump = run(tool().arg("dump").arg(store)).ended(0);
+        let mut lines: Vec<String> = dump.text().lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert!(lines(&back) == lines(&folder));
+    run(tool().arg("copy").arg(&folder).arg(&location).args(["--compact"])).ended(2).said("--compact is for a copy");
+}
+
 /// What an import printed, without how long it took.
 fn brought(ran: &Ran) -> Vec<serde_json::Value> {
     let mut lines = ran.json();

@@ -57,6 +57,16 @@ pub struct StoredVersion {
 }
 
 impl StoredVersion {
+    /// A version of a key, with its body in a record of its own; `page` as it is stored.
+    pub fn new(key: Vec<u8>, page: Page, version: Version, stored_bytes: u64) -> StoredVersion {
+        StoredVersion { key, page, version, unchanged_since: None, stored_bytes }
+    }
+
+    /// The body is that of the version of this sequence.
+    pub fn unchanged_since(self, sequence: Option<u64>) -> StoredVersion {
+        StoredVersion { unchanged_since: sequence, ..self }
+    }
+
     /// How its body is stored.
     pub fn body_form(&self) -> BodyForm {
         if self.unchanged_since.is_some() { BodyForm::Reference } else { BodyForm::Whole }

@@ -5,6 +5,7 @@
 
 mod access;
 mod admit;
+mod by_key;
 mod changes;
 mod chosen;
 mod count;

@@ -9,6 +9,8 @@ use urlindex::Canonicalizer;
 
 const SCHEME: &str = "s3://";
 
+const UNBUILT: &str = "this fm-tool was built without object storage: build it with `--features cloud`";
+
 /// What a store in object storage is opened for.
 pub enum For {
     Reading,
@@ -19,7 +21,7 @@ pub enum For {
 }
 
 /// The location of a bucket.
-fn location(path: &Path) -> Option<&str> {
+pub fn location(path: &Path) -> Option<&str> {
     let is_location = |text: &&str| text.get(..SCHEME.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(SCHEME));
     path.to_str().filter(is_location)
 }
@@ -44,28 +46,57 @@ pub fn open(path: &Path, purpose: For) -> Result<Option<Box<dyn PageWrite>>, Fai
 
 #[cfg(feature = "cloud")]
 fn in_bucket(location: &str, purpose: For) -> Result<Box<dyn PageWrite>, Failure> {
-    use filemap_cloud::{CloudOptions, Mode, open_bucket};
-    let options = CloudOptions::new();
+    Ok(Box::new(opened(location, purpose, filemap_cloud::CloudOptions::new())?))
+}
+
+/// The store at a location in object storage.
+#[cfg(feature = "cloud")]
+pub fn opened(
+    location: &str,
+    purpose: For,
+    options: filemap_cloud::CloudOptions,
+) -> Result<filemap_cloud::CloudStore, Failure> {
+    use filemap_cloud::{Mode, open_bucket};
     let (mode, options) = match purpose {
         For::Reading => (Mode::Read, options),
         For::Changing => (Mode::Write, options),
         For::Filling(canonicalizer) => (Mode::Fill, options.canonicalizer(canonicalizer)),
     };
-    let store = open_bucket(location, mode, &options).map_err(filemap::Error::from)?;
-    Ok(Box::new(store))
+    Ok(open_bucket(location, mode, &options).map_err(filemap::Error::from)?)
 }
 
 #[cfg(not(feature = "cloud"))]
 fn in_bucket(location: &str, _: For) -> Result<Box<dyn PageWrite>, Failure> {
-    let words = "this fm-tool was built without object storage: build it with `--features cloud`";
-    Err(Failure::Usage(format!("{}: {words}", shown(location))))
+    Err(Failure::Usage(format!("{}: {UNBUILT}", shown(location))))
+}
+
+/// Refuses the location of a bucket in a build that can open none.
+pub fn refuse_unbuilt(path: &Path) -> Result<(), Failure> {
+    if cfg!(feature = "cloud") { Ok(()) } else { refuse_as(path, UNBUILT) }
 }
 
 /// Refuses the location of a bucket where the store's files are needed.
 pub fn refuse(path: &Path) -> Result<(), Failure> {
-    let Some(location) = location(path) else { return Ok(()) };
-    let words = "this verb works on the files of a store here, and this one is in object storage";
-    Err(Failure::Usage(format!("{}: {words}", shown(location))))
+    let words = "this verb works on the files of a store here, and this one is in object storage: `fm-tool copy` brings \
+                 its pages to a folder";
+    refuse_as(path, if cfg!(feature = "cloud") { words } else { UNBUILT })
+}
+
+/// Refuses the location of a bucket, and says what is missing and what to do instead.
+pub fn refuse_as(path: &Path, words: &str) -> Result<(), Failure> {
+    match location(path) {
+        None => Ok(()),
+        Some(location) => Err(Failure::Usage(format!("{}: {words}", shown(location)))),
+    }
+}
+
+/// Refuses the first flag that is given and means nothing for a bucket; each with the reason.
+#[cfg(feature = "cloud")]
+pub fn refuse_flags(location: &str, flags: &[(&str, bool, &str)]) -> Result<(), Failure> {
+    match flags.iter().find(|(_, is_given, _)| *is_given) {
+        None => Ok(()),
+        Some((flag, _, why)) => Err(Failure::Usage(format!("{}: {flag} is for a store here: {why}", shown(location)))),
+    }
 }
 
 #[cfg(test)]

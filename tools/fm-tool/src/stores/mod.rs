@@ -5,4 +5,6 @@ pub mod absence;
 pub mod bucket;
 pub mod file_system;
 pub mod opening;
+pub mod place;
 pub mod remote;
+pub mod served;

@@ -77,7 +77,8 @@ pub fn server_to_fill(path: &Path, new: &NewStore, shared: &Shared) -> Result<Op
     Ok(Some(client))
 }
 
-fn accepts_loss() -> Failure {
+/// What is said of a flag that opens a damaged store here.
+pub fn accepts_loss() -> Failure {
     Failure::Usage("--accept-loss is for a store here".to_owned())
 }
 
@@ -177,6 +178,23 @@ impl NewStore {
 
 fn local_to_fill(path: &Path, new: &NewStore, shared: &Shared) -> Result<PageStore, Failure> {
     let store = opened_to_change(path, fill(path, new, shared))?;
+    absence::of_written(store.engine());
+    Ok(with_archives(store))
+}
+
+/// A local store to fill, made with this canonicaliser if absent.
+pub fn local_to_fill_like(
+    path: &Path,
+    canonicalizer: &Arc<dyn Canonicalizer>,
+    shared: &Shared,
+) -> Result<PageStore, Failure> {
+    let store = match PageStore::open(path, options(shared)) {
+        Err(filemap::Error::Engine(filemap_core::Error::NotAStore { .. })) => {
+            PageStore::create_with(path, Arc::clone(canonicalizer), options(shared))
+        }
+        opened => opened,
+    };
+    let store = opened_to_change(path, store)?;
     absence::of_written(store.engine());
     Ok(with_archives(store))
 }

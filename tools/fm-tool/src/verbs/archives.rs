@@ -12,7 +12,7 @@ use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt};
 use serde_json::json;
 
 use crate::flags::Shared;
-use crate::stores::opening;
+use crate::stores::{bucket, opening};
 
 /// List the files that pages were left in, check them, or say where they are now
 #[derive(clap::Args)]
@@ -35,6 +35,7 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    bucket::refuse_as(&args.store, "no page of a bucket is left in a file elsewhere: all have their bodies")?;
     match (&args.moved.as_deref(), args.check) {
         (Some([from, to]), _) => move_files(args, shared, from, to),
         (_, true) => check(args, shared),

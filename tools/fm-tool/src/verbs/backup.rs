@@ -9,7 +9,7 @@ use fm_cli::words::count;
 use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt, sink, sizes};
 
 use crate::flags::Shared;
-use crate::stores::{opening, remote};
+use crate::stores::{bucket, opening, remote};
 
 /// Back up a store, even while it is being written
 #[derive(clap::Args)]
@@ -37,6 +37,11 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
 
 /// Makes a backup and shows its progress.
 pub fn back_up(from: &Path, to: &Path, options: &BackupOptions, shared: &Shared) -> Result<Outcome, Failure> {
+    for path in [from, to] {
+        let words = "a backup shares files with its store, and a bucket has none: `fm-tool copy FROM TO` makes a second store \
+                     in a bucket, or of one";
+        bucket::refuse_as(path, words)?;
+    }
     remote::refuse(to)?;
     sink::check_new_folder(to)?;
     let store = opening::engine_to_read(from, shared)?;

@@ -7,17 +7,24 @@ use filemap_core::compact::{Compacted, CompactionGoal, Reason};
 use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt, sizes};
 
+#[cfg(feature = "cloud")]
+use super::in_bucket;
 use crate::flags::Shared;
+#[cfg(feature = "cloud")]
+use crate::stores::bucket;
 use crate::stores::opening;
 
 /// Free the space of dead records
 #[derive(clap::Args)]
 #[command(
     after_help = "A process that writes the store compacts by itself, as far as its space bound requires; this verb is for stores \
-    that no process writes. Needs free space of about one segment.\n\nExample:\n  fm-tool compact pages.fm --dry-run"
+    that no process writes. Needs free space of about one segment.\n\n\
+    In object storage segments that were rewritten are deleted an hour later, by a writer or by the next compaction, \
+    and segments that no index names once they are an hour old. A writer elsewhere loses the store: it must open it \
+    again.\n\nExample:\n  fm-tool compact pages.fm --dry-run"
 )]
 pub struct Args {
-    /// The store's folder
+    /// The store's folder, or an s3:// location
     store: PathBuf,
     /// Only print what it would do, as of the last checkpoint
     #[arg(long)]
@@ -38,6 +45,12 @@ impl Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    #[cfg(feature = "cloud")]
+    if let Some(location) = bucket::location(&args.store) {
+        let why = "a bucket is read as fast as it answers";
+        bucket::refuse_flags(location, &[("--rate", args.rate.is_some(), why)])?;
+        return in_bucket::compact::run(location, args.goal(), args.dry_run, shared);
+    }
     let mut out = Output::stdout(shared.flags);
     if args.dry_run {
         let store = opening::engine_to_plan(&args.store, shared)?;

@@ -9,15 +9,21 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use filemap::PageStore;
+#[cfg(feature = "cloud")]
+use filemap::access::Scope;
 use filemap::erase::{EraseOrder, EraseProgress, EraseRule, EraseTarget, Erasing, Proof};
 use filemap_core::erase::{ErasureStep, RuleState};
 use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt, sizes, times};
 use serde_json::{Value, json};
 
+#[cfg(feature = "cloud")]
+use super::in_bucket::{self, erase::Target};
 use crate::arguments::selection;
 use crate::arguments::urls::Address;
 use crate::flags::Shared;
+#[cfg(feature = "cloud")]
+use crate::stores::bucket;
 use crate::stores::{absence, opening};
 
 /// Erase pages from every file of a store, for good
@@ -31,11 +37,13 @@ use crate::stores::{absence, opening};
     it takes as long as compressing all pages. A rule stays, which put, import and merge obey; it keeps a URL as a \
     digest only. Interrupted, it is finished by the same command or by --resume. Exits with 3 if something may be \
     left. Other copies are not reached: backups, dumps, processes that opened the store before.\n\n\
+    In object storage --url, --host and --prefix erase pages with all versions and leave no rule: put again, a page is \
+    stored. Exits with 3 while objects younger than an hour may hold something; the same command ends it later.\n\n\
     Examples:\n  fm-tool erase pages.fm --url https://example.com/jane --reason 'request 17'\n  \
     fm-tool erase pages.fm --list"
 )]
 pub struct Args {
-    /// The store's folder
+    /// The store's folder, or an s3:// location
     store: PathBuf,
     /// Erase this URL
     #[arg(long)]
@@ -88,6 +96,10 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    #[cfg(feature = "cloud")]
+    if let Some(location) = bucket::location(&args.store) {
+        return in_object_storage(location, args, shared);
+    }
     let mut out = Output::stdout(shared.flags);
     if args.list {
         let rules = opening::local_to_read(&args.store, shared)?.erase_rules()?;
@@ -109,16 +121,9 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         absence::of_search(store.engine());
         return ended(planned.map(Some), Done::Planned, args, shared, out);
     }
-    if order.as_ref().is_some_and(|order| !args.is_agreed(order)) {
-        let what = "erasing a host, a prefix or an expression asks first; without a terminal, give --yes";
-        return Err(Failure::Usage(what.to_owned()));
-    }
     if let Some(order) = &order
-        && !args.yes
-        && asks(order)
-        && !words::ask(format_args!("Erase this from {}, for good?", args.store.display()))
+        && !args.has_agreed(order)?
     {
-        words::say("nothing was erased");
         return Ok(Outcome::Refused);
     }
     let store = opening::local_to_change(&args.store, shared)?;
@@ -140,10 +145,51 @@ impl Args {
         Some(order)
     }
 
-    /// Whether it need not ask, or can ask.
-    fn is_agreed(&self, order: &EraseOrder) -> bool {
-        self.yes || !asks(order) || io::stdin().is_terminal()
+    /// Asks, where it must.
+    fn has_agreed(&self, order: &EraseOrder) -> Result<bool, Failure> {
+        if self.yes || !asks(order) {
+            return Ok(true);
+        }
+        if !io::stdin().is_terminal() {
+            let what = "erasing a host, a prefix or an expression asks first; without a terminal, give --yes";
+            return Err(Failure::Usage(what.to_owned()));
+        }
+        let has_agreed = words::ask(format_args!("Erase this from {}, for good?", self.store.display()));
+        if !has_agreed {
+            words::say("nothing was erased");
+        }
+        Ok(has_agreed)
     }
+}
+
+/// The erasure in a bucket, which keeps no rules.
+#[cfg(feature = "cloud")]
+fn in_object_storage(location: &str, args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    const NO_RULES: &str = "a bucket keeps no rules of erasures";
+    let by_scope = "pages of a bucket are erased by URL, host and prefix, with all versions";
+    let flags = [
+        ("--list", args.list, NO_RULES),
+        ("--lift", args.lift.is_some(), NO_RULES),
+        ("--rules-from", args.rules_from.is_some(), NO_RULES),
+        ("--hashed", args.hashed, NO_RULES),
+        ("--resume", args.resume, "the same order ends what was begun in a bucket"),
+        ("--regex", args.regex.is_some(), by_scope),
+        ("--digest", args.digest.is_some(), by_scope),
+        ("--from", args.from.is_some(), by_scope),
+        ("--to", args.to.is_some(), by_scope),
+    ];
+    bucket::refuse_flags(location, &flags)?;
+    let Some(order) = args.order() else { return Err(Failure::Usage("name what is to be erased".to_owned())) };
+    let target = match &order.target {
+        EraseTarget::Url(url) => Target::Url(url.clone()),
+        EraseTarget::Host(host) => Target::Scope(Scope::new().host(host)),
+        EraseTarget::Prefix(prefix) => Target::Scope(Scope::new().prefix(prefix.clone())),
+        _ => return Err(Failure::Usage(by_scope.to_owned())),
+    };
+    if args.dry_run {
+        return in_bucket::erase::foretell(location, &target, shared);
+    }
+    if args.has_agreed(&order)? { in_bucket::erase::run(location, &target, shared) } else { Ok(Outcome::Refused) }
 }
 
 fn asks(order: &EraseOrder) -> bool {

@@ -11,7 +11,7 @@ use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt, sizes};
 
 use super::repair;
 use crate::flags::Shared;
-use crate::stores::{absence, opening, remote};
+use crate::stores::{absence, bucket, opening, remote};
 
 /// Add all pages of some stores to another
 #[derive(clap::Args)]
@@ -30,6 +30,11 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    for path in args.stores.iter().chain([&args.to]) {
+        let words = "stores in folders are merged: `fm-tool copy FROM TO` adds all pages of one store to another, in a \
+                     bucket too";
+        bucket::refuse_as(path, words)?;
+    }
     let mut stores = Vec::new();
     for path in &args.stores {
         stores.push(opening::engine_to_read(path, shared)?);

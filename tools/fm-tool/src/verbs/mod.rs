@@ -16,6 +16,8 @@ pub mod has;
 pub mod head;
 pub mod history;
 pub mod import;
+#[cfg(feature = "cloud")]
+pub mod in_bucket;
 pub mod inspect;
 pub mod load;
 pub mod ls;

@@ -13,8 +13,12 @@ use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt, sizes, times
 use regex::bytes::Regex;
 
 use super::compact;
+#[cfg(feature = "cloud")]
+use super::in_bucket;
 use crate::arguments::selection::Selection;
 use crate::flags::Shared;
+#[cfg(feature = "cloud")]
+use crate::stores::bucket;
 use crate::stores::opening;
 
 /// Drop old versions of pages
@@ -27,12 +31,12 @@ use crate::stores::opening;
     log fit. A version whose body a kept version needs, such as a revisit's original, is kept.\n\n\
     --host, --domain, --prefix and --regex choose pages, with their variants and the records beside them; the others \
     keep all versions. Given several, a page must match all. --max-size is about the whole store and takes none of \
-    them.\n\n\
+    them. In object storage there is neither --max-size nor --regex.\n\n\
     Examples:\n  fm-tool prune pages.fm --older-than 90d --keep-versions 1\n  \
     fm-tool prune pages.fm --domain news.example --older-than 30d"
 )]
 pub struct Args {
-    /// The store's folder
+    /// The store's folder, or an s3:// location
     store: PathBuf,
     /// Drop versions older than this: 90d, 12h, 2w, or a time
     #[arg(long, value_name = "AGE", value_parser = times::past, allow_negative_numbers = true)]
@@ -62,6 +66,10 @@ pub struct Args {
 }
 
 impl Args {
+    fn goal(&self) -> CompactionGoal {
+        if self.compact { CompactionGoal::NoGarbage } else { CompactionGoal::Bound }
+    }
+
     /// Accepts the canonical URLs that are meant; `None`: all are.
     fn filter(&self) -> Option<impl Fn(&[u8]) -> bool + Send + Sync + use<>> {
         let (is_of, regex) = (self.selection.scope().filter(), self.regex.clone());
@@ -74,6 +82,10 @@ impl Args {
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let rule =
         PruneRule { keep_versions: args.keep_versions, since_ms: args.older_than, max_live_bytes: args.max_size };
+    #[cfg(feature = "cloud")]
+    if let Some(location) = bucket::location(&args.store) {
+        return in_object_storage(location, rule, args, shared);
+    }
     let mut out = Output::stdout(shared.flags);
     if args.dry_run {
         let store = opening::local_to_plan(&args.store, shared)?;
@@ -96,6 +108,25 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let done = pruned(&store, rule, args, shared, &mut out);
     let outcome = Outcome::closed(done, store.close())?;
     out.end(outcome)
+}
+
+#[cfg(feature = "cloud")]
+fn in_object_storage(location: &str, rule: PruneRule, args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    let flags = [
+        ("--max-size", args.max_size.is_some(), "a bucket is pruned by number and age"),
+        ("--regex", args.regex.is_some(), "a bucket is pruned by host, domain and prefix"),
+    ];
+    bucket::refuse_flags(location, &flags)?;
+    let order = in_bucket::prune::Order {
+        rule,
+        scope: args.selection.scope(),
+        is_dry_run: args.dry_run,
+        goal: args.goal(),
+        compacts: args.compact,
+    };
+    let tell: in_bucket::prune::Tell =
+        |pruned, is_plan, out| tell(pruned, if is_plan { Done::Planned } else { Done::Dropped }, out);
+    in_bucket::prune::run(location, &order, tell, shared)
 }
 
 fn pruned(
@@ -121,8 +152,7 @@ fn pruned(
     if pruned.versions == 0 && !args.compact {
         return Ok(hidden(&pruned, Outcome::Done));
     }
-    let goal = if args.compact { CompactionGoal::NoGarbage } else { CompactionGoal::Bound };
-    let done = compact::compact(store.engine(), goal, shared)?;
+    let done = compact::compact(store.engine(), args.goal(), shared)?;
     let outcome = compact::tell(&done, &args.store, out)?;
     Ok(hidden(&pruned, outcome))
 }

@@ -6,7 +6,7 @@ use fm_cli::{Failure, Outcome, Output, fields, sizes};
 
 use super::compact;
 use crate::flags::Shared;
-use crate::stores::opening;
+use crate::stores::{bucket, opening};
 
 /// Compress all pages again with the current dictionaries
 #[derive(clap::Args)]
@@ -28,6 +28,10 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    bucket::refuse_as(
+        &args.store,
+        "bodies in a bucket have one level of compression: `fm-tool copy LOCATION FOLDER` brings its pages here",
+    )?;
     let mut out = Output::stdout(shared.flags);
     if args.only_try {
         let store = opening::engine_to_plan(&args.store, shared)?;

@@ -11,9 +11,11 @@ use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt, plain, sink,
 use serde_json::{Value, json};
 use urlindex::{Canonicalizer, Whatwg};
 
+#[cfg(feature = "cloud")]
+use super::in_bucket;
 use crate::flags::Shared;
 use crate::json as fields;
-use crate::stores::{opening, remote};
+use crate::stores::{bucket, opening, remote};
 
 /// Memory for a batch of keys, in bytes. Fewer batches write the index faster; more overlap better
 /// with reading the log.
@@ -26,9 +28,12 @@ const BATCH_BYTES: usize = 128 << 20;
 /// file and offset.
 #[derive(clap::Args)]
 #[command(after_help = "Exits with 3 if anything was lost.\n\n\
+    In object storage, with --in-place: a new index is made of the segments, which stay. No writer opens the store until \
+    it has ended. Exits with 3 too if removed pages may be there again, or if records were left out that no index knows \
+    to be committed.\n\n\
     Example:\n  fm-tool repair damaged.fm pages.fm")]
 pub struct Args {
-    /// The damaged store's folder
+    /// The damaged store's folder, or an s3:// location
     source: PathBuf,
     /// A new folder for the repaired store; the damaged one is not changed
     #[arg(conflicts_with = "in_place", required_unless_present = "in_place")]
@@ -43,17 +48,30 @@ pub struct Args {
     /// [default: that of `import`]
     #[arg(long, value_name = "NAME VERSION", num_args = 2)]
     rule: Option<Vec<String>>,
+    /// In object storage: count what no index knows to be committed, for an index that has lost
+    /// the end of its log
+    #[arg(long, requires = "in_place")]
+    uncommitted: bool,
 }
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    if args.uncommitted && !bucket::is_bucket(&args.source) {
+        return Err(Failure::Usage("--uncommitted is for a store in object storage".to_owned()));
+    }
+    #[cfg(feature = "cloud")]
+    if let Some(location) = bucket::location(&args.source) {
+        return in_object_storage(location, args, shared);
+    }
     let named = args.rule.as_ref().map(|rule| named(rule)).transpose()?;
     remote::refuse(&args.source)?;
     if let Some(to) = args.target.as_deref() {
         remote::refuse(to)?;
         sink::check_new_folder(to)?;
     }
-    if args.in_place && !args.yes && !agreed(args)? {
+    let question = "Its index, key log and superblock are rebuilt, and damaged bytes are covered. A repair into a new \
+                    folder changes nothing here.";
+    if args.in_place && !args.yes && !agreed(args, question)? {
         words::say("nothing was changed");
         return Ok(Outcome::Refused);
     }
@@ -107,22 +125,36 @@ pub fn variants_shown(store: &Store) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A new index for a bucket, whose segments stay.
+#[cfg(feature = "cloud")]
+fn in_object_storage(location: &str, args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    let flags = [
+        ("a new folder", args.target.is_some(), "give --in-place: a bucket gets a new index, and its segments stay"),
+        ("--rule", args.rule.is_some(), "a bucket names its canonicaliser beside the index"),
+        ("--accept-loss", shared.accept_loss, "a repair tells what is lost"),
+    ];
+    bucket::refuse_flags(location, &flags)?;
+    let question =
+        "Its index is made anew of the segments, which stay as they are. A writer that has the store open loses it.";
+    if !args.yes && !agreed(args, question)? {
+        words::say("nothing was changed");
+        return Ok(Outcome::Refused);
+    }
+    in_bucket::repair::run(location, args.uncommitted, shared)
+}
+
 fn named(rule: &[String]) -> Result<(String, u32), Failure> {
     let version = rule[1].parse();
     let version = version.map_err(|_| Failure::Usage(format!("--rule: {} is not a version", rule[1])))?;
     Ok((rule[0].clone(), version))
 }
 
-fn agreed(args: &Args) -> Result<bool, Failure> {
+fn agreed(args: &Args, question: &str) -> Result<bool, Failure> {
     if !io::stdin().is_terminal() {
         let what = "a repair in place asks first; without a terminal, give --yes";
         return Err(Failure::Usage(what.to_owned()));
     }
-    Ok(words::ask(format_args!(
-        "Repair {} in place? Its index, key log and superblock are rebuilt, and damaged bytes are covered. A repair into a \
-         new folder changes nothing here.",
-        args.source.display()
-    )))
+    Ok(words::ask(format_args!("Repair {} in place? {question}", args.source.display())))
 }
 
 fn stopped(args: &Args) -> Outcome {

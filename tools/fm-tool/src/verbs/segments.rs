@@ -6,7 +6,11 @@ use std::path::PathBuf;
 use filemap_core::compact::SegmentInfo;
 use fm_cli::{Failure, Outcome, Output, fields, sizes, times};
 
+#[cfg(feature = "cloud")]
+use super::in_bucket;
 use crate::flags::Shared;
+#[cfg(feature = "cloud")]
+use crate::stores::bucket;
 use crate::stores::opening;
 
 /// List the segments of the value log with their live and dead bytes
@@ -16,12 +20,16 @@ use crate::stores::opening;
     smallest LIVE% first.\n\nExample:\n  fm-tool segments pages.fm"
 )]
 pub struct Args {
-    /// The store's folder
+    /// The store's folder, or an s3:// location
     store: PathBuf,
 }
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    #[cfg(feature = "cloud")]
+    if let Some(location) = bucket::location(&args.store) {
+        return in_bucket::segments::run(location, shared);
+    }
     let store = opening::engine_to_read(&args.store, shared)?;
     let segments = store.segments();
     let mut out = Output::stdout(shared.flags);

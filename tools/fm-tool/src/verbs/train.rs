@@ -7,7 +7,7 @@ use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Output, fields, sizes};
 
 use crate::flags::Shared;
-use crate::stores::opening;
+use crate::stores::{bucket, opening};
 
 /// Train dictionaries on the store's own pages
 #[derive(clap::Args)]
@@ -26,6 +26,10 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    bucket::refuse_as(
+        &args.store,
+        "a bucket has no dictionaries: `fm-tool copy LOCATION FOLDER` brings its pages here, where they can be trained",
+    )?;
     let mut out = Output::stdout(shared.flags);
     let facts = if args.list {
         opening::engine_to_read(&args.store, shared)?.dictionaries()

@@ -10,8 +10,12 @@ use filemap_core::check::{Problem, VerifyOptions, VerifyReport};
 use fm_cli::words::count;
 use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt, plain, sizes};
 
+#[cfg(feature = "cloud")]
+use super::in_bucket;
 use crate::flags::Shared;
 use crate::revisits;
+#[cfg(feature = "cloud")]
+use crate::stores::bucket;
 use crate::stores::opening;
 
 /// Read everything and report every damaged place
@@ -21,9 +25,11 @@ use crate::stores::opening;
 /// ended.
 #[derive(clap::Args)]
 #[command(after_help = "Exits with 3 if anything is damaged.\n\n\
+    In object storage --quick compares the index with a listing of the segments, and nothing is resumed. A full run \
+    beside a writer may be unable to compare versions: it says so, and exits with 5.\n\n\
     Example:\n  fm-tool verify pages.fm --full --rate 50MB/s")]
 pub struct Args {
-    /// The store's folder
+    /// The store's folder, or an s3:// location
     store: PathBuf,
     /// Check only the superblock, the index, the heads of files and the end of the log
     #[arg(long)]
@@ -41,11 +47,20 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    // The default has a flag too, for scripts.
+    let is_full = args.full || !args.quick;
+    #[cfg(feature = "cloud")]
+    if let Some(location) = bucket::location(&args.store) {
+        let flags = [
+            ("--rate", args.rate.is_some(), "a bucket is read as fast as it answers"),
+            ("--anew", args.anew, "a verification of a bucket always begins anew"),
+        ];
+        bucket::refuse_flags(location, &flags)?;
+        return in_bucket::verify::run(location, is_full, shared);
+    }
     let store = opening::engine_to_read(&args.store, shared)?;
     interrupt::listen();
     let bar = Progress::bytes(&shared.flags);
-    // The default has a flag too, for scripts.
-    let is_full = args.full || !args.quick;
     let mut options = VerifyOptions::new().rate(args.rate);
     options = if is_full { options.resumable().note() } else { options.quick() };
     if args.anew {

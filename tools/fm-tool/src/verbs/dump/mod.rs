@@ -22,7 +22,7 @@ use self::target::{Existing, Folder, Stream, WholeFile};
 use crate::arguments::selection;
 use crate::arguments::urls::Address;
 use crate::flags::Shared;
-use crate::stores::opening;
+use crate::stores::{bucket, opening};
 
 const AFTER_HELP: &str = "\
 JSON Lines go to standard output or to one file. WARC files, their index and plain files go to a folder, several \
@@ -138,6 +138,10 @@ enum Compression {
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     check(args)?;
+    bucket::refuse_as(
+        &args.store,
+        "a dump reads the files of a store: `fm-tool copy LOCATION FOLDER` brings its pages here, from where it is dumped",
+    )?;
     let store = opening::local_to_read(&args.store, shared)?;
     interrupt::listen();
     if args.format == [Format::Parquet] {

@@ -17,6 +17,7 @@ use super::json_lines;
 use super::report::Brought;
 use super::source::{Content, Head};
 use crate::flags::Shared;
+use crate::stores::bucket;
 use crate::stores::opening::{NewStore, ToFill, server_to_fill};
 
 /// Where pages go.
@@ -29,6 +30,9 @@ pub enum Target<'a> {
 impl<'a> Target<'a> {
     /// Opens the store if it exists; a server's must, and takes no cache.
     pub fn open(path: &'a Path, new: &'a NewStore, is_cache: bool, shared: &'a Shared) -> Result<Target<'a>, Failure> {
+        let words = "files are imported into a folder or a server: import them into a folder, and `fm-tool copy FOLDER \
+                     LOCATION` brings its pages there";
+        bucket::refuse_as(path, words)?;
         Ok(match server_to_fill(path, new, shared)? {
             Some(_) if is_cache => {
                 let words = "--from is for a store here: import the cache into one, and send what `fm-tool dump` \

@@ -144,6 +144,7 @@ enum Family {
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     check(args)?;
+    sets::refuse_bucket(&args.set)?;
     let canonicalizer = args.canonical.canonicalizer();
     if let Some(location) = redis::location(&args.set) {
         redis::create(location, new_on_redis(args)?, &*canonicalizer, shared)?;

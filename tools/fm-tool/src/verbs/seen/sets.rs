@@ -12,6 +12,8 @@ use urlindex::{Canonicalizer, DiskOptions, Error, SetKind, StorageError, StoredS
 
 use fm_cli::canonical::{self, Canonical};
 
+use crate::stores::bucket;
+
 /// The canonicaliser of a set that does not record its own.
 #[derive(clap::Args)]
 pub struct CanonicalArg {
@@ -67,7 +69,13 @@ pub fn to_read_within(path: &Path, memory: &MemoryArg) -> Result<StoredSet, Fail
     memory.check(StoredSet::open_read_only_with(path, memory.options()).map_err(|error| failure(path, error))?)
 }
 
+/// Refuses what is no place of a set on a file system.
+pub fn refuse_bucket(path: &Path) -> Result<(), Failure> {
+    bucket::refuse_as(path, "object storage holds no seen sets: keep it in a file, behind fm-serve or on Redis")
+}
+
 fn check_path(path: &Path) -> Result<(), Failure> {
+    refuse_bucket(path)?;
     if path.to_str().is_some_and(urlindex_redis::is_location) {
         let words = "this verb works on the files of a set; sets on Redis have create, add, check and stat";
         return Err(Failure::Usage(words.to_owned()));

@@ -10,17 +10,21 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use filemap_core::{StatValue, Stats};
+use filemap_core::StatValue;
 use fm_cli::{Failure, Outcome, Output, plain, sizes, times};
 
+#[cfg(feature = "cloud")]
+use super::in_bucket;
 use crate::flags::Shared;
+#[cfg(feature = "cloud")]
+use crate::stores::bucket;
 use crate::stores::opening;
 
 /// Print sizes and counters
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  fm-tool stat pages.fm --format openmetrics")]
 pub struct Args {
-    /// The store's folder
+    /// The store's folder, or an s3:// location
     store: PathBuf,
     /// The format
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -52,18 +56,32 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
             "--json and --format openmetrics contradict each other; give one of them".to_owned(),
         ));
     }
+    #[cfg(feature = "cloud")]
+    if let Some(location) = bucket::location(&args.store) {
+        let why = "the index of a bucket is looked at once";
+        bucket::refuse_flags(location, &[("--watch", args.watch.is_some(), why)])?;
+        let (about, fields) = in_bucket::stat::figures(location)?;
+        return print(&about, fields, args.format, shared);
+    }
     let store = opening::engine_to_read(&args.store, shared)?;
     if let Some(period) = args.watch {
         return watch::run(&store, period, args.times, shared);
     }
-    let stats = store.stats();
-    let about = statistics::about(&store);
+    print(&statistics::about(&store), store.stats().fields(), args.format, shared)
+}
+
+fn print(
+    about: &[(&str, String)],
+    fields: Vec<statistics::Field>,
+    format: Format,
+    shared: &Shared,
+) -> Result<Outcome, Failure> {
     let mut out = Output::stdout(shared.flags);
-    match args.format {
-        Format::Json => out.json(&statistics::json(&about, &stats))?,
-        Format::Text if shared.flags.json => out.json(&statistics::json(&about, &stats))?,
-        Format::Text => out.bytes(text(&about, &stats).as_bytes())?,
-        Format::Openmetrics => out.bytes(statistics::exposition(&stats, &about).as_bytes())?,
+    match format {
+        Format::Json => out.json(&statistics::json(about, fields))?,
+        Format::Text if shared.flags.json => out.json(&statistics::json(about, fields))?,
+        Format::Text => out.bytes(text(about, fields).as_bytes())?,
+        Format::Openmetrics => out.bytes(statistics::exposition(fields, about).as_bytes())?,
     }
     out.end(Outcome::Done)
 }
@@ -73,9 +91,9 @@ fn date(ms: u64) -> String {
 }
 
 /// Levels and texts, without counters: this program's handle has just been opened.
-fn text(about: &[(&str, String)], stats: &Stats) -> String {
+fn text(about: &[(&str, String)], fields: Vec<statistics::Field>) -> String {
     let mut rows: Vec<(&str, String)> = about.to_vec();
-    for (name, value, _) in stats.fields() {
+    for (name, value, _) in fields {
         match value {
             StatValue::Counter(_) => {}
             StatValue::Gauge(bytes) if name.ends_with("_bytes") && bytes >= 1000 => {

@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use filemap_core::{StatValue, Stats, Store};
+use filemap_core::{StatValue, Store};
 use serde_json::{Map, Value};
 
 /// The store's path and canonicaliser.
@@ -14,11 +14,14 @@ pub fn about(store: &Store) -> [(&'static str, String); 2] {
     [("path", store.path().display().to_string()), ("canonicalizer", store.canonicalizer().to_string())]
 }
 
+/// A name, its value, and what it is.
+pub type Field = (&'static str, StatValue, &'static str);
+
 /// All fields, as one JSON object.
-pub fn json(about: &[(&str, String)], stats: &Stats) -> Value {
+pub fn json(about: &[(&str, String)], fields: Vec<Field>) -> Value {
     let mut line: Map<String, Value> =
         about.iter().map(|(name, text)| ((*name).to_owned(), Value::from(text.as_str()))).collect();
-    for (name, value, _) in stats.fields() {
+    for (name, value, _) in fields {
         let value = match value {
             StatValue::Counter(number) | StatValue::Gauge(number) => Value::from(number),
             StatValue::Text(text) => Value::from(text),
@@ -28,11 +31,11 @@ pub fn json(about: &[(&str, String)], stats: &Stats) -> Value {
     Value::Object(line)
 }
 
-/// The exposition of `stats`; `labels` are further labels of the info metric.
-pub fn exposition(stats: &Stats, labels: &[(&str, String)]) -> String {
+/// The exposition of fields; `labels` are further labels of the info metric.
+pub fn exposition(fields: Vec<Field>, labels: &[(&str, String)]) -> String {
     let mut labels: Vec<(&str, String)> = labels.to_vec();
     let mut out = String::new();
-    for (name, value, help) in stats.fields() {
+    for (name, value, help) in fields {
         match value {
             StatValue::Counter(number) => metric(&mut out, name, "counter", "_total", number, help),
             StatValue::Gauge(number) => metric(&mut out, name, "gauge", "", number, help),
@@ -66,6 +69,8 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use filemap_core::Stats;
+
     use super::*;
 
     #[test]
@@ -75,7 +80,7 @@ mod tests {
         stats.value_bytes = 1 << 40;
         stats.slow_down_us = 1_500_000;
         stats.durability = "say \"sync\"".to_owned();
-        let text = exposition(&stats, &[("path", "a\\b".to_owned())]);
+        let text = exposition(stats.fields(), &[("path", "a\\b".to_owned())]);
         assert!(text.contains("# TYPE filemap_puts counter\n"));
         assert!(text.contains("\nfilemap_puts_total 7\n"));
         assert!(text.contains("# UNIT filemap_value_bytes bytes\n"));

@@ -52,7 +52,7 @@ pub fn run(store: &Store, period: Duration, times: Option<u64>, shared: &Shared)
         let (now, stats) = (Instant::now(), store.stats());
         let rates = before.as_ref().map_or(Vec::new(), |(then, old)| rates(old, &stats, now - *then));
         if out.is_json() {
-            let Value::Object(mut line) = statistics::json(&statistics::about(store), &stats) else {
+            let Value::Object(mut line) = statistics::json(&statistics::about(store), stats.fields()) else {
                 return Ok(Outcome::Done);
             };
             for (name, rate) in &rates {

@@ -21,7 +21,7 @@ use self::hosts::{Hosts, Sums, Weight};
 use crate::arguments::selection::Selection;
 use crate::flags::Shared;
 use crate::json;
-use crate::stores::opening;
+use crate::stores::{bucket, opening};
 
 /// List the hosts or pages that take most space
 #[derive(clap::Args)]
@@ -121,6 +121,10 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     if args.largest && matches!(args.sort, Sort::Pages | Sort::Versions) {
         return Err(Failure::Usage("the largest pages are sorted by `stored` or `bodies`".to_owned()));
     }
+    bucket::refuse_as(
+        &args.store,
+        "a bucket keeps no sums of its pages: `fm-tool copy LOCATION FOLDER` brings its pages here, and `fm-tool count LOCATION` counts them there",
+    )?;
     let store = opening::local_to_read(&args.store, shared)?;
     interrupt::listen();
     let mut out = Output::stdout(shared.flags);

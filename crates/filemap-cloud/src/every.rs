@@ -1,0 +1,177 @@
+//! Every version of every key, those of a key together: what a copy into another store reads.
+//!
+//! Rows come in the order of the index, and some records are read at once. A scan that has become
+//! old begins anew behind the key that it came to: tables of the index are collected after hours.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use filemap::access::{Scope, keys};
+use filemap::store::StoredVersion;
+use filemap::{Error, Version};
+use futures_util::future::{FutureExt, join_all};
+
+use crate::core::{Core, Found, shown};
+use crate::error;
+use crate::format::row::{self, Row};
+use crate::parts::{Part, Parts};
+use crate::read::Sought;
+use crate::rows::Rows;
+use crate::store::CloudStore;
+
+/// Records that are read at once.
+const RECORDS_AT_ONCE: usize = 32;
+/// Bytes of bodies from which on no further record joins them.
+const BYTES_AT_ONCE: u64 = 16 << 20;
+/// A scan is used for so long.
+const SCAN_FOR: Duration = Duration::from_secs(600);
+
+impl CloudStore {
+    /// Every version of every page, of its variants and of the records beside them. Versions of
+    /// one key follow each other in the order in which they were put. Damage is an error in its
+    /// place, and the rest follows. What is put or removed meanwhile may be among them or not.
+    ///
+    /// A `GET` a version, two for one that refers to the body of another. Holds 16 MiB of bodies
+    /// and one page in memory, and some 100 bytes for each version of a key.
+    ///
+    /// ```
+    /// use filemap::access::PutRule;
+    /// use filemap::{Page, PageWrite};
+    /// use filemap_cloud::{CloudOptions, Mode, open_bucket};
+    /// let store = open_bucket("mem://every", Mode::Fill, &CloudOptions::new())?;
+    /// store.put(&Page::new("http://example.com/", 1_700_000_000_000, 200, "hello"), PutRule::IfNew)?;
+    /// let versions: Vec<_> = store.stored_by_key().collect::<Result<_, _>>()?;
+    /// assert_eq!(versions[0].page.body, b"hello");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn stored_by_key(&self) -> impl Iterator<Item = filemap::Result<StoredVersion>> + use<> {
+        let ranges = keys::ranges_of_all(&Scope::new()).iter().map(row::of_forms).collect();
+        Parts::new(&self.core, Every { ranges, scan: None, ready: VecDeque::new() }, |core, every| {
+            step(core, every).boxed()
+        })
+    }
+}
+
+/// A key, a version of it, and its row.
+type OfKey = (Arc<[u8]>, Version, Row);
+
+/// The state of the pass.
+struct Every {
+    /// Of rows, still to come; the first is that of the scan, if there is one.
+    ranges: VecDeque<Range<Vec<u8>>>,
+    scan: Option<Scan>,
+    /// Versions of the key that the scan has read, oldest put first.
+    ready: VecDeque<OfKey>,
+}
+
+struct Scan {
+    rows: Rows,
+    begun: Instant,
+    /// The first row of the key behind.
+    ahead: Option<(Vec<u8>, Found)>,
+}
+
+impl Every {
+    /// Reads the rows of the next key; false at the end.
+    async fn advance(&mut self, core: &Core) -> error::Result<bool> {
+        while let Some(range) = self.ranges.front_mut() {
+            let scan = match &mut self.scan {
+                Some(scan) => scan,
+                None => {
+                    let rows = core.rows(range.clone(), false).await?;
+                    self.scan.insert(Scan { rows, begun: Instant::now(), ahead: None })
+                }
+            };
+            let Some((form, found)) = scan.of_key(core).await? else {
+                self.ranges.pop_front();
+                self.scan = None;
+                continue;
+            };
+            range.start = row::behind(&form);
+            if scan.begun.elapsed() > SCAN_FOR {
+                self.scan = None;
+            }
+            let key: Arc<[u8]> = keys::key_of_form(&form).ok_or_else(|| strange(core))?.into();
+            self.ready.extend(found.into_iter().map(|(version, row)| (Arc::clone(&key), version, row)));
+            return Ok(true);
+        }
+        Ok(false)
+    }
+}
+
+impl Scan {
+    /// The versions of the next key, oldest put first.
+    async fn of_key(&mut self, core: &Core) -> error::Result<Option<(Vec<u8>, Vec<Found>)>> {
+        let next = match self.ahead.take() {
+            Some(ahead) => Some(ahead),
+            None => self.next(core).await?,
+        };
+        let Some((form, first)) = next else { return Ok(None) };
+        let mut found = vec![first];
+        while let Some((of, version)) = self.next(core).await? {
+            if of != form {
+                self.ahead = Some((of, version));
+                break;
+            }
+            found.push(version);
+        }
+        found.sort_unstable_by_key(|(version, _)| version.sequence);
+        Ok(Some((form, found)))
+    }
+
+    async fn next(&mut self, core: &Core) -> error::Result<Option<(Vec<u8>, Found)>> {
+        Ok(self.rows.next(&core.bucket).await?.map(|(form, version, row)| (form, (version, row))))
+    }
+}
+
+fn strange(core: &Core) -> error::Error {
+    core.bucket.damaged("the index", "a row does not decode")
+}
+
+async fn step(core: Arc<Core>, mut every: Every) -> error::Result<Part<Every, StoredVersion>> {
+    let (mut now, mut bytes, mut is_end) = (Vec::new(), 0, false);
+    while now.len() < RECORDS_AT_ONCE && bytes < BYTES_AT_ONCE {
+        match every.ready.pop_front() {
+            Some(found) => {
+                bytes += found.2.body_bytes;
+                now.push(found);
+            }
+            None => {
+                is_end = !every.advance(&core).await?;
+                if is_end {
+                    break;
+                }
+            }
+        }
+    }
+    let read = join_all(now.iter().map(|(key, version, row)| version_of(&core, key, *version, row))).await;
+    let items = read.into_iter().collect::<error::Result<Vec<_>>>()?;
+    Ok(((!is_end).then_some(every), items.into_iter().flatten().collect()))
+}
+
+/// A version; `None` if it was removed meanwhile.
+async fn version_of(
+    core: &Core,
+    key: &[u8],
+    version: Version,
+    row: &Row,
+) -> error::Result<Option<filemap::Result<StoredVersion>>> {
+    let page = match core.page(key, version, row).await {
+        // Moved, or removed.
+        Ok(None) => core.page_sought(&Sought::version(key, version)).await,
+        page => page,
+    };
+    match page {
+        Ok(page) => Ok(page.map(|page| {
+            let stored = StoredVersion::new(key.to_vec(), page, version, row.bytes);
+            Ok(stored.unchanged_since(row.original.map(|original| original.sequence)))
+        })),
+        Err(error) if error.is_damage() => {
+            let (url, source) = (shown(key), Arc::new(error.into()));
+            Ok(Some(Err(Error::Unreadable { url, version, source })))
+        }
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,94 @@
+//! What a store has, as its index says: segments and their bytes.
+
+use crate::error::Result;
+use crate::store::CloudStore;
+
+/// Sizes of a store.
+///
+/// ```
+/// use filemap_cloud::{CloudOptions, Mode, open_bucket};
+/// let store = open_bucket("mem://sized", Mode::Fill, &CloudOptions::new())?;
+/// assert_eq!(store.stats()?.segments, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CloudStats {
+    /// The generation of the index: 1, and more after repairs.
+    pub generation: u64,
+    /// The sequence that the next version gets: so many versions and removals were committed, and
+    /// some numbers never used.
+    pub next_sequence: u64,
+    /// Segments that count.
+    pub segments: u64,
+    /// Bytes of their records.
+    pub segment_bytes: u64,
+    /// Bytes that a compaction keeps.
+    pub live_bytes: u64,
+    /// Bytes of versions that were removed or replaced.
+    pub dead_bytes: u64,
+    /// Bytes of tombstones and of names of other segments.
+    pub note_bytes: u64,
+    /// Segments that were rewritten, whose objects are deleted when the grace is over.
+    pub waiting_segments: u64,
+}
+
+/// A segment, as the index has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CloudSegment {
+    /// The name of its object, below the store's prefix.
+    pub object: String,
+    /// Bytes of its records.
+    pub bytes: u64,
+    /// Bytes that a compaction keeps.
+    pub live_bytes: u64,
+    /// Bytes of versions that were removed or replaced.
+    pub dead_bytes: u64,
+    /// Bytes of tombstones and of names of other segments.
+    pub note_bytes: u64,
+}
+
+impl CloudStore {
+    /// The sizes of the store, as of the last commit that this handle knows. Reads a row of the
+    /// index for each segment, and no segment.
+    ///
+    /// # Errors
+    ///
+    /// Those of the object storage.
+    pub fn stats(&self) -> Result<CloudStats> {
+        let segments = self.segments()?;
+        let sum = |of: fn(&CloudSegment) -> u64| segments.iter().fold(0, |sum: u64, one| sum.saturating_add(of(one)));
+        let generation = self.core.index.number();
+        let (waiting, next_sequence) = self.core.wait(|core| async move {
+            Ok((core.index.rewritten().await?.len() as u64, core.index.next_sequence().await?))
+        })?;
+        Ok(CloudStats {
+            generation,
+            next_sequence,
+            segments: segments.len() as u64,
+            segment_bytes: sum(|one| one.bytes),
+            live_bytes: sum(|one| one.live_bytes),
+            dead_bytes: sum(|one| one.dead_bytes),
+            note_bytes: sum(|one| one.note_bytes),
+            waiting_segments: waiting,
+        })
+    }
+
+    /// The segments that count, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// As [`CloudStore::stats`].
+    pub fn segments(&self) -> Result<Vec<CloudSegment>> {
+        let rows = self.core.wait(|core| async move { core.index.segments().await })?;
+        let segment = |(id, bytes): (_, crate::format::row::Bytes)| CloudSegment {
+            object: crate::commit::object(id),
+            bytes: bytes.written,
+            live_bytes: bytes.live(),
+            dead_bytes: bytes.dead,
+            note_bytes: bytes.notes,
+        };
+        Ok(rows.into_iter().map(segment).collect())
+    }
+}

@@ -1,0 +1,221 @@
+//! A copy of pages between stores of any kind: every version of every page, of its variants and of
+//! the records beside them, with its time, headers and all else that is stored of it.
+//!
+//! A version that the other store has adds nothing, so a copy that was interrupted is continued by
+//! a second one. Versions of one key are put in the order in which they come; those of different
+//! keys side by side, for a store whose puts wait for a network.
+//!
+//! A copy adds and never removes: what the source has lost since an earlier copy stays.
+
+use std::ops::ControlFlow;
+use std::panic::resume_unwind;
+
+use filemap_core::Put;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::access::{Loading, PageWrite, PutRule};
+use crate::error::{Error, Result};
+use crate::page::Page;
+use crate::page::version::{BodyForm, StoredVersion};
+
+/// Versions that are held in memory, at most.
+const BATCH: usize = 256;
+/// Bytes of bodies from which on no further version joins them.
+const BATCH_BYTES: usize = 16 << 20;
+/// Bytes of bodies between two syncs.
+const SYNC_BYTES: u64 = 256 << 20;
+
+/// What a copy has done, or its state so far.
+///
+/// ```
+/// let report = filemap::copy::CopyReport::default();
+/// assert!(report.is_complete());
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CopyReport {
+    /// Versions stored, including `unchanged`.
+    pub versions: u64,
+    /// Versions stored as a reference to an earlier one there, which has the same body.
+    pub unchanged: u64,
+    /// Versions that the other store already had.
+    pub already_there: u64,
+    /// Bytes of bodies stored.
+    pub body_bytes: u64,
+    /// Versions, and places of the source, that cannot be read: left out.
+    pub damaged: u64,
+    /// Versions that the other store does not take, by a rule of its own or a limit.
+    pub refused: u64,
+    /// The progress callback ended it.
+    pub stopped: bool,
+}
+
+impl CopyReport {
+    /// Whether the other store has all that the source gave.
+    pub fn is_complete(&self) -> bool {
+        self.damaged == 0 && self.refused == 0 && !self.stopped
+    }
+
+    /// Versions that were dealt with.
+    pub fn seen(&self) -> u64 {
+        self.versions + self.already_there + self.damaged + self.refused
+    }
+}
+
+/// An event of a copy.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum CopyEvent<'a> {
+    /// Some versions are dealt with; the totals so far.
+    Progress(&'a CopyReport),
+    /// Something of the source cannot be read, and is left out.
+    Damage(&'a Error),
+    /// The other store does not take this version, and why.
+    Refused(&'a Page, &'a Error),
+}
+
+/// Told of events; `Break` ends the copy.
+pub type Watch<'a> = dyn FnMut(CopyEvent<'_>) -> ControlFlow<()> + 'a;
+
+/// Puts versions into a store that may have some of them, `at_once` of different keys side by
+/// side: 1 for a store here. Syncs now and then and at the end, whatever ended it. Holds 16 MiB of
+/// bodies in memory and one page.
+///
+/// The rules of erasures are no pages: they do not come along.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::ops::ControlFlow;
+/// use filemap::copy::copy;
+/// use filemap::{Options, Page, PageStore};
+///
+/// let dir = tempfile::tempdir()?;
+/// let from = PageStore::create(dir.path().join("a.fm"), Options::new())?;
+/// let to = PageStore::create(dir.path().join("b.fm"), Options::new())?;
+/// for time_ms in [1_700_000_000_000, 1_700_000_900_000] {
+///     from.put_page(&Page::new("http://example.com/", time_ms, 200, "hello"))?;
+/// }
+/// let copied = copy(&mut from.stored_by_key(), &to, 1, &mut |_| ControlFlow::Continue(()))?;
+/// assert_eq!((copied.versions, copied.already_there), (2, 0));
+/// let again = copy(&mut from.stored_by_key(), &to, 1, &mut |_| ControlFlow::Continue(()))?;
+/// assert_eq!((again.versions, again.already_there), (0, 2));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// What `versions` gives but for damage; those of puts and of the sync. What was put before stays.
+pub fn copy(
+    versions: &mut dyn Iterator<Item = Result<StoredVersion>>,
+    to: &dyn PageWrite,
+    at_once: usize,
+    watch: &mut Watch<'_>,
+) -> Result<CopyReport> {
+    let mut copy = Copy { to, load: to.load(), at_once, report: CopyReport::default(), unsynced: 0 };
+    let copied = copy.all(versions, watch);
+    let synced = to.sync();
+    copied?;
+    synced?;
+    Ok(copy.report)
+}
+
+/// A copy under way.
+struct Copy<'a> {
+    to: &'a dyn PageWrite,
+    load: Loading<'a>,
+    at_once: usize,
+    report: CopyReport,
+    /// Bytes of bodies put since the last sync.
+    unsynced: u64,
+}
+
+impl Copy<'_> {
+    fn all(&mut self, versions: &mut dyn Iterator<Item = Result<StoredVersion>>, watch: &mut Watch<'_>) -> Result<()> {
+        let mut is_end = false;
+        while !is_end && !self.report.stopped {
+            let (mut batch, mut bytes) = (Vec::new(), 0);
+            while batch.len() < BATCH && bytes < BATCH_BYTES {
+                match versions.next() {
+                    Some(Ok(version)) => {
+                        bytes += version.page.body.len();
+                        batch.push(version);
+                    }
+                    Some(Err(error)) if self.is_left_out(&error, watch) => {}
+                    Some(Err(error)) => return Err(error),
+                    None => {
+                        is_end = true;
+                        break;
+                    }
+                }
+            }
+            self.put(&batch, watch)?;
+        }
+        Ok(())
+    }
+
+    /// Counts what cannot be read; false for an error that ends the copy.
+    fn is_left_out(&mut self, error: &Error, watch: &mut Watch<'_>) -> bool {
+        let is_left_out = error.is_damage() || error.concerns_one_page();
+        if is_left_out {
+            self.report.damaged += 1;
+            self.report.stopped |= watch(CopyEvent::Damage(error)).is_break();
+        }
+        is_left_out
+    }
+
+    fn put(&mut self, batch: &[StoredVersion], watch: &mut Watch<'_>) -> Result<()> {
+        for (StoredVersion { page, .. }, put) in batch.iter().zip(self.puts(batch)) {
+            match put {
+                Ok(None) => self.report.already_there += 1,
+                Ok(Some(put)) => {
+                    self.report.versions += 1;
+                    match put {
+                        Put::Unchanged(_) => self.report.unchanged += 1,
+                        _ => self.report.body_bytes += page.body.len() as u64,
+                    }
+                    self.unsynced += page.body.len() as u64;
+                }
+                Err(error) if error.concerns_one_page() => {
+                    self.report.refused += 1;
+                    self.report.stopped |= watch(CopyEvent::Refused(page, &error)).is_break();
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if self.unsynced >= SYNC_BYTES {
+            self.unsynced = 0;
+            self.to.sync()?;
+        }
+        self.report.stopped |= watch(CopyEvent::Progress(&self.report)).is_break();
+        Ok(())
+    }
+
+    /// Puts versions; what became of each, in their order.
+    fn puts(&mut self, batch: &[StoredVersion]) -> Vec<Result<Option<Put>>> {
+        if self.at_once <= 1 {
+            return batch.iter().map(|version| (self.load)(&version.page, rule(version))).collect();
+        }
+        let (to, lanes) = (self.to, self.at_once as u64);
+        let lane_of = |version: &StoredVersion| xxh3_64(&version.key) % lanes;
+        let mut done: Vec<_> = std::thread::scope(|scope| {
+            let lane = |lane| {
+                let own = batch.iter().enumerate().filter(move |(_, version)| lane_of(version) == lane);
+                scope.spawn(move || own.map(|(at, version)| (at, to.put(&version.page, rule(version)))).collect())
+            };
+            let lanes: Vec<_> = (0..lanes).map(lane).collect();
+            let join =
+                |lane: std::thread::ScopedJoinHandle<'_, Vec<_>>| lane.join().unwrap_or_else(|p| resume_unwind(p));
+            lanes.into_iter().flat_map(join).collect()
+        });
+        done.sort_unstable_by_key(|(at, _)| *at);
+        done.into_iter().map(|(_, put)| put).collect()
+    }
+}
+
+fn rule(version: &StoredVersion) -> PutRule {
+    match version.body_form() {
+        BodyForm::Reference => PutRule::RestoreUnchanged,
+        BodyForm::Whole => PutRule::Restore,
+    }
+}

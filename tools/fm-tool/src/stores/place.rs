@@ -1,0 +1,128 @@
+//! A store anywhere, for a copy: here, behind a server or in a bucket; all of its versions, and
+//! what makes its keys.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use filemap::store::StoredVersion;
+use filemap::{PageStore, PageWrite};
+use filemap_http::Client;
+use fm_cli::Failure;
+use urlindex::Canonicalizer;
+
+use crate::flags::Shared;
+use crate::stores::bucket;
+#[cfg(feature = "cloud")]
+use crate::stores::bucket::For;
+use crate::stores::served::Served;
+use crate::stores::{opening, remote};
+
+/// See the module.
+pub enum Place {
+    Here(PageStore),
+    Server(Box<Client>),
+    #[cfg(feature = "cloud")]
+    Bucket(Box<filemap_cloud::CloudStore>),
+}
+
+/// Every version of a store, those of a key together.
+pub type Versions<'a> = Box<dyn Iterator<Item = filemap::Result<StoredVersion>> + 'a>;
+
+impl Place {
+    /// A store to read, while another process may write it.
+    pub fn to_read(path: &Path, shared: &Shared) -> Result<Place, Failure> {
+        #[cfg(feature = "cloud")]
+        if let Some(location) = bucket::location(path) {
+            let store = bucket::opened(location, For::Reading, filemap_cloud::CloudOptions::new())?;
+            return Ok(Place::Bucket(Box::new(store)));
+        }
+        bucket::refuse_unbuilt(path)?;
+        Ok(match remote::open(path)? {
+            Some(client) => Place::Server(Box::new(client)),
+            None => Place::Here(opening::local_to_read(path, shared)?),
+        })
+    }
+
+    /// A store to fill. It is made if it is absent, and has this canonicaliser.
+    pub fn to_fill(path: &Path, canonicalizer: &Arc<dyn Canonicalizer>, shared: &Shared) -> Result<Place, Failure> {
+        if shared.accept_loss && (bucket::is_bucket(path) || remote::is_server(path)) {
+            return Err(opening::accepts_loss());
+        }
+        let place = Place::opened_to_fill(path, canonicalizer, shared)?;
+        let (wanted, own) = (named(&**canonicalizer), place.canonicalizer(path)?);
+        let own = named(&*own);
+        if own != wanted {
+            let path = path.display();
+            return Err(Failure::Usage(format!(
+                "{path} has the canonicaliser {own}, the other store has {wanted}: nothing was copied"
+            )));
+        }
+        Ok(place)
+    }
+
+    fn opened_to_fill(path: &Path, canonicalizer: &Arc<dyn Canonicalizer>, shared: &Shared) -> Result<Place, Failure> {
+        #[cfg(feature = "cloud")]
+        if let Some(location) = bucket::location(path) {
+            let filling = For::Filling(Arc::clone(canonicalizer));
+            let store = bucket::opened(location, filling, filemap_cloud::CloudOptions::new())?;
+            return Ok(Place::Bucket(Box::new(store)));
+        }
+        bucket::refuse_unbuilt(path)?;
+        Ok(match remote::open(path)? {
+            Some(client) => Place::Server(Box::new(client)),
+            None => Place::Here(opening::local_to_fill_like(path, canonicalizer, shared)?),
+        })
+    }
+
+    /// What makes the keys of the store at this path.
+    pub fn canonicalizer(&self, path: &Path) -> Result<Arc<dyn Canonicalizer>, Failure> {
+        match self {
+            Place::Here(store) => Ok(Arc::clone(store.canonicalizer())),
+            #[cfg(feature = "cloud")]
+            Place::Bucket(store) => Ok(Arc::clone(store.canonicalizer())),
+            Place::Server(client) => {
+                let known = client.rules().and_then(|(name, version)| urlindex::canonical::named(name, version));
+                let path = path.display();
+                known.ok_or_else(|| {
+                    Failure::Usage(format!("{path}: the canonicaliser of its keys is none that this build knows"))
+                })
+            }
+        }
+    }
+
+    /// The store, to read and to write.
+    pub fn store(&self) -> &dyn PageWrite {
+        match self {
+            Place::Here(store) => store,
+            Place::Server(client) => &**client,
+            #[cfg(feature = "cloud")]
+            Place::Bucket(store) => &**store,
+        }
+    }
+
+    /// Every version; errors of a server name it by its location.
+    pub fn versions<'a>(
+        &'a self,
+        canonicalizer: &'a dyn Canonicalizer,
+        location: &'a str,
+    ) -> Result<Versions<'a>, Failure> {
+        Ok(match self {
+            Place::Here(store) => Box::new(store.stored_by_key()),
+            #[cfg(feature = "cloud")]
+            Place::Bucket(store) => Box::new(store.stored_by_key()),
+            Place::Server(client) => Box::new(Served::new(client, canonicalizer, location)?),
+        })
+    }
+
+    /// How many puts of different pages are made at once.
+    pub fn puts_at_once(&self) -> usize {
+        match self {
+            Place::Here(_) => 1,
+            _ => 16,
+        }
+    }
+}
+
+fn named(canonicalizer: &dyn Canonicalizer) -> String {
+    format!("{} {}", canonicalizer.name(), canonicalizer.version())
+}

@@ -1,0 +1,102 @@
+//! `copy` to or from a store that is not here: every version goes through the interface of every
+//! store, and what the other store has adds nothing.
+
+use std::path::Path;
+
+use filemap::copy::{CopyEvent, CopyReport};
+use filemap_core::erase::RuleState;
+use fm_cli::words::{self, count};
+use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt, sizes, times};
+
+use crate::flags::Shared;
+use crate::stores::place::Place;
+
+/// Copies all versions of a store to another.
+pub fn run(from_path: &Path, to_path: &Path, shared: &Shared) -> Result<Outcome, Failure> {
+    if from_path == to_path {
+        return Err(Failure::Usage(format!("{}: a store is not copied to itself", from_path.display())));
+    }
+    let from = Place::to_read(from_path, shared)?;
+    let canonicalizer = from.canonicalizer(from_path)?;
+    let to = Place::to_fill(to_path, &canonicalizer, shared)?;
+    interrupt::listen();
+    let mut out = Output::stdout(shared.flags);
+    let location = from_path.to_string_lossy();
+    let copied = from.versions(&*canonicalizer, &location).and_then(|mut versions| {
+        let expected = from.store().contents()?.keys;
+        let bar = Progress::records(&shared.flags, expected, "versions");
+        let mut seen = 0;
+        Ok(filemap::copy::copy(&mut versions, to.store(), to.puts_at_once(), &mut |event| {
+            match event {
+                CopyEvent::Progress(report) => {
+                    bar.add_many(report.seen() - seen);
+                    seen = report.seen();
+                }
+                CopyEvent::Damage(error) => bar.aside(|| words::complain(format_args!("left out: {error}"))),
+                CopyEvent::Refused(page, error) => bar.aside(|| {
+                    let (url, time) = (String::from_utf8_lossy(&page.url), times::print(page.fetched_at_ms));
+                    words::complain(format_args!("left out: {url} of {time}: {error}"));
+                }),
+                _ => {}
+            }
+            interrupt::go_on()
+        })?)
+    });
+    let closed = to.store().close();
+    let report = copied?;
+    closed?;
+    let outcome = told(&report, (from_path, to_path), &mut out)?;
+    say_rules(&from, &to, from_path)?;
+    out.end(outcome)
+}
+
+fn told(report: &CopyReport, (from, to): (&Path, &Path), out: &mut Output) -> Result<Outcome, Failure> {
+    let (from, to) = (from.display(), to.display());
+    let line = fields!(report;
+        from = from.to_string(), to = to.to_string(), complete = report.is_complete(), versions, unchanged,
+        already_there, body_bytes, damaged, refused, stopped,
+    );
+    let versions = count(report.versions, "version");
+    let words = format_args!(
+        "{to}: {versions} of {} copied, {} of them unchanged; {} there already",
+        sizes::print(report.body_bytes),
+        report.unchanged,
+        report.already_there,
+    );
+    if report.stopped {
+        if out.is_json() {
+            out.json(&line)?;
+        }
+        out.flush()?;
+        let there = report.already_there;
+        return Ok(interrupt::stopped(format_args!(
+            "{versions} copied, which are safe, {there} there already; the same command goes on from there"
+        )));
+    }
+    out.report(&line, words)?;
+    out.flush()?;
+    if report.damaged > 0 {
+        let places = count(report.damaged, "version or place");
+        words::complain(format_args!(
+            "{places} of {from} cannot be read and were left out: `fm-tool verify` names all"
+        ));
+    }
+    if report.refused > 0 {
+        words::complain(format_args!("{} refused by {to} were left out", count(report.refused, "version")));
+    }
+    Ok(if report.is_complete() { Outcome::Done } else { Outcome::Damaged })
+}
+
+/// Says that rules of erasures stay behind.
+fn say_rules(from: &Place, to: &Place, path: &Path) -> Result<(), Failure> {
+    let (Place::Here(store), false) = (from, matches!(to, Place::Here(_))) else { return Ok(()) };
+    let holds = store.erase_rules()?.iter().filter(|rule| !matches!(rule.state, RuleState::Lifted)).count() as u64;
+    if holds > 0 {
+        let rules = count(holds, "rule");
+        words::complain(format_args!(
+            "{rules} of erasures of {} do not come along: what they cover may be put there again",
+            path.display()
+        ));
+    }
+    Ok(())
+}

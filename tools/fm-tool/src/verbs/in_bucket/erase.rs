@@ -1,0 +1,85 @@
+//! `erase` of a bucket: pages go with their bytes; no rule keeps them from coming back.
+
+use filemap::access::Scope;
+use filemap::{Lookup, PageRead};
+use filemap_cloud::{CloudStore, EraseReport};
+use fm_cli::words::{self, count};
+use fm_cli::{Failure, Outcome, Output, fields};
+
+use super::{GRACE, closed, damaged, to_change, to_read};
+use crate::flags::Shared;
+
+/// Which pages are erased.
+pub enum Target {
+    /// One, with its variants.
+    Url(Vec<u8>),
+    /// All of a scope.
+    Scope(Scope),
+}
+
+/// Counts what would be erased.
+pub fn foretell(location: &str, target: &Target, shared: &Shared) -> Result<Outcome, Failure> {
+    let store = to_read(location)?;
+    let (pages, variants) = match target {
+        Target::Url(url) => (u64::from(store.contains(&Lookup::new(url))?), store.variants(url)?.count() as u64),
+        Target::Scope(scope) => (store.count(scope)?, store.count(&scope.clone().variants())?),
+    };
+    let mut out = Output::stdout(shared.flags);
+    let line = serde_json::json!({ "dry_run": true, "pages": pages, "variants": variants });
+    let (pages, variants) = (count(pages, "page"), count(variants, "variant"));
+    out.report(&line, format_args!("{pages} and {variants} would be erased, with all their versions"))?;
+    out.end(Outcome::Done)
+}
+
+/// Erases.
+pub fn run(location: &str, target: &Target, shared: &Shared) -> Result<Outcome, Failure> {
+    let store = to_change(location, shared)?;
+    let mut out = Output::stdout(shared.flags);
+    let done = erased(&store, target, shared, &mut out);
+    closed(&store, done, out)
+}
+
+fn erased(store: &CloudStore, target: &Target, shared: &Shared, out: &mut Output) -> Result<Outcome, Failure> {
+    let report = match target {
+        Target::Url(url) => store.erase_url(url)?,
+        Target::Scope(scope) => store.erase(scope)?,
+    };
+    let outcome = damaged(&report.damage, out)?;
+    tell(&report, shared, out)?;
+    out.flush()?;
+    if !report.damage.is_empty() {
+        words::complain(
+            "what is damaged may hold bytes of these pages still: delete these objects, then `fm-tool repair`",
+        );
+    }
+    if report.waiting > 0 {
+        let (objects, (grace, _)) = (count(report.waiting, "object"), GRACE);
+        let why = "no index names them, and a repair may find that they were committed";
+        words::complain(format_args!(
+            "{objects} younger than {grace} may hold bytes of these pages still: {why}; the same command an hour later \
+             deletes them"
+        ));
+    }
+    Ok(if report.is_complete() { outcome } else { Outcome::Damaged })
+}
+
+fn tell(report: &EraseReport, shared: &Shared, out: &mut Output) -> Result<(), Failure> {
+    let line = fields!(report;
+        dry_run = false, complete = report.is_complete(), pages, rewritten, deleted, waiting,
+        problems = report.damage.len(),
+    );
+    let (pages, segments) = (count(report.pages, "page"), count(report.rewritten, "segment"));
+    let objects = count(report.deleted, "object");
+    out.report(
+        &line,
+        format_args!("{pages} erased, with all versions and variants; {segments} rewritten, {objects} deleted"),
+    )?;
+    if shared.flags.says() {
+        words::say("no rule is kept in object storage: what is put again is stored, and the reason is not kept");
+        words::say(
+            "not reached: versions that the bucket keeps of deleted objects; URLs in old tables of the index, which go two \
+             hours later at the soonest; copies and dumps elsewhere",
+        );
+    }
+    Ok(())
+}

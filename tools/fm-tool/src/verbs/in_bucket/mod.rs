@@ -1,0 +1,53 @@
+//! The forms of verbs for a store in object storage: upkeep and figures of it.
+//!
+//! Whoever opens it to change it takes the place of its writer. None of them listens to Ctrl-C:
+//! each may be killed at any moment, and run again.
+
+pub mod compact;
+pub mod erase;
+pub mod prune;
+pub mod repair;
+pub mod segments;
+pub mod stat;
+pub mod verify;
+
+use std::time::Duration;
+
+use filemap::PageWrite;
+use filemap_cloud::{CloudOptions, CloudStore};
+use fm_cli::{Failure, Outcome, Output};
+use serde_json::json;
+
+use crate::flags::Shared;
+use crate::stores::bucket::{self, For};
+
+/// How long objects stay that nothing needs any more, in words and in time: that of an open store.
+const GRACE: (&str, Duration) = ("an hour", Duration::from_secs(3600));
+
+fn to_read(location: &str) -> Result<CloudStore, Failure> {
+    bucket::opened(location, For::Reading, CloudOptions::new())
+}
+
+fn to_change(location: &str, shared: &Shared) -> Result<CloudStore, Failure> {
+    bucket::refuse_flags(location, &[("--accept-loss", shared.accept_loss, "`repair` tells what is lost")])?;
+    // A verb compacts by itself: what goes on in the background is in no report.
+    bucket::opened(location, For::Changing, CloudOptions::new().space_bound(None))
+}
+
+/// Closes a store, and gives how the work on it ended.
+fn closed(store: &CloudStore, done: Result<Outcome, Failure>, out: Output) -> Result<Outcome, Failure> {
+    let outcome = Outcome::closed(done, store.close())?;
+    out.end(outcome)
+}
+
+/// Prints places of damage; the outcome that they mean.
+fn damaged(damage: &[String], out: &mut Output) -> Result<Outcome, Failure> {
+    for told in damage {
+        let (object, what) = told.split_once(": ").unwrap_or(("", told));
+        match out.is_json() {
+            true => out.json(&json!({ "object": object, "what": what }))?,
+            false => out.line(fm_cli::plain(told.as_bytes()))?,
+        }
+    }
+    Ok(if damage.is_empty() { Outcome::Done } else { Outcome::Damaged })
+}

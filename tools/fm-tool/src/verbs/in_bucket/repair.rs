@@ -1,0 +1,49 @@
+//! `repair` of a bucket: a new index made of the segments alone; they stay as they are.
+
+use filemap_cloud::{CloudOptions, RepairReport};
+use fm_cli::words::{self, count};
+use fm_cli::{Failure, Outcome, Output, fields, sizes};
+use serde_json::Value;
+
+use super::damaged;
+use crate::flags::Shared;
+
+/// Runs the verb.
+pub fn run(location: &str, counts_uncommitted: bool, shared: &Shared) -> Result<Outcome, Failure> {
+    if shared.flags.says() {
+        words::say("every segment is read; if this is interrupted, no writer opens the store until a repair has ended");
+    }
+    let options = CloudOptions::new().repair_uncommitted(counts_uncommitted);
+    let report = filemap_cloud::repair(location, &options).map_err(filemap::Error::from)?;
+    let mut out = Output::stdout(shared.flags);
+    let outcome = damaged(&report.damage, &mut out)?;
+    out.report(&summary(&report), in_words(&report))?;
+    out.finish()?;
+    if report.may_return {
+        words::complain("tombstones may be among what could not be read: pages that were removed may be there again");
+    }
+    if report.uncommitted > 0 {
+        let records = count(report.uncommitted, "record");
+        words::complain(format_args!(
+            "{records} left out, as no index knows them to be committed: of a writer that had lost the store, or of an \
+             index that has lost the end of its log; in that case repair again with --uncommitted"
+        ));
+    }
+    Ok(if report.is_complete() && !report.may_return { outcome } else { Outcome::Damaged })
+}
+
+fn summary(report: &RepairReport) -> Value {
+    fields!(report;
+        complete = report.is_complete() && !report.may_return, segments, versions, uncommitted, lost_bytes, may_return,
+        problems = report.damage.len(),
+    )
+}
+
+fn in_words(report: &RepairReport) -> String {
+    let lost = match report.damage.len() as u64 {
+        0 => "all of it was read".to_owned(),
+        places => format!("{} in {} cannot be read", sizes::print(report.lost_bytes), count(places, "place")),
+    };
+    let (versions, segments) = (count(report.versions, "version"), count(report.segments, "segment"));
+    format!("the new index has {versions}, from {segments}: {lost}")
+}

@@ -1,0 +1,57 @@
+//! `verify` of a bucket: the index beside a listing of the segments, or beside all that they hold.
+
+use filemap_cloud::VerifyReport;
+use fm_cli::words::{self, count};
+use fm_cli::{Failure, Outcome, Output, fields, sizes};
+use serde_json::Value;
+
+use super::{damaged, to_read};
+use crate::flags::Shared;
+
+/// Runs the verb.
+pub fn run(location: &str, is_full: bool, shared: &Shared) -> Result<Outcome, Failure> {
+    let store = to_read(location)?;
+    let report = store.verify(is_full).map_err(filemap::Error::from)?;
+    let mut out = Output::stdout(shared.flags);
+    let mut outcome = damaged(&report.damage, &mut out)?;
+    out.report(&summary(&report, is_full), in_words(&report, is_full))?;
+    out.flush()?;
+    if report.orphans > 0 && shared.flags.says() {
+        let orphans = count(report.orphans, "segment");
+        let what = "no index names: of a writer that lost the store, or of one at work now";
+        words::say(format_args!("{orphans} that {what}; `fm-tool compact` deletes the old ones"));
+    }
+    if report.changed && is_full {
+        let (why, how) = match report.damage.is_empty() {
+            true => ("a writer was at work: verify again without one", Outcome::Incomplete),
+            false => ("segments are gone: repair, and verify again", Outcome::Damaged),
+        };
+        words::complain(format_args!("versions were not compared with the index: {why}"));
+        outcome = how;
+    }
+    out.end(outcome)
+}
+
+fn summary(report: &VerifyReport, is_full: bool) -> Value {
+    fields!(report;
+        full = is_full, segments, bytes, versions, orphans, lost_rows, changed, problems = report.damage.len(),
+    )
+}
+
+fn in_words(report: &VerifyReport, is_full: bool) -> String {
+    let found = match (report.damage.len() as u64, report.lost_rows) {
+        (0, _) => "no damage".to_owned(),
+        (places, 0) => format!("damage in {}", count(places, "place")),
+        (places, lost) => format!(
+            "damage in {}, {} of them versions that the index has lost: `fm-tool repair --in-place` brings them back",
+            count(places, "place"),
+            lost
+        ),
+    };
+    let (bytes, segments) = (sizes::print(report.bytes), count(report.segments, "segment"));
+    if is_full {
+        format!("{bytes} read in {segments}, {}: {found}", count(report.versions, "version"))
+    } else {
+        format!("{segments} of {bytes} are named by the index, and compared with a listing: {found}")
+    }
+}

@@ -1,0 +1,128 @@
+//! Verbs with a store in object storage: each works, or says what is missing and what to do
+//! instead. Those that work are run in the bucket of `FILEMAP_S3`, if that is set and the program
+//! can open one (feature `cloud`): `crates/filemap-cloud/ceph.sh` makes one.
+
+use crate::harness::{run, tool};
+
+/// A location that is refused before any request, by whoever would open it.
+const REFUSED: &str = "s3://key:5e3c7e7@bucket/pages";
+
+/// What a verb does with a bucket.
+enum Does {
+    Works,
+    /// Says so.
+    Lacks(&'static str),
+}
+use Does::{Lacks, Works};
+
+/// Every verb that has a store, with arguments that make sense; `@` stands for the location, `%`
+/// for an absent folder.
+const VERBS: [(&str, &[&str], Does); 36] = [
+    ("import", &["@", "Cargo.toml"], Lacks("fm-tool copy FOLDER")),
+    ("load", &["@", "Cargo.toml"], Lacks("fm-tool copy FOLDER")),
+    ("get", &["@", "http://a.example/"], Works),
+    ("put", &["@", "http://a.example/", "Cargo.toml"], Works),
+    ("rm", &["@", "http://a.example/"], Works),
+    ("has", &["@", "http://a.example/"], Works),
+    ("head", &["@", "http://a.example/"], Works),
+    ("history", &["@", "http://a.example/"], Works),
+    ("ls", &["@"], Works),
+    ("count", &["@"], Works),
+    ("top", &["@"], Lacks("fm-tool count LOCATION")),
+    ("stat", &["@"], Works),
+    ("verify", &["@"], Works),
+    ("repair", &["@", "--in-place", "--yes"], Works),
+    ("train", &["@"], Lacks("no dictionaries")),
+    ("recompress", &["@", "--try"], Lacks("fm-tool copy LOCATION FOLDER")),
+    ("dump", &["@"], Lacks("fm-tool copy LOCATION FOLDER")),
+    ("segments", &["@"], Works),
+    ("archives", &["@"], Lacks("all have their bodies")),
+    ("compact", &["@"], Works),
+    ("compact", &["@", "--dry-run"], Works),
+    ("prune", &["@", "--keep-versions", "1"], Works),
+    ("prune", &["@", "--keep-versions", "1", "--dry-run"], Works),
+    ("erase", &["@", "--url", "http://a.example/", "--reason", "r"], Works),
+    ("erase", &["@", "--host", "a.example", "--reason", "r", "--dry-run"], Works),
+    ("backup", &["@", "%"], Lacks("fm-tool copy FROM TO")),
+    ("backup", &["%", "@"], Lacks("fm-tool copy FROM TO")),
+    ("copy", &["@", "%"], Works),
+    ("merge", &["@", "%"], Lacks("fm-tool copy FROM TO")),
+    ("merge", &["%", "@"], Lacks("fm-tool copy FROM TO")),
+    ("seen create", &["--kind", "trie", "@"], Lacks("no seen sets")),
+    ("seen add", &["@", "Cargo.toml"], Lacks("no seen sets")),
+    ("seen check", &["@", "Cargo.toml"], Lacks("no seen sets")),
+    ("seen stat", &["@"], Lacks("no seen sets")),
+    ("seen forget", &["@", "http://a.example/"], Lacks("no seen sets")),
+    ("inspect", &["@"], Lacks("fm-tool segments LOCATION")),
+];
+
+#[test]
+fn every_verb_works_in_a_bucket_or_says_what_to_do_instead() {
+    let help = run(tool().arg("--help")).ended(0);
+    let all = help.text().split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
+    let all: Vec<&str> = all.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next()).collect();
+    for verb in all.into_iter().filter(|verb| !verb.is_empty() && !["completions", "man", "help"].contains(verb)) {
+        assert!(VERBS.iter().any(|(named, ..)| named.split(' ').next() == Some(verb)), "{verb} is not in the table");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for (verb, args, does) in &VERBS {
+        let absent = folder.path().join("absent");
+        let absent = absent.to_str().unwrap();
+        let args = args.iter().map(|arg| match *arg {
+            "@" => REFUSED,
+            "%" => absent,
+            arg => arg,
+        });
+        let ran = run(tool().args(verb.split(' ')).args(args)).ended(2);
+        let words = match does {
+            Lacks(words) => words,
+            // Whether a bucket can be opened, the program says.
+            Works if ran.words.contains("--features cloud") => "built without object storage",
+            Works => "a location has no user and no password",
+        };
+        assert!(ran.words.contains(words), "{verb}: {}", ran.words);
+        assert!(!ran.words.contains("5e3c7e7") && ran.out.is_empty(), "{verb}: {}", ran.words);
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "a verb made something");
+}
+
+/// Those that mean something else, or nothing, there are refused by name.
+#[cfg(feature = "cloud")]
+#[test]
+fn flags_that_mean_nothing_in_a_bucket_are_refused_by_name() {
+    let erase = |flags: &[&'static str]| [&["erase", "@"], flags].concat();
+    let order = ["--host", "a.example", "--reason", "r"];
+    for args in [
+        vec!["verify", "@", "--rate", "1MB/s"],
+        vec!["verify", "@", "--anew"],
+        vec!["compact", "@", "--rate", "1MB/s"],
+        vec!["compact", "@", "--accept-loss"],
+        vec!["prune", "@", "--max-size", "1GB"],
+        vec!["prune", "@", "--keep-versions", "1", "--regex", "x"],
+        vec!["stat", "@", "--watch"],
+        vec!["repair", "@", "--in-place", "--yes", "--rule", "whatwg", "1"],
+        vec!["copy", "@", "other", "--compact"],
+        vec!["copy", "pages.fm", "@", "--compact", "--level", "3"],
+        erase(&["--list"]),
+        erase(&["--lift", "1"]),
+        erase(&["--resume"]),
+        erase(&["--rules-from", "pages.fm"]),
+        erase(&["--regex", "x", "--reason", "r", "--yes"]),
+        erase(&["--digest", "sha1:x", "--reason", "r"]),
+        erase(&[&order[..], &["--hashed", "--yes"]].concat()),
+        erase(&[&order[..], &["--from", "2020-01-01"]].concat()),
+        erase(&[&order[..], &["--to", "2020-01-01"]].concat()),
+    ] {
+        // The flag that is refused is the last, but for its value and what others need.
+        let named = args.iter().skip(2).filter(|arg| arg.starts_with("--"));
+        let refused =
+            run(tool().args(args.iter().map(|arg| if *arg == "@" { "s3://bucket/pages" } else { arg }))).ended(2);
+        assert!(named.clone().any(|flag| refused.words.contains(flag)), "{args:?}: {}", refused.words);
+        assert!(refused.words.contains("is for a"), "{args:?}: {}", refused.words);
+    }
+    run(tool().args(["repair", "s3://bucket/pages", "new.fm"])).ended(2).said("--in-place");
+    run(tool().args(["repair", "s3://bucket/pages", "--in-place"])).ended(2).said("--yes");
+    run(tool().args(["repair", "pages.fm", "--in-place", "--yes", "--uncommitted"])).ended(2).said("--uncommitted");
+    run(tool().args(["erase", "s3://bucket/pages", "--host", "a.example", "--reason", "r"])).ended(2).said("--yes");
+    run(tool().args(["copy", "s3://bucket/pages", "s3://bucket/pages"])).ended(2).said("itself");
+}

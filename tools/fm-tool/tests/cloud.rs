@@ -1,0 +1,233 @@
+//! The command line over a real object storage: the bucket of `FILEMAP_S3`, of the environment
+//! that `crates/filemap-cloud/ceph.sh` prints.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+
+use crate::harness::{Bench, PAGE_URL, Ran, run, tool};
+
+/// A place for a store that no other test has; `None` without a bucket.
+fn place(name: &str) -> Option<String> {
+    let Ok(s3) = std::env::var("FILEMAP_S3") else {
+        eprintln!("skipped: FILEMAP_S3 names no bucket");
+        return None;
+    };
+    let unique = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos();
+    Some(format!("{s3}/{name}-{unique}"))
+}
+
+fn ran(verb: &str, args: &[&str]) -> Ran {
+    run(tool().arg(verb).args(args))
+}
+
+/// The last JSON line that a verb prints.
+#[track_caller]
+fn told(verb: &str, args: &[&str], code: i32) -> Value {
+    ran(verb, &[args, &["--json"]].concat()).ended(code).json().pop().unwrap()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// Everything in a folder's store, as lines without what only that store knows.
+#[track_caller]
+fn dumped(store: &Path) -> BTreeSet<String> {
+    ran("dump", &[text(store)]).ended(0).text().lines().map(str::to_owned).collect()
+}
+
+/// A store with several versions of a page, variants, records beside pages, and removed pages.
+fn filled() -> Bench {
+    let bench = Bench::new();
+    let warcs = [crate::harness::warc("python-docs.warc.gz"), crate::harness::warc("example.warc.gz")];
+    let kept = ["--keep", "request,metadata"].map(std::ffi::OsString::from);
+    let args: Vec<_> = warcs.into_iter().map(|path| path.into_os_string()).chain(kept).collect();
+    bench.run("import", &args).ended(0);
+    for (time, status) in [("2020-01-01", "200"), ("2021-01-01", "404"), ("2022-01-01", "200")] {
+        let args = ["--time", time, "--status", status, "--header", "X-Version: kept", "http://v.example/", "-"];
+        bench.feed("put", &args, time.as_bytes()).ended(0);
+        bench.feed("put", &["--time", time, "--variant", "session 7", "http://v.example/", "-"], b"varies").ended(0);
+    }
+    bench.feed("put", &["http://gone.example/", "-"], b"gone").ended(0);
+    bench.run("rm", &["http://gone.example/"]).ended(0);
+    bench
+}
+
+#[test]
+fn a_copy_goes_up_and_down_with_every_version_and_again_adds_nothing() {
+    let Some(there) = place("copy") else { return };
+    let bench = filled();
+    let (here, back) = (bench.store(), bench.path("back.fm"));
+    let up = told("copy", &[text(&here), &there], 0);
+    let versions = up["versions"].as_u64().unwrap();
+    assert!(versions > 100 && up["already_there"] == 0 && up["complete"] == true, "{up}");
+    let again = told("copy", &[text(&here), &there], 0);
+    assert_eq!((&again["versions"], &again["already_there"]), (&Value::from(0), &Value::from(versions)));
+    let down = told("copy", &[&there, text(&back)], 0);
+    assert_eq!(down["versions"], versions);
+    assert_eq!(dumped(&back), dumped(&here));
+    ran("copy", &[&there, text(&back)]).ended(0).said(&format!("{versions} there already"));
+    for (verb, args) in [
+        ("get", &[PAGE_URL][..]),
+        ("history", &["http://v.example/"]),
+        ("history", &["http://v.example/", "--all-variants"]),
+        ("get", &["http://v.example/", "--at", "2021-06-01", "--headers"]),
+        ("ls", &[]),
+        ("count", &["--versions", "--host", "v.example"]),
+    ] {
+        let (local, remote) = (ran(verb, &[&[text(&here)], args].concat()), ran(verb, &[&[&*there], args].concat()));
+        assert_eq!((remote.code, &remote.out), (local.code, &local.out), "{verb} {args:?}: {}", remote.words);
+    }
+    ran("has", &[&there, "http://gone.example/"]).ended(1);
+    // From bucket to bucket.
+    let Some(other) = place("copied") else { return };
+    assert_eq!(told("copy", &[&there, &other], 0)["versions"], versions);
+    assert_eq!(told("verify", &[&other], 0)["problems"], 0);
+    // Keys of another kind do not mix.
+    run(tool().args(["put", &other, "http://a.example/", "Cargo.toml"])).ended(0);
+    let exact = bench.path("exact.fm");
+    run(tool().arg("put").arg(&exact).args(["--exact-urls", "http://A.example", "Cargo.toml"])).ended(0);
+    ran("copy", &[text(&exact), &other]).ended(2).said("canonicaliser");
+}
+
+#[test]
+fn an_interrupted_copy_is_ended_by_the_same_command() {
+    let Some(there) = place("interrupted") else { return };
+    let bench = Bench::new();
+    let mut random = fastrand(7);
+    let lines: Vec<String> = (0..3_000)
+        .map(|nth| {
+            let body: String = (0..500).map(|_| format!("{:08x}", random())).collect();
+            format!(r#"{{"url":"http://many.example/{nth}","time_ms":1700000000000,"status":200,"body":"{body}"}}"#)
+        })
+        .collect();
+    bench.feed("import", &["-"], lines.join("\n").as_bytes()).ended(0);
+    // Wherever that meets it: the crate's own tests stop a copy at a place.
+    for signal in ["INT", "KILL", "INT"] {
+        let mut copy = tool()
+            .arg("copy")
+            .arg(bench.store())
+            .arg(&there)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(500));
+        Command::new("kill").arg(format!("-{signal}")).arg(copy.id().to_string()).status().unwrap();
+        let code = copy.wait().unwrap().code();
+        assert!([Some(0), Some(130), None].contains(&code), "{code:?}");
+    }
+    let ended = told("copy", &[text(&bench.store()), &there], 0);
+    assert_eq!(ended["versions"].as_u64().unwrap() + ended["already_there"].as_u64().unwrap(), 3_000, "{ended}");
+    assert_eq!(ran("count", &[&there]).ended(0).text().trim(), "3000");
+    let verified = told("verify", &[&there], 0);
+    assert_eq!((&verified["versions"], &verified["problems"]), (&Value::from(3_000), &Value::from(0)));
+    let back = bench.path("back.fm");
+    assert_eq!(told("copy", &[&there, text(&back)], 0)["versions"], 3_000);
+    assert!(dumped(&back) == dumped(&bench.store()));
+}
+
+/// Random numbers, by xorshift.
+fn fastrand(seed: u32) -> impl FnMut() -> u32 {
+    let mut state = seed;
+    move || {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state
+    }
+}
+
+#[test]
+fn upkeep_of_a_bucket_frees_erases_and_says_what_it_did() {
+    let Some(there) = place("upkeep") else { return };
+    let bench = filled();
+    ran("copy", &[text(&bench.store()), &there]).ended(0);
+    ran("verify", &[&there, "--quick"]).ended(0).said("no damage");
+    let stat = told("stat", &[&there], 0);
+    assert!(
+        stat["live_bytes"].as_u64().unwrap() > 0 && stat["dead_bytes"] == 0 && stat["canonicalizer"] == "whatwg 1",
+        "{stat}"
+    );
+    ran("stat", &[&there]).ended(0).text().contains("live_bytes");
+    let metrics = ran("stat", &[&there, "--format", "openmetrics"]).ended(0);
+    assert!(
+        metrics.text().contains("\nfilemap_live_bytes ") && metrics.text().ends_with("# EOF\n"),
+        "{}",
+        metrics.text()
+    );
+    let planned = told("prune", &[&there, "--keep-versions", "1", "--host", "v.example", "--dry-run"], 0);
+    assert_eq!((&planned["versions"], &planned["dry_run"]), (&Value::from(4), &Value::from(true)), "{planned}");
+    let pruned = ran("prune", &[&there, "--keep-versions", "1", "--host", "v.example", "--json"]).ended(0).json();
+    assert_eq!(
+        (&pruned[0]["versions"], &pruned[0]["live_bytes"]),
+        (&Value::from(4), &planned["live_bytes"]),
+        "{pruned:?}"
+    );
+    assert!(!told("compact", &[&there, "--dry-run"], 0)["segments"].as_array().unwrap().is_empty());
+    let compacted = told("compact", &[&there], 0);
+    assert!(compacted["rewritten"].as_u64().unwrap() > 0 && compacted["waiting"].as_u64().unwrap() > 0, "{compacted}");
+    let stat = told("stat", &[&there], 0);
+    assert!(stat["dead_bytes"] == 0 && stat["waiting_segments"] == compacted["waiting"], "{stat}");
+    let segments = ran("segments", &[&there, "--json"]).ended(0).json();
+    let live = segments.iter().map(|segment| segment["live_bytes"].as_u64().unwrap()).sum::<u64>();
+    assert_eq!(Some(live), stat["live_bytes"].as_u64());
+    // Erased, with the objects that waited.
+    let url = ["--url", PAGE_URL, "--reason", "r"];
+    let foretold = told("erase", &[&[&*there][..], &url, &["--dry-run"]].concat(), 0);
+    assert_eq!((&foretold["pages"], &foretold["dry_run"]), (&Value::from(1), &Value::from(true)));
+    let erased = ran("erase", &[&[&*there][..], &url].concat()).ended(0).said("1 page erased").said("no rule is kept");
+    assert!(erased.words.contains("not reached"), "{}", erased.words);
+    ran("get", &[&there, PAGE_URL]).ended(1);
+    let erased = told("erase", &[&there, "--host", "v.example", "--reason", "r", "--yes"], 0);
+    assert_eq!(
+        (&erased["pages"], &erased["complete"], &erased["waiting"]),
+        (&Value::from(1), &Value::from(true), &Value::from(0))
+    );
+    ran("repair", &[&there, "--in-place", "--yes"]).ended(0).said("all of it was read");
+    assert_eq!(told("stat", &[&there], 0)["generation"], 2);
+    ran("get", &[&there, PAGE_URL]).ended(1);
+    assert_eq!(told("verify", &[&there], 0)["problems"], 0);
+}
+
+/// A request of S3 to the object storage of the environment.
+fn request(method: &str, location: &str, object: &str) {
+    let endpoint = std::env::var("AWS_ENDPOINT").unwrap();
+    let user = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"].map(|name| std::env::var(name).unwrap()).join(":");
+    let path = location.strip_prefix("s3://").unwrap();
+    let mut curl = Command::new("curl");
+    curl.args(["-sf", "-o", "/dev/null", "--aws-sigv4", "aws:amz:us-east-1:s3", "--user", &user, "-X", method]);
+    // The digest of no bytes, as S3 asks for.
+    curl.args(["-H", "x-amz-content-sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"]);
+    assert!(curl.arg(format!("{endpoint}/{path}/{object}")).status().unwrap().success(), "{method} {object}");
+}
+
+#[test]
+fn what_is_lost_in_a_bucket_is_named_with_the_code_3_and_repaired() {
+    let Some(there) = place("lost") else { return };
+    let bench = filled();
+    ran("copy", &[text(&bench.store()), &there]).ended(0);
+    // A second segment.
+    run(tool().args(["put", &there, "http://late.example/", "Cargo.toml"])).ended(0);
+    let segments = ran("segments", &[&there, "--json"]).ended(0).json();
+    let object = segments.last().unwrap()["object"].as_str().unwrap();
+    request("DELETE", &there, object);
+    for args in [&["--quick"][..], &[]] {
+        let found = ran("verify", &[&[&*there][..], args, &["--json"]].concat()).ended(3).json();
+        assert!(found[0]["object"] == object && found[0]["what"].as_str().unwrap().contains("gone"), "{found:?}");
+        assert_eq!(found.last().unwrap()["problems"], 1);
+    }
+    let back = bench.path("back.fm");
+    let copied = ran("copy", &[&there, text(&back)]).ended(3).said("late.example").said("left out");
+    assert!(copied.words.contains("1 version or place"), "{}", copied.words);
+    assert_eq!(dumped(&back), dumped(&bench.store()));
+    // An object that no index names, as a writer leaves it that has lost the store; and the index.
+    ran("repair", &[&there, "--in-place", "--yes", "--json"]).ended(0);
+    ran("verify", &[&there]).ended(0).said("no damage");
+    ran("has", &[&there, "http://late.example/"]).ended(1);
+    ran("has", &[&there, PAGE_URL]).ended(0);
+}
