@@ -74,7 +74,7 @@ impl State {
         } else if is_poor && totals.may_refund(self.table.len()) {
             // In the end the virtual page has half of what pages hold that do not wait, but for
             // remainders.
-            let others = TOTAL - totals.virtual_credit - totals.waiting - self.queued_credit;
+            let others = (TOTAL - totals.virtual_credit - totals.waiting).saturating_sub(self.queued_credit);
             let (times, part) = totals.refund(others / 2, self.queued_credit, u64::from(waiting));
             round.errand = Errand::Refund { times, part };
         }
@@ -192,6 +192,10 @@ impl State {
             }
         })?;
         links.back_to(now);
+        // A snapshot may say anything.
+        let rest: u64 = taken.map(|one| one.credit).sum();
+        totals.waiting -= rest;
+        totals.virtual_credit += rest;
         Ok(())
     }
 }

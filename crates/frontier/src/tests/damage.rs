@@ -196,7 +196,7 @@ fn any_number_of_a_snapshot_may_be_extreme_though_its_checksum_is_right() {
     let files: Vec<(&String, Vec<u8>)> = names.iter().map(|name| (name, disk.bytes(name).expect("there"))).collect();
     let whole = disk.bytes("frontier.snapshot").expect("there");
     let (mut refused, mut went_on) = (0, 0);
-    for at in (516..1_800.min(whole.len() - 8)).step_by(4) {
+    for at in (516..whole.len() - 8).step_by(4) {
         for extreme in [0, 1, 0xffff_ffff, 1 << 62, 1 << 63, u64::MAX, f64::MAX.to_bits(), f64::MIN_POSITIVE.to_bits()]
         {
             files.iter().for_each(|(name, bytes)| disk.set_bytes(name, bytes));
