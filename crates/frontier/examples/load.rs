@@ -5,12 +5,34 @@
 //! [VIRTUAL_VISITS [MIB]]]]]`, with MIB of memory for what is known of pages.
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use frontier::{Fetched, Frontier, FrontierOptions, Next, Recrawl};
 
 /// Pages between two commits.
 const COMMIT_EVERY: u64 = 1_000;
+
+/// The longest call of each kind.
+#[derive(Default)]
+struct Longest {
+    next: Duration,
+    done: Duration,
+    commit: Duration,
+}
+
+impl Longest {
+    fn print(&self) {
+        let [next, done, commit] = [self.next, self.done, self.commit].map(|one| one.as_secs_f64());
+        println!("longest calls: next {next:.3} s, done {done:.3} s, commit {commit:.3} s");
+    }
+}
+
+fn timed<T>(longest: &mut Duration, call: impl FnOnce() -> T) -> T {
+    let began = Instant::now();
+    let done = call();
+    *longest = began.elapsed().max(*longest);
+    done
+}
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
@@ -32,9 +54,10 @@ fn main() {
     let mut made = hosts.min(pages);
     let seeds: Vec<String> = (0..made).map(url).collect();
     frontier.seed(&seeds.iter().map(|seed| &seed[..]).collect::<Vec<&str>>(), 0).expect("seeded");
-    let (began, mut fetches) = (Instant::now(), 0u64);
+    let (began, mut fetches, mut longest) = (Instant::now(), 0u64, Longest::default());
     while fetches < pages {
-        let Next::Fetch(assignment) = frontier.next(fetches as i64).expect("answered") else { break };
+        let next = timed(&mut longest.next, || frontier.next(fetches as i64));
+        let Next::Fetch(assignment) = next.expect("answered") else { break };
         let mut links = Vec::with_capacity(10);
         for _ in 0..5 {
             links.push(url(rng.u64(..made)));
@@ -43,10 +66,10 @@ fn main() {
         }
         let links: Vec<&str> = links.iter().map(|link| &link[..]).collect();
         let fetched = Fetched { fetched_at_ms: fetches as i64, links: &links, ..Fetched::default() };
-        frontier.done(assignment.page, &fetched).expect("told");
+        timed(&mut longest.done, || frontier.done(assignment.page, &fetched)).expect("told");
         fetches += 1;
         if fetches.is_multiple_of(COMMIT_EVERY) {
-            frontier.commit().expect("committed");
+            timed(&mut longest.commit, || frontier.commit()).expect("committed");
         }
     }
     frontier.commit().expect("committed");
@@ -58,6 +81,7 @@ fn main() {
         fetches as f64 / seconds,
         10.0 * fetches as f64 / seconds
     );
+    longest.print();
     println!(
         "known {}, memory {:.1} bytes a page, disk {:.1} bytes a page, journal {} bytes",
         stats.pages,
@@ -66,7 +90,8 @@ fn main() {
         stats.journal_bytes
     );
     assert_eq!(frontier.credit_units().expect("read"), 1 << 62);
-    frontier.close().expect("closed");
+    // As a kill leaves it.
+    drop(frontier);
     let began = Instant::now();
     let frontier = Frontier::open(path, options).expect("opened");
     println!(

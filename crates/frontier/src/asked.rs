@@ -184,13 +184,13 @@ impl Frontier {
         Ok(sorted.map(|Reverse((bits, Reverse(page)))| (PageId::new(page), f64::from_bits(bits))).collect())
     }
 
-    /// All credit, in units: the sum over all pages and the virtual page, which never changes.
-    /// O(pages).
+    /// All credit, in units: the sum over all pages, the virtual page and what waits for the next
+    /// delivery, which never changes. O(pages).
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
     pub fn credit_units(&self) -> Result<u128> {
-        let mut sum = u128::from(self.state.totals.virtual_credit);
+        let mut sum = u128::from(self.state.totals.virtual_credit) + self.state.delivery.credit();
         for row in self.state.table.scan() {
             sum += u128::from(row?.credit);
         }

@@ -10,8 +10,9 @@
 //! times. That takes one number a page, since weights grow instead of fading: what is added now
 //! counts 2^(G/W) times as much as at first, and all is scaled down before it gets too large.
 //!
-//! Invariant: the credit of all pages and the virtual page sums to [`TOTAL`]. Weights are computed
-//! by additions and multiplications only, so a replay on any machine gives the same bits.
+//! Invariant: the credit of all pages, the virtual page's and what waits for its delivery sum to
+//! [`TOTAL`]. Weights are computed by additions and multiplications only, so a replay on any
+//! machine gives the same bits.
 
 /// All credit. Sums fit 64 bits with room to spare.
 pub(crate) const TOTAL: u64 = 1 << 62;
@@ -58,6 +59,8 @@ impl Account {
 pub(crate) struct Totals {
     /// Credit of the virtual page.
     pub(crate) virtual_credit: u64,
+    /// Shares that wait for the next delivery.
+    pub(crate) waiting: u64,
     /// The tax, in parts of 2^32.
     pub(crate) tax: u32,
     /// Growth of the weight when all credit is handed on once: ln 2 by the window.
@@ -77,6 +80,7 @@ impl Totals {
     pub(crate) fn new(tax: f64, window: f64) -> Totals {
         Totals {
             virtual_credit: TOTAL,
+            waiting: 0,
             tax: (tax * 4_294_967_296.0) as u32,
             growth: std::f64::consts::LN_2 / window,
             weight: 1.0,
@@ -90,9 +94,22 @@ impl Totals {
     /// returns the share of each link; what is left is the virtual page's.
     #[inline]
     pub(crate) fn visit(&mut self, account: &mut Account, links: usize, lost: u64) -> u64 {
+        let credit = self.take(account);
+        self.share_out(credit, links, lost)
+    }
+
+    /// Takes the credit of a visited page, which [`Totals::share_out`] gets next.
+    #[inline]
+    pub(crate) fn take(&mut self, account: &mut Account) -> u64 {
         let credit = std::mem::take(&mut account.credit);
         self.hand_on(account, credit);
         self.visits_since_sweep += 1;
+        credit
+    }
+
+    /// The share of each link of a visited page; what is left is the virtual page's.
+    #[inline]
+    pub(crate) fn share_out(&mut self, credit: u64, links: usize, lost: u64) -> u64 {
         let tax = ((u128::from(credit) * u128::from(self.tax)) >> 32) as u64;
         let share = (credit - tax).checked_div(links as u64 + lost).unwrap_or(0);
         self.virtual_credit += credit - share * links as u64;
@@ -146,7 +163,7 @@ impl Totals {
         share
     }
 
-    /// Begins a refund: half of what a fetched page holds goes to the virtual page, and counts in
+    /// For a refund: half of what a fetched page holds goes to the virtual page, and counts in
     /// its history.
     pub(crate) fn take_half(&mut self, account: &mut Account) {
         let half = account.credit / 2;
@@ -155,22 +172,24 @@ impl Totals {
         self.virtual_credit += half;
     }
 
-    /// What a refund gives to so many pages that wait for their first fetch, and hold so much: times
-    /// what each has, and a part. Fetched pages that are not refetched soon keep nearly all credit,
-    /// and divisions would leave nothing for the others.
-    pub(crate) fn refund(&mut self, held: u64, waiting: u64) -> (u64, u64) {
+    /// What a refund gives to so many pages that wait for their first fetch, and hold so much:
+    /// times what each has, and a part. `coming` is what the virtual page is still to get for it.
+    /// Fetched pages that are not refetched soon keep nearly all credit, and divisions would leave
+    /// nothing for the others.
+    pub(crate) fn refund(&mut self, coming: u64, held: u64, waiting: u64) -> (u64, u64) {
         self.visits_since_sweep = 0;
+        let all = self.virtual_credit + coming;
         match held {
-            0 => (0, self.virtual_credit.checked_div(waiting).unwrap_or(0)),
-            held => (self.virtual_credit / held, 0),
+            0 => (0, all.checked_div(waiting).unwrap_or(0)),
+            held => (all / held, 0),
         }
     }
 
-    /// Gives a page its refund.
-    pub(crate) fn give(&mut self, account: &mut Account, (times, part): (u64, u64)) {
-        let gain = account.credit * times + part;
-        account.credit += gain;
+    /// The refund of a page that has so much, as long as the virtual page has it.
+    pub(crate) fn refunded(&mut self, credit: u64, (times, part): (u64, u64)) -> u64 {
+        let gain = credit.saturating_mul(times).saturating_add(part).min(self.virtual_credit);
         self.virtual_credit -= gain;
+        gain
     }
 
     /// The importance of a page, (H + C) / (G + 1): all pages sum to 1, once any page had credit.
@@ -181,7 +200,7 @@ impl Totals {
     /// The estimate with held credit counted by this part.
     pub(crate) fn estimate(&self, account: &Account, part: f64) -> f64 {
         let unit = part * self.weight / TOTAL as f64;
-        let all = self.weighted_turns + (TOTAL - self.virtual_credit) as f64 * unit;
+        let all = self.weighted_turns + (TOTAL - self.virtual_credit - self.waiting) as f64 * unit;
         let own = f64::from(account.history) + account.credit as f64 * unit;
         if all > 0.0 { own / all } else { 0.0 }
     }

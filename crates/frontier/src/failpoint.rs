@@ -28,6 +28,8 @@ filemap_io::failpoints! {
         PartCounts,
         /// A new journal does not have the rests of hosts that the old one has.
         RestsDropped,
+        /// A snapshot does not have the round that is under way.
+        RoundDropped,
         /// The journal omits the new links of a fetched page.
         LinksNotTold,
     }

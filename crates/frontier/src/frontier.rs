@@ -11,9 +11,9 @@
 //! | `frontier.lock` | the writer's lock |
 //!
 //! An event changes memory at once and is durable after [`Frontier::commit`]. When the journal is
-//! longer than the last snapshot (and than an option), a commit replaces both: it syncs the URLs,
-//! creates the next journal, puts the snapshot that names it in the old one's place, and removes
-//! the old journal. A crash in between leaves the old pair or the new one.
+//! longer than a part of the last snapshot (and than an option), a commit replaces both: it syncs
+//! the URLs, creates the next journal, puts the snapshot that names it in the old one's place, and
+//! removes the old journal. A crash in between leaves the old pair or the new one.
 
 mod arriving;
 mod claiming;
@@ -257,8 +257,8 @@ impl Frontier {
 
     /// Records a fetch and enters the page's links.
     ///
-    /// O(links), and as much again for each virtual visit; sometimes, amortised over many calls,
-    /// O(pages).
+    /// O(links), and as much again for each virtual visit; and some blocks of rows that a round
+    /// goes on, for what waits for their pages.
     ///
     /// # Errors
     /// `NotInFlight`, `Full`, `Poisoned`, `Corrupt` (of the file of links or a run: the page stays in
@@ -393,11 +393,9 @@ impl Frontier {
     }
 
     fn landed(&mut self, page: u32, now_ms: i64) -> Result<()> {
-        let landed = self.state.queues(|queue, view| {
-            let host = view.table.get(page)?.host;
-            queue.landed(host, now_ms, view)
-        });
-        self.poison.note(landed)
+        let host = self.host_of(page)?;
+        self.state.queues(|queue, view| queue.landed(host, now_ms, view));
+        Ok(())
     }
 
     /// The host of a page.

@@ -19,6 +19,7 @@ mod asked;
 mod blocks;
 mod claims;
 mod credit;
+mod delivery;
 mod discover;
 mod error;
 mod failpoint;

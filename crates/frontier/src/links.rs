@@ -141,20 +141,25 @@ impl Links {
     /// # Errors
     /// `Corrupt`, `Io`: nothing has changed then.
     pub(crate) fn prepare(&mut self, pages: u32) -> Result<()> {
+        self.prepare_within(self.place.bytes, pages)
+    }
+
+    /// The same in a circle that ends at an offset.
+    fn prepare_within(&mut self, end_of_all: u64, pages: u32) -> Result<()> {
         loop {
             match &self.loaded {
                 Some((_, numbers)) if self.place.at < numbers.len() as u64 => return Ok(()),
                 Some((end, _)) => {
-                    let next = if *end < self.place.bytes { *end } else { START };
+                    let next = if *end < end_of_all { *end } else { START };
                     let loaded = self.load(next, pages)?;
                     (self.place.block, self.place.at) = (next, 0);
                     self.loaded = Some(loaded);
                 }
-                None if self.place.bytes == START => return Ok(()),
+                None if end_of_all == START => return Ok(()),
                 None => {
                     let loaded = self.load(self.place.block, pages)?;
-                    if self.place.at > loaded.1.len() as u64 {
-                        let what = "the block is shorter than the snapshot says";
+                    if !is_begin(&loaded.1, self.place.at) {
+                        let what = "no list begins where the snapshot says";
                         return Err(Error::corrupt(&self.name, self.place.block, what));
                     }
                     self.loaded = Some(loaded);
@@ -163,8 +168,31 @@ impl Links {
         }
     }
 
+    /// Passes the next lists to `each`, numbered from 0 on; so many, or none if there are none.
+    /// The circle ends at an offset: where the last block ended at some time. `pages` is the
+    /// number of known pages.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`.
+    pub(crate) fn walk(&mut self, lists: u64, end: u64, pages: u32, mut each: impl FnMut(u32, List<'_>)) -> Result<()> {
+        for nth in 0..lists as u32 {
+            self.prepare_within(end, pages)?;
+            match self.take() {
+                Some(list) => each(nth, list),
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes back to where the circle was.
+    pub(crate) fn back_to(&mut self, before: Place) {
+        (self.place.block, self.place.at) = (before.block, before.at);
+        self.loaded = None;
+    }
+
     /// The next loaded list.
-    pub(crate) fn take(&mut self) -> Option<List<'_>> {
+    fn take(&mut self) -> Option<List<'_>> {
         let (_, numbers) = self.loaded.as_ref()?;
         let [page, lost, count, rest @ ..] = numbers.get(self.place.at as usize..)? else { return None };
         let links = rest.get(..*count as usize)?;
@@ -268,17 +296,30 @@ impl Links {
     }
 }
 
+/// Whether a list begins, or the last one ends, at a place among the numbers of lists.
+fn is_begin(numbers: &[u32], place: u64) -> bool {
+    let mut at = 0;
+    while at < place {
+        let Some(count) = numbers.get(at as usize + 2) else { return false };
+        at += 3 + u64::from(*count);
+    }
+    at == place && at <= numbers.len() as u64
+}
+
 /// Numbers of encoded lists, if they are lists of pages below `pages`.
 fn decode(lists: &[u8], pages: u32) -> Option<Vec<u32>> {
     let mut from = Bytes { rest: lists };
-    let mut numbers = Vec::new();
+    // A number takes a byte at least.
+    let mut numbers = Vec::with_capacity(lists.len());
     while !from.rest.is_empty() {
-        let (page, lost, links) = (from.small()?, from.small()?, from.pages()?);
-        if page >= pages || links.last().is_some_and(|last| *last >= pages) {
+        let head = numbers.len();
+        numbers.extend([from.small()?, from.small()?, 0]);
+        from.pages_into(&mut numbers)?;
+        numbers[head + 2] = (numbers.len() - head - 3) as u32;
+        let last = numbers[head + 3..].last();
+        if numbers[head] >= pages || last.is_some_and(|last| *last >= pages) {
             return None;
         }
-        numbers.extend([page, lost, links.len() as u32]);
-        numbers.extend(links);
     }
     Some(numbers)
 }

@@ -128,9 +128,9 @@ filemap_io::options! {
         /// on top. At least 4 KiB.
         pub(crate) memory_bytes: u64 = 256 << 20,
 
-        /// A snapshot replaces the journal when it is longer than this and than the last snapshot:
-        /// at least 4 KiB.
-        pub(crate) journal_bytes_min: u64 = 64 << 20,
+        /// A snapshot replaces the journal when it is longer than this and than a sixteenth of the
+        /// last snapshot: at least 4 KiB. An opening after a crash replays the journal.
+        pub(crate) journal_bytes_min: u64 = 16 << 20,
     } by hand {
         pub(crate) backoff_ms: u64 = 60_000,
         pub(crate) backoff_max_ms: u64 = 24 * 3_600_000,

@@ -10,7 +10,7 @@ use crate::shares::LEVELS;
 use crate::trust::Standing;
 
 /// Of a page with a voucher.
-const VOUCHED: u16 = LEVELS * CLASSES as u16;
+pub(crate) const VOUCHED: u16 = LEVELS * CLASSES as u16;
 
 /// The place of a page in a queue; the highest comes first. `level` is that of its family, and
 /// asked for only if it has no voucher.
@@ -22,28 +22,15 @@ pub(crate) fn place(credit: u64, standing: Standing, level: impl FnOnce() -> u16
     }
 }
 
-/// What an entry of a queued page is worth.
+/// What an entry of a page is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     /// The page may be taken by it.
     Current,
-    /// Its credit or standing has changed: there is another entry.
+    /// The page is not queued, or has another entry.
     Outdated,
-    /// Its family's level has risen, and nothing else has changed: it belongs further down.
+    /// The page has sunk: the entry belongs further down.
     Sunk,
-}
-
-/// Judges an entry at one place of a page that belongs at another. Families change their levels
-/// without new entries for their pages: one that has risen is taken a little late.
-#[inline]
-pub(crate) fn judge(at: u16, place: u16) -> Entry {
-    let is_of_family = at < VOUCHED && place < VOUCHED && at % CLASSES as u16 == place % CLASSES as u16;
-    match is_of_family {
-        _ if at == place => Entry::Current,
-        false => Entry::Outdated,
-        true if at < place => Entry::Current,
-        true => Entry::Sunk,
-    }
 }
 
 #[cfg(test)]
@@ -61,10 +48,5 @@ mod tests {
             assert!(at(1 << 21, standing, 0) > at(1 << 20, standing, 0));
         }
         assert_eq!(usize::from(at(0, Standing::None, LEVELS - 1)), 0);
-        assert_eq!(judge(at(9, Standing::None, 0), at(9, Standing::None, 50)), Entry::Sunk);
-        assert_eq!(judge(at(9, Standing::None, 50), at(9, Standing::None, 0)), Entry::Current);
-        assert_eq!(judge(at(9, Standing::None, 0), at(900, Standing::None, 0)), Entry::Outdated);
-        assert_eq!(judge(at(9, Standing::None, 0), at(9, Standing::Near, 0)), Entry::Outdated);
-        assert_eq!(judge(at(9, Standing::Near, 0), at(9, Standing::Named, 0)), Entry::Current);
     }
 }

@@ -19,7 +19,7 @@ use crate::marks::Status;
 use crate::options::FrontierOptions;
 use crate::row::Row;
 use crate::table::Table;
-use crate::window::{Owner, Top, Window};
+use crate::window::{Owner, Top};
 
 /// Entries of a heap beyond four for each host, or two for each page, before it is swept.
 const SLACK: usize = 256;
@@ -133,7 +133,7 @@ impl Queue {
         {
             self.sleeping.pop();
             view.hosts.get_mut(host).wakes_ms = None;
-            self.offer(host, view)?;
+            self.offer(host, view);
         }
         Ok(())
     }
@@ -149,7 +149,8 @@ impl Queue {
         let Some(kind) = row.status().queue() else { return Ok(()) };
         let is_in = view.hosts.get_mut(row.host).windows[kind].put(page, &row, &view.table.shares);
         self.count_entered(is_in, view);
-        self.offer(row.host, view)
+        self.offer(row.host, view);
+        Ok(())
     }
 
     /// Counts an entry; when there are too many, those of the longest queues are left out.
@@ -161,35 +162,21 @@ impl Queue {
         }
     }
 
-    /// Gives a queued page an entry under its new place.
-    pub(crate) fn raised(&mut self, page: u32, view: &mut View<'_>) -> Result<()> {
-        let row = view.table.get(page)?;
-        let Some(kind) = row.status().queue() else { return Ok(()) };
-        let is_in = view.hosts.get_mut(row.host).windows[kind].put_again(
-            Owner { host: row.host, kind },
-            page,
-            &row,
-            view.table,
-        )?;
+    /// Gives a queued page, whose row is this one, an entry under its new place.
+    pub(crate) fn raised(&mut self, page: u32, kind: usize, row: &Row, view: &mut View<'_>) -> Result<()> {
+        let owner = Owner { host: row.host, kind };
+        let is_in = view.hosts.get_mut(row.host).windows[kind].put_again(owner, page, row, view.table)?;
         self.count_entered(is_in, view);
-        self.offer(row.host, view)
+        self.offer(row.host, view);
+        Ok(())
     }
 
-    /// Enters a host where it belongs after a change.
-    pub(crate) fn offer(&mut self, number: u32, view: &mut View<'_>) -> Result<()> {
-        self.enter(number, view, |owner, window, table| window.top(owner, table))
-    }
-
-    /// The same, with a way to tell what the best page of a window is.
-    fn enter(
-        &mut self,
-        number: u32,
-        view: &mut View<'_>,
-        top: impl Fn(Owner, &mut Window, &mut Table) -> Result<Top>,
-    ) -> Result<()> {
+    /// Enters a host where it belongs after a change, by its best entries: whoever takes one looks
+    /// at its row, which may be on disk.
+    pub(crate) fn offer(&mut self, number: u32, view: &mut View<'_>) {
         let host = view.hosts.get_mut(number);
         if !self.is_live || host.in_flight >= u32::from(view.manners.connections) || host.ready() == 0 {
-            return Ok(());
+            return;
         }
         let next_at_ms = host.next_at_ms(view.manners.delay_ms);
         if next_at_ms > self.clock_ms {
@@ -197,10 +184,10 @@ impl Queue {
                 host.wakes_ms = Some(next_at_ms);
                 self.sleeping.push(Reverse((next_at_ms, number)));
             }
-            return Ok(());
+            return;
         }
         for kind in 0..2 {
-            match top(Owner { host: number, kind }, &mut host.windows[kind], view.table)? {
+            match host.windows[kind].top_entry() {
                 Top::Place(place) if host.offered[kind] != Some(place) => {
                     host.offered[kind] = Some(place);
                     // Ties go to the older host.
@@ -213,7 +200,6 @@ impl Queue {
         if self.open.iter().any(|open| open.len() > 4 * view.hosts.len() as usize + SLACK) {
             self.sweep(view);
         }
-        Ok(())
     }
 
     fn sweep(&mut self, view: &View<'_>) {
@@ -239,7 +225,7 @@ impl Queue {
             let is_open = host.in_flight < u32::from(view.manners.connections)
                 && host.next_at_ms(view.manners.delay_ms) <= self.clock_ms;
             if !is_open || host.windows[kind].top(Owner { host: number, kind }, view.table)? != Top::Place(place) {
-                self.offer(number, view)?;
+                self.offer(number, view);
                 continue;
             }
             let Some(page) = host.windows[kind].take() else { continue };
@@ -247,7 +233,7 @@ impl Queue {
             host.in_flight += 1;
             let before_ms = host.began_ms.replace(self.clock_ms);
             view.table.set_status(page, if kind == 0 { Status::InFlight } else { Status::Refreshing })?;
-            self.offer(number, view)?;
+            self.offer(number, view);
             return Ok(Some((page, before_ms)));
         }
         Ok(None)
@@ -271,16 +257,16 @@ impl Queue {
         let before_ms = host.began_ms.replace(self.clock_ms);
         let flies = if row.status().is_fetched() { Status::Refreshing } else { Status::InFlight };
         view.table.set_status(page, flies)?;
-        self.offer(row.host, view)?;
+        self.offer(row.host, view);
         Ok(Early::Taken(before_ms))
     }
 
     /// Ends a fetch from a host.
-    pub(crate) fn landed(&mut self, host: u32, now_ms: i64, view: &mut View<'_>) -> Result<()> {
+    pub(crate) fn landed(&mut self, host: u32, now_ms: i64, view: &mut View<'_>) {
         self.clock_ms = self.clock_ms.max(now_ms);
         let ended = view.hosts.get_mut(host);
         ended.in_flight = ended.in_flight.saturating_sub(1);
-        self.offer(host, view)
+        self.offer(host, view);
     }
 
     /// The first time at which a host opens or a page is due.
@@ -303,15 +289,15 @@ impl Queue {
     }
 
     /// Enters all hosts where they belong, after their times have changed. Reads no rows.
-    pub(crate) fn reopen(&mut self, view: &mut View<'_>) -> Result<()> {
+    pub(crate) fn reopen(&mut self, view: &mut View<'_>) {
         self.open = [BinaryHeap::new(), BinaryHeap::new()];
         self.sleeping.clear();
         view.hosts.iter_mut().for_each(|host| host.withdraw_offers());
-        (0..view.hosts.len()).try_for_each(|host| self.enter(host, view, |_, window, _| Ok(window.top_entry())))
+        (0..view.hosts.len()).for_each(|host| self.offer(host, view));
     }
 
-    /// Rebuilds the queues of all hosts, after places have changed. O(pages).
-    pub(crate) fn rebuild(&mut self, view: &mut View<'_>) -> Result<()> {
+    /// Rebuilds the queues of all hosts. O(pages).
+    fn rebuild(&mut self, view: &mut View<'_>) -> Result<()> {
         (self.entered, self.taken, self.is_drained) = (0, 0, false);
         view.hosts.iter_mut().for_each(|host| host.clear());
         for page in 0..view.table.len() {
@@ -321,7 +307,8 @@ impl Queue {
                 self.count_entered(is_in, view);
             }
         }
-        self.reopen(view)
+        self.reopen(view);
+        Ok(())
     }
 
     /// Finds pages again that were left out, if a host has no others: when as many pages were taken
@@ -335,9 +322,9 @@ impl Queue {
     }
 
     /// Goes live: hosts are offered from now on.
-    pub(crate) fn go_live(&mut self, view: &mut View<'_>) -> Result<()> {
+    pub(crate) fn go_live(&mut self, view: &mut View<'_>) {
         self.is_live = true;
-        self.reopen(view)
+        self.reopen(view);
     }
 
     /// Pages that wait for a time: the second in the high half, the page in the low one.

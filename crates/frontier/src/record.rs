@@ -322,16 +322,21 @@ impl<'a> Bytes<'a> {
     }
 
     pub(crate) fn pages(&mut self) -> Option<Vec<u32>> {
-        let len = self.length()?;
-        let mut last = 0u32;
         let mut pages = Vec::new();
-        for at in 0..len {
+        self.pages_into(&mut pages)?;
+        Some(pages)
+    }
+
+    /// Appends a list of page numbers.
+    pub(crate) fn pages_into(&mut self, pages: &mut Vec<u32>) -> Option<()> {
+        let mut last = 0u32;
+        for at in 0..self.length()? {
             // No page is listed twice.
             let gap = self.small().filter(|gap| at == 0 || *gap > 0)?;
             last = last.checked_add(gap)?;
             pages.push(last);
         }
-        Some(pages)
+        Some(())
     }
 
     fn texts(&mut self) -> Option<Vec<&'a str>> {

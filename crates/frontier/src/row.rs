@@ -3,7 +3,7 @@
 use crate::credit::{Account, HISTORY_MAX, TOTAL};
 use crate::format::PageRecord;
 use crate::marks::{Marks, Status};
-use crate::trust::Trust;
+use crate::trust::{Standing, Trust};
 
 /// What is known of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -22,6 +22,11 @@ pub(crate) struct Row {
 impl Row {
     pub(crate) fn status(&self) -> Status {
         self.marks.status()
+    }
+
+    /// Whether it is endorsed, and not given up.
+    pub(crate) fn is_endorsed(&self) -> bool {
+        self.trust.standing() == Standing::Endorsed && self.status() != Status::Gone
     }
 
     /// What it holds. In a row it would take another eight bytes.

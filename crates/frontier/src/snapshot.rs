@@ -20,14 +20,26 @@
 //! | 8; 4, 4, 4, 4, 8, 8 each | queues: count; host, kind, pages, entries, the best entry left out or 0, entries |
 //! | 8; 8 each | timers: count; page, second (4 bytes each) |
 //! | 8; 4 each | pages in flight: count; page |
+//! | 8, 8, 8, 8 | endorsed pages; links and fetches told since the last round ([`crate::delivery`]), lists of links examined for each visit |
+//! | as below | gifts and parcels that wait for the next round |
+//! | 8 | 1 if a round is under way, and then: |
+//! | 8 each | its next page, its end; its lists of links: end of the file, block, place in it, how many; visits wanted; 0, 1 rent, 2 refund, and two numbers of it; what is left of the rent |
+//! | as below | gifts and parcels that are not handed over |
+//! | 8; 8 each | looks: count; page (4), and which list (4) |
+//! | 8; 4, 8, 1 each | pages visited: count; which list, credit, word |
 //! | 4, 4 | pages whose fingerprints are in the runs; runs |
 //! | 8, 8, 8 each | runs, the oldest first: number, blocks, pairs |
 //! | 8 each | fingerprints of the other pages |
 //!
-//! Version 3 has all rows in place of their blocks, and neither counts nor the credit of waiting
-//! pages nor queues. In versions 1 and 2 each row has the page's fingerprint (8) before it, and the runs and all
-//! that follows are missing.
+//! Gifts and parcels: count of gifts (8), each with its credit (8) and what the visited page says
+//! (1: 0 nothing, its standing, 4 more if it vouches); count of parcels (8), each with its gift's
+//! number and its page (4, 4).
+//!
+//! Version 4 has neither endorsed pages nor what waits. Version 3 has all rows in place of their
+//! blocks, and neither counts nor the credit of waiting pages nor queues. In versions 1 and 2 each
+//! row has the page's fingerprint (8) before it, and the runs and all that follows are missing.
 
+mod deliveries;
 mod queues;
 
 use std::sync::Arc;
@@ -37,6 +49,7 @@ use filemap_runs::RunInfo;
 
 use crate::blocks::{BlockReader, BlockWriter};
 use crate::credit::{HISTORY_MAX, TOTAL, Totals, WEIGHT_MAX};
+use crate::delivery::Delivery;
 use crate::error::{Error, Result};
 use crate::files::{self, SNAPSHOT as NAME};
 use crate::format::{self, HEADER_BYTES, PageRecord, SNAPSHOT};
@@ -86,6 +99,7 @@ pub(crate) fn write(dir: &dyn Dir, id: [u8; 16], number: u64, state: &State, fly
         }
         state.texts.groups().iter().try_for_each(|group| blocks.put(&group.to_le_bytes()))?;
         queues::put(&mut blocks, state, flying)?;
+        deliveries::put(&mut blocks, &state.delivery, state.table.endorsed)?;
         put_index(&mut blocks, &state.index)?;
         len = blocks.finish()?;
         Ok(())
@@ -163,7 +177,12 @@ struct Head {
 impl Head {
     /// Whether the rows are in a file of their own.
     fn has_table(&self) -> bool {
-        self.version == SNAPSHOT.version
+        self.version >= 4
+    }
+
+    /// Whether credit may wait for a delivery.
+    fn has_delivery(&self) -> bool {
+        self.version >= 5
     }
 }
 
@@ -186,7 +205,11 @@ pub(crate) fn read(dir: &Arc<dyn Dir>, options: &FrontierOptions) -> Result<Snap
         true => queues::read(&mut blocks, head.pages, &mut hosts, &mut shares)?,
         false => Queues::default(),
     };
-    table.shares = shares;
+    let (delivery, endorsed) = match head.has_delivery() {
+        true => deliveries::read(&mut blocks, head.pages, &head.place)?,
+        false => (Delivery::default(), 0),
+    };
+    (table.shares, table.endorsed) = (shares, endorsed);
     let index = read_index(&mut blocks, dir, &head, options, fingerprints)?;
     blocks.finish()?;
     let texts = Texts::open(&**dir, id, head.pages, groups, head.texts_bytes)?;
@@ -195,9 +218,12 @@ pub(crate) fn read(dir: &Arc<dyn Dir>, options: &FrontierOptions) -> Result<Snap
     state.has_queues = head.has_table() && head.has_recrawls == state.has_recrawls;
     state.queue.set_timers(queues.timers);
     state.flying = queues.flying;
+    let waiting = u64::try_from(delivery.credit()).ok().filter(|waiting| *waiting <= TOTAL);
+    state.totals.waiting = waiting.ok_or_else(|| Error::corrupt(NAME, 0, "more credit waits than there is"))?;
+    state.delivery = delivery;
     state.check_credit().map_err(|what| Error::corrupt(NAME, 0, what))?;
-    if !head.has_table() {
-        state.count_queued_credit()?;
+    if !head.has_delivery() {
+        state.count_rows()?;
     }
     if head.virtual_visits > 0 {
         state.links = Some(Links::open(&**dir, id, head.place)?);
@@ -207,7 +233,7 @@ pub(crate) fn read(dir: &Arc<dyn Dir>, options: &FrontierOptions) -> Result<Snap
 
 fn read_head(blocks: &mut BlockReader<'_>, version: u16) -> Result<Head> {
     let (pages, hosts) = (u32::from_le_bytes(blocks.take()?), u32::from_le_bytes(blocks.take()?));
-    let least = if version < SNAPSHOT.version { PAGE_BYTES as u64 * u64::from(pages) } else { u64::from(pages) / 22 };
+    let least = if version < 4 { PAGE_BYTES as u64 * u64::from(pages) } else { u64::from(pages) / 22 };
     if least + u64::from(hosts) * 26 > blocks.len() || pages == u32::MAX {
         return Err(blocks.bad("more pages or hosts than the file has room for"));
     }
@@ -221,7 +247,7 @@ fn read_head(blocks: &mut BlockReader<'_>, version: u16) -> Result<Head> {
     }
     let (virtual_visits, place) = read_place(blocks)?;
     let (mut queued_credit, mut has_recrawls, mut counts) = (0, false, [0; Status::ALL.len()]);
-    if version == SNAPSHOT.version {
+    if version >= 4 {
         queued_credit = blocks.take_u64()?;
         has_recrawls = blocks.take_u64()? > 0;
         for count in &mut counts {
@@ -263,7 +289,7 @@ fn read_totals(blocks: &mut BlockReader<'_>) -> Result<Totals> {
     if !floats.iter().all(is_sane) || !is_weight || virtual_credit > TOTAL || visits_since_sweep > COUNT_MAX {
         return Err(blocks.bad("impossible totals of credit"));
     }
-    Ok(Totals { virtual_credit, tax, growth, weight, weighted_turns, turns, visits_since_sweep })
+    Ok(Totals { virtual_credit, waiting: 0, tax, growth, weight, weighted_turns, turns, visits_since_sweep })
 }
 
 /// Virtual visits a fetch, and the place in the file of links.

@@ -5,12 +5,14 @@
 //! not from options, queues or clock, so a replay yields the same, bit by bit. Queues follow; which
 //! pages were handed out since the snapshot a replay does not know, so those are queued.
 
+mod delivering;
 mod failing;
 mod opening;
 mod visits;
 
 use crate::claims::Claims;
 use crate::credit::Totals;
+use crate::delivery::{Delivery, Gift};
 use crate::error::{Applied, Result};
 use crate::hosts::Hosts;
 use crate::index::Index;
@@ -26,7 +28,6 @@ use crate::shape::{shape, site};
 use crate::table::Table;
 use crate::texts::{Texts, URL_BYTES_MAX};
 use crate::trust::Standing;
-use visits::Gains;
 
 /// Recrawl step of a new page: that of the first recrawl.
 pub(crate) const FIRST_AGE: u8 = 8;
@@ -47,6 +48,8 @@ pub(crate) struct State {
     pub(crate) table: Table,
     pub(crate) hosts: Hosts,
     pub(crate) totals: Totals,
+    /// Credit that waits for the pages that it is for.
+    pub(crate) delivery: Delivery,
     pub(crate) texts: Texts,
     /// `None` if there are no virtual visits.
     pub(crate) links: Option<Links>,
@@ -62,6 +65,8 @@ pub(crate) struct State {
     pub(crate) flying: Vec<u32>,
     /// Credit of pages waiting for their first fetch.
     pub(crate) queued_credit: u64,
+    /// Pages from this number on are new, and in no queue, until the end of a record.
+    first_new: u32,
 }
 
 impl State {
@@ -83,6 +88,7 @@ impl State {
             table,
             hosts,
             totals,
+            delivery: Delivery::default(),
             texts,
             claims: Claims::default(),
             told: Told::default(),
@@ -92,12 +98,13 @@ impl State {
             has_queues: true,
             flying: Vec::new(),
             queued_credit: 0,
+            first_new: u32::MAX,
         }
     }
 
     /// Runs `act` on the queues.
     #[inline]
-    pub(crate) fn queues<T>(&mut self, act: impl FnOnce(&mut Queue, &mut View<'_>) -> Result<T>) -> Result<T> {
+    pub(crate) fn queues<T>(&mut self, act: impl FnOnce(&mut Queue, &mut View<'_>) -> T) -> T {
         let mut view = View { table: &mut self.table, hosts: &mut self.hosts, manners: self.manners };
         act(&mut self.queue, &mut view)
     }
@@ -136,12 +143,14 @@ impl State {
             Record::Delay { host, delay_ms } => {
                 let number = self.enter_host(host);
                 self.hosts.get_mut(number).delay_ms = *delay_ms;
-                Ok(self.queues(|queue, view| queue.offer(number, view))?)
+                self.queues(|queue, view| queue.offer(number, view));
+                Ok(())
             }
             Record::Hold { host, until_ms } => {
                 let number = self.enter_host(host);
                 self.hosts.get_mut(number).hold_until_ms = *until_ms;
-                Ok(self.queues(|queue, view| queue.offer(number, view))?)
+                self.queues(|queue, view| queue.offer(number, view));
+                Ok(())
             }
             Record::Began { page, at_ms } => {
                 self.check_pages(&[*page])?;
@@ -158,7 +167,8 @@ impl State {
             Record::Lost { .. } | Record::Retried { .. } | Record::Hinted { .. } => self.pages_told(record),
             Record::Rested { at_ms } => {
                 self.hosts.iter_mut().for_each(|host| host.began_ms = host.began_ms.max(Some(*at_ms)));
-                Ok(self.queues(Queue::reopen)?)
+                self.queues(Queue::reopen);
+                Ok(())
             }
         }
     }
@@ -195,7 +205,7 @@ impl State {
     /// Makes pages seeds, which share the virtual page's credit.
     fn seeds(&mut self, known: &[u32], new: &[&str]) -> Applied {
         self.check_pages(known)?;
-        let first_new = self.table.len();
+        self.first_new = self.table.len();
         let mut seeds = known.to_vec();
         for page in known {
             let marks = self.table.get(*page)?.marks.with_seed();
@@ -212,29 +222,38 @@ impl State {
         for page in &seeds {
             self.table.raise(*page, Standing::Endorsed)?;
         }
-        let mut gains = Gains::new(first_new);
-        known.iter().for_each(|page| gains.raised(*page));
-        let share = self.totals.share_virtual(seeds.len() as u64);
+        let gift = Gift { share: self.totals.share_virtual(seeds.len() as u64), word: None };
         for page in seeds {
-            gains.add(&mut self.table, page, share, None)?;
+            self.give(page, [gift])?;
         }
-        Ok(self.take_gains(gains)?)
+        for page in known {
+            // Its standing has risen, too.
+            let row = self.table.get(*page)?;
+            self.moved(*page, &row)?;
+        }
+        Ok(self.queue_new()?)
     }
 
     /// Enters links of pages that are not known here, as links of the virtual page, which is all the
     /// web outside; who sent them vouches for them as an endorsed page does.
     fn arrived(&mut self, depth: u16, new: &[&str]) -> Applied {
-        let first_new = self.table.len();
+        self.first_new = self.table.len();
         for url in new {
             let page = self.enter(url, depth, false)?;
             self.table.raise(page, Standing::Near)?;
         }
-        let mut gains = Gains::new(first_new);
-        let share = self.totals.share_virtual(new.len() as u64);
-        for page in first_new..self.table.len() {
-            gains.add(&mut self.table, page, share, None)?;
+        let gift = Gift { share: self.totals.share_virtual(new.len() as u64), word: None };
+        for page in self.first_new..self.table.len() {
+            self.give(page, [gift])?;
         }
-        Ok(self.take_gains(gains)?)
+        Ok(self.queue_new()?)
+    }
+
+    /// Queues the new pages of a record.
+    fn queue_new(&mut self) -> Result<()> {
+        let new = self.first_new..self.table.len();
+        self.first_new = u32::MAX;
+        self.queues(|queue, view| new.into_iter().try_for_each(|page| queue.put(page, view)))
     }
 
     fn done(&mut self, page: u32, age: u8, lost: u32, known: &[u32], depth: u16, new: &[&str]) -> Applied {
@@ -249,20 +268,19 @@ impl State {
         self.hosts.get_mut(row.host).answered();
         self.withdraw(&row);
         self.table.set(page, row.marks.with_status(Status::Fetched).with_failure(0, None).with_age(age))?;
-        let first_new = self.table.len();
-        let mut links = Vec::with_capacity(known.len() + new.len());
-        links.extend(known.iter().filter(|link| **link != page));
+        self.first_new = self.table.len();
         for url in new {
-            links.push(self.enter(url, depth, false)?);
+            self.enter(url, depth, false)?;
         }
-        let mut gains = Gains::new(first_new);
-        self.visit(page, &links, lost, &mut gains)?;
+        let known: Vec<u32> = known.iter().copied().filter(|link| *link != page).collect();
+        let new = self.first_new..self.table.len();
+        self.visit(page, &known, new.clone(), lost)?;
+        let links: Vec<u32> = known.into_iter().chain(new).collect();
         if let Some(kept) = &mut self.links {
             kept.append(page, lost, &links);
-            self.visit_again(&mut gains)?;
         }
-        self.take_gains(gains)?;
-        Ok(self.settle()?)
+        self.queue_new()?;
+        Ok(self.deliver(links.len(), true)?)
     }
 
     /// Loads what the next record needs of the file of links.
@@ -332,7 +350,7 @@ impl State {
         self.table.set(page, row.marks.with_status(status).with_failure(attempts, failure))?;
         if is_gone {
             self.forfeit(page, was_new)?;
-            self.settle()?;
+            self.deliver(0, false)?;
         }
         Ok(())
     }
@@ -354,7 +372,8 @@ impl State {
     /// Sets the clock back ([`Queue::set_back`]).
     pub(crate) fn set_back(&mut self, now_ms: i64, longest_ms: i64) -> Result<()> {
         self.queue.set_back(now_ms, longest_ms, &mut self.table)?;
-        self.queues(Queue::reopen)
+        self.queues(Queue::reopen);
+        Ok(())
     }
 
     pub(crate) fn memory_bytes(&self) -> u64 {
@@ -362,6 +381,7 @@ impl State {
             + self.table.memory_bytes()
             + self.hosts.memory_bytes()
             + self.texts.memory_bytes()
+            + self.delivery.memory_bytes()
             + self.links.as_ref().map_or(0, Links::memory_bytes)
             + self.queue.memory_bytes()
     }

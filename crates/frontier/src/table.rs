@@ -84,6 +84,8 @@ pub(crate) struct Table {
     /// Hosts that rows may have.
     pub(crate) hosts: u32,
     counts: [u32; Status::ALL.len()],
+    /// Endorsed pages that were not given up.
+    pub(crate) endorsed: u32,
     /// Fetched pages by site, host and shape.
     pub(crate) shares: Shares,
     places: Vec<Place>,
@@ -140,6 +142,7 @@ impl Table {
             pages: directory.pages,
             hosts,
             counts: directory.counts,
+            endorsed: 0,
             shares: Shares::default(),
             places,
             frames: Vec::new(),
@@ -184,6 +187,7 @@ impl Table {
         }
         *self.update(page)? = row;
         self.counts[row.status() as usize] += 1;
+        self.endorsed += u32::from(row.is_endorsed());
         self.pages += 1;
         Ok(page)
     }
@@ -219,14 +223,16 @@ impl Table {
     /// `Corrupt`, `Io`.
     pub(crate) fn set(&mut self, page: u32, marks: Marks) -> Result<()> {
         let row = self.update(page)?;
-        let before = std::mem::replace(&mut row.marks, marks).status();
-        let by = i32::from(marks.status().is_fetched()) - i32::from(before.is_fetched());
+        let before = *row;
+        row.marks = marks;
+        let row = *row;
+        let by = i32::from(row.status().is_fetched()) - i32::from(before.status().is_fetched());
         if by != 0 {
-            let (host, shape, standing) = (row.host, row.shape, row.trust.standing());
-            self.shares.count(host, shape, standing, by);
+            self.shares.count(row.host, row.shape, row.trust.standing(), by);
         }
+        self.count_endorsed(before, row);
         // A snapshot may say anything.
-        for (status, by) in [(before, u32::MAX), (marks.status(), 1)] {
+        for (status, by) in [(before.status(), u32::MAX), (row.status(), 1)] {
             let count = &mut self.counts[status as usize];
             *count = count.wrapping_add(by);
         }
@@ -242,10 +248,29 @@ impl Table {
         let before = row.trust.standing();
         row.trust.set(standing);
         let row = *row;
-        if row.status().is_fetched() {
-            self.shares.risen(row.host, row.shape, before, standing);
-        }
+        self.risen(&row, before);
         Ok(())
+    }
+
+    /// Counts a page whose standing may have risen.
+    #[inline]
+    pub(crate) fn risen(&mut self, row: &Row, before: Standing) {
+        let after = row.trust.standing();
+        if before == after {
+            return;
+        }
+        if row.status().is_fetched() {
+            self.shares.risen(row.host, row.shape, before, after);
+        }
+        let mut was = *row;
+        was.trust.set(before);
+        self.count_endorsed(was, *row);
+    }
+
+    fn count_endorsed(&mut self, before: Row, after: Row) {
+        // A snapshot may say anything.
+        let by = u32::from(after.is_endorsed()).wrapping_sub(u32::from(before.is_endorsed()));
+        self.endorsed = self.endorsed.wrapping_add(by);
     }
 
     /// Sets a page's status; returns its row as it is then.
@@ -390,6 +415,10 @@ impl Table {
     /// # Errors
     /// `Corrupt`, `Io`.
     pub(crate) fn peek(&self, page: u32) -> Result<Row> {
+        let frame = self.places.get((page / ROWS) as usize).and_then(|place| self.frames.get(place.frame as usize));
+        if let Some(frame) = frame.filter(|_| page < self.pages) {
+            return Ok(frame.rows[(page % ROWS) as usize]);
+        }
         Scan::new(self, page).next_row().unwrap_or(Err(Error::NoSuchPage { page }))
     }
 

@@ -48,11 +48,28 @@ const STANDING: u8 = 3;
 const HAS_SPOKEN: u8 = 4;
 
 /// What a visited page says of its links.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Word {
     referrer: Standing,
     /// Whether it vouches, which it does once.
     vouches: bool,
+}
+
+impl Word {
+    /// A word, or none, as a byte: 0 for none, the referrer's standing, 4 more if it vouches.
+    pub(crate) fn code(word: Option<Word>) -> u8 {
+        word.map_or(0, |word| word.referrer as u8 | if word.vouches { HAS_SPOKEN } else { 0 })
+    }
+
+    /// From disk; `None` if it is impossible.
+    pub(crate) fn of_code(code: u8) -> Option<Option<Word>> {
+        let referrer = Trust::checked(code)?.standing();
+        match code {
+            0 => Some(None),
+            _ if referrer < Standing::Near => None,
+            _ => Some(Some(Word { referrer, vouches: code & HAS_SPOKEN != 0 })),
+        }
+    }
 }
 
 impl Trust {

@@ -1,17 +1,20 @@
 //! The pages of a host that wait, of one kind: the best of them in a heap, the others left out.
 //!
-//! Entries never move: a page whose place changes gets another entry, and an outdated entry is
-//! dropped when it comes up. What is left out is found again by its rows ([`crate::table`]), in a
-//! pass over all pages.
+//! Entries never move: a page that rises gets another entry, one that has sunk is moved down when
+//! its entry comes up, and an outdated entry is dropped then. What is left out is found again by
+//! its rows ([`crate::table`]), in a pass over all pages.
 //!
-//! Invariant: each waiting page has an entry under its place, or that entry is not better than the
-//! best one that was left out. So the heap's best page is the best of all.
+//! Invariant: each waiting page has an entry at its place or higher, or its place is not better
+//! than the best one that was left out. So the heap's best page is the best of all, and of entries
+//! of one page only the highest counts. But families change their levels ([`crate::shares`])
+//! without new entries for their pages: one that has risen by that alone is taken a little late.
 
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::error::Result;
 use crate::grow::push_heap;
-use crate::place::{Entry, judge, place};
+use crate::place::{Entry, place};
 use crate::row::Row;
 use crate::shares::Shares;
 use crate::table::Table;
@@ -77,22 +80,18 @@ impl Window {
         is_better
     }
 
-    /// Gives a queued page another entry, after its place has changed.
+    /// Gives a queued page that has risen another entry.
     pub(crate) fn put_again(&mut self, owner: Owner, page: u32, row: &Row, table: &mut Table) -> Result<bool> {
         let is_in = self.enter(entry(page, row, &table.shares));
         let ready = self.ready as usize;
         if self.heap.len() > ready + ready / 4 + SLACK {
             let mut entries = std::mem::take(&mut self.heap).into_vec();
-            // In the order of pages, whose rows are side by side.
-            entries.sort_unstable_by_key(|entry| (page_of(*entry), *entry));
-            entries.dedup();
-            let mut kept = Vec::with_capacity(ready + ready / 4 + SLACK);
-            for one in entries {
-                if worth(owner, one, table)?.0 != Entry::Outdated {
-                    kept.push(one);
-                }
+            entries.sort_unstable_by_key(|entry| (page_of(*entry), Reverse(*entry)));
+            entries.dedup_by_key(|entry| page_of(*entry));
+            if entries.len() > ready + ready / 4 + SLACK {
+                entries = still_queued(owner, entries, table)?;
             }
-            self.heap = kept.into();
+            self.heap = entries.into();
         }
         Ok(is_in)
     }
@@ -183,12 +182,25 @@ impl Window {
     }
 }
 
+/// The entries of pages that are queued, by page: their rows are side by side.
+fn still_queued(owner: Owner, entries: Vec<u64>, table: &mut Table) -> Result<Vec<u64>> {
+    let mut kept = Vec::with_capacity(entries.len());
+    for one in entries {
+        if worth(owner, one, table)?.0 != Entry::Outdated {
+            kept.push(one);
+        }
+    }
+    Ok(kept)
+}
+
 /// What an entry is worth, and the one that its page would get now.
 fn worth(owner: Owner, one: u64, table: &mut Table) -> Result<(Entry, u64)> {
     let row = table.get(page_of(one))?;
     let now = entry(page_of(one), &row, &table.shares);
-    Ok(match row.status().queue() == Some(owner.kind) && row.host == owner.host {
-        true => (judge((one >> 32) as u16, (now >> 32) as u16), now),
+    let is_queued = row.status().queue() == Some(owner.kind) && row.host == owner.host;
+    Ok(match is_queued {
         false => (Entry::Outdated, now),
+        true if now < one => (Entry::Sunk, now),
+        true => (Entry::Current, now),
     })
 }

@@ -40,7 +40,7 @@ pub const FRONTIER: &[&[&str]] = &[
     &["error", "failpoint", "format", "grow", "link", "outcome", "shape"],
     &["blocks", "credit", "files", "marks", "options", "record", "trust", "view"],
     &["index", "journal", "links", "row", "shares", "texts"],
-    &["place", "table"],
+    &["delivery", "place", "table"],
     &["claims", "window"],
     &["hosts"],
     &["queue"],

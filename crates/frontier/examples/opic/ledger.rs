@@ -97,8 +97,11 @@ mod tests {
             let (queued, others): (Vec<u32>, Vec<u32>) = (0..self.len() as u32).partition(|page| is_queued(*page));
             others.iter().for_each(|page| self.change(*page, Totals::take_half));
             let held = queued.iter().map(|page| self.credit(*page)).sum();
-            let refund = self.totals.refund(held, queued.len() as u64);
-            queued.iter().for_each(|page| self.change(*page, |totals, account| totals.give(account, refund)));
+            let refund = self.totals.refund(0, held, queued.len() as u64);
+            let give = |totals: &mut Totals, account: &mut Account| {
+                account.credit += totals.refunded(account.credit, refund);
+            };
+            queued.iter().for_each(|page| self.change(*page, give));
         }
     }
 

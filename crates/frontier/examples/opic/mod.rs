@@ -17,9 +17,9 @@ mod ledger;
 
 use frontier::{Rent, StorageError};
 
-use crate::credit::{TOTAL, Totals, class};
+use crate::credit::{CLASSES, TOTAL, Totals, class};
 use crate::grow::push;
-use crate::place::{Entry, judge, place};
+use crate::place::{Entry, VOUCHED, place};
 use crate::shares::Shares;
 use crate::trust::{Standing, Trust};
 use buckets::Buckets;
@@ -287,5 +287,19 @@ fn kind_of(marks: &[u8], page: u32) -> usize {
 fn note(moved: &mut Vec<u32>, page: u32, before: u64, after: u64) {
     if class(after) != class(before) || before == 0 {
         moved.push(page);
+    }
+}
+
+/// Judges an entry at one place of a page that belongs at another: one whose credit or standing
+/// has changed has another entry. Families change their levels without new entries for their
+/// pages: one that has risen is taken a little late.
+#[inline]
+fn judge(at: u16, place: u16) -> Entry {
+    let is_of_family = at < VOUCHED && place < VOUCHED && at % CLASSES as u16 == place % CLASSES as u16;
+    match is_of_family {
+        _ if at == place => Entry::Current,
+        false => Entry::Outdated,
+        true if at < place => Entry::Current,
+        true => Entry::Sunk,
     }
 }

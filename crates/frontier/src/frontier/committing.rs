@@ -9,6 +9,8 @@ use crate::journal::Journal;
 use crate::marks::Status;
 use crate::snapshot;
 
+/// A journal may be this part of the last snapshot: it takes longer to replay than to write anew.
+const JOURNAL_PART: u64 = 16;
 /// Lists of links beyond two for each fetched page before the file is rewritten.
 const LISTS_SLACK: u64 = 64;
 /// A file of links that is longer is rewritten as soon as most of its lists are outdated, else with
@@ -16,9 +18,9 @@ const LISTS_SLACK: u64 = 64;
 const LINKS_BYTES_MIN: u64 = 1 << 20;
 
 impl Frontier {
-    /// Makes all events so far durable, or after a crash before it returns none of them. One sync for
-    /// any number of pages. When the journal has become longer than the last snapshot, a new one is
-    /// written, and what was changed since.
+    /// Makes all events so far durable, or after a crash before it returns none of them. One sync
+    /// for any number of pages. When the journal has become longer than a part of the last
+    /// snapshot, a new one is written, and what was changed since.
     ///
     /// # Errors
     /// `Io`, and from then on `Poisoned`.
@@ -26,7 +28,7 @@ impl Frontier {
         self.poison.check()?;
         let committed = self.journal.commit();
         self.poison.note(committed)?;
-        let is_long = self.journal.bytes() > self.options.journal_bytes_min.max(self.snapshot_bytes);
+        let is_long = self.journal.bytes() > self.options.journal_bytes_min.max(self.snapshot_bytes / JOURNAL_PART);
         // Records of this version do not belong behind the header of an older one.
         if is_long || self.journal.is_old() || self.has_old_links(LINKS_BYTES_MIN) {
             let replaced = self.replace_journal();
@@ -79,8 +81,12 @@ impl Frontier {
         Ok(Some(old))
     }
 
-    /// Whether most lists of links are outdated, in a file of some length.
+    /// Whether most lists of links are outdated, in a file of some length, and no round needs
+    /// them.
     fn has_old_links(&self, bytes_min: u64) -> bool {
+        if self.state.delivery.round.is_some() {
+            return false;
+        }
         let most = 2 * u64::from(self.state.table.count(Status::is_fetched)) + LISTS_SLACK;
         self.state.links.as_ref().is_some_and(|links| links.bytes() > bytes_min && links.place().lists > most)
     }

@@ -205,8 +205,7 @@ impl Frontier {
         let cut = self.state.wake(|host| woken.contains(&host));
         self.poison.note(cut)?;
         for number in &woken {
-            let offered = self.state.queues(|queue, view| queue.offer(*number, view));
-            self.poison.note(offered)?;
+            self.state.queues(|queue, view| queue.offer(*number, view));
         }
         Ok(woken.len() as u32)
     }

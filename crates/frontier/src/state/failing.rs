@@ -19,7 +19,7 @@ impl State {
             Record::Up { host } => {
                 let number = self.enter_host(host);
                 self.hosts.get_mut(number).answered();
-                self.queues(|queue, view| queue.offer(number, view))?;
+                self.queues(|queue, view| queue.offer(number, view));
             }
             Record::HostBegan { host, at_ms } => {
                 let number = self.enter_host(host);
@@ -36,7 +36,7 @@ impl State {
             Record::Lost { pages } => {
                 self.check_pages(pages)?;
                 pages.iter().try_for_each(|page| self.lose(*page))?;
-                self.settle()?;
+                self.deliver(0, false)?;
             }
             Record::Retried { pages } => {
                 self.check_pages(pages)?;

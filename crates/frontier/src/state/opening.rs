@@ -10,13 +10,16 @@ use crate::shape::site;
 use crate::shares::Shares;
 
 impl State {
-    /// Adds up the credit of pages waiting for their first fetch. O(pages).
-    pub(crate) fn count_queued_credit(&mut self) -> Result<()> {
-        self.queued_credit = 0;
+    /// Adds up the credit of pages waiting for their first fetch, and counts endorsed pages.
+    /// O(pages).
+    pub(crate) fn count_rows(&mut self) -> Result<()> {
+        let (mut queued_credit, mut endorsed) = (0, 0);
         for row in self.table.scan() {
             let row = row?;
-            self.queued_credit += if row.status().is_new() { row.credit } else { 0 };
+            queued_credit += if row.status().is_new() { row.credit } else { 0 };
+            endorsed += u32::from(row.is_endorsed());
         }
+        (self.queued_credit, self.table.endorsed) = (queued_credit, endorsed);
         Ok(())
     }
 
@@ -25,7 +28,8 @@ impl State {
     /// # Errors
     /// The wrong sum.
     pub(crate) fn check_credit(&self) -> std::result::Result<(), String> {
-        match u128::from(self.totals.virtual_credit) + self.table.credit() {
+        let pages = self.table.credit() + u128::from(self.totals.waiting);
+        match u128::from(self.totals.virtual_credit) + pages {
             sum if sum == u128::from(TOTAL) => Ok(()),
             sum => Err(format!("credit adds up to {sum}, not {TOTAL}")),
         }
@@ -43,7 +47,8 @@ impl State {
         } else {
             self.find_queues()?;
         }
-        Ok(self.queues(Queue::go_live)?)
+        self.queues(Queue::go_live);
+        Ok(())
     }
 
     /// Queues the pages again that were in flight when the snapshot was written, and still are.

@@ -34,6 +34,7 @@ fn credit_of(frontier: &Frontier) -> u64 {
         let credit = frontier.state.table.peek(page.number()).expect("read").credit;
         (page.number(), importance.to_bits(), credit).hash(&mut hasher);
     }
+    frontier.state.totals.waiting.hash(&mut hasher);
     hasher.finish()
 }
 
@@ -326,6 +327,7 @@ fn planted_mistakes_are_found() {
         Failpoint::LinksNotTold,
         Failpoint::ClaimsDropped,
         Failpoint::RestsDropped,
+        Failpoint::RoundDropped,
         Failpoint::PartCounts,
     ];
     for mistake in mistakes {

@@ -9,7 +9,8 @@ use crate::shares::Shares;
 /// What is wrong with queues and counts of a frontier, by the rows of all its pages.
 pub(super) fn judge_queues(frontier: &Frontier) -> std::result::Result<(), String> {
     let state = &frontier.state;
-    let (mut ready, mut shares, mut queued_credit) = (BTreeMap::new(), Shares::default(), 0);
+    let (mut ready, mut shares) = (BTreeMap::new(), Shares::default());
+    let (mut queued_credit, mut endorsed) = (0, 0);
     let hosts = state.hosts.iter().zip(0..);
     hosts.for_each(|(host, number)| shares.enter(number, crate::shape::site(&host.name)));
     let mut timers: Vec<u64> = state.queue.timers().collect();
@@ -23,6 +24,7 @@ pub(super) fn judge_queues(frontier: &Frontier) -> std::result::Result<(), Strin
             shares.count(row.host, row.shape, row.trust.standing(), 1);
         }
         queued_credit += if row.status().is_new() { row.credit } else { 0 };
+        endorsed += u32::from(row.is_endorsed());
         let waits = row.status() == Status::Waiting || row.status() == Status::Fetched && state.has_recrawls;
         if waits && timers.binary_search(&(u64::from(row.due_s) << 32 | page)).is_err() {
             return Err(format!("page {page} has no timer: {row:?}"));
@@ -38,6 +40,13 @@ pub(super) fn judge_queues(frontier: &Frontier) -> std::result::Result<(), Strin
         if state.table.shares.of_host(number) != shares.of_host(number) {
             return Err(format!("{} has other counts", host.name));
         }
+    }
+    if (endorsed, u128::from(state.totals.waiting)) != (state.table.endorsed, state.delivery.credit()) {
+        return Err(format!(
+            "{endorsed} pages are endorsed, {} credit waits, not {}",
+            state.delivery.credit(),
+            state.totals.waiting
+        ));
     }
     match (state.table.shares.of_shapes() == shares.of_shapes(), queued_credit == state.queued_credit) {
         (true, true) => Ok(()),
@@ -71,7 +80,7 @@ fn crawl(frontier: &mut Frontier, now_ms: i64, rng: &mut fastrand::Rng, fetches:
 fn an_opening_reads_few_rows_and_goes_on_in_the_same_order() {
     let recrawl = Recrawl::new().first_ms(60_000).min_ms(1_000).max_ms(600_000);
     for recrawl in [None, Some(recrawl)] {
-        let options = || options().recrawl(recrawl).journal_bytes_min(4096).memory_bytes(1 << 16);
+        let options = || options().recrawl(recrawl).journal_bytes_min(4096).memory_bytes(1 << 18);
         let (disk, mut frontier) = made(options());
         frontier.seed(&(0..20).map(|i| format!("http://h{i}.example/")).collect::<Vec<_>>(), 0).expect("seeded");
         let mut rng = fastrand::Rng::with_seed(7);
@@ -91,7 +100,8 @@ fn an_opening_reads_few_rows_and_goes_on_in_the_same_order() {
         let in_memory = frontier.state.table.blocks_in_memory();
         assert!(in_memory < 8, "{in_memory} of {stats:?}");
         judge_queues(&frontier).expect("right");
-        assert_eq!(next(&mut frontier), order);
+        let differs = next(&mut frontier).iter().zip(&order).position(|(next, before)| next != before);
+        assert_eq!(differs, None);
     }
 }
 
