@@ -158,6 +158,19 @@ def test_a_condition_gives_the_same_rows_pushed_or_not(
     assert load(either, filled).where(condition).count() == number
 
 
+def test_a_pushed_host_leaves_the_tasks_of_its_share(
+    pushing: SparkSession, filled: filemap.PageStore
+) -> None:
+    filled.put("https://few.example/1", "few", time=T0)
+    frame = load(pushing, filled)
+    assert tasks(frame) == 4
+    assert tasks(frame.where("url_host_name = 'few.example'")) == 1
+    assert tasks(frame.where("url LIKE 'https://h1.example.org/%'")) == 2
+    assert tasks(load(pushing, filled, host="few.example")) == 1
+    assert tasks(load(pushing, filled, host="few.example", variants="true")) == 4
+    assert load(pushing, filled).where("url_host_name = 'few.example'").count() == 1
+
+
 def test_options_select_without_the_setting(
     either: SparkSession, filled: filemap.PageStore
 ) -> None:

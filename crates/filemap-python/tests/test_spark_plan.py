@@ -153,7 +153,10 @@ def test_parts_are_of_the_filter(store: filemap.PageStore, path: Path) -> None:
     for_host = Plan(str(path), filter={"host": "h1.example"}, partitions=4)
     found = [page.url for split in parts(store, for_host) for page in split]
     assert sorted(found) == sorted(store.urls(host="h1.example"))
-    assert len(parts(store, Plan(str(path)))) == 1 and len(parts(store, for_host)) >= 1
+    assert len(parts(store, Plan(str(path)))) == 1 and len(parts(store, for_host)) == 2
+    with_variants = Plan(str(path), filter={"host": "h1.example"}, partitions=4, variants=True)
+    assert len(parts(store, with_variants)) == 4
+    assert sum(1 for split in parts(store, with_variants) for _ in split) == 30
     (split, *_) = parts(store, for_host)
     with pytest.raises(filemap.InvalidValueError, match="of a host already"):
         split.pages({"host": "h2.example"})

@@ -150,6 +150,35 @@ def test_splits_are_disjoint_and_together_all(filled: filemap.PageStore) -> None
         list(filemap.Split(splits[0].path, b"nonsense"))
 
 
+def test_splits_of_few_pages_are_stretches_of_their_urls(filled: filemap.PageStore) -> None:
+    urls = list(filled.urls(host="h1.example.org"))
+    splits = filled.splits(6, filter={"host": "h1.example.org"})
+    assert len(splits) == 2 and pickle.loads(pickle.dumps(splits)) == splits
+    filled.put(urls[0], b"later", time=T0 + 1000)
+    filled.put("https://h1.example.org:8443/new", b"new", time=T0)
+    filled.compact()
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+        parts = list(pool.map(urls_of, splits))
+    assert [url for part in parts for url in part] == urls
+    columns = ["url", "fetch_time", "body", "content_digest"]
+    tables = [pa.table(filled.to_arrow(columns, split=split)) for split in splits]
+    rows = [row for table in tables for row in table.to_pylist()]
+    assert [row["url"] for row in rows] == urls
+    assert all(row["fetch_time"] < datetime.fromtimestamp(T0 + 1000, UTC) for row in rows)
+    for row in rows[1:]:
+        assert row["body"] == filled[row["url"]].body
+    narrow = filled.splits(6, filter={"host": "h1.example.org", "since": T0 + 290})
+    assert sum(1 for split in narrow for _ in split) == 4
+    rest = [page for split in splits for page in split.pages({"since": T0 + 290})]
+    assert len(rest) == 3
+    every = filled.splits(6, filter={"prefix": "https://h1"})
+    assert len(every) == 6 and sum(1 for split in every for _ in split) == 101
+    with pytest.raises(filemap.FileMapError, match="parts by URL"):
+        filled.to_arrow(split=splits[0], variants=True)
+    with pytest.raises(filemap.FileMapError):
+        list(filemap.Split(splits[0].path, splits[0].part[:-1]))
+
+
 def test_a_table_outlives_its_store_with_an_error(filled: filemap.PageStore) -> None:
     reader = pa.RecordBatchReader.from_stream(filled.to_arrow(["url"], batch_rows=10))
     reader.read_next_batch()

@@ -1,5 +1,6 @@
 """Into how many parts a store is cut, and which."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from .plan import Plan
@@ -15,8 +16,15 @@ MOST_PARTS: Final = 10_000
 
 
 def parts(store: "PageStore", plan: Plan) -> "list[Split]":
-    """The parts of a query over the store as it is now; at least one."""
+    """The parts of a query over the store as it is now; at least one.
+
+    With a filter of few pages by host, domain or prefix there are fewer; but parts by URL are of
+    pages alone, not of their variants.
+    """
     number = plan.partitions
     if number is None:
         number = min(-(-int(store.stat()["value_bytes"]) // PART_BYTES), MOST_PARTS)
-    return store.splits(max(number, 1), filter=plan.filter)
+    number = max(number, 1)
+    if plan.variants:
+        return [replace(split, filter=plan.filter) for split in store.splits(number)]
+    return store.splits(number, filter=plan.filter)
