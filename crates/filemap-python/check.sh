@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Builds the wheel and checks it: `check.sh` as the gate does, `check.sh soak` with the oldest
+# Builds the wheel and checks it: `check.sh` as the gate does, `check.sh soak` with Spark, the oldest
 # Scrapy and requests-cache, other versions of Python, and more kills.
 #
 # It needs Python 3.11 or later with venv, Rust and a C compiler; pyright needs Node.js; the tests of
-# servers need an fm-serve, which `cargo build -p fm-serve` builds or FM_SERVE names. All else comes
-# from PyPI into a folder below target/.
+# servers need an fm-serve, which `cargo build -p fm-serve` builds or FM_SERVE names; Spark needs Java
+# (openjdk-17-jre-headless). All else comes from PyPI into a folder below target/.
 set -euo pipefail
 cd "$(dirname "$0")"
 how=${1:-gate}
@@ -67,6 +67,16 @@ cat "$work/types.log"
 [ "$status" -eq 0 ] || { echo "they are not as they should be" >&2; exit 1; }
 
 if [ "$how" = soak ]; then
+    # PySpark is 400 MB: too much for the gate.
+    for spark in 'pyspark==4.1.0' pyspark; do
+        say "Spark: $spark"
+        environment spark "$python" -r tests/requirements.txt "$spark"
+        FILEMAP_SPARK=1 "$venv/bin/python" -X dev -m pytest -q -p no:cacheprovider tests/test_spark.py
+    done
+    "$venv/bin/mypy" python/filemap/spark.py
+    "$venv/bin/pyright" --pythonpath "$venv/bin/python" python/filemap/spark.py
+    FILEMAP_CHECK=$how FILEMAP_SPARK=1 "$venv/bin/python" -X dev -m pytest -q -p no:cacheprovider tests/test_docs.py
+
     say "other versions of Python"
     for version in 3.12 3.13 3.14 3.15; do
         other=

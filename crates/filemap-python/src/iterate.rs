@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
 use filemap::access::ListKind;
+use filemap::store::UrlPart;
 use filemap::{Lookup, PageRead, PageStore, Variant};
 use filemap_core::list::Split;
 use pyo3::exceptions::PyException;
@@ -278,12 +279,17 @@ pub fn pages(store: &PageStore, scope: Scope, times: Times, kind: ListKind) -> P
 ///
 /// # Errors
 ///
-/// The part is of another store.
-pub fn pages_in(store: &PageStore, part: &Split, scope: Scope, times: Times) -> Result<Pages, Failure> {
-    if scope.is_all() && times.is_all() {
-        return Ok(Pages(Stream::new(Box::new(store.pages_in(part)?.map(Some)))));
+/// The bytes are no part; the part is of another store.
+pub fn pages_in(store: &PageStore, part: &[u8], scope: Scope, times: Times) -> Result<Pages, Failure> {
+    if let Some(part) = UrlPart::from_bytes(part)? {
+        let heads = Box::new(store.heads_of_urls(&part)?);
+        return Ok(Pages(Stream::new(with_bodies(store, scope, times, heads))));
     }
-    let heads = Box::new(store.heads_in(part)?);
+    let part = Split::from_bytes(part)?;
+    if scope.is_all() && times.is_all() {
+        return Ok(Pages(Stream::new(Box::new(store.pages_in(&part)?.map(Some)))));
+    }
+    let heads = Box::new(store.heads_in(&part)?);
     Ok(Pages(Stream::new(with_bodies(store, scope, times, heads))))
 }
 

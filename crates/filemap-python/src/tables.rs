@@ -6,7 +6,9 @@ use std::sync::{Mutex, PoisonError};
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
+use filemap::access::ListKind;
 use filemap::dump::{MimeRange, Selection, StatusRange};
+use filemap::store::UrlPart;
 use filemap::table::{Column, OnDamage, Records, TableOptions, TableWatch};
 use filemap_core::list::Split;
 use pyo3::exceptions::PyTypeError;
@@ -128,8 +130,13 @@ fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(value: &Bound<'_, PyAny>
     value.str()?.to_str()?.parse().map_err(|error: T::Err| errors::invalid(error.to_string()))
 }
 
-fn split(token: Option<&[u8]>) -> PyResult<Option<Split>> {
-    Ok(token.map(Split::from_bytes).transpose().map_err(Failure::from)?)
+/// A table of a part of the store, if it is of one.
+fn of_part(options: TableOptions, token: Option<&[u8]>) -> Result<TableOptions, Failure> {
+    let Some(token) = token else { return Ok(options) };
+    Ok(match UrlPart::from_bytes(token)? {
+        Some(part) => options.urls(Some(part)),
+        None => options.split(Some(Split::from_bytes(token)?)),
+    })
 }
 
 #[pymethods]
@@ -150,7 +157,7 @@ impl PageStore {
         skip_damage: bool,
         part: Option<&[u8]>,
     ) -> PyResult<Table> {
-        let mut options = TableOptions::new().selection(selection(filter)?).limit(limit).split(split(part)?);
+        let mut options = of_part(TableOptions::new().selection(selection(filter)?).limit(limit), part)?;
         if let Some(names) = columns {
             let columns: Vec<Column> = names.iter().map(|name| column(name)).collect::<PyResult<_>>()?;
             options = options.columns(&columns);
@@ -187,14 +194,27 @@ impl PageStore {
         since: Option<&Bound<'_, PyAny>>,
         until: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Pages> {
-        let part = Split::from_bytes(part).map_err(Failure::from)?;
         let times = Times::new(since.map(times::from_python).transpose()?, until.map(times::from_python).transpose()?);
-        Ok(iterate::pages_in(&self.handle()?, &part, Scope::new(host, prefix, domain)?, times)?)
+        Ok(iterate::pages_in(&self.handle()?, part, Scope::new(host, prefix, domain)?, times)?)
     }
 
-    /// The store as of now in disjoint parts of about equal bytes.
-    fn _splits(&self, py: Python<'_>, #[pyo3(from_py_with = number)] number: usize) -> PyResult<Vec<Vec<u8>>> {
-        let splits = self.with(py, |store| Ok(store.splits(number)?))?;
-        Ok(splits.iter().map(Split::to_bytes).collect())
+    /// The store as of now in disjoint parts of about equal bytes, or the pages of a scope in
+    /// parts of about as many. See `filemap.PageStore.splits`.
+    #[pyo3(signature = (number, *, host = None, prefix = None, domain = None))]
+    fn _splits(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] number: usize,
+        host: Option<String>,
+        prefix: Option<Text>,
+        domain: Option<String>,
+    ) -> PyResult<Vec<Vec<u8>>> {
+        let scope = Scope::new(host, prefix, domain)?.of_store(ListKind::Pages, false);
+        self.with(py, |store| {
+            if let Some(parts) = store.url_parts(&scope, number)? {
+                return Ok(parts.iter().map(UrlPart::to_bytes).collect());
+            }
+            Ok(store.splits(number)?.iter().map(Split::to_bytes).collect())
+        })
     }
 }

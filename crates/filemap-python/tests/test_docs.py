@@ -1,7 +1,7 @@
 """Every block of docs/PYTHON.md and of both READMEs runs as it stands, in order.
 
 A block that begins with "```python torch" runs where torch is installed, and is named as skipped
-elsewhere. One that begins with "```python fm_serve" is of a server, which runs here and not at the
+elsewhere; of Spark, with Java. One that begins with "```python fm_serve" is of a server, which runs here and not at the
 address that the page has.
 """
 
@@ -54,4 +54,6 @@ def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
 def is_there(name: str) -> bool:
     if name == "fm_serve":
         return program() is not None or "FILEMAP_CHECK" in os.environ
+    if name == "pyspark" and shutil.which("java") is None and "FILEMAP_SPARK" not in os.environ:
+        return False
     return importlib.util.find_spec(name) is not None

@@ -1,6 +1,7 @@
 """Tables and splits: the same pages as every other way, in the columns of Common Crawl."""
 
 import pickle
+import random
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from multiprocessing import get_context
@@ -148,6 +149,70 @@ def test_splits_are_disjoint_and_together_all(filled: filemap.PageStore) -> None
     assert len(some) == 100
     with pytest.raises(filemap.FileMapError):
         list(filemap.Split(splits[0].path, b"nonsense"))
+
+
+def test_splits_of_few_pages_are_stretches_of_their_urls(filled: filemap.PageStore) -> None:
+    urls = list(filled.urls(host="h1.example.org"))
+    splits = filled.splits(6, filter={"host": "h1.example.org"})
+    assert len(splits) == 2 and pickle.loads(pickle.dumps(splits)) == splits
+    filled.put(urls[0], b"later", time=T0 + 1000)
+    filled.put("https://h1.example.org:8443/new", b"new", time=T0)
+    filled.compact()
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+        parts = list(pool.map(urls_of, splits))
+    assert [url for part in parts for url in part] == urls
+    columns = ["url", "fetch_time", "body", "content_digest"]
+    tables = [pa.table(filled.to_arrow(columns, split=split)) for split in splits]
+    rows = [row for table in tables for row in table.to_pylist()]
+    assert [row["url"] for row in rows] == urls
+    assert all(row["fetch_time"] < datetime.fromtimestamp(T0 + 1000, UTC) for row in rows)
+    for row in rows[1:]:
+        assert row["body"] == filled[row["url"]].body
+    narrow = filled.splits(6, filter={"host": "h1.example.org", "since": T0 + 290})
+    assert sum(1 for split in narrow for _ in split) == 4
+    rest = [page for split in splits for page in split.pages({"since": T0 + 290})]
+    assert len(rest) == 3
+    every = filled.splits(6, filter={"prefix": "https://h1"})
+    assert len(every) == 6 and sum(1 for split in every for _ in split) == 101
+    with pytest.raises(filemap.FileMapError, match="parts by URL"):
+        filled.to_arrow(split=splits[0], variants=True)
+    with pytest.raises(filemap.FileMapError):
+        list(filemap.Split(splits[0].path, splits[0].part[:-1]))
+
+
+def test_damage_in_a_stretch_of_urls_is_an_error_too(path: Path) -> None:
+    with filemap.open(path, "a", dictionaries=False, compression_level=0) as store:
+        for n in range(20):
+            store.put(f"http://h{n % 2}/{n}", f"unique-{n}-" * 100)
+    file = path / "value0.dat"
+    data = bytearray(file.read_bytes())
+    data[data.index(b"unique-7-") + 50] ^= 1
+    file.write_bytes(data)
+    with filemap.open(path) as store:
+        (whole,) = store.splits(1, filter={"host": "h0"})
+        assert pa.table(store.to_arrow(["url", "body"], split=whole)).num_rows == 10
+        (split,) = store.splits(1, filter={"host": "h1"})
+        with pytest.raises(Exception, match=r"left out.*value0\.dat"):
+            pa.table(store.to_arrow(["url", "body"], split=split))
+        table = store.to_arrow(["url", "body"], split=split, skip_damage=True)
+        assert pa.table(table).num_rows == 9 and table.damaged == 1
+        # Its head is whole, and nothing else is read.
+        assert pa.table(store.to_arrow(["url"], split=split)).num_rows == 10
+
+
+def test_a_segment_that_is_gone_is_named_by_the_splits_of_a_host(path: Path) -> None:
+    small = {"segment_bytes": 1 << 20, "large_value_bytes": 1 << 19, "compression_level": 0}
+    with filemap.open(path, "a", **small) as store:  # type: ignore[arg-type]
+        for n in range(300):
+            store.put(f"http://h{n % 3}/{n}", random.Random(n).randbytes(10_000))
+    (path / "value1.dat").unlink()
+    with filemap.open(path) as store:
+        # Its keys may be in none of the other files: so all that is left is passed over.
+        splits = store.splits(6, filter={"host": "h1"})
+        assert len(splits) == 6
+        with pytest.raises(Exception, match=r"value1\.dat"):
+            for split in splits:
+                pa.table(store.to_arrow(["url"], split=split))
 
 
 def test_a_table_outlives_its_store_with_an_error(filled: filemap.PageStore) -> None:

@@ -648,7 +648,14 @@ class PageStore:
         since: Time | None = None,
         until: Time | None = None,
     ) -> Pages: ...
-    def _splits(self, number: int) -> list[bytes]: ...
+    def _splits(
+        self,
+        number: int,
+        *,
+        host: str | None = None,
+        prefix: Url | None = None,
+        domain: str | None = None,
+    ) -> list[bytes]: ...
     def put_many(
         self, pages: Iterable[Page | tuple[Url, Body]], *, if_changed: bool = False
     ) -> int: ...

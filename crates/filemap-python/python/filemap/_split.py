@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ._errors import InvalidValueError
+
 if TYPE_CHECKING:
     from ._native import Page, PageStore
     from .types import Filter
@@ -24,6 +26,8 @@ class Split:
     """Which part, as the store wrote it."""
     options: dict[str, Any] = field(default_factory=dict[str, Any])
     """Options of `filemap.open`."""
+    filter: "Filter" = field(default_factory=dict)  # type: ignore[assignment]
+    """Only these of its pages."""
 
     def __iter__(self) -> "Iterator[Page]":
         return self.pages()
@@ -32,16 +36,25 @@ class Split:
         """The pages, of a host or of some times if `filter` says so.
 
         As a list of the store: after a `CorruptError`, `next` gives the pages behind the damage.
+        Raises `InvalidValueError` for a condition that the split has already.
         """
         from . import open
 
         store = open(self.path, "r", **self.options)
         try:
-            pages = store._pages_in(self.part, **dict[str, Any](filter or {}))
+            pages = store._pages_in(self.part, **self._with(filter))
         except BaseException:
             store.close()
             raise
         return _Pages(store, pages)
+
+    def _with(self, filter: "Filter | None") -> dict[str, Any]:
+        """The conditions of both."""
+        own, more = dict[str, Any](self.filter), dict[str, Any](filter or {})
+        twice = sorted(own.keys() & more.keys())
+        if twice:
+            raise InvalidValueError(f"the split is of a {twice[0]} already: {own[twice[0]]!r}")
+        return own | more
 
 
 class _Pages:

@@ -92,7 +92,7 @@ class PageStore(_native.PageStore):
         """
         return self._table(
             columns,
-            filter=None if filter is None else {**filter},
+            filter=dict[str, Any](filter or {}) if split is None else split._with(filter),
             batch_bytes=batch_bytes,
             batch_rows=batch_rows,
             limit=limit,
@@ -102,13 +102,20 @@ class PageStore(_native.PageStore):
             part=None if split is None else split.part,
         )
 
-    def splits(self, number: int) -> "list[Split]":
+    def splits(self, number: int, *, filter: "Filter | None" = None) -> "list[Split]":
         """The store as of now in `number` disjoint parts of about equal bytes.
 
-        Each can be pickled and read in another process. Together they are the pages of `pages()`.
+        Each can be pickled and read in another process. Together they are the pages of `pages()`,
+        or those that `filter` selects. If it selects a small share by host, domain or prefix (at
+        most 4,096 pages or one in 32), the parts are stretches of their URLs, which are looked up
+        and nothing else is read, and there are fewer: as many of `number` as the pages are of all.
+        Reads some heads of every segment, or lists the URLs of such a share.
         """
+        named = dict[str, Any](filter or {})
+        scope = {name: named.get(name) for name in ("host", "prefix", "domain")}
         # Absolute: a part may be read in another folder.
-        return [Split(os.fspath(self._full_path), part) for part in self._splits(number)]
+        path = os.fspath(self._full_path)
+        return [Split(path, part, filter=filter or {}) for part in self._splits(number, **scope)]
 
     async def aget(
         self, url: "Url", *, at: "Time | None" = None, variant: "Text | None" = None

@@ -51,9 +51,7 @@ impl PageStore {
         for range in &ranges {
             keys += self.engine().count_in(range)?;
         }
-        let stats = self.engine().stats();
-        let worth_it = (stats.indexed_keys + stats.memtable_entries) / ONE_IN;
-        if keys > worth_it.clamp(FEW, MANY) {
+        if !self.is_worth_looking_up(keys) {
             return Ok(None);
         }
         let (takes, mut chosen) = (scope.filter(), Chosen::default());
@@ -73,6 +71,17 @@ impl PageStore {
         };
         let lost = chosen.lost.into_iter().map(Err);
         Ok(Some(Box::new(lost.chain(chosen.versions.into_iter().filter_map(read)))))
+    }
+
+    /// Whether looking up so many keys reads less than a pass over the value log.
+    pub(super) fn is_worth_looking_up(&self, keys: u64) -> bool {
+        keys <= (self.keys() / ONE_IN).clamp(FEW, MANY)
+    }
+
+    /// All keys, and some of them twice: those that were put again since the last checkpoint.
+    pub(super) fn keys(&self) -> u64 {
+        let stats = self.engine().stats();
+        stats.indexed_keys + stats.memtable_entries
     }
 
     fn choose(&self, key: Vec<u8>, newest_only: bool, chosen: &mut Chosen) -> Result<()> {

@@ -24,6 +24,7 @@ mod remove;
 mod revisit;
 pub(crate) mod rules;
 mod unresolved;
+mod url_parts;
 mod variants;
 
 pub use crate::page::version::{BodyForm, StoredVersion};
@@ -44,4 +45,7 @@ pub use read::PageReader;
 pub(crate) use revisit::{Resolver, take_body};
 pub(crate) use unresolved::FoundRevisit;
 pub use unresolved::{RevisitCount, Unresolved};
+#[cfg(feature = "arrow")]
+pub(crate) use url_parts::Found;
+pub use url_parts::UrlPart;
 pub use variants::Variants;

@@ -5,6 +5,7 @@ use filemap_core::list::Split;
 use super::column::Column;
 use crate::dump::Selection;
 use crate::page::key;
+use crate::store::UrlPart;
 
 /// What becomes of damaged versions, which are left out in any case.
 ///
@@ -64,6 +65,11 @@ filemap_io::options! {
         /// Only the versions of this part of the store, as of when it was made. Default: the whole
         /// store as of now.
         pub(super) split: Option<Split> = None,
+
+        /// Only the pages of this part, looked up one by one in the order of their URLs, as of
+        /// when it was made; then a split has no effect, and records other than pages are refused.
+        /// Default: what a pass over the value log meets.
+        pub(super) urls: Option<UrlPart> = None,
 
         /// At most this many rows. Default: no limit.
         pub(super) limit: Option<u64> = None,

@@ -8,12 +8,12 @@ use filemap_core::list::{Heads, Pages};
 use filemap_core::{Head, Value};
 
 use super::column::{Column, schema};
-use super::options::{OnDamage, TableOptions};
+use super::options::{OnDamage, Records, TableOptions};
 use super::report::{TableReport, TableWatch};
 use super::rows::{Columns, Row, received};
 use crate::error::{Error, Result};
 use crate::page::{Page, key};
-use crate::store::PageStore;
+use crate::store::{Found, PageStore};
 
 /// The rows of a store as record batches: see [`PageStore::table`].
 ///
@@ -37,6 +37,8 @@ pub struct PageTable {
     schema: SchemaRef,
     columns: Columns,
     source: Source,
+    /// Every row needs the body.
+    needs_body: bool,
     /// Some rows need the body for the digest.
     needs_digest: bool,
     report: TableReport,
@@ -50,6 +52,8 @@ pub struct PageTable {
 enum Source {
     Heads(Heads),
     Pages(Pages),
+    /// Looked up, also with the body if a column needs it.
+    Urls(Found),
 }
 
 filemap_io::debug_fields!(PageTable: options);
@@ -58,16 +62,21 @@ impl PageTable {
     pub(super) fn new(store: &PageStore, options: &TableOptions) -> Result<PageTable> {
         let has = |column: Column| options.columns.contains(&column);
         let schema: SchemaRef = Arc::new(schema(&options.columns));
-        let source = if has(Column::Body) || has(Column::ContentMimeDetected) {
-            Source::Pages(pages(store, options)?)
-        } else {
-            Source::Heads(heads(store, options)?)
+        let needs_body = has(Column::Body) || has(Column::ContentMimeDetected);
+        let source = match &options.urls {
+            Some(_) if options.records != Records::Pages => {
+                return Err(Error::Unsupported { what: "parts by URL of anything but pages" });
+            }
+            Some(part) => Source::Urls(store.found_of_urls(part, !options.all_versions)?),
+            None if needs_body => Source::Pages(pages(store, options)?),
+            None => Source::Heads(heads(store, options)?),
         };
         Ok(PageTable {
             store: store.clone(),
             columns: Columns::new(&options.columns, Arc::clone(&schema)),
             schema,
             source,
+            needs_body,
             needs_digest: has(Column::ContentDigest),
             options: options.clone(),
             report: TableReport::default(),
@@ -87,13 +96,37 @@ impl PageTable {
         let next = match &mut self.source {
             Source::Heads(heads) => heads.next().map(|found| found.map(|l| (l.key, l.head, None))),
             Source::Pages(pages) => pages.next().map(|found| found.map(|(key, v)| (key, v.head, Some(v.body)))),
+            Source::Urls(found) => return found.next().map_or(Ok(false), |found| self.look_up(found).map(|()| true)),
         };
         let Some(next) = next else { return Ok(false) };
-        let (key, head, body) = next?;
+        let (key, head, body) = next.map_err(Error::from)?;
+        self.meet(&key, head, body)?;
+        Ok(true)
+    }
+
+    fn meet(&mut self, key: &[u8], head: Head, body: Option<Vec<u8>>) -> Result<()> {
         self.report.seen += 1;
         self.report.seen_bytes += head.stored_bytes;
-        self.take(&key, head, body)?;
-        Ok(true)
+        self.take(key, head, body)
+    }
+
+    /// Meets a version of a part by URL, if it is chosen.
+    fn look_up(&mut self, found: Result<(Vec<u8>, Head)>) -> Result<()> {
+        let (key, head) = found?;
+        let selection = &self.options.selection;
+        let is_chosen = selection.takes_key(key::url(&key), head.version.time_ms);
+        let describes = |page: Page| selection.takes_description(&page);
+        if !is_chosen || !self.store.describe_alone(&key, &head).is_none_or(describes) {
+            return Ok(());
+        }
+        if !self.needs_body {
+            return self.meet(&key, head, None);
+        }
+        match self.store.value_of(&key, head.version)? {
+            Some(value) => self.meet(&key, value.head, Some(value.body)),
+            // Removed meanwhile.
+            None => Ok(()),
+        }
     }
 
     fn take(&mut self, key: &[u8], head: Head, body: Option<Vec<u8>>) -> Result<()> {

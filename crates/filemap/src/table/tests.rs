@@ -204,6 +204,37 @@ fn splits_have_the_rows_of_the_store_each_once() {
 }
 
 #[test]
+fn parts_by_url_have_the_rows_of_their_selection() {
+    let (_dir, store) = store();
+    (0..300).for_each(|n| put(&store, &page(n)));
+    (0..300).step_by(2).for_each(|n| put(&store, &Page { fetched_at_ms: 1_800_000_000_000, ..page(n) }));
+    let selection = Selection::new().host("www.b.example").status("200-202".parse().unwrap());
+    let scope = crate::access::Scope::new().host("www.b.example");
+    let parts = store.url_parts(&scope, 6).unwrap().expect("few pages");
+    assert!(parts.len() >= 2);
+    for columns in [&[Column::Url, Column::Body][..], &Column::ALL, &[Column::Url, Column::ContentDigest]] {
+        for all_versions in [false, true] {
+            let options = TableOptions::new().columns(columns).selection(selection.clone());
+            let options = if all_versions { options.all_versions() } else { options };
+            let lines = |options: &TableOptions| -> Vec<String> {
+                let of = |batch: &RecordBatch| {
+                    (0..batch.num_rows()).map(|n| format!("{:?}", batch.slice(n, 1))).collect::<Vec<_>>()
+                };
+                batches(&store, options).iter().flat_map(of).collect()
+            };
+            let mut whole = lines(&options);
+            let mut found: Vec<String> =
+                parts.iter().flat_map(|part| lines(&options.clone().urls(Some(part.clone())))).collect();
+            whole.sort();
+            found.sort();
+            assert!(!found.is_empty() && found == whole, "{columns:?} {all_versions}");
+        }
+    }
+    let refused = TableOptions::new().records(Records::Variants).urls(parts.into_iter().next());
+    assert!(store.table(&refused).is_err());
+}
+
+#[test]
 fn damage_ends_the_table_after_every_whole_row() {
     let (dir, store) = store();
     (0..200).for_each(|n| put(&store, &Page { body: vec![n as u8; 5000], ..page(n) }));

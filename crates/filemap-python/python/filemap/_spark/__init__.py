@@ -1,0 +1,1 @@
+"""What `filemap.spark` does that needs no Spark: options, filters, columns, parts."""

@@ -1,0 +1,30 @@
+"""Into how many parts a store is cut, and which."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from .plan import Plan
+
+if TYPE_CHECKING:
+    from .._split import Split
+    from .._store import PageStore
+
+PART_BYTES: Final = 64 << 20
+"""About as much of the value log is one part, if the query does not say how many."""
+
+MOST_PARTS: Final = 10_000
+
+
+def parts(store: "PageStore", plan: Plan) -> "list[Split]":
+    """The parts of a query over the store as it is now; at least one.
+
+    With a filter of few pages by host, domain or prefix there are fewer; but parts by URL are of
+    pages alone, not of their variants.
+    """
+    number = plan.partitions
+    if number is None:
+        number = min(-(-int(store.stat()["value_bytes"]) // PART_BYTES), MOST_PARTS)
+    number = max(number, 1)
+    if plan.variants:
+        return [replace(split, filter=plan.filter) for split in store.splits(number)]
+    return store.splits(number, filter=plan.filter)

@@ -1,0 +1,69 @@
+"""Conditions that Spark pushes down, as far as a store can apply them.
+
+What is applied here narrows what is read and may let more rows through than the condition: Spark
+applies all of them again. So a condition is taken only if it surely refuses no row that Spark
+would keep; the others are left to Spark.
+"""
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from ..types import Filter, Time
+
+# Hosts that are their own canonical form: in another spelling a store finds what Spark does not
+# compare as equal. An address ends with a digit.
+_HOST: Final = re.compile(r"(?:[a-z0-9_-]{1,63}\.)*[a-z][a-z0-9_-]{0,62}")
+# Prefixes of which the text of the column `url` is the bytes of the store.
+_PREFIX: Final = re.compile(r"[a-z][a-z0-9+.-]*:[!$&-;=?-Z\[\]_a-z~]*")
+
+
+class Condition(NamedTuple):
+    """A condition on a column, as the classes of `pyspark.sql.datasource` have it."""
+
+    kind: str
+    column: tuple[str, ...]
+    value: Any
+
+
+def narrowed(filter: Filter, conditions: Iterable[Condition]) -> Filter:
+    """The filter with what conditions add to it. All are meant; those of the filter stay."""
+    result = filter.copy()
+    for kind, column, value in conditions:
+        match column:
+            case ("url_host_name",) if isinstance(value, str):
+                _host(result, kind, value)
+            case ("url",) if isinstance(value, str):
+                if kind in ("EqualTo", "StringStartsWith") and _PREFIX.fullmatch(value):
+                    result.setdefault("prefix", value)
+            case ("fetch_time",) if isinstance(value, datetime) and value.tzinfo is not None:
+                _time(result, kind, value)
+            case ("fetch_status",) if kind == "EqualTo" and isinstance(value, int):
+                if 0 <= value <= 0xFFFF:
+                    result.setdefault("status", value)
+            case _:
+                pass
+    return result
+
+
+def _host(filter: Filter, kind: str, value: str) -> None:
+    """One of a host or a domain: a store has no filter of both."""
+    if "host" in filter or "domain" in filter:
+        return
+    if kind == "EqualTo" and _HOST.fullmatch(value):
+        filter["host"] = value
+    elif kind == "StringEndsWith" and value.startswith(".") and _HOST.fullmatch(value[1:]):
+        filter["domain"] = value[1:]
+
+
+def _time(filter: Filter, kind: str, value: datetime) -> None:
+    """The narrower of two bounds; both include their time."""
+    if kind in ("EqualTo", "GreaterThan", "GreaterThanOrEqual"):
+        filter["since"] = max(_aware(filter.get("since")) or value, value)
+    if kind in ("EqualTo", "LessThan", "LessThanOrEqual"):
+        filter["until"] = min(_aware(filter.get("until")) or value, value)
+
+
+def _aware(time: Time | None) -> datetime | None:
+    return datetime.fromtimestamp(time, UTC) if isinstance(time, float | int) else time

@@ -1,0 +1,314 @@
+//! Parts of the pages of a host, a domain or a prefix: stretches of their URLs in order, of which
+//! the pages are looked up one by one. For a small share of a store they cost less than splits of
+//! its log ([`filemap_core::Store::splits`]), which are all read to the end.
+//!
+//! Invariant: every page of the scope is in exactly one part, in its newest version of when the
+//! parts were made.
+
+use filemap_core::Head;
+use filemap_core::list::Split;
+
+use super::{Listing, PageStore};
+use crate::access::{ListKind, Scope, keys};
+use crate::error::Result;
+use crate::page::version::PageHead;
+
+/// The layout of [`UrlPart::to_bytes`]: not that of a split.
+const LAYOUT: u8 = 2;
+/// As of splits.
+const MOST_PARTS: u128 = 1 << 20;
+
+/// A part of the pages of a scope, for [`PageStore::heads_of_urls`] and tables: plain data that
+/// another process may have been given.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use filemap::access::Scope;
+/// use filemap::store::UrlPart;
+/// # use filemap::{Options, Page, PageStore};
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// # store.put_page(&Page::new("http://example.com/", 1_700_000_000_000, 200, "hello"))?;
+/// let parts = store.url_parts(&Scope::new().host("example.com"), 4)?.expect("few pages");
+/// let sent = parts[0].to_bytes();
+/// // In another process:
+/// let part = UrlPart::from_bytes(&sent)?.expect("a part by URL");
+/// assert_eq!(store.heads_of_urls(&part)?.count(), 1);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UrlPart {
+    scope: Scope,
+    /// The ordered form of the last key before it; empty if it begins with the first.
+    after: Vec<u8>,
+    /// That of its last key; empty if it ends with the last of the scope.
+    through: Vec<u8>,
+    /// All of the store as of when the parts were made.
+    as_of: Split,
+}
+
+impl UrlPart {
+    /// The part as bytes, to be sent to another process. They do not begin as those of a split.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default().into_bytes();
+        let (host, domain) = (text(&self.scope.host), text(&self.scope.domain));
+        let split = self.as_of.to_bytes();
+        let mut bytes = vec![LAYOUT];
+        for field in [&split, &self.after, &self.through, &host, &domain, &self.scope.prefix] {
+            bytes.extend_from_slice(&(field.len() as u64).to_le_bytes());
+            bytes.extend_from_slice(field);
+        }
+        bytes
+    }
+
+    /// The part that [`UrlPart::to_bytes`] wrote; `None` if these are the bytes of a split.
+    ///
+    /// # Errors
+    ///
+    /// As [`Split::from_bytes`], for bytes that are neither.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Option<UrlPart>> {
+        let Some([split, after, through, host, domain, prefix]) = fields(bytes) else {
+            Split::from_bytes(bytes)?;
+            return Ok(None);
+        };
+        let text = |bytes: &[u8]| Some(String::from_utf8_lossy(bytes).into_owned()).filter(|text| !text.is_empty());
+        let scope = Scope { host: text(host), domain: text(domain), ..Scope::new().prefix(prefix) };
+        let (after, through) = (after.to_vec(), through.to_vec());
+        Ok(Some(UrlPart { scope, after, through, as_of: Split::from_bytes(split)? }))
+    }
+}
+
+/// The fields of a part's bytes; `None` for other bytes.
+fn fields(bytes: &[u8]) -> Option<[&[u8]; 6]> {
+    let mut rest = bytes.strip_prefix(&[LAYOUT])?;
+    let mut fields = [&[][..]; 6];
+    for field in &mut fields {
+        let (length, behind) = rest.split_first_chunk::<8>()?;
+        (*field, rest) = behind.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
+    }
+    rest.is_empty().then_some(fields)
+}
+
+/// Whether only the keys of some hosts need be looked at to list a scope.
+fn is_of_hosts(scope: &Scope) -> bool {
+    let behind_scheme = memchr::memmem::find(&scope.prefix, b"://").map_or(&[][..], |at| &scope.prefix[at + 3..]);
+    scope.host.is_some() || scope.domain.is_some() || behind_scheme.contains(&b'/')
+}
+
+impl PageStore {
+    /// The pages in `scope` as of now in disjoint parts: as many of `number` as the pages are of
+    /// all keys, at least one. Lists the URLs if there is more than one part.
+    ///
+    /// `None` if a pass over the value log reads less: for all pages, for a prefix that ends in a
+    /// host, in a store that keeps no order, if its order is damaged, or if there are many pages
+    /// (more than 4,096, and more than one key in 32).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`PageStore::count`] and of [`filemap_core::Store::splits`].
+    pub fn url_parts(&self, scope: &Scope, number: usize) -> Result<Option<Vec<UrlPart>>> {
+        let scope = Scope { kind: ListKind::Pages, is_backwards: false, ..scope.clone() };
+        if !is_of_hosts(&scope) || !self.engine().has_key_order() {
+            return Ok(None);
+        }
+        match self.cut(&scope, number) {
+            // The pass over the log finds what the order has lost.
+            Err(error) if error.is_damage() => Ok(None),
+            parts => parts,
+        }
+    }
+
+    fn cut(&self, scope: &Scope, number: usize) -> Result<Option<Vec<UrlPart>>> {
+        // One split is all of the store, and 0 is refused.
+        let as_of = self.engine().splits(number.min(1))?.pop();
+        let keys = self.count(scope)?;
+        let Some(as_of) = as_of.filter(|_| self.is_worth_looking_up(keys)) else { return Ok(None) };
+        let number = u128::try_from(number).unwrap_or(u128::MAX).min(MOST_PARTS);
+        let parts = (number * u128::from(keys)).div_ceil(u128::from(self.keys().max(1))).clamp(1, number) as u64;
+        let of_part = keys.div_ceil(parts).max(1);
+        let mut bounds = vec![Vec::new()];
+        if parts > 1 {
+            for (nth, listed) in (1..keys).zip(self.listing(scope, None)?) {
+                let url = listed?.url;
+                if nth.is_multiple_of(of_part) {
+                    bounds.push(keys::form(&url));
+                }
+            }
+        }
+        bounds.push(Vec::new());
+        let part = |between: &[Vec<u8>]| UrlPart {
+            scope: scope.clone(),
+            after: between[0].clone(),
+            through: between[1].clone(),
+            as_of: as_of.clone(),
+        };
+        Ok(Some(bounds.windows(2).map(part).collect()))
+    }
+
+    /// The pages of a part without their bodies, in the order of their URLs, as of when the parts
+    /// were made: the newest version of each that was there then and is kept. A page of which
+    /// none is kept is left out. A failed item does not end the iteration; it ends with an error
+    /// for each absent file. Each page costs a look-up.
+    ///
+    /// # Errors
+    ///
+    /// As [`filemap_core::Store::heads_in`]; those of [`PageStore::listing`].
+    pub fn heads_of_urls(&self, part: &UrlPart) -> Result<impl Iterator<Item = Result<PageHead>> + Send + use<>> {
+        let store = self.clone();
+        let heads = self.found_of_urls(part, true)?;
+        Ok(heads.map(move |found| found.and_then(|(key, head)| store.page_head(&key, head))))
+    }
+
+    /// As [`PageStore::heads_of_urls`], with keys; with every version of then, if not
+    /// `newest_only`.
+    pub(crate) fn found_of_urls(&self, part: &UrlPart, newest_only: bool) -> Result<Found> {
+        // Refuses a part of another store, or of a state of it that is not seen here.
+        drop(self.engine().heads_in(&part.as_of)?);
+        let after = Some(&part.after).filter(|form| !form.is_empty()).map(|form| keys::cursor(form));
+        Ok(Found {
+            store: self.clone(),
+            listing: self.listing(&part.scope, after.as_ref())?,
+            through: part.through.clone(),
+            before: part.as_of.sequences().end,
+            newest_only,
+            of_page: Vec::new().into_iter(),
+        })
+    }
+}
+
+/// Versions of a part, with their keys, page by page.
+pub(crate) struct Found {
+    store: PageStore,
+    listing: Listing,
+    /// The last ordered form of the part; empty if nothing bounds it.
+    through: Vec<u8>,
+    /// The first sequence that was put later.
+    before: u64,
+    newest_only: bool,
+    /// The rest of the page at hand.
+    of_page: std::vec::IntoIter<Result<(Vec<u8>, Head)>>,
+}
+
+impl Found {
+    /// The versions of a page of then, newest first.
+    fn versions(&self, key: &[u8]) -> Vec<Result<(Vec<u8>, Head)>> {
+        let before = self.before;
+        let heads = self.store.each_head(key.to_vec());
+        let of_then = heads.filter(|(version, _)| version.is_none_or(|version| version.sequence < before));
+        let most = if self.newest_only { 1 } else { usize::MAX };
+        of_then.take(most).map(|(_, head)| head.map(|head| (key.to_vec(), head))).collect()
+    }
+}
+
+impl Iterator for Found {
+    type Item = Result<(Vec<u8>, Head)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(found) = self.of_page.next() {
+                return Some(found);
+            }
+            match self.listing.next()? {
+                // The last of the part may be gone.
+                Ok(listed) if !self.through.is_empty() && keys::form(&listed.url) > self.through => return None,
+                Ok(listed) => self.of_page = self.versions(&listed.url).into_iter(),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use filemap_core::Options;
+
+    use super::*;
+    use crate::page::Page;
+
+    fn store(pages: usize) -> (tempfile::TempDir, PageStore) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = PageStore::create(dir.path().join("pages.fm"), Options::new().free_space_floor(0)).unwrap();
+        for n in 0..pages {
+            put(&store, &format!("http://{}.example/{n}", ["a", "www.a", "b"][n % 3]), 1000);
+        }
+        (dir, store)
+    }
+
+    fn put(store: &PageStore, url: &str, time_ms: i64) {
+        store.put_page(&Page::new(url, time_ms, 200, "body")).unwrap();
+    }
+
+    fn parts(store: &PageStore, scope: &Scope, number: usize) -> Vec<UrlPart> {
+        let parts = store.url_parts(scope, number).unwrap().expect("few pages");
+        let sent = parts.iter().map(|part| UrlPart::from_bytes(&part.to_bytes()).unwrap());
+        assert!(sent.eq(parts.iter().cloned().map(Some)), "bytes say all of a part");
+        parts
+    }
+
+    fn rows(store: &PageStore, parts: &[UrlPart]) -> Vec<(String, i64)> {
+        let row = |head: PageHead| (String::from_utf8(head.page.url.to_vec()).unwrap(), head.version.time_ms);
+        parts.iter().flat_map(|part| store.heads_of_urls(part).unwrap()).map(|head| row(head.unwrap())).collect()
+    }
+
+    fn urls(store: &PageStore, scope: &Scope) -> Vec<String> {
+        store.listing(scope, None).unwrap().map(|listed| String::from_utf8(listed.unwrap().url).unwrap()).collect()
+    }
+
+    #[test]
+    fn parts_are_as_many_as_the_share_and_have_each_page_once() {
+        let (_dir, store) = store(300);
+        for (scope, number, expected) in [
+            (Scope::new().host("a.example"), 6, 2),
+            (Scope::new().domain("a.example"), 6, 4),
+            (Scope::new().domain("A.example").prefix("http://www.a.example/1"), 30, 4),
+            (Scope::new().prefix("http://b.example/"), 1, 1),
+            (Scope::new().host("none.example"), 9, 1),
+            (Scope::new().domain("example"), 7, 7),
+        ] {
+            let parts = parts(&store, &scope, number);
+            assert_eq!(parts.len(), expected, "{scope:?}");
+            let found: Vec<String> = rows(&store, &parts).into_iter().map(|row| row.0).collect();
+            assert_eq!(found, urls(&store, &scope), "{scope:?}");
+        }
+        let none = |scope: Scope| store.url_parts(&scope, 4).unwrap().is_none();
+        assert!(none(Scope::new()) && none(Scope::new().prefix("http://a.ex")) && none(Scope::new().prefix("http:")));
+        assert!(store.url_parts(&Scope::new().host("a.example"), 0).is_err());
+    }
+
+    #[test]
+    fn parts_are_of_the_moment_when_they_were_made() {
+        let (_dir, store) = store(90);
+        let scope = Scope::new().host("a.example");
+        let all = urls(&store, &scope);
+        let parts = parts(&store, &scope, 9);
+        assert_eq!(parts.len(), 3);
+        for url in all.iter().step_by(2) {
+            put(&store, url, 2000);
+        }
+        (0..50).for_each(|n| put(&store, &format!("http://a.example/new/{n}"), 2000));
+        // The last page of the first part, and its neighbour.
+        let gone: Vec<&String> = all[9..11].iter().collect();
+        for url in &gone {
+            assert!(store.remove(url.as_str()).unwrap());
+        }
+        store.engine().compact().unwrap();
+        let expected: Vec<(String, i64)> =
+            all.iter().filter(|url| !gone.contains(url)).map(|url| (url.clone(), 1000)).collect();
+        assert_eq!(rows(&store, &parts), expected);
+    }
+
+    #[test]
+    fn bytes_of_nothing_else_are_a_part() {
+        let (_dir, store) = store(9);
+        let (split, part) = (store.splits(1).unwrap(), parts(&store, &Scope::new().host("a.example"), 1));
+        assert_eq!(UrlPart::from_bytes(&split[0].to_bytes()).unwrap(), None);
+        let bytes = part[0].to_bytes();
+        for end in 0..bytes.len() {
+            assert!(UrlPart::from_bytes(&bytes[..end]).is_err(), "{end}");
+        }
+        assert!(UrlPart::from_bytes(&[&bytes[..], &[0]].concat()).is_err());
+        let (_other_dir, other) = self::store(9);
+        assert!(other.heads_of_urls(&part[0]).is_err(), "a part of another store");
+    }
+}
