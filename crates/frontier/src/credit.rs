@@ -163,33 +163,18 @@ impl Totals {
         share
     }
 
-    /// For a refund: half of what a fetched page holds goes to the virtual page, and counts in
-    /// its history.
-    pub(crate) fn take_half(&mut self, account: &mut Account) {
+    /// For a refund: takes half of what a fetched page holds, which counts in its history.
+    pub(crate) fn take_half(&mut self, account: &mut Account) -> u64 {
         let half = account.credit / 2;
         account.credit -= half;
         self.hand_on(account, half);
-        self.virtual_credit += half;
+        half
     }
 
-    /// What a refund gives to so many pages that wait for their first fetch, and hold so much:
-    /// times what each has, and a part. `coming` is what the virtual page is still to get for it.
-    /// Fetched pages that are not refetched soon keep nearly all credit, and divisions would leave
-    /// nothing for the others.
-    pub(crate) fn refund(&mut self, coming: u64, held: u64, waiting: u64) -> (u64, u64) {
+    /// For a refund: takes all credit of the virtual page.
+    pub(crate) fn empty_virtual(&mut self) -> u64 {
         self.visits_since_sweep = 0;
-        let all = self.virtual_credit + coming;
-        match held {
-            0 => (0, all.checked_div(waiting).unwrap_or(0)),
-            held => (all / held, 0),
-        }
-    }
-
-    /// The refund of a page that has so much, as long as the virtual page has it.
-    pub(crate) fn refunded(&mut self, credit: u64, (times, part): (u64, u64)) -> u64 {
-        let gain = credit.saturating_mul(times).saturating_add(part).min(self.virtual_credit);
-        self.virtual_credit -= gain;
-        gain
+        std::mem::take(&mut self.virtual_credit)
     }
 
     /// The importance of a page, (H + C) / (G + 1): all pages sum to 1, once any page had credit.
@@ -203,6 +188,31 @@ impl Totals {
         let all = self.weighted_turns + (TOTAL - self.virtual_credit - self.waiting) as f64 * unit;
         let own = f64::from(account.history) + account.credit as f64 * unit;
         if all > 0.0 { own / all } else { 0.0 }
+    }
+}
+
+/// What a refund gives to each page that waits for its first fetch: times what it has, and a part.
+/// Fetched pages that are not refetched soon keep nearly all credit, and divisions would leave
+/// nothing for the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refund {
+    pub(crate) times: u64,
+    pub(crate) part: u64,
+}
+
+impl Refund {
+    /// Of a pot, to so many pages that hold so much: in proportion to what each has, so their
+    /// order stays; in equal parts if none has anything.
+    pub(crate) fn of(pot: u64, held: u64, waiting: u64) -> Refund {
+        match held {
+            0 => Refund { times: 0, part: pot.checked_div(waiting).unwrap_or(0) },
+            held => Refund { times: pot / held, part: 0 },
+        }
+    }
+
+    /// What a page gets that has so much, while the pot lasts.
+    pub(crate) fn gain(self, credit: u64, pot: u64) -> u64 {
+        credit.saturating_mul(self.times).saturating_add(self.part).min(pot)
     }
 }
 

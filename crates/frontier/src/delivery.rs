@@ -7,11 +7,14 @@
 //! A round begins when as many links were told as are a part of the known pages, and is over when
 //! half as many more were.
 //!
-//! On its way a round looks at fetched pages for virtual visits, and pays rent or a refund.
+//! On its way a round looks at fetched pages for virtual visits, and pays rent. A refund takes two
+//! rounds: what the first collects is nobody's until the second pays it, so that seeds and links of
+//! other crawls do not get it.
 //!
 //! Invariant: what waits, and how far a round is, follows from records and known pages alone; a
 //! snapshot has both, so a replay does the same at the same records.
 
+use crate::credit::Refund;
 use crate::grow::push;
 use crate::links::Place;
 use crate::trust::Word;
@@ -49,6 +52,8 @@ pub(crate) struct Delivery {
     pub(crate) looks: u8,
     /// For the next round.
     pub(crate) waiting: Parcels,
+    /// What the last round collected for a refund, which the next one pays.
+    pub(crate) pot: Option<u64>,
     pub(crate) round: Option<Round>,
 }
 
@@ -59,8 +64,10 @@ pub(crate) enum Errand {
     None,
     /// Each member gets this much, while the pot lasts.
     Rent { share: u64 },
-    /// Fetched pages give half, waiting ones get this many times what they have, and this much.
-    Refund { times: u64, part: u64 },
+    /// Fetched pages give half of what they hold to the pot, for a refund.
+    Collect,
+    /// Waiting pages get it from the pot.
+    Pay(Refund),
 }
 
 /// A round under way.
@@ -81,7 +88,7 @@ pub(crate) struct Round {
     pub(crate) wanted: u64,
     pub(crate) taken: Vec<Taken>,
     pub(crate) errand: Errand,
-    /// What is left of the rent.
+    /// What is left of the rent or the refund, or was collected for one.
     pub(crate) pot: u64,
 }
 
@@ -101,7 +108,7 @@ pub(crate) fn page_of(one: u64) -> u32 {
 impl Default for Delivery {
     fn default() -> Delivery {
         let (waiting, round) = (Parcels::default(), None);
-        Delivery { links: 0, fetches: 0, looks: 2, waiting, round }
+        Delivery { links: 0, fetches: 0, looks: 2, waiting, pot: None, round }
     }
 }
 
@@ -124,6 +131,7 @@ impl Delivery {
             return;
         }
         let number = self.waiting.gifts.len() as u64;
+        debug_assert!(number <= u64::from(u32::MAX), "a gift's number has 32 bits");
         push(&mut self.waiting.gifts, gift);
         pages.iter().for_each(|page| push(&mut self.waiting.parcels, u64::from(*page) << 32 | number));
     }
@@ -152,7 +160,7 @@ impl Delivery {
             let taken: u128 = round.taken.iter().map(|taken| u128::from(taken.credit)).sum();
             round.parcels.credit(round.done[0]) + taken + u128::from(round.pot)
         });
-        self.waiting.credit(0) + of_round
+        self.waiting.credit(0) + u128::from(self.pot.unwrap_or(0)) + of_round
     }
 
     pub(crate) fn memory_bytes(&self) -> u64 {
@@ -183,6 +191,11 @@ impl Round {
             _ => Some(self.next),
         };
         next.filter(|page| *page < to)
+    }
+
+    /// Whether a refund is still to come by a page.
+    pub(crate) fn pays_later(&self, page: u32) -> bool {
+        matches!(self.errand, Errand::Pay(_)) && (self.next..self.end).contains(&page)
     }
 
     /// Takes the gifts for a page off the round.

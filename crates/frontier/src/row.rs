@@ -3,6 +3,7 @@
 use crate::credit::{Account, HISTORY_MAX, TOTAL};
 use crate::format::PageRecord;
 use crate::marks::{Marks, Status};
+use crate::options::Rent;
 use crate::trust::{Standing, Trust};
 
 /// What is known of a page.
@@ -24,9 +25,14 @@ impl Row {
         self.marks.status()
     }
 
-    /// Whether it is endorsed, and not given up.
-    pub(crate) fn is_endorsed(&self) -> bool {
-        self.trust.standing() == Standing::Endorsed && self.status() != Status::Gone
+    /// Whether it gets rent.
+    pub(crate) fn is_member(&self, rent: Rent) -> bool {
+        let is_member = match rent {
+            Rent::Endorsed => self.trust.standing() == Standing::Endorsed,
+            Rent::Crawled => self.marks.is_seed() || self.status().is_fetched(),
+            Rent::Known => true,
+        };
+        is_member && self.status() != Status::Gone
     }
 
     /// What it holds. In a row it would take another eight bytes.

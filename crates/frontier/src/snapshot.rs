@@ -20,10 +20,10 @@
 //! | 8; 4, 4, 4, 4, 8, 8 each | queues: count; host, kind, pages, entries, the best entry left out or 0, entries |
 //! | 8; 8 each | timers: count; page, second (4 bytes each) |
 //! | 8; 4 each | pages in flight: count; page |
-//! | 8, 8, 8, 8 | endorsed pages; links and fetches told since the last round ([`crate::delivery`]), lists of links examined for each visit |
+//! | 8 each | pages that get rent; links and fetches told since the last round ([`crate::delivery`]), lists of links examined for each visit; 0 or 1 + what the last round collected for a refund |
 //! | as below | gifts and parcels that wait for the next round |
 //! | 8 | 1 if a round is under way, and then: |
-//! | 8 each | its next page, its end; its lists of links: end of the file, block, place in it, how many; visits wanted; 0, 1 rent, 2 refund, and two numbers of it; what is left of the rent |
+//! | 8 each | its next page, its end; its lists of links: end of the file, block, place in it, how many; visits wanted; 0, 1 rent, 2 collecting for a refund, 3 paying it, and two numbers of it; what is left to pay, or was collected |
 //! | as below | gifts and parcels that are not handed over |
 //! | 8; 8 each | looks: count; page (4), and which list (4) |
 //! | 8; 4, 8, 1 each | pages visited: count; which list, credit, word |
@@ -35,7 +35,7 @@
 //! (1: 0 nothing, its standing, 4 more if it vouches); count of parcels (8), each with its gift's
 //! number and its page (4, 4).
 //!
-//! Version 4 has neither endorsed pages nor what waits. Version 3 has all rows in place of their
+//! Version 4 has neither the number of pages that get rent nor what waits. Version 3 has all rows in place of their
 //! blocks, and neither counts nor the credit of waiting pages nor queues. In versions 1 and 2 each
 //! row has the page's fingerprint (8) before it, and the runs and all that follows are missing.
 
@@ -99,7 +99,7 @@ pub(crate) fn write(dir: &dyn Dir, id: [u8; 16], number: u64, state: &State, fly
         }
         state.texts.groups().iter().try_for_each(|group| blocks.put(&group.to_le_bytes()))?;
         queues::put(&mut blocks, state, flying)?;
-        deliveries::put(&mut blocks, &state.delivery, state.table.endorsed)?;
+        deliveries::put(&mut blocks, &state.delivery, state.table.members)?;
         put_index(&mut blocks, &state.index)?;
         len = blocks.finish()?;
         Ok(())
@@ -125,7 +125,7 @@ fn put_totals(blocks: &mut BlockWriter<'_>, state: &State) -> Result<()> {
     let numbers = [
         state.texts.bytes(),
         state.index.named().seed,
-        Rent::CODES.iter().position(|rent| *rent == state.rent).unwrap_or_default() as u64,
+        Rent::CODES.iter().position(|rent| *rent == state.table.rent).unwrap_or_default() as u64,
         u64::from(totals.tax),
         totals.virtual_credit,
         totals.growth.to_bits(),
@@ -205,11 +205,11 @@ pub(crate) fn read(dir: &Arc<dyn Dir>, options: &FrontierOptions) -> Result<Snap
         true => queues::read(&mut blocks, head.pages, &mut hosts, &mut shares)?,
         false => Queues::default(),
     };
-    let (delivery, endorsed) = match head.has_delivery() {
+    let (delivery, members) = match head.has_delivery() {
         true => deliveries::read(&mut blocks, head.pages, &head.place)?,
         false => (Delivery::default(), 0),
     };
-    (table.shares, table.endorsed) = (shares, endorsed);
+    (table.shares, table.members) = (shares, members);
     let index = read_index(&mut blocks, dir, &head, options, fingerprints)?;
     blocks.finish()?;
     let texts = Texts::open(&**dir, id, head.pages, groups, head.texts_bytes)?;

@@ -42,7 +42,6 @@ pub(crate) struct Told {
 /// The frontier in memory.
 #[derive(Debug)]
 pub(crate) struct State {
-    pub(crate) rent: Rent,
     pub(crate) virtual_visits: u8,
     pub(crate) index: Index,
     pub(crate) table: Table,
@@ -75,13 +74,13 @@ impl State {
         options: &FrontierOptions,
         rent: Rent,
         index: Index,
-        table: Table,
+        mut table: Table,
         hosts: Hosts,
         totals: Totals,
         texts: Texts,
     ) -> State {
+        table.rent = rent;
         State {
-            rent,
             virtual_visits: 0,
             links: None,
             index,
@@ -223,6 +222,11 @@ impl State {
             self.table.raise(*page, Standing::Endorsed)?;
         }
         let gift = Gift { share: self.totals.share_virtual(seeds.len() as u64), word: None };
+        // A refund is by what each page had as it began.
+        let is_late = |page: &u32| self.delivery.round.as_ref().is_some_and(|round| round.pays_later(*page));
+        let (late, seeds): (Vec<u32>, Vec<u32>) = seeds.into_iter().partition(is_late);
+        self.totals.waiting += gift.share * late.len() as u64;
+        self.delivery.put(gift, &late);
         for page in seeds {
             self.give(page, [gift])?;
         }
@@ -283,10 +287,12 @@ impl State {
         Ok(self.deliver(links.len(), true)?)
     }
 
-    /// Loads what the next record needs of the file of links.
+    /// Loads the lists of links that are next: a round may begin with the record, and reads further
+    /// ones then.
     ///
     /// # Errors
-    /// `Corrupt`, `Io`: nothing has changed then.
+    /// `Corrupt`, `Io`: nothing has changed then. What a round meets is an error of
+    /// [`State::apply`].
     pub(crate) fn prepare(&mut self, record: &Record<'_>) -> Result<()> {
         match (&mut self.links, record) {
             (Some(links), Record::Done { .. }) => links.prepare(self.table.len()),

@@ -21,6 +21,7 @@ use crate::files::{self, PAGES};
 use crate::format::{self, PageRecord};
 use crate::grow::push;
 use crate::marks::{Marks, Status};
+use crate::options::Rent;
 use crate::row::Row;
 use crate::shares::Shares;
 use crate::trust::Standing;
@@ -84,8 +85,9 @@ pub(crate) struct Table {
     /// Hosts that rows may have.
     pub(crate) hosts: u32,
     counts: [u32; Status::ALL.len()],
-    /// Endorsed pages that were not given up.
-    pub(crate) endorsed: u32,
+    /// Who gets rent, and how many pages that are.
+    pub(crate) rent: Rent,
+    pub(crate) members: u32,
     /// Fetched pages by site, host and shape.
     pub(crate) shares: Shares,
     places: Vec<Place>,
@@ -142,7 +144,8 @@ impl Table {
             pages: directory.pages,
             hosts,
             counts: directory.counts,
-            endorsed: 0,
+            rent: Rent::default(),
+            members: 0,
             shares: Shares::default(),
             places,
             frames: Vec::new(),
@@ -187,7 +190,7 @@ impl Table {
         }
         *self.update(page)? = row;
         self.counts[row.status() as usize] += 1;
-        self.endorsed += u32::from(row.is_endorsed());
+        self.members += u32::from(row.is_member(self.rent));
         self.pages += 1;
         Ok(page)
     }
@@ -230,7 +233,7 @@ impl Table {
         if by != 0 {
             self.shares.count(row.host, row.shape, row.trust.standing(), by);
         }
-        self.count_endorsed(before, row);
+        self.count_member(before, row);
         // A snapshot may say anything.
         for (status, by) in [(before.status(), u32::MAX), (row.status(), 1)] {
             let count = &mut self.counts[status as usize];
@@ -264,13 +267,13 @@ impl Table {
         }
         let mut was = *row;
         was.trust.set(before);
-        self.count_endorsed(was, *row);
+        self.count_member(was, *row);
     }
 
-    fn count_endorsed(&mut self, before: Row, after: Row) {
+    fn count_member(&mut self, before: Row, after: Row) {
         // A snapshot may say anything.
-        let by = u32::from(after.is_endorsed()).wrapping_sub(u32::from(before.is_endorsed()));
-        self.endorsed = self.endorsed.wrapping_add(by);
+        let by = u32::from(after.is_member(self.rent)).wrapping_sub(u32::from(before.is_member(self.rent)));
+        self.members = self.members.wrapping_add(by);
     }
 
     /// Sets a page's status; returns its row as it is then.

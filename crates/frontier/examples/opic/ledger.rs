@@ -84,7 +84,7 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::credit::{TOTAL, WEIGHT_MAX};
+    use crate::credit::{Refund, TOTAL, WEIGHT_MAX};
     use proptest::prelude::*;
 
     impl Ledger {
@@ -92,16 +92,19 @@ mod tests {
             self.change(page, Totals::forfeit);
         }
 
-        /// What the frontier does in its sweep.
+        /// What the frontier does in two rounds.
         fn refund(&mut self, is_queued: impl Fn(u32) -> bool) {
             let (queued, others): (Vec<u32>, Vec<u32>) = (0..self.len() as u32).partition(|page| is_queued(*page));
-            others.iter().for_each(|page| self.change(*page, Totals::take_half));
+            let halves: u64 = others.iter().map(|page| self.change(*page, Totals::take_half)).sum();
+            let mut pot = halves + self.totals.empty_virtual();
             let held = queued.iter().map(|page| self.credit(*page)).sum();
-            let refund = self.totals.refund(0, held, queued.len() as u64);
-            let give = |totals: &mut Totals, account: &mut Account| {
-                account.credit += totals.refunded(account.credit, refund);
-            };
-            queued.iter().for_each(|page| self.change(*page, give));
+            let refund = Refund::of(pot, held, queued.len() as u64);
+            for page in queued {
+                let gain = refund.gain(self.credit(page), pot);
+                pot -= gain;
+                self.change(page, |_, account| account.credit += gain);
+            }
+            self.totals.virtual_credit += pot;
         }
     }
 

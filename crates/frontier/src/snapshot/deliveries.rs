@@ -1,16 +1,18 @@
 //! The snapshot's part about credit that waits, and the round that is under way.
 
 use crate::blocks::{BlockReader, BlockWriter};
+use crate::credit::Refund;
 use crate::delivery::{Delivery, Errand, Gift, LOOKS_MAX, Parcels, Round, Taken, page_of};
 use crate::error::Result;
 use crate::failpoint::{Failpoint, planted};
 use crate::links::Place;
 use crate::trust::Word;
 
-/// Writes it, and how many pages are endorsed.
-pub(super) fn put(blocks: &mut BlockWriter<'_>, delivery: &Delivery, endorsed: u32) -> Result<()> {
-    let Delivery { links, fetches, looks, waiting, round } = delivery;
-    put_all(blocks, [u64::from(endorsed), *links, *fetches, u64::from(*looks)])?;
+/// Writes it, and how many pages get rent.
+pub(super) fn put(blocks: &mut BlockWriter<'_>, delivery: &Delivery, members: u32) -> Result<()> {
+    let Delivery { links, fetches, looks, waiting, pot, round } = delivery;
+    let pot = pot.map_or(0, |pot| pot.saturating_add(1));
+    put_all(blocks, [u64::from(members), *links, *fetches, u64::from(*looks), pot])?;
     put_parcels(blocks, waiting, 0)?;
     let round = round.as_ref().filter(|_| !planted(Failpoint::RoundDropped));
     put_all(blocks, [u64::from(round.is_some())])?;
@@ -39,7 +41,8 @@ fn put_round(blocks: &mut BlockWriter<'_>, round: &Round) -> Result<()> {
     let errand = match round.errand {
         Errand::None => [0; 3],
         Errand::Rent { share } => [1, share, 0],
-        Errand::Refund { times, part } => [2, times, part],
+        Errand::Collect => [2, 0, 0],
+        Errand::Pay(Refund { times, part }) => [3, times, part],
     };
     put_all(blocks, errand)?;
     put_all(blocks, [round.pot])?;
@@ -57,21 +60,21 @@ fn put_round(blocks: &mut BlockWriter<'_>, round: &Round) -> Result<()> {
     Ok(())
 }
 
-/// Reads it, of so many pages and this file of links; and how many pages are endorsed.
+/// Reads it, of so many pages and this file of links; and how many pages get rent.
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
 pub(super) fn read(blocks: &mut BlockReader<'_>, pages: u32, file: &Place) -> Result<(Delivery, u32)> {
-    let [endorsed, links, fetches, looks] = take_all(blocks)?;
-    let endorsed = u32::try_from(endorsed).ok().filter(|endorsed| *endorsed <= pages);
+    let [members, links, fetches, looks, pot] = take_all(blocks)?;
+    let members = u32::try_from(members).ok().filter(|members| *members <= pages);
     let looks = u8::try_from(looks).ok().filter(|looks| (1..=LOOKS_MAX).contains(looks));
-    let (Some(endorsed), Some(looks)) = (endorsed, looks) else { return Err(blocks.bad("impossible delivery")) };
+    let (Some(members), Some(looks)) = (members, looks) else { return Err(blocks.bad("impossible delivery")) };
     let waiting = read_parcels(blocks, 0..pages)?;
     let round = match blocks.take_u64()? {
         0 => None,
         _ => Some(read_round(blocks, pages, file)?),
     };
-    Ok((Delivery { links, fetches, looks, waiting, round }, endorsed))
+    Ok((Delivery { links, fetches, looks, waiting, pot: pot.checked_sub(1), round }, members))
 }
 
 fn take_all<const N: usize>(blocks: &mut BlockReader<'_>) -> Result<[u64; N]> {
@@ -108,14 +111,15 @@ fn read_round(blocks: &mut BlockReader<'_>, pages: u32, file: &Place) -> Result<
     let [errand, first, second] = take_all(blocks)?;
     let [pot] = take_all(blocks)?;
     let is_place = bytes <= file.bytes && block <= bytes && lists <= file.lists;
-    if next >= end || end > u64::from(pages) || !is_place || errand > 2 {
+    if next >= end || end > u64::from(pages) || !is_place || errand > 3 {
         return Err(blocks.bad("impossible round"));
     }
     let (next, end, pages) = (next as u32, end as u32, next as u32..end as u32);
     let errand = match errand {
         0 => Errand::None,
         1 => Errand::Rent { share: first },
-        _ => Errand::Refund { times: first, part: second },
+        2 => Errand::Collect,
+        _ => Errand::Pay(Refund { times: first, part: second }),
     };
     let parcels = read_parcels(blocks, pages.clone())?;
     let (mut looks, mut taken) = (Vec::new(), Vec::new());
@@ -129,6 +133,9 @@ fn read_round(blocks: &mut BlockReader<'_>, pages: u32, file: &Place) -> Result<
     for _ in 0..blocks.take_u64()? {
         let (list, credit) = (u32::from_le_bytes(blocks.take()?), blocks.take_u64()?);
         taken.push(Taken { list, credit, word: read_word(blocks)? });
+    }
+    if file.number == 0 && !(looks.is_empty() && taken.is_empty()) {
+        return Err(blocks.bad("a round with virtual visits, and no file of links"));
     }
     let place = Place { bytes, block, at, ..*file };
     let is_sorted = looks.is_sorted() && parcels.parcels.is_sorted();

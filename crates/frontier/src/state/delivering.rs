@@ -2,19 +2,19 @@
 //! refunds are paid, in one pass over the rows ([`crate::delivery`]).
 
 use super::State;
-use crate::credit::TOTAL;
+use crate::credit::{Refund, TOTAL};
 use crate::delivery::{Errand, Gift, Round, Taken};
 use crate::error::Result;
 use crate::links::Links;
 use crate::marks::Status;
-use crate::options::Rent;
 use crate::record::ALL_LOST;
-use crate::row::Row;
 
 /// Pages waiting for their first fetch get credit back when they hold less than this part of all.
 const REFUND_PART: u64 = 1024;
 /// Of a list that is to be examined: it is of a barren page.
 const BARREN: u64 = 1 << 31;
+/// Lists that a round examines, at most: their numbers are below.
+const LISTS_MAX: u64 = BARREN - 1;
 
 impl State {
     /// Counts an event with so many links; begins a round if one is due, and goes on with it.
@@ -30,6 +30,7 @@ impl State {
             round.next = page + 1;
         }
         round.next = to;
+        self.scale_down_if_heavy()?;
         if to < round.end {
             self.delivery.round = Some(round);
             return Ok(());
@@ -41,7 +42,7 @@ impl State {
     fn begin_round(&mut self) -> Result<()> {
         let wanted = self.delivery.fetches.saturating_mul(u64::from(self.virtual_visits));
         let place = self.links.as_ref().map(Links::place).unwrap_or_default();
-        let lists = wanted.saturating_mul(u64::from(self.delivery.looks)).min(place.lists);
+        let lists = wanted.saturating_mul(u64::from(self.delivery.looks)).min(place.lists).min(LISTS_MAX);
         let mut looks = Vec::with_capacity(lists as usize);
         if let Some(links) = &mut self.links {
             links.walk(lists, place.bytes, self.table.len(), |nth, list| {
@@ -53,53 +54,31 @@ impl State {
         let parcels = self.delivery.collect();
         let end = self.table.len();
         let mut round = Round { end, parcels, looks, place, lists, wanted, ..Round::default() };
-        self.choose_errand(&mut round)?;
+        self.choose_errand(&mut round);
         self.delivery.round = Some(round);
         Ok(())
     }
 
-    /// Visits the virtual page or refunds credit, when due.
-    fn choose_errand(&mut self, round: &mut Round) -> Result<()> {
-        let totals = &mut self.totals;
-        let waiting = self.table.count(Status::is_new);
+    /// Pays what the last round collected; else begins a refund or visits the virtual page, when
+    /// due. A refund comes first: it needs fewer visits, and rent may be due at every round.
+    fn choose_errand(&mut self, round: &mut Round) {
+        let (pages, waiting) = (self.table.len(), self.table.count(Status::is_new));
         let is_poor = self.queued_credit < TOTAL / REFUND_PART && waiting > 0;
-        if totals.is_rent_due(self.table.len()) {
-            let members = self.members()?;
-            let share = self.totals.share_virtual(members);
-            if share > 0 {
-                round.pot = share * members;
-                self.totals.waiting += round.pot;
-                round.errand = Errand::Rent { share };
+        if let Some(collected) = self.delivery.pot.take() {
+            let emptied = self.totals.empty_virtual();
+            self.totals.waiting += emptied;
+            round.pot = collected + emptied;
+            if waiting > 0 {
+                round.errand = Errand::Pay(Refund::of(round.pot, self.queued_credit, u64::from(waiting)));
             }
-        } else if is_poor && totals.may_refund(self.table.len()) {
-            // In the end the virtual page has half of what pages hold that do not wait, but for
-            // remainders.
-            let others = (TOTAL - totals.virtual_credit - totals.waiting).saturating_sub(self.queued_credit);
-            let (times, part) = totals.refund(others / 2, self.queued_credit, u64::from(waiting));
-            round.errand = Errand::Refund { times, part };
-        }
-        Ok(())
-    }
-
-    /// How many pages get rent.
-    fn members(&self) -> Result<u64> {
-        match self.rent {
-            Rent::Endorsed => return Ok(u64::from(self.table.endorsed)),
-            Rent::Known => return Ok(u64::from(self.table.count(|status| status != Status::Gone))),
-            Rent::Crawled => {}
-        }
-        let mut members = 0;
-        for row in self.table.scan() {
-            members += u64::from(self.is_member(&row?));
-        }
-        Ok(members)
-    }
-
-    fn is_member(&self, row: &Row) -> bool {
-        match self.rent {
-            Rent::Endorsed => row.is_endorsed(),
-            Rent::Crawled => row.status() != Status::Gone && (row.marks.is_seed() || row.status().is_fetched()),
-            Rent::Known => row.status() != Status::Gone,
+        } else if is_poor && self.totals.may_refund(pages) {
+            round.errand = Errand::Collect;
+        } else if self.totals.is_rent_due(pages) && self.table.members > 0 {
+            let members = u64::from(self.table.members);
+            let share = self.totals.share_virtual(members);
+            round.pot = share * members;
+            self.totals.waiting += round.pot;
+            round.errand = Errand::Rent { share };
         }
     }
 
@@ -109,22 +88,17 @@ impl State {
             Errand::None => {}
             Errand::Rent { share } if share <= round.pot => {
                 let row = self.table.get(page)?;
-                if self.is_member(&row) {
+                if row.is_member(self.table.rent) {
                     round.pot -= share;
                     self.totals.waiting -= share;
                     self.give(page, [Gift { share, word: None }])?;
                 }
             }
             Errand::Rent { .. } => {}
-            Errand::Refund { times, part } => self.refund(page, times, part)?,
+            Errand::Collect => self.collect(page, round)?,
+            Errand::Pay(refund) => self.pay(page, refund, round)?,
         }
-        {
-            let gifts = round.gifts_of(page);
-            if gifts.clone().next().is_some() {
-                self.totals.waiting -= gifts.clone().map(|gift| gift.share).sum::<u64>();
-                self.give(page, gifts)?;
-            }
-        }
+        self.hand_over(page, round)?;
         for look in round.looks_of(page) {
             let taken = self.take(page, round.looks[look])?;
             round.taken.extend(taken);
@@ -132,19 +106,37 @@ impl State {
         Ok(())
     }
 
-    /// Takes half of what a page holds that does not wait for its first fetch; one that does gets
-    /// some times what it has, as long as the virtual page has it.
-    fn refund(&mut self, page: u32, times: u64, part: u64) -> Result<()> {
-        let row = self.table.get(page)?;
-        if !row.status().is_new() {
-            if row.credit > 0 {
-                let totals = &mut self.totals;
-                self.table.update(page)?.change(|account| totals.take_half(account));
-            }
-            return Ok(());
+    /// Gives a page what waits for it.
+    fn hand_over(&mut self, page: u32, round: &mut Round) -> Result<()> {
+        let gifts = round.gifts_of(page);
+        if gifts.clone().next().is_some() {
+            self.totals.waiting -= gifts.clone().map(|gift| gift.share).sum::<u64>();
+            self.give(page, gifts)?;
         }
-        let share = self.totals.refunded(row.credit, (times, part));
-        self.give(page, [Gift { share, word: None }])
+        Ok(())
+    }
+
+    /// Takes half of what a page holds that does not wait for its first fetch, for a refund.
+    fn collect(&mut self, page: u32, round: &mut Round) -> Result<()> {
+        let row = self.table.get(page)?;
+        if !row.status().is_new() && row.credit > 0 {
+            let half = self.table.update(page)?.change(|account| self.totals.take_half(account));
+            self.totals.waiting += half;
+            round.pot += half;
+        }
+        Ok(())
+    }
+
+    /// Pays a page that waits for its first fetch its refund.
+    fn pay(&mut self, page: u32, refund: Refund, round: &mut Round) -> Result<()> {
+        let row = self.table.get(page)?;
+        let share = if row.status().is_new() { refund.gain(row.credit, round.pot) } else { 0 };
+        if share > 0 {
+            round.pot -= share;
+            self.totals.waiting -= share;
+            self.give(page, [Gift { share, word: None }])?;
+        }
+        Ok(())
     }
 
     /// Takes the credit of a page, if it was fetched and has at least 0.3 of an equal share of all
@@ -162,11 +154,14 @@ impl State {
         Ok(Some(Taken { list: (look & (BARREN - 1)) as u32, credit, word }))
     }
 
-    /// Ends a round: what was taken waits for the next one.
+    /// Ends a round: what was taken and collected waits for the next one.
     fn end_round(&mut self, mut round: Round) -> Result<()> {
-        self.totals.waiting -= round.pot;
-        self.totals.virtual_credit += round.pot;
-        self.scale_down_if_heavy()?;
+        if round.errand == Errand::Collect {
+            self.delivery.pot = Some(round.pot);
+        } else {
+            self.totals.waiting -= round.pot;
+            self.totals.virtual_credit += round.pot;
+        }
         if self.links.is_none() {
             return Ok(());
         }

@@ -10,16 +10,16 @@ use crate::shape::site;
 use crate::shares::Shares;
 
 impl State {
-    /// Adds up the credit of pages waiting for their first fetch, and counts endorsed pages.
+    /// Adds up the credit of pages waiting for their first fetch, and counts pages that get rent.
     /// O(pages).
     pub(crate) fn count_rows(&mut self) -> Result<()> {
-        let (mut queued_credit, mut endorsed) = (0, 0);
+        let (mut queued_credit, mut members) = (0, 0);
         for row in self.table.scan() {
             let row = row?;
             queued_credit += if row.status().is_new() { row.credit } else { 0 };
-            endorsed += u32::from(row.is_endorsed());
+            members += u32::from(row.is_member(self.table.rent));
         }
-        (self.queued_credit, self.table.endorsed) = (queued_credit, endorsed);
+        (self.queued_credit, self.table.members) = (queued_credit, members);
         Ok(())
     }
 

@@ -191,7 +191,31 @@ fn a_journal_that_says_what_cannot_be_is_damage_though_its_checksum_is_right() {
 /// frontier that goes on.
 #[test]
 fn any_number_of_a_snapshot_may_be_extreme_though_its_checksum_is_right() {
-    let disk = closed();
+    for disk in [closed(), in_a_round(8), in_a_round(0)] {
+        forge_all(&disk);
+    }
+}
+
+/// A frontier whose snapshot has a round under way.
+fn in_a_round(virtual_visits: u8) -> SimDisk {
+    let options = options().journal_bytes_min(4096).memory_bytes(4096).virtual_visits(virtual_visits);
+    let (disk, mut frontier) = made(options);
+    let urls: Vec<String> = (0..150).map(|n| format!("http://h{}.example/{n}/{}", n % 7, "x".repeat(20))).collect();
+    frontier.seed(&urls, 0).expect("seeded");
+    let is_whole = |frontier: &Frontier| {
+        let round = frontier.state.delivery.round.as_ref().filter(|round| round.done[0] < round.parcels.parcels.len());
+        round.is_some_and(|round| virtual_visits == 0 || round.done[1] < round.looks.len() && !round.taken.is_empty())
+    };
+    while !is_whole(&frontier) {
+        let page = fetch(&mut frontier, 0).page;
+        done(&mut frontier, page, 0, &[&urls[(page.number() as usize * 31 + 70) % urls.len()]]);
+    }
+    frontier.commit().expect("committed");
+    drop(frontier);
+    disk
+}
+
+fn forge_all(disk: &SimDisk) {
     let names = disk.names();
     let files: Vec<(&String, Vec<u8>)> = names.iter().map(|name| (name, disk.bytes(name).expect("there"))).collect();
     let whole = disk.bytes("frontier.snapshot").expect("there");
@@ -224,7 +248,9 @@ fn any_number_of_a_snapshot_may_be_extreme_though_its_checksum_is_right() {
 
 /// Whatever comes of it, it is no panic.
 fn goes_on(mut frontier: Frontier) {
-    assert_eq!(frontier.credit_units().expect("read"), ALL_CREDIT);
+    if !has_all_credit(&frontier) {
+        return;
+    }
     let (mut now_ms, _) = (0, frontier.hosts().count());
     for i in 0..12u32 {
         match frontier.next(now_ms) {
@@ -239,8 +265,19 @@ fn goes_on(mut frontier: Frontier) {
             _ => return,
         }
     }
-    assert_eq!(frontier.credit_units().expect("read"), ALL_CREDIT);
-    let _ = frontier.close();
+    if has_all_credit(&frontier) {
+        let _ = frontier.close();
+    }
+}
+
+/// Whether the credit of all pages can be read; it is all there then.
+fn has_all_credit(frontier: &Frontier) -> bool {
+    match frontier.credit_units() {
+        Ok(sum) => assert_eq!(sum, ALL_CREDIT),
+        Err(Error::Storage(StorageError::Corrupt { .. })) => return false,
+        Err(other) => panic!("{other}"),
+    }
+    true
 }
 
 /// Journals of the version before have no parts, and no hosts that fail.
@@ -286,7 +323,7 @@ fn behind_queues(bytes: &[u8], mut at: usize) -> usize {
     at += 8 + 8 * number(at);
     at += 8 + 4 * number(at);
     // What waits for the next round; there is none.
-    at += 32;
+    at += 40;
     at += 8 + 9 * number(at);
     at += 8 + 8 * number(at);
     assert_eq!(number(at), 0);

@@ -7,6 +7,7 @@ mod damage;
 mod failing;
 mod opening;
 mod order;
+mod rounds;
 mod time;
 
 use filemap_io::sim::SimDisk;

@@ -10,7 +10,7 @@ use crate::shares::Shares;
 pub(super) fn judge_queues(frontier: &Frontier) -> std::result::Result<(), String> {
     let state = &frontier.state;
     let (mut ready, mut shares) = (BTreeMap::new(), Shares::default());
-    let (mut queued_credit, mut endorsed) = (0, 0);
+    let (mut queued_credit, mut members) = (0, 0);
     let hosts = state.hosts.iter().zip(0..);
     hosts.for_each(|(host, number)| shares.enter(number, crate::shape::site(&host.name)));
     let mut timers: Vec<u64> = state.queue.timers().collect();
@@ -24,7 +24,7 @@ pub(super) fn judge_queues(frontier: &Frontier) -> std::result::Result<(), Strin
             shares.count(row.host, row.shape, row.trust.standing(), 1);
         }
         queued_credit += if row.status().is_new() { row.credit } else { 0 };
-        endorsed += u32::from(row.is_endorsed());
+        members += u32::from(row.is_member(state.table.rent));
         let waits = row.status() == Status::Waiting || row.status() == Status::Fetched && state.has_recrawls;
         if waits && timers.binary_search(&(u64::from(row.due_s) << 32 | page)).is_err() {
             return Err(format!("page {page} has no timer: {row:?}"));
@@ -41,9 +41,10 @@ pub(super) fn judge_queues(frontier: &Frontier) -> std::result::Result<(), Strin
             return Err(format!("{} has other counts", host.name));
         }
     }
-    if (endorsed, u128::from(state.totals.waiting)) != (state.table.endorsed, state.delivery.credit()) {
+    if (members, u128::from(state.totals.waiting)) != (state.table.members, state.delivery.credit()) {
         return Err(format!(
-            "{endorsed} pages are endorsed, {} credit waits, not {}",
+            "{members} pages get rent, not {}; {} credit waits, not {}",
+            state.table.members,
             state.delivery.credit(),
             state.totals.waiting
         ));
