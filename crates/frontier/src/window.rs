@@ -118,8 +118,8 @@ impl Window {
     pub(crate) fn top_entry(&self) -> Top {
         match (self.heap.peek(), self.left_out) {
             (Some(top), _) => Top::Place((top >> 32) as u16),
-            (None, Some(_)) => Top::LeftOut,
-            (None, None) => Top::Empty,
+            (None, Some(_)) if self.ready > 0 => Top::LeftOut,
+            (None, _) => Top::Empty,
         }
     }
 
@@ -203,4 +203,16 @@ fn worth(owner: Owner, one: u64, table: &mut Table) -> Result<(Entry, u64)> {
         true if now < one => (Entry::Sunk, now),
         true => (Entry::Current, now),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Else all rows are read for nothing.
+    #[test]
+    fn nothing_is_left_out_of_a_window_without_pages() {
+        let left_out = |ready| Window::from_parts(ready, 7, Vec::new()).top_entry();
+        assert_eq!((left_out(0), left_out(1)), (Top::Empty, Top::LeftOut));
+    }
 }
