@@ -257,12 +257,15 @@ impl Frontier {
 
     /// Records a fetch and enters the page's links.
     ///
-    /// O(links), and as much again for each virtual visit; and some blocks of rows that a round
-    /// goes on, for what waits for their pages.
+    /// O(links), and some blocks of rows that a round goes on, for what waits for their pages. The
+    /// call with which a round begins, and the one with which it ends, read the lists of links for
+    /// its virtual visits, too: of eight visits and pages of ten links one for each 90 known pages,
+    /// at most for each 11.
     ///
     /// # Errors
-    /// `NotInFlight`, `Full`, `Poisoned`, `Corrupt` (of the file of links or a run: the page stays in
-    /// flight), `Io`.
+    /// `NotInFlight`, `Full`, `Poisoned`; `Corrupt`, `Io`: of a run, of the page's row, or of the
+    /// lists of links that are next, the page stays in flight; of anything that is met later, all
+    /// calls are `Poisoned` from then on.
     pub fn done(&mut self, page: PageId, fetched: &Fetched<'_>) -> Result<Done> {
         self.poison.check()?;
         let number = page.number();

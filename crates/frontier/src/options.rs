@@ -84,8 +84,9 @@ filemap_io::options! {
         /// all time. Fixed at creation.
         pub(crate) window: f64 = 32.0,
 
-        /// Fetched pages visited again without a fetch, at most, with each fetch: their credit
-        /// goes to the links that they had, as at a refresh. 0 to 64; 0 keeps no links (some 2
+        /// Fetched pages visited again without a fetch, about, with each fetch: their credit goes
+        /// to the links that they had, as at a refresh. For some time it may be up to eight times
+        /// as many, where many pages have got credit at once. 0 to 64; 0 keeps no links (some 2
         /// bytes each on disk), and leaves most credit useless in a crawl that fetches each page
         /// once. Fixed at creation.
         pub(crate) virtual_visits: u8 = 8,

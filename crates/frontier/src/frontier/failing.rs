@@ -25,10 +25,12 @@ const SUSPECT_REST_MAX_MS: u64 = 30_000;
 impl Frontier {
     /// Records a failed fetch.
     ///
-    /// O(1); when the pages of a host are given up, O(pages of the host).
+    /// O(1); when the pages of a host are given up, O(pages of the host). A page that is given up
+    /// goes on with a round, as [`Frontier::done`] does, or begins or ends one.
     ///
     /// # Errors
-    /// `NotInFlight`, `Poisoned`, `Io`.
+    /// `NotInFlight`, `Poisoned`; `Corrupt`, `Io`, and `Poisoned` from then on if the failure was
+    /// noted.
     pub fn failed(&mut self, page: PageId, failure: &Failure, now_ms: i64) -> Result<()> {
         self.poison.check()?;
         let number = page.number();
