@@ -234,6 +234,12 @@ def test_damage_fails_the_job_or_is_counted(
     reader: Any = FileMapSource({"path": os.fspath(path), "damage": "skip"}).reader(schema)
     assert sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part)) == 19
     assert re.search(r"left out of a part: 1 .*value0\.dat", caplog.text, re.DOTALL)
+    caplog.clear()
+    # A task that is stopped early, by a LIMIT, tells what it has met.
+    stopped: Any = reader.read(reader.partitions()[0])
+    assert next(stopped).num_rows > 0 and not caplog.text
+    stopped.close()
+    assert re.search(r"left out of a part: 1 .*value0\.dat", caplog.text, re.DOTALL)
 
 
 def test_a_segment_that_is_gone_fails_the_job(either: SparkSession, path: Path) -> None:
@@ -262,6 +268,10 @@ def test_another_location_is_refused_by_name(
 ) -> None:
     with pytest.raises(AnalysisException, match=said):
         pushing.read.format("filemap").load(location)
+    with pytest.raises(AnalysisException, match="one store is one table"):
+        pushing.read.format("filemap").load([location, "b"])
+    with pytest.raises(AnalysisException, match="'host' is empty"):
+        pushing.read.format("filemap").option("host", "").load(location)
     with pytest.raises(AnalysisException, match="no option 'hots'"):
         pushing.read.format("filemap").option("hots", "a").load(location)
 
