@@ -242,6 +242,20 @@ def test_damage_fails_the_job_or_is_counted(
     assert re.search(r"left out of a part: 1 .*value0\.dat", caplog.text, re.DOTALL)
 
 
+def test_a_page_whose_key_is_damaged_is_a_row_of_its_host(
+    either: SparkSession, filled: filemap.PageStore, path: Path
+) -> None:
+    filled.close()
+    file = path / "key0.dat"
+    data = bytearray(file.read_bytes())
+    at = data.index(b"https://h1.example.org/a/151")
+    data[at : at + 64] = bytes(byte ^ 0xFF for byte in data[at : at + 64])
+    file.write_bytes(data)
+    with filemap.open(path) as store:
+        frame = load(either, store).where("url_host_name = 'h1.example.org'")
+        assert frame.count() == 100 and load(either, store, host="h1.example.org").count() == 100
+
+
 def test_a_segment_that_is_gone_fails_the_job(either: SparkSession, path: Path) -> None:
     small = {"segment_bytes": 1 << 20, "large_value_bytes": 1 << 19, "compression_level": 0}
     with filemap.open(path, "a", **small) as store:

@@ -236,6 +236,31 @@ def test_damage_in_a_stretch_of_urls_is_an_error_too(path: Path) -> None:
         assert pa.table(store.to_arrow(["url"], skip_damage=True)).num_rows == 19
 
 
+@pytest.mark.parametrize("number", [1, 6])
+def test_a_page_whose_key_is_damaged_is_in_the_table_of_its_stretch(
+    path: Path, number: int
+) -> None:
+    with filemap.open(path, "a", dictionaries=False, compression_level=0) as store:
+        for n in range(300):
+            store.put(f"http://h{n % 3}/{n}", f"unique-{n}-" * 100)
+    file = path / "key0.dat"
+    data = bytearray(file.read_bytes())
+    at = data.index(b"http://h1/151")
+    data[at : at + 64] = bytes(byte ^ 0xFF for byte in data[at : at + 64])
+    file.write_bytes(data)
+    with filemap.open(path) as store:
+        splits = store.splits(number, filter={"host": "h1"})
+        assert len(splits) == min(number, 2)
+        for columns in (["url"], ["url", "body"]):
+            tables = [pa.table(store.to_arrow(columns, split=split)) for split in splits]
+            urls = [url.as_py() for table in tables for url in table["url"]]
+            assert len(urls) == len(set(urls)) == 100 and "http://h1/151" in urls
+        # Pages themselves are looked up.
+        with pytest.raises(filemap.CorruptError, match=r"key0\.dat"):
+            for split in splits:
+                list(split)
+
+
 def test_a_segment_that_is_gone_is_named_by_the_splits_of_a_host(path: Path) -> None:
     small = {"segment_bytes": 1 << 20, "large_value_bytes": 1 << 19, "compression_level": 0}
     with filemap.open(path, "a", **small) as store:  # type: ignore[arg-type]
