@@ -234,6 +234,26 @@ def test_damage_fails_the_job_or_is_counted(
     reader: Any = FileMapSource({"path": os.fspath(path), "damage": "skip"}).reader(schema)
     assert sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part)) == 19
     assert re.search(r"left out of a part: 1 .*value0\.dat", caplog.text, re.DOTALL)
+    caplog.clear()
+    # A task that is stopped early, by a LIMIT, tells what it has met.
+    stopped: Any = reader.read(reader.partitions()[0])
+    assert next(stopped).num_rows > 0 and not caplog.text
+    stopped.close()
+    assert re.search(r"left out of a part: 1 .*value0\.dat", caplog.text, re.DOTALL)
+
+
+def test_a_page_whose_key_is_damaged_is_a_row_of_its_host(
+    either: SparkSession, filled: filemap.PageStore, path: Path
+) -> None:
+    filled.close()
+    file = path / "key0.dat"
+    data = bytearray(file.read_bytes())
+    at = data.index(b"https://h1.example.org/a/151")
+    data[at : at + 64] = bytes(byte ^ 0xFF for byte in data[at : at + 64])
+    file.write_bytes(data)
+    with filemap.open(path) as store:
+        frame = load(either, store).where("url_host_name = 'h1.example.org'")
+        assert frame.count() == 100 and load(either, store, host="h1.example.org").count() == 100
 
 
 def test_a_segment_that_is_gone_fails_the_job(either: SparkSession, path: Path) -> None:
@@ -262,6 +282,10 @@ def test_another_location_is_refused_by_name(
 ) -> None:
     with pytest.raises(AnalysisException, match=said):
         pushing.read.format("filemap").load(location)
+    with pytest.raises(AnalysisException, match="one store is one table"):
+        pushing.read.format("filemap").load([location, "b"])
+    with pytest.raises(AnalysisException, match="'host' is empty"):
+        pushing.read.format("filemap").option("host", "").load(location)
     with pytest.raises(AnalysisException, match="no option 'hots'"):
         pushing.read.format("filemap").option("hots", "a").load(location)
 

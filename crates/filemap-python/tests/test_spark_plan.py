@@ -35,6 +35,9 @@ def test_options_are_a_plan() -> None:
         all_versions=True,
         skip_damage=True,
     )
+    for text, seconds in (("0", 0), ("1767225600", 1767225600), ("20260101.0", 20260101)):
+        since = datetime.fromtimestamp(seconds, UTC)
+        assert Plan.of({"path": "a", "since": text}).filter == {"since": since}
     assert Plan.of({"path": "a"}) == Plan("a", None, {}, None)
 
 
@@ -55,9 +58,21 @@ def test_options_are_a_plan() -> None:
         ({"path": "http://crawler.example:8640"}, "not http: run Spark where"),
         ({"path": "hdfs://a/b"}, "not hdfs"),
         ({"path": "file:///data/pages.fm"}, "path alone, '/data/pages.fm'"),
+        ({"path": "file:/data/pages.fm"}, "path alone, '/data/pages.fm'"),
+        ({"path": "file://localhost/data/pages.fm"}, "path alone, '/data/pages.fm'"),
+        ({"paths": '["a","b"]'}, "one store is one table"),
+        ({"path": "a", "since": "20260101"}, "since='20260101' may be a date.*Z, or.*20260101.0"),
+        ({"path": "a", "until": "2026"}, "until='2026' may be a date"),
+        ({"path": "a", "until": "20260101000000"}, "may be a date"),
+        ({"path": "a", "prefix": " "}, "'prefix' is empty"),
+        ({"path": "a", "columns": ""}, "'columns' is empty"),
+        ({"path": "a", "host": None}, "'host' is empty"),
+        ({"path": ""}, "'path' is empty"),
     ],
 )
-def test_an_option_that_cannot_be_is_refused_by_name(options: dict[str, str], said: str) -> None:
+def test_an_option_that_cannot_be_is_refused_by_name(
+    options: dict[str, str | None], said: str
+) -> None:
     with pytest.raises(filemap.InvalidValueError, match=said):
         Plan.of(options)
 
@@ -156,6 +171,10 @@ def test_parts_are_of_the_filter(store: filemap.PageStore, path: Path) -> None:
     assert len(parts(store, Plan(str(path)))) == 1 and len(parts(store, for_host)) == 2
     with_variants = Plan(str(path), filter={"host": "h1.example"}, partitions=4, variants=True)
     assert len(parts(store, with_variants)) == 4
+    for variants in (False, True):
+        # On the driver, not by each task.
+        with pytest.raises(filemap.InvalidValueError, match="status"):
+            parts(store, Plan(str(path), filter={"status": "good"}, variants=variants))
     assert sum(1 for split in parts(store, with_variants) for _ in split) == 30
     (split, *_) = parts(store, for_host)
     with pytest.raises(filemap.InvalidValueError, match="of a host already"):

@@ -180,6 +180,39 @@ def test_splits_of_few_pages_are_stretches_of_their_urls(filled: filemap.PageSto
         list(filemap.Split(splits[0].path, splits[0].part[:-1]))
 
 
+def test_a_filter_of_splits_is_refused_where_they_are_made(filled: filemap.PageStore) -> None:
+    with pytest.raises(TypeError, match="no 'hots'"):
+        filled.splits(2, filter={"hots": "x"})  # type: ignore[typeddict-unknown-key]
+    with pytest.raises(filemap.InvalidValueError, match="status"):
+        filled.splits(2, filter={"status": "good"})
+    with pytest.raises(filemap.InvalidValueError, match="time zone"):
+        filled.splits(2, filter={"since": datetime(2026, 1, 1)})
+    with pytest.raises(filemap.InvalidValueError, match="not of both"):
+        filled.splits(2, filter={"host": "h1.example.org", "domain": "example.org"})
+    of_tables: list[filemap.types.Filter] = [{"status": 404}, {"mime": "text/*"}]
+    for filter in of_tables:
+        (name,) = filter
+        splits = filled.splits(2, filter=filter)
+        tables = [pa.table(filled.to_arrow(["url"], split=split)) for split in splits]
+        expected = pa.table(filled.to_arrow(["url"], filter=filter)).num_rows
+        assert sum(table.num_rows for table in tables) == expected > 0
+        with pytest.raises(filemap.InvalidValueError, match=f"by {name} .*to_arrow"):
+            iter(splits[0])
+        with pytest.raises(filemap.InvalidValueError, match=f"by {name} .*to_arrow"):
+            filled.splits(1)[0].pages(filter)
+
+
+def test_a_split_has_a_filter_of_its_own(filled: filemap.PageStore) -> None:
+    given: filemap.types.Filter = {"prefix": "https://h1", "host": None, "since": None}
+    first, second = filled.splits(2, filter=given)
+    given["prefix"] = "https://h2"
+    first.filter["prefix"] = "https://h0"
+    assert second.filter == {"prefix": "https://h1"}
+    # None is no condition.
+    assert sum(1 for _ in second.pages({"host": "h1.example.org", "until": None})) > 0
+    assert pa.table(filled.to_arrow(["url"], split=second, filter={"host": None})).num_rows > 0
+
+
 def test_damage_in_a_stretch_of_urls_is_an_error_too(path: Path) -> None:
     with filemap.open(path, "a", dictionaries=False, compression_level=0) as store:
         for n in range(20):
@@ -196,8 +229,36 @@ def test_damage_in_a_stretch_of_urls_is_an_error_too(path: Path) -> None:
             pa.table(store.to_arrow(["url", "body"], split=split))
         table = store.to_arrow(["url", "body"], split=split, skip_damage=True)
         assert pa.table(table).num_rows == 9 and table.damaged == 1
-        # Its head is whole, and nothing else is read.
+        # Its head is whole, and nothing else is read: a pass over the log meets the body's damage.
         assert pa.table(store.to_arrow(["url"], split=split)).num_rows == 10
+        with pytest.raises(Exception, match=r"value0\.dat"):
+            pa.table(store.to_arrow(["url"]))
+        assert pa.table(store.to_arrow(["url"], skip_damage=True)).num_rows == 19
+
+
+@pytest.mark.parametrize("number", [1, 6])
+def test_a_page_whose_key_is_damaged_is_in_the_table_of_its_stretch(
+    path: Path, number: int
+) -> None:
+    with filemap.open(path, "a", dictionaries=False, compression_level=0) as store:
+        for n in range(300):
+            store.put(f"http://h{n % 3}/{n}", f"unique-{n}-" * 100)
+    file = path / "key0.dat"
+    data = bytearray(file.read_bytes())
+    at = data.index(b"http://h1/151")
+    data[at : at + 64] = bytes(byte ^ 0xFF for byte in data[at : at + 64])
+    file.write_bytes(data)
+    with filemap.open(path) as store:
+        splits = store.splits(number, filter={"host": "h1"})
+        assert len(splits) == min(number, 2)
+        for columns in (["url"], ["url", "body"]):
+            tables = [pa.table(store.to_arrow(columns, split=split)) for split in splits]
+            urls = [url.as_py() for table in tables for url in table["url"]]
+            assert len(urls) == len(set(urls)) == 100 and "http://h1/151" in urls
+        # Pages themselves are looked up.
+        with pytest.raises(filemap.CorruptError, match=r"key0\.dat"):
+            for split in splits:
+                list(split)
 
 
 def test_a_segment_that_is_gone_is_named_by_the_splits_of_a_host(path: Path) -> None:

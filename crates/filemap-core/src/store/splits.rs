@@ -186,8 +186,8 @@ impl Store {
 
     /// [`Store::pages`] of a split, as of when the splits were made, whatever was put or compacted
     /// since: together the splits give each page once. A page replaced since is given in the
-    /// version of then, if that is kept; else in the version of now, or not at all. Damage and
-    /// absent files are named by every split that may have lost pages with them.
+    /// version of then; if that is not kept, it is missing. Damage and absent files are named by
+    /// every split that may have lost pages with them.
     ///
     /// # Errors
     /// `InvalidOption` if the split is of another store, or of a later state of it than this

@@ -2,13 +2,23 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ._errors import InvalidValueError
 
 if TYPE_CHECKING:
     from ._native import Page, PageStore
     from .types import Filter
+
+
+_OF_TABLES: Final = ("status", "mime")
+"""Conditions that only tables apply."""
+
+
+def conditions(filter: "Filter | None") -> "Filter":
+    """A copy of a filter, without what restricts nothing."""
+    named: dict[str, Any] = dict(filter or {})
+    return cast("Filter", {name: value for name, value in named.items() if value is not None})
 
 
 @dataclass(frozen=True)
@@ -27,7 +37,11 @@ class Split:
     options: dict[str, Any] = field(default_factory=dict[str, Any])
     """Options of `filemap.open`."""
     filter: "Filter" = field(default_factory=dict)  # type: ignore[assignment]
-    """Only these of its pages."""
+    """Only these of its pages. `status` and `mime` can be read as a table only."""
+
+    def __post_init__(self) -> None:
+        # No other split, and no caller, has this one's filter.
+        object.__setattr__(self, "filter", conditions(self.filter))
 
     def __iter__(self) -> "Iterator[Page]":
         return self.pages()
@@ -36,13 +50,19 @@ class Split:
         """The pages, of a host or of some times if `filter` says so.
 
         As a list of the store: after a `CorruptError`, `next` gives the pages behind the damage.
-        Raises `InvalidValueError` for a condition that the split has already.
+        Raises `InvalidValueError` for a condition that the split has already, and for `status` and
+        `mime`, which only tables apply.
         """
         from . import open
 
+        chosen = self._with(filter)
+        for name in _OF_TABLES:
+            if name in chosen:
+                how = "read the split as a table: to_arrow(split=split)"
+                raise InvalidValueError(f"pages are not chosen by {name} ({chosen[name]!r}): {how}")
         store = open(self.path, "r", **self.options)
         try:
-            pages = store._pages_in(self.part, **self._with(filter))
+            pages = store._pages_in(self.part, **chosen)
         except BaseException:
             store.close()
             raise
@@ -50,7 +70,7 @@ class Split:
 
     def _with(self, filter: "Filter | None") -> dict[str, Any]:
         """The conditions of both."""
-        own, more = dict[str, Any](self.filter), dict[str, Any](filter or {})
+        own, more = dict[str, Any](self.filter), dict[str, Any](conditions(filter))
         twice = sorted(own.keys() & more.keys())
         if twice:
             raise InvalidValueError(f"the split is of a {twice[0]} already: {own[twice[0]]!r}")

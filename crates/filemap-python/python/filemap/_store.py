@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from . import _native
-from ._split import Split
+from ._errors import InvalidValueError
+from ._split import Split, conditions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,13 +110,25 @@ class PageStore(_native.PageStore):
         or those that `filter` selects. If it selects a small share by host, domain or prefix (at
         most 4,096 pages or one in 32), the parts are stretches of their URLs, which are looked up
         and nothing else is read, and there are fewer: as many of `number` as the pages are of all.
-        Reads some heads of every segment, or lists the URLs of such a share.
+        Reads some heads of every segment, or lists the URLs of such a share. With `status` or
+        `mime` they can be read by `to_arrow` only.
+
+        Raises `TypeError` for a condition that no filter has, `InvalidValueError` for its value.
         """
-        named = dict[str, Any](filter or {})
+        chosen = self._checked(filter)
+        named = dict[str, Any](chosen)
         scope = {name: named.get(name) for name in ("host", "prefix", "domain")}
         # Absolute: a part may be read in another folder.
         path = os.fspath(self._full_path)
-        return [Split(path, part, filter=filter or {}) for part in self._splits(number, **scope)]
+        return [Split(path, part, filter=chosen) for part in self._splits(number, **scope)]
+
+    def _checked(self, filter: "Filter | None") -> "Filter":
+        """The conditions of a filter. Raises, as a table does, for one that cannot be applied."""
+        chosen = conditions(filter)
+        if "host" in chosen and "domain" in chosen:
+            raise InvalidValueError("a filter is of a host or of a domain, not of both")
+        self.to_arrow(["url"], filter=chosen, limit=0)
+        return chosen
 
     async def aget(
         self, url: "Url", *, at: "Time | None" = None, variant: "Text | None" = None

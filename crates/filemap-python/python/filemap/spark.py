@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
+    from ._native import Table
+
 __all__ = ["FileMapSource", "PushdownSource", "register"]
 
 PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
@@ -85,6 +87,19 @@ def _schema(plan: Plan) -> Any:
         return table_schema(store.to_arrow(plan.columns))
 
 
+def _tell(path: str, table: "Table") -> None:
+    """Logs what the rows read so far have left out."""
+    if table.damaged or table.bodiless:
+        _logger.warning(
+            "%s: left out of a part: %d damaged pages, stretches or files; rows without their "
+            "body: %d; first: %s",
+            path,
+            table.damaged,
+            table.bodiless,
+            table.first_error,
+        )
+
+
 class _Reader(DataSourceReader):
     """Is made where the query is planned, and sent to each task."""
 
@@ -112,16 +127,11 @@ class _Reader(DataSourceReader):
                 skip_damage=plan.skip_damage,
                 split=split,
             )
-            yield from batches(table, self._schema)
-            if table.damaged or table.bodiless:
-                _logger.warning(
-                    "%s: left out of a part: %d damaged pages or files; rows without their body: "
-                    "%d; first: %s",
-                    split.path,
-                    table.damaged,
-                    table.bodiless,
-                    table.first_error,
-                )
+            try:
+                yield from batches(table, self._schema)
+            finally:
+                # Also of a task that is stopped early, by a LIMIT.
+                _tell(split.path, table)
 
 
 class _PushdownReader(_Reader):

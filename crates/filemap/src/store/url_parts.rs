@@ -5,12 +5,14 @@
 //! Invariant: every page of the scope is in exactly one part, in its newest version of when the
 //! parts were made.
 
+use std::collections::HashSet;
+
 use filemap_core::Head;
 use filemap_core::list::Split;
 
 use super::{Listing, PageStore};
 use crate::access::{ListKind, Scope, keys};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::page::version::PageHead;
 
 /// The layout of [`UrlPart::to_bytes`]: not that of a split.
@@ -62,6 +64,12 @@ impl UrlPart {
         bytes
     }
 
+    /// All of the store as of when the parts were made.
+    #[cfg(feature = "arrow")]
+    pub(crate) fn as_of(&self) -> &Split {
+        &self.as_of
+    }
+
     /// The part that [`UrlPart::to_bytes`] wrote; `None` if these are the bytes of a split.
     ///
     /// # Errors
@@ -98,11 +106,11 @@ fn is_of_hosts(scope: &Scope) -> bool {
 
 impl PageStore {
     /// The pages in `scope` as of now in disjoint parts: as many of `number` as the pages are of
-    /// all keys, at least one. Lists the URLs if there is more than one part.
+    /// all keys, at least one. Lists the URLs.
     ///
     /// `None` if a pass over the value log reads less: for all pages, for a prefix that ends in a
-    /// host, in a store that keeps no order, if its order is damaged, or if there are many pages
-    /// (more than 4,096, and more than one key in 32).
+    /// host, in a store that keeps no order, or if there are many pages (more than 4,096, and more
+    /// than one key in 32). `None`, too, if their order is damaged: the pass does not read it.
     ///
     /// # Errors
     ///
@@ -128,12 +136,11 @@ impl PageStore {
         let parts = (number * u128::from(keys)).div_ceil(u128::from(self.keys().max(1))).clamp(1, number) as u64;
         let of_part = keys.div_ceil(parts).max(1);
         let mut bounds = vec![Vec::new()];
-        if parts > 1 {
-            for (nth, listed) in (1..keys).zip(self.listing(scope, None)?) {
-                let url = listed?.url;
-                if nth.is_multiple_of(of_part) {
-                    bounds.push(keys::form(&url));
-                }
+        // All are listed, also for one part: damage of the order is met here, not by a reader.
+        for (nth, listed) in (1..).zip(self.listing(scope, None)?) {
+            let url = listed?.url;
+            if nth < keys && nth.is_multiple_of(of_part) {
+                bounds.push(keys::form(&url));
             }
         }
         bounds.push(Vec::new());
@@ -149,7 +156,8 @@ impl PageStore {
     /// The pages of a part without their bodies, in the order of their URLs, as of when the parts
     /// were made: the newest version of each that was there then and is kept. A page of which
     /// none is kept is left out. A failed item does not end the iteration; it ends with an error
-    /// for each absent file. Each page costs a look-up.
+    /// for each absent file. Bodies are not read, and so damage of a body alone is not met: a pass
+    /// over the log meets it. Each page costs a look-up.
     ///
     /// # Errors
     ///
@@ -173,6 +181,7 @@ impl PageStore {
             before: part.as_of.sequences().end,
             newest_only,
             of_page: Vec::new().into_iter(),
+            lost: None,
         })
     }
 }
@@ -188,16 +197,39 @@ pub(crate) struct Found {
     newest_only: bool,
     /// The rest of the page at hand.
     of_page: std::vec::IntoIter<Result<(Vec<u8>, Head)>>,
+    /// Keys of which a look-up met damage, if they are kept instead of given as errors.
+    lost: Option<HashSet<Vec<u8>>>,
 }
 
 impl Found {
+    /// Gives no version of a key of which a look-up meets damage, and no error, but keeps the key
+    /// for [`Found::take_lost`].
+    #[cfg(feature = "arrow")]
+    pub(crate) fn keeping_lost(self) -> Found {
+        Found { lost: Some(HashSet::new()), ..self }
+    }
+
+    /// The keys kept so far.
+    #[cfg(feature = "arrow")]
+    pub(crate) fn take_lost(&mut self) -> HashSet<Vec<u8>> {
+        self.lost.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
     /// The versions of a page of then, newest first.
-    fn versions(&self, key: &[u8]) -> Vec<Result<(Vec<u8>, Head)>> {
+    fn versions(&mut self, key: &[u8]) -> Vec<Result<(Vec<u8>, Head)>> {
         let before = self.before;
         let heads = self.store.each_head(key.to_vec());
         let of_then = heads.filter(|(version, _)| version.is_none_or(|version| version.sequence < before));
         let most = if self.newest_only { 1 } else { usize::MAX };
-        of_then.take(most).map(|(_, head)| head.map(|head| (key.to_vec(), head))).collect()
+        let found: Vec<_> = of_then.take(most).map(|(_, head)| head.map(|head| (key.to_vec(), head))).collect();
+        let is_damaged = found.iter().any(|version| version.as_ref().is_err_and(Error::is_damage));
+        match &mut self.lost {
+            Some(lost) if is_damaged => {
+                lost.insert(key.to_vec());
+                Vec::new()
+            }
+            _ => found,
+        }
     }
 }
 
@@ -296,6 +328,27 @@ mod tests {
         let expected: Vec<(String, i64)> =
             all.iter().filter(|url| !gone.contains(url)).map(|url| (url.clone(), 1000)).collect();
         assert_eq!(rows(&store, &parts), expected);
+    }
+
+    #[test]
+    fn a_damaged_order_leaves_its_scope_to_the_pass() {
+        let (dir, store) = store(6000);
+        store.close().unwrap();
+        let path = dir.path().join("pages.fm");
+        let files = std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path());
+        let order = files.filter(|file| file.extension().is_some_and(|end| end == "run"));
+        let order = order.max_by_key(|file| file.metadata().unwrap().len()).expect("its order");
+        let mut bytes = std::fs::read(&order).unwrap();
+        // A block within the first host: its ends, by which its pages are counted, are whole.
+        bytes[2 * 4096 + 100] ^= 1;
+        std::fs::write(&order, bytes).unwrap();
+        let store = PageStore::open_read_only(&path, Options::new()).unwrap();
+        let damaged = Scope::new().host("a.example");
+        assert!(store.listing(&damaged, None).unwrap().any(|listed| listed.is_err()));
+        assert_eq!(store.count(&damaged).unwrap(), 2000);
+        for number in [1, 6] {
+            assert_eq!(store.url_parts(&damaged, number).unwrap(), None, "{number}");
+        }
     }
 
     #[test]

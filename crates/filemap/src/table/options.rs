@@ -68,6 +68,7 @@ filemap_io::options! {
 
         /// Only the pages of this part, looked up one by one in the order of their URLs, as of
         /// when it was made; then a split has no effect, and records other than pages are refused.
+        /// Pages whose look-up meets damage are searched by a pass over the value log of then.
         /// Default: what a pass over the value log meets.
         pub(super) urls: Option<UrlPart> = None,
 

@@ -1,5 +1,6 @@
 //! The reader of a table: versions in the order of the log, as record batches.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow_array::{RecordBatch, RecordBatchReader};
@@ -67,9 +68,8 @@ impl PageTable {
             Some(_) if options.records != Records::Pages => {
                 return Err(Error::Unsupported { what: "parts by URL of anything but pages" });
             }
-            Some(part) => Source::Urls(store.found_of_urls(part, !options.all_versions)?),
-            None if needs_body => Source::Pages(pages(store, options)?),
-            None => Source::Heads(heads(store, options)?),
+            Some(part) => Source::Urls(store.found_of_urls(part, !options.all_versions)?.keeping_lost()),
+            None => pass(store, options, needs_body, None)?,
         };
         Ok(PageTable {
             store: store.clone(),
@@ -96,7 +96,10 @@ impl PageTable {
         let next = match &mut self.source {
             Source::Heads(heads) => heads.next().map(|found| found.map(|l| (l.key, l.head, None))),
             Source::Pages(pages) => pages.next().map(|found| found.map(|(key, v)| (key, v.head, Some(v.body)))),
-            Source::Urls(found) => return found.next().map_or(Ok(false), |found| self.look_up(found).map(|()| true)),
+            Source::Urls(found) => match found.next() {
+                Some(found) => return self.look_up(found).map(|()| true),
+                None => return self.pass_for_lost(),
+            },
         };
         let Some(next) = next else { return Ok(false) };
         let (key, head, body) = next.map_err(Error::from)?;
@@ -127,6 +130,19 @@ impl PageTable {
             // Removed meanwhile.
             None => Ok(()),
         }
+    }
+
+    /// Goes on with the pages of a part by URL of which a look-up met damage: a pass over the value
+    /// log does not read the key log, and names what it cannot find either. False if there are none.
+    fn pass_for_lost(&mut self) -> Result<bool> {
+        let (Source::Urls(found), Some(part)) = (&mut self.source, &self.options.urls) else { return Ok(false) };
+        let lost = found.take_lost();
+        if lost.is_empty() {
+            return Ok(false);
+        }
+        let options = self.options.clone().split(Some(part.as_of().clone()));
+        self.source = pass(&self.store, &options, self.needs_body, Some(lost))?;
+        self.step()
     }
 
     fn take(&mut self, key: &[u8], head: Head, body: Option<Vec<u8>>) -> Result<()> {
@@ -239,13 +255,25 @@ impl PageTable {
     }
 }
 
-/// Which versions are looked at, by key and time.
-fn chosen(options: &TableOptions) -> impl Fn(&[u8], filemap_core::Version) -> bool + Send + 'static {
-    let (records, selection) = (options.records, options.selection.clone());
-    move |key, version| records.takes(key) && selection.takes_key(key::url(key), version.time_ms)
+/// Keys that alone are meant, if there are some.
+type Keys = Option<HashSet<Vec<u8>>>;
+
+/// A pass over the value log, or over a split of it.
+fn pass(store: &PageStore, options: &TableOptions, needs_body: bool, keys: Keys) -> Result<Source> {
+    Ok(match needs_body {
+        true => Source::Pages(pages(store, options, keys)?),
+        false => Source::Heads(heads(store, options, keys)?),
+    })
 }
 
-fn heads(store: &PageStore, options: &TableOptions) -> Result<Heads> {
+/// Which versions are looked at, by key and time.
+fn chosen(options: &TableOptions, keys: Keys) -> impl Fn(&[u8], filemap_core::Version) -> bool + Send + 'static {
+    let (records, selection) = (options.records, options.selection.clone());
+    let is_meant = move |key: &[u8]| keys.as_ref().is_none_or(|keys| keys.contains(key)) && records.takes(key);
+    move |key, version| is_meant(key) && selection.takes_key(key::url(key), version.time_ms)
+}
+
+fn heads(store: &PageStore, options: &TableOptions, keys: Keys) -> Result<Heads> {
     let engine = store.engine();
     let heads = match (&options.split, options.all_versions) {
         (None, false) => engine.heads(),
@@ -253,10 +281,10 @@ fn heads(store: &PageStore, options: &TableOptions) -> Result<Heads> {
         (Some(split), false) => engine.heads_in(split)?,
         (Some(split), true) => engine.version_heads_in(split)?,
     };
-    Ok(heads.only(chosen(options)))
+    Ok(heads.only(chosen(options, keys)))
 }
 
-fn pages(store: &PageStore, options: &TableOptions) -> Result<Pages> {
+fn pages(store: &PageStore, options: &TableOptions, keys: Keys) -> Result<Pages> {
     let engine = store.engine();
     let pages = match (&options.split, options.all_versions) {
         (None, false) => engine.pages(),
@@ -264,7 +292,7 @@ fn pages(store: &PageStore, options: &TableOptions) -> Result<Pages> {
         (Some(split), false) => engine.pages_in(split)?,
         (Some(split), true) => engine.versions_in(split)?,
     };
-    let pages = pages.only(chosen(options));
+    let pages = pages.only(chosen(options, keys));
     if !options.selection.is_of_description() {
         return Ok(pages);
     }

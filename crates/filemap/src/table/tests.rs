@@ -1,6 +1,6 @@
 //! Tables against the pages that they are of.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use arrow_array::cast::AsArray;
@@ -232,6 +232,44 @@ fn parts_by_url_have_the_rows_of_their_selection() {
     }
     let refused = TableOptions::new().records(Records::Variants).urls(parts.into_iter().next());
     assert!(store.table(&refused).is_err());
+}
+
+#[test]
+fn a_part_by_url_has_the_rows_of_damaged_keys() {
+    let (dir, store) = store();
+    (0..300).for_each(|n| put(&store, &page(n)));
+    (0..300).step_by(2).for_each(|n| put(&store, &Page { fetched_at_ms: 1_800_000_000_000, ..page(n) }));
+    let host = crate::access::Scope::new().host("www.b.example");
+    let url = store.listing(&host, None).unwrap().last().unwrap().unwrap().url;
+    store.close().unwrap();
+    let path = dir.path().join("pages.fm");
+    let mut bytes = std::fs::read(path.join("key0.dat")).unwrap();
+    let at = bytes.windows(url.len()).rposition(|found| found == url).expect("the key of its newest version");
+    bytes[at] ^= 1;
+    std::fs::write(path.join("key0.dat"), bytes).unwrap();
+    let store = PageStore::open_read_only(&path, Options::new()).unwrap();
+    let parts = store.url_parts(&host, 6).unwrap().expect("few pages");
+    let failed = parts.iter().flat_map(|part| store.heads_of_urls(part).unwrap()).filter(std::result::Result::is_err);
+    assert_eq!(failed.count(), 1, "heads are looked up alone");
+    let selection = Selection::new().host("www.b.example");
+    for columns in [&[Column::Url, Column::Body][..], &[Column::Url, Column::FetchTime]] {
+        for all_versions in [false, true] {
+            let options = TableOptions::new().columns(columns).selection(selection.clone());
+            let options = if all_versions { options.all_versions() } else { options };
+            let read = |options: TableOptions| {
+                let table = store.table(&options.on_damage(OnDamage::Count)).unwrap();
+                let watch = table.watch();
+                let urls = texts(&table.map(std::result::Result::unwrap).collect::<Vec<_>>(), Column::Url);
+                (urls.len(), urls.into_iter().collect::<BTreeSet<_>>(), watch.report().damaged)
+            };
+            let whole = read(options.clone());
+            let found: Vec<_> = parts.iter().map(|part| read(options.clone().urls(Some(part.clone())))).collect();
+            assert_eq!(found.iter().map(|part| part.0).sum::<usize>(), whole.0, "{columns:?} {all_versions}");
+            assert_eq!(found.iter().flat_map(|part| part.1.clone()).collect::<BTreeSet<_>>(), whole.1);
+            assert_eq!(found.iter().map(|part| part.2).sum::<u64>(), whole.2);
+            assert!(all_versions || whole.2 == 0, "a pass reads no key log");
+        }
+    }
 }
 
 #[test]

@@ -26,5 +26,6 @@ def parts(store: "PageStore", plan: Plan) -> "list[Split]":
         number = min(-(-int(store.stat()["value_bytes"]) // PART_BYTES), MOST_PARTS)
     number = max(number, 1)
     if plan.variants:
-        return [replace(split, filter=plan.filter) for split in store.splits(number)]
+        chosen = store._checked(plan.filter)
+        return [replace(split, filter=chosen) for split in store.splits(number)]
     return store.splits(number, filter=plan.filter)

@@ -14,7 +14,11 @@ SELECTING: Final = ("host", "domain", "prefix", "since", "until", "status", "mim
 
 OPTIONS: Final = ("path", "columns", "partitions", "versions", "variants", "damage", *SELECTING)
 
-_LOCATION: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://?")
+# The scheme, and the authority if a path follows it.
+_LOCATION: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?://[^/]*)?(?=/)")
+
+_DATE_PLACES: Final = (4, 6, 8, 12, 14)
+"""Digits of `2026`, `202601`, `20260101` and with a time: as seconds they would be other times."""
 
 
 @dataclass(frozen=True)
@@ -32,18 +36,13 @@ class Plan:
     skip_damage: bool = False
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> "Plan":
+    def of(cls, options: Mapping[str, str | None]) -> "Plan":
         """The plan of these options, whose names are in any case.
 
-        Raises `InvalidValueError`, which names the option: also for one that is not known, since
-        a misspelt `host` would read everything.
+        Raises `InvalidValueError`, which names the option: also for one that is not known or has
+        no value, since a misspelt `host`, or an empty one, would read everything.
         """
-        given = {name.lower(): value.strip() for name, value in options.items()}
-        unknown = sorted(set(given).difference(OPTIONS))
-        if unknown:
-            raise InvalidValueError(
-                f"there is no option {unknown[0]!r}; there are {_list(OPTIONS)}"
-            )
+        given = _given(options)
         columns = given.get("columns")
         return cls(
             path=_path(given.get("path")),
@@ -56,8 +55,17 @@ class Plan:
         )
 
 
-def _list(names: tuple[str, ...]) -> str:
-    return ", ".join(names)
+def _given(options: Mapping[str, str | None]) -> dict[str, str]:
+    given = {name.lower(): (value or "").strip() for name, value in options.items()}
+    if "paths" in given:
+        # Spark's name of them all.
+        raise InvalidValueError("one store is one table: load each, and unite them with union()")
+    for name in sorted(given):
+        if name not in OPTIONS:
+            raise InvalidValueError(f"there is no option {name!r}; there are {', '.join(OPTIONS)}")
+        if not given[name]:
+            raise InvalidValueError(f"the option {name!r} is empty: leave it out")
+    return given
 
 
 def _path(path: str | None) -> str:
@@ -102,6 +110,9 @@ def _filter(given: Mapping[str, str]) -> Filter:
 
 
 def _time(name: str, text: str) -> datetime:
+    if text.isdecimal() and len(text) in _DATE_PLACES:
+        what = "may be a date: write 2026-01-01T00:00:00Z, or seconds since 1970 with a point"
+        raise InvalidValueError(f"{name}={text!r} {what}, {text}.0")
     try:
         if text.replace(".", "", 1).isdecimal():
             return datetime.fromtimestamp(float(text), UTC)
