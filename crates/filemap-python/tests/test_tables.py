@@ -256,9 +256,17 @@ def test_a_page_whose_key_is_damaged_is_in_the_table_of_its_stretch(
             urls = [url.as_py() for table in tables for url in table["url"]]
             assert len(urls) == len(set(urls)) == 100 and "http://h1/151" in urls
         # Pages themselves are looked up.
-        with pytest.raises(filemap.CorruptError, match=r"key0\.dat"):
-            for split in splits:
-                list(split)
+        read, errors = 0, []
+        for split in splits:
+            pages = split.pages()
+            while True:
+                try:
+                    read += next(pages) is not None
+                except StopIteration:
+                    break
+                except filemap.CorruptError as error:
+                    errors.append(str(error))
+        assert read == 100 - len(errors) and errors and all("key0.dat" in e for e in errors)
 
 
 def test_a_segment_that_is_gone_is_named_by_the_splits_of_a_host(path: Path) -> None:
