@@ -154,10 +154,15 @@ impl Totals {
         self.visits_since_sweep >= u64::from(pages) / REFUND_SWEEP_PART
     }
 
-    /// Visits the virtual page: takes its credit but for what cannot be divided, and returns the
-    /// share of each of its members.
-    pub(crate) fn share_virtual(&mut self, members: u64) -> u64 {
+    /// Visits the virtual page in a sweep: see [`Totals::share_virtual`].
+    pub(crate) fn pay_rent(&mut self, members: u64) -> u64 {
         self.visits_since_sweep = 0;
+        self.share_virtual(members)
+    }
+
+    /// Takes the virtual page's credit but for what cannot be divided, and returns the share of
+    /// each of those who get it.
+    pub(crate) fn share_virtual(&mut self, members: u64) -> u64 {
         let share = self.virtual_credit.checked_div(members).unwrap_or(0);
         self.virtual_credit -= share * members;
         share

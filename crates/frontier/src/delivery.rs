@@ -8,8 +8,8 @@
 //! half as many more were.
 //!
 //! On its way a round looks at fetched pages for virtual visits, and pays rent. A refund takes two
-//! rounds: what the first collects is nobody's until the second pays it, so that seeds and links of
-//! other crawls do not get it.
+//! rounds: what the first collects is nobody's until the second pays it, so that seeds and links
+//! of other crawls do not get it.
 //!
 //! Invariant: what waits, and how far a round is, follows from records and known pages alone; a
 //! snapshot has both, so a replay does the same at the same records.

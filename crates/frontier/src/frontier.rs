@@ -258,9 +258,9 @@ impl Frontier {
     /// Records a fetch and enters the page's links.
     ///
     /// O(links), and some blocks of rows that a round goes on, for what waits for their pages. The
-    /// call with which a round begins, and the one with which it ends, read the lists of links for
-    /// its virtual visits, too: of eight visits and pages of ten links one for each 90 known pages,
-    /// at most for each 11.
+    /// call with which a round begins, and the one with which it ends, read the lists of links
+    /// for its virtual visits, too: of eight visits and pages of ten links one for each 90 known
+    /// pages, at most for each 11.
     ///
     /// # Errors
     /// `NotInFlight`, `Full`, `Poisoned`; `Corrupt`, `Io`: of a run, of the page's row, or of the

@@ -35,9 +35,10 @@
 //! (1: 0 nothing, its standing, 4 more if it vouches); count of parcels (8), each with its gift's
 //! number and its page (4, 4).
 //!
-//! Version 4 has neither the number of pages that get rent nor what waits. Version 3 has all rows in place of their
-//! blocks, and neither counts nor the credit of waiting pages nor queues. In versions 1 and 2 each
-//! row has the page's fingerprint (8) before it, and the runs and all that follows are missing.
+//! Version 4 has neither the number of pages that get rent nor what waits. Version 3 has all rows
+//! in place of their blocks, and neither counts nor the credit of waiting pages nor queues. In
+//! versions 1 and 2 each row has the page's fingerprint (8) before it, and the runs and all that
+//! follows are missing.
 
 mod deliveries;
 mod queues;

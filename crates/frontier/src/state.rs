@@ -287,8 +287,8 @@ impl State {
         Ok(self.deliver(links.len(), true)?)
     }
 
-    /// Loads the lists of links that are next: a round may begin with the record, and reads further
-    /// ones then.
+    /// Loads the lists of links that are next: a round may begin with the record, and reads
+    /// further ones then.
     ///
     /// # Errors
     /// `Corrupt`, `Io`: nothing has changed then. What a round meets is an error of

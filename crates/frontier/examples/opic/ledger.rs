@@ -63,7 +63,7 @@ impl Ledger {
 
     /// Visits the virtual page.
     pub fn share_virtual(&mut self, members: impl Iterator<Item = u32> + Clone, gained: impl FnMut(u32, u64, u64)) {
-        let share = self.totals.share_virtual(members.clone().count() as u64);
+        let share = self.totals.pay_rent(members.clone().count() as u64);
         self.give(members, share, gained);
     }
 

@@ -75,7 +75,7 @@ impl State {
             round.errand = Errand::Collect;
         } else if self.totals.is_rent_due(pages) && self.table.members > 0 {
             let members = u64::from(self.table.members);
-            let share = self.totals.share_virtual(members);
+            let share = self.totals.pay_rent(members);
             round.pot = share * members;
             self.totals.waiting += round.pot;
             round.errand = Errand::Rent { share };

@@ -63,20 +63,25 @@ fn ranks(frontier: &Frontier) -> Vec<(u32, u64)> {
     ranks
 }
 
-/// A page that waits, and that a refund still has to come by.
-fn behind(frontier: &Frontier) -> u32 {
+/// A page of a host that is held, which a refund still has to come by.
+fn behind(frontier: &Frontier) -> Option<u32> {
     let from = frontier.state.delivery.round.as_ref().expect("a round").next + 100;
     let is_new = |page: &u32| frontier.state.table.peek(*page).expect("read").status().is_new();
-    (from..PAGES).find(is_new).expect("one waits")
+    (from..PAGES).filter(|page| page % 30 == 7).find(is_new)
 }
 
 #[test]
 fn a_refund_keeps_proportion_and_order_whatever_is_told_meanwhile() {
     let (disk, mut frontier) = poor(options());
+    // What arrives or is seeded stays.
+    for host in ["new.example", "h7.example"] {
+        frontier.host_hold(host, i64::MAX).expect("told");
+    }
     frontier.commit().expect("committed");
     let before = ranks(&frontier);
     let (mut seeded, mut calls, mut arrived) = (BTreeSet::new(), [0; 2], 0);
     for event in 0.. {
+        assert!(event < 600, "what arrives puts a refund off");
         let was_paying = is_paying(&frontier);
         give_up(&mut frontier);
         calls[0] += u32::from(errand(&frontier) == Errand::Collect);
@@ -87,17 +92,21 @@ fn a_refund_keeps_proportion_and_order_whatever_is_told_meanwhile() {
         if event % 10 == 3 && event > 100 {
             arrived += frontier.arrived(&[&format!("http://new.example/{event}")], 1).expect("entered").new_links;
         }
-        if is_paying(&frontier) && event % 10 == 5 {
-            let page = behind(&frontier);
+        if is_paying(&frontier)
+            && event % 10 == 5
+            && let Some(page) = behind(&frontier)
+        {
             seeded.insert(page);
             frontier.seed(&[url(page)], 0).expect("seeded");
         }
         if event % 25 == 7 {
-            // A snapshot and a journal have all of it.
+            // A journal has all of it; one that is long ends with a snapshot, which has it, too.
+            let name = "x".repeat(if event % 50 == 7 { 20_000 } else { 1 });
+            frontier.host_hold(&name, 0).expect("told");
             let delivery = frontier.state.delivery.clone();
             frontier.commit().expect("committed");
             drop(frontier);
-            frontier = Frontier::open_in(disk.dir(), options()).expect("opened");
+            frontier = Frontier::open_in(disk.dir(), options().journal_bytes_min(4096)).expect("opened");
             assert_eq!(frontier.state.delivery, delivery);
         }
         assert_eq!(frontier.credit_units().expect("read"), ALL_CREDIT);
@@ -114,7 +123,7 @@ fn a_refund_keeps_proportion_and_order_whatever_is_told_meanwhile() {
     assert!(expected.len() > 1_000 && times > 1_000_000, "{} {times}", expected.len());
     assert_eq!(after, expected);
     let all: u64 = after.iter().map(|(_, credit)| credit).sum();
-    assert!(all > TOTAL / 4, "{all}");
+    assert!(all > TOTAL / 8, "{all}");
 }
 
 #[test]
@@ -209,7 +218,8 @@ fn pages_that_get_rent_are_counted_whatever_becomes_of_them() {
                 judge_queues(&frontier).expect("right");
                 frontier.commit().expect("committed");
                 drop(frontier);
-                frontier = Frontier::open_in(disk.dir(), options().attempts_max(1)).expect("opened");
+                let options = options().attempts_max(1).journal_bytes_min(4096);
+                frontier = Frontier::open_in(disk.dir(), options).expect("opened");
                 judge_queues(&frontier).expect("right");
             }
         }
