@@ -9,16 +9,22 @@ use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt, sizes, times};
 
 use crate::flags::Shared;
-use crate::stores::place::Place;
+use crate::stores::place::{self, Place};
 
 /// Copies all versions of a store to another.
 pub fn run(from_path: &Path, to_path: &Path, shared: &Shared) -> Result<Outcome, Failure> {
-    if from_path == to_path {
-        return Err(Failure::Usage(format!("{}: a store is not copied to itself", from_path.display())));
+    if place::is_same(from_path, to_path) {
+        return Err(Failure::Usage(format!("{}: a store is not copied to itself", place::shown(from_path))));
     }
     let from = Place::to_read(from_path, shared)?;
     let canonicalizer = from.canonicalizer(from_path)?;
     let to = Place::to_fill(to_path, &canonicalizer, shared)?;
+    if let Place::Server(_) = &from {
+        words::complain(
+            "a server gives what its token may see: if it has rules of access, the pages that they exclude are not in the \
+             copy, unless it is a token of an administrator",
+        );
+    }
     interrupt::listen();
     let mut out = Output::stdout(shared.flags);
     let location = from_path.to_string_lossy();
