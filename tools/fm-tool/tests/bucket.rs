@@ -137,6 +137,15 @@ fn flags_that_mean_nothing_in_a_bucket_are_refused_by_name() {
     assert!(!secret.words.contains("5e3c7e7"), "{}", secret.words);
 }
 
+#[test]
+fn what_becomes_of_revisits_in_a_bucket_is_in_the_help() {
+    for (verb, words) in [("prune", "a revisit of another URL"), ("erase", "Revisits of other URLs")] {
+        let help = run(tool().args([verb, "--help"])).ended(0);
+        let help = help.text().split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(help.contains(words), "{verb}: {help}");
+    }
+}
+
 /// What is empty would be everything.
 #[cfg(feature = "cloud")]
 #[test]

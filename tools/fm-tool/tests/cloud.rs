@@ -260,3 +260,27 @@ fn what_a_bucket_does_not_do_is_said_and_a_refused_copy_ends_no_writer() {
     writer.close().expect("it was not fenced");
     ran("has", &[&there, PAGE_URL]).ended(0);
 }
+
+#[test]
+fn what_no_index_names_is_kept_by_a_prune_and_the_way_back_is_said() {
+    use filemap::PageWrite;
+    use filemap_cloud::{CloudOptions, Mode, open_bucket};
+    let Some(there) = place("orphans") else { return };
+    let open = |mode| open_bucket(&there, mode, &CloudOptions::new()).unwrap();
+    let put = |store: &filemap_cloud::CloudStore, url: &str| {
+        store.put(&filemap::Page::new(url, 1, 200, "body"), filemap::access::PutRule::Always).unwrap();
+        store.sync()
+    };
+    let first = open(Mode::Fill);
+    put(&first, "http://a.example/").unwrap();
+    let second = open(Mode::Write);
+    assert!(put(&first, "http://b.example/").is_err(), "another writer has the store");
+    second.close().unwrap();
+    ran("verify", &[&there]).ended(0).said("1 segment").said("--uncommitted");
+    let pruned = ran("prune", &[&there, "--keep-versions", "1", "--compact", "--json"]).ended(0).json();
+    assert_eq!(pruned.last().unwrap()["young_orphans"], 0, "it looks for none: {pruned:?}");
+    assert_eq!(told("compact", &[&there], 0)["young_orphans"], 1);
+    ran("repair", &[&there, "--in-place", "--yes"]).ended(3).said("before any compaction");
+    ran("repair", &[&there, "--in-place", "--yes", "--uncommitted"]).ended(0);
+    ran("has", &[&there, "http://b.example/"]).ended(0);
+}

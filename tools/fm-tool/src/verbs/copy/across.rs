@@ -43,6 +43,12 @@ pub fn run(from_path: &Path, to_path: &Path, shared: &Shared) -> Result<Outcome,
                     let (url, time) = (String::from_utf8_lossy(&page.url), times::print(page.fetched_at_ms));
                     words::complain(format_args!("left out: {url} of {time}: {error}"));
                 }),
+                CopyEvent::Repeated(page) => bar.aside(|| {
+                    let (url, time) = (String::from_utf8_lossy(&page.url), times::print(page.fetched_at_ms));
+                    words::complain(format_args!(
+                        "in another order: {url} of {time}: it is there once, before others of it"
+                    ));
+                }),
                 _ => {}
             }
             interrupt::go_on()
@@ -60,7 +66,7 @@ fn told(report: &CopyReport, (from, to): (&Path, &Path), out: &mut Output) -> Re
     let (from, to) = (from.display(), to.display());
     let line = fields!(report;
         from = from.to_string(), to = to.to_string(), complete = report.is_complete(), versions, unchanged,
-        already_there, body_bytes, damaged, refused, stopped,
+        already_there, body_bytes, damaged, refused, repeated, stopped,
     );
     let versions = count(report.versions, "version");
     let words = format_args!(
@@ -85,6 +91,12 @@ fn told(report: &CopyReport, (from, to): (&Path, &Path), out: &mut Output) -> Re
         let places = count(report.damaged, "version or place");
         words::complain(format_args!(
             "{places} of {from} cannot be read and were left out: `fm-tool verify` names all"
+        ));
+    }
+    if report.repeated > 0 {
+        let versions = count(report.repeated, "version");
+        words::complain(format_args!(
+            "{versions} of {from} equal an earlier one of the same page and time: {to} has that alone, so that another may              be its newest"
         ));
     }
     if report.refused > 0 {
