@@ -9,8 +9,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use filemap::PageWrite;
 use filemap::access::Scope;
+use filemap::{Error, PageWrite};
 
 use crate::compact::{CompactReport, pass};
 use crate::core::Core;
@@ -68,8 +68,12 @@ impl CloudStore {
     ///
     /// # Errors
     ///
-    /// As [`CloudStore::compact`].
+    /// [`Error::Unsupported`] for a scope without bounds, which is the whole store: nothing was
+    /// erased. As [`CloudStore::compact`].
     pub fn erase(&self, scope: &Scope) -> filemap::Result<EraseReport> {
+        if scope.is_all() {
+            return Err(Error::Unsupported { what: "an erasure of all pages: name a host, a domain or a prefix" });
+        }
         let pages = write::remove_all(&self.core, scope, &mut |_| ControlFlow::Continue(()))?;
         self.end_erasure(pages)
     }

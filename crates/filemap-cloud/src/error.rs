@@ -27,7 +27,7 @@ pub enum Error {
         what: String,
     },
     /// There is no store. Open it with [`Mode::Fill`](crate::Mode::Fill) to make one.
-    #[error("{location}: there is no store; `fm-tool put` and `fm-tool import` make one")]
+    #[error("{location}: there is no store; `fm-tool put` and `fm-tool copy` make one")]
     NotAStore {
         /// Where it was looked for.
         location: String,

@@ -30,8 +30,10 @@ const SCAN_FOR: Duration = Duration::from_secs(600);
 
 impl CloudStore {
     /// Every version of every page, of its variants and of the records beside them. Versions of
-    /// one key follow each other in the order in which they were put. Damage is an error in its
-    /// place, and the rest follows. What is put or removed meanwhile may be among them or not.
+    /// one key follow each other in the order in which they were put. A version that cannot be
+    /// read is [`Error::Unreadable`] in its place, and the rest follows; after any other error,
+    /// damage of the index too, nothing does. What is put or removed meanwhile may be among them
+    /// or not.
     ///
     /// A `GET` a version, two for one that refers to the body of another. Holds 16 MiB of bodies
     /// and one page in memory, and some 100 bytes for each version of a key.

@@ -175,10 +175,13 @@ fn over(core: Arc<Core>, commits: Option<JoinHandle<()>>, upkeep: Option<JoinHan
 /// The canonicaliser of the store, which is made if it is absent and may be made.
 pub(crate) async fn described(bucket: &Bucket, mode: Mode, options: &CloudOptions) -> Result<Arc<dyn Canonicalizer>> {
     let found = match bucket.get(description::NAME).await? {
-        None if mode == Mode::Fill => {
+        None => {
             if let Some(left) = bucket.list(SEGMENTS).await?.first() {
                 let what = format!("it is gone, and {} is there: a store was here; put it back", left.location);
                 return Err(bucket.damaged(description::NAME, what));
+            }
+            if mode != Mode::Fill {
+                return Err(Error::NotAStore { location: bucket.location().to_owned() });
             }
             // Nothing is left in an object storage that is refused.
             let found = probe::probe(bucket, &token(bucket)?).await?;

@@ -22,8 +22,9 @@ const KEYS_AT_ONCE: usize = 1_000;
 impl CloudStore {
     /// Drops the versions of a scope's pages, of their variants and of the records beside them
     /// that a rule does not keep: neither by number nor by age, as the local store's prune. A
-    /// version that holds the body of one that stays, stays too. [`CloudStore::compact`] frees the
-    /// bytes. The index is read once, and no page.
+    /// version that holds the body of one of the same key that stays, stays too; the original of a
+    /// WARC revisit of another URL does not, unlike there: revisits are not looked at.
+    /// [`CloudStore::compact`] frees the bytes. The index is read once, and no page.
     ///
     /// # Errors
     ///

@@ -13,7 +13,11 @@
 //! repair that failed has left is in no later index. Then it opens the old index, which fences
 //! that writer and says what it has committed. The new index counts when it is complete, so an
 //! interrupted repair is repeated; the old one stays where it is.
+//!
+//! Segments that the old index has and that are not there are told of as gone; without that index
+//! nobody knows of them.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -59,20 +63,25 @@ pub struct RepairReport {
     /// case repeat the repair with
     /// [`CloudOptions::repair_uncommitted`](crate::CloudOptions::repair_uncommitted).
     pub uncommitted: u64,
-    /// What could not be read of which segments, and why. A version whose body alone is damaged is
-    /// in the new index, and reading it is an error.
+    /// What could not be read of which segments, and why, and which segments are gone. A version
+    /// whose body alone is damaged is in the new index, and reading it is an error; those of a
+    /// segment that is gone are lost.
     pub damage: Vec<String>,
-    /// Bytes that could not be read.
+    /// Bytes that could not be read, and those that were written to segments that are gone.
     pub lost_bytes: u64,
     /// Tombstones may have been among them: removed pages may have come back, and what a
     /// compaction had rewritten may count again.
     pub may_return: bool,
+    /// Why the old index does not say which segments there were: none of them is known to be gone,
+    /// though some may be. `None`: it said so.
+    pub unknown_segments: Option<String>,
 }
 
 impl RepairReport {
-    /// Whether all records of all segments were read and count.
+    /// Whether all segments that the old index had are known to be there, and all records of all
+    /// segments were read and count.
     pub fn is_complete(&self) -> bool {
-        self.damage.is_empty() && self.uncommitted == 0
+        self.damage.is_empty() && self.uncommitted == 0 && self.unknown_segments.is_none()
     }
 }
 
@@ -128,39 +137,65 @@ async fn repaired(bucket: &Bucket, options: &CloudOptions) -> Result<RepairRepor
 
 /// Makes the index of a generation.
 async fn made(bucket: &Bucket, options: &CloudOptions, new: Generation) -> Result<RepairReport> {
-    let old = Generations::read(bucket).await?.newest;
-    let (mut named, mut old_next) = (Sources::default(), 1);
-    // It fences a writer that is alive. What the old index knows of commits is not believed if it
-    // is damaged; what may pass ends the repair.
-    match index_to_write(bucket, old, options).await {
-        Ok((index, base)) => {
-            named.bases.insert(index.epoch().unwrap_or_default(), base);
-            old_next = base;
-            // Nothing was written through it.
-            let _ = index.close().await;
-        }
-        Err(error) if error.is_damage() => {}
-        Err(error) => return Err(error),
-    }
+    let old = Old::read(bucket, options).await?;
     let found = probe::probe(bucket, &token(bucket)?).await?;
     let index = Index::make_new(bucket.clone(), new, options, found.replaces_if_match).await?;
     let mut repair = Repair {
         bucket,
         index: &index,
         takes_orphans: options.repair_uncommitted || Mistake::OrphansTaken.is_planted(options.mistake),
-        old_next,
+        old_next: old.next,
         removed: Removed::default(),
-        named,
-        found: RepairReport::default(),
+        named: Sources { bases: old.base.into_iter().collect(), ..Sources::default() },
+        found: RepairReport { unknown_segments: old.unread, ..RepairReport::default() },
         commits: 0,
     };
-    for id in segments(bucket).await?.into_iter().rev() {
-        repair.segment(id).await?;
+    let there = segments(bucket).await?;
+    for id in there.iter().rev() {
+        repair.segment(*id).await?;
     }
+    repair.gone(&old.segments, &there);
     repair.remove().await?;
     let found = repair.found;
     index.close().await?;
     Ok(found)
+}
+
+/// What the old index says, if it can be read.
+struct Old {
+    /// The epoch of the writer that has opened it, and the first sequence that is not committed.
+    base: Option<(u64, u64)>,
+    /// That sequence; without an index the first of all.
+    next: u64,
+    /// The segments that count.
+    segments: BTreeMap<SegmentId, row::Bytes>,
+    /// Why they are not known.
+    unread: Option<String>,
+}
+
+impl Old {
+    /// Opens the index, which fences a writer that is alive. What it knows is not believed if it
+    /// is damaged; what may pass ends the repair.
+    async fn read(bucket: &Bucket, options: &CloudOptions) -> Result<Old> {
+        let mut old = Old { base: None, next: 1, segments: BTreeMap::new(), unread: None };
+        let generation = Generations::read(bucket).await?.newest;
+        let segments = match index_to_write(bucket, generation, options).await {
+            Ok((index, base)) => {
+                (old.base, old.next) = (Some((index.epoch().unwrap_or_default(), base)), base);
+                let segments = index.segments().await;
+                // Nothing was written through it.
+                let _ = index.close().await;
+                segments
+            }
+            Err(error) => Err(error),
+        };
+        match segments {
+            Ok(segments) => old.segments = segments,
+            Err(error) if error.is_damage() => old.unread = Some(error.to_string()),
+            Err(error) => return Err(error),
+        }
+        Ok(old)
+    }
 }
 
 /// All segments, in order.
@@ -243,6 +278,17 @@ impl Repair<'_> {
             self.record(placed, is_whole, &name, &mut changes);
         }
         self.commit(changes).await
+    }
+
+    /// Tells of segments of the old index that are not there and that no other has taken the place
+    /// of. A compaction deletes none before the index has forgotten it.
+    fn gone(&mut self, old: &BTreeMap<SegmentId, row::Bytes>, there: &[SegmentId]) {
+        let is_gone = |id: &SegmentId| there.binary_search(id).is_err() && !self.named.segments.contains(id);
+        let gone: Vec<_> = old.iter().filter(|(id, _)| is_gone(id)).collect();
+        for (id, bytes) in gone {
+            let what = format!("it is gone, with {} bytes of records", bytes.written);
+            self.lost(&object(*id), &what, bytes.written, bytes.notes > 0);
+        }
     }
 
     fn lost(&mut self, name: &str, what: &str, bytes: u64, may_return: bool) {

@@ -48,7 +48,10 @@ pub struct VerifyReport {
     /// Versions in segments that are not in the index and that nothing has removed, if the
     /// verification was full: each is in `damage`, and a repair brings it back.
     pub lost_rows: u64,
-    /// Segments came or went meanwhile, as a writer was at work: versions were not compared.
+    /// Segments that are gone; each is in `damage`.
+    pub gone: u64,
+    /// Segments came or went meanwhile, as a writer was at work, or are gone: versions were not
+    /// compared.
     pub changed: bool,
     /// What is damaged or gone.
     pub damage: Vec<String>,
@@ -143,6 +146,7 @@ impl Check<'_> {
         let missed = gone.iter().filter(|id| now.contains_key(id));
         let told = missed.map(|id| format!("{}: it is gone", object(*id)));
         let told: Vec<String> = told.filter(|what| !self.report.damage.contains(what)).collect();
+        self.report.gone += told.len() as u64;
         self.report.damage.extend(told);
         Ok(())
     }

@@ -88,9 +88,15 @@ fn is_held(core: &Arc<Core>, page: &Page, draft: &Draft, sameness: Sameness) -> 
     let (digest, body_bytes) = (draft.digest, draft.body_bytes);
     let held = core.wait(|core| async move {
         let mut held = Vec::new();
-        let found = core.versions(&form, Some(time_ms)).await?;
-        let of_time = found.into_iter().take_while(|(version, _)| version.time_ms == time_ms);
-        for (version, row) in of_time.filter(|(_, row)| row.digest == digest && row.body_bytes == body_bytes) {
+        let mut rows = core.rows_of(&form, Some(time_ms)).await?;
+        while let Some((_, version, row)) = rows.next(&core.bucket).await? {
+            // Rows fall by time: no older one is looked at.
+            if version.time_ms != time_ms {
+                break;
+            }
+            if row.digest != digest || row.body_bytes != body_bytes {
+                continue;
+            }
             match core.page(&key, version, &row).await {
                 // Putting it again mends it.
                 Err(error) if error.is_damage() => {}

@@ -109,8 +109,10 @@ fn a_store_without_its_description_is_not_made_again_over_segments() {
     let name = Path::from("a/STORE");
     let description = objects.read(&name);
     objects.delete(&name);
-    let error = opened(&end(&objects), Mode::Fill).err().expect("refused");
-    assert!(matches!(error, Error::Damaged { .. }), "{error}");
+    for mode in [Mode::Fill, Mode::Write, Mode::Read] {
+        let error = opened(&end(&objects), mode).err().expect("refused");
+        assert!(matches!(error, Error::Damaged { .. }), "{error}");
+    }
     objects.replace(&name, description);
     all_there(&objects, 3);
 }

@@ -57,6 +57,11 @@ fn page(nth: usize) -> Page {
     Page::new(format!("http://a.example/{nth}"), 1_700_000_000_000, 200, body)
 }
 
+/// A writer that compacts when it is told to.
+fn quiet(objects: &Objects) -> CloudStore {
+    open_on(objects.objects.clone(), "a", "the test", Mode::Write, &options().space_bound(None)).expect("opened")
+}
+
 /// Segments of 40 pages each.
 fn filled(objects: &Objects, segments: usize) -> Vec<Page> {
     let store = objects.open(Mode::Fill);
@@ -112,6 +117,70 @@ fn a_lost_segment_is_damage_and_never_an_absent_page() {
     assert!(found[0].as_ref().expect_err("gone").is_damage() && found[79].is_ok());
     let quick = store.verify(false).expect("listed");
     assert_eq!(quick.damage, [format!("{}: it is gone", &lost.to_string()[2..])]);
+    assert_eq!(quick.gone, 1);
+    store.close().expect("closed");
+}
+
+#[test]
+fn a_repair_names_the_segments_that_are_gone_and_says_when_it_cannot_know_them() {
+    let objects = Objects::new();
+    let pages = filled(&objects, 3);
+    let store = quiet(&objects);
+    assert!(store.remove(&pages[100].url, None).expect("removed"));
+    store.close().expect("closed");
+    let repaired = || repair_on(objects.objects.clone(), "a", "the test", &options()).expect("repaired");
+    let whole = repaired();
+    assert!(whole.is_complete() && whole.versions == 119, "{whole:?}");
+    let segments = objects.names("a/shard-00/seg");
+    let gone = |name: &Path, report: &filemap_cloud::RepairReport| {
+        report.damage.len() == 1
+            && report.damage[0].starts_with(&format!("{}: it is gone", &name.to_string()[2..]))
+            && !report.is_complete()
+    };
+    let bytes = objects.read(&segments[0]).len() as u64;
+    objects.delete(&segments[0]);
+    let report = repaired();
+    assert!(gone(&segments[0], &report) && !report.may_return, "{report:?}");
+    assert!(report.lost_bytes > bytes / 2 && report.lost_bytes < bytes, "{report:?} of {bytes}");
+    // It is said once: the new index never had it.
+    let again = repaired();
+    assert!(again.is_complete() && again.versions == report.versions, "{again:?}");
+    // With a tombstone what it removed is there again.
+    let last = segments.last().expect("segments");
+    objects.delete(last);
+    let report = repaired();
+    assert!(gone(last, &report) && report.may_return && report.versions == again.versions + 1, "{report:?}");
+    // Without an index nobody knows what there was.
+    objects.names("a/shard-00/ix").iter().for_each(|name| objects.delete(name));
+    objects.delete(&segments[1]);
+    let report = repaired();
+    assert!(report.damage.is_empty() && !report.is_complete(), "{report:?}");
+    assert!(report.unknown_segments.is_some_and(|why| why.contains("gone")));
+}
+
+#[test]
+fn what_a_compaction_has_rewritten_is_not_gone() {
+    let objects = Objects::new();
+    let pages = filled(&objects, 3);
+    let store = quiet(&objects);
+    pages.iter().step_by(2).for_each(|page| assert!(store.remove(&page.url, None).expect("removed")));
+    let goal = filemap_core::compact::CompactionGoal::NoGarbage;
+    assert!(store.compact(goal).expect("compacted").rewritten > 0);
+    store.close().expect("closed");
+    let report = repair_on(objects.objects.clone(), "a", "the test", &options()).expect("repaired");
+    assert!(report.is_complete() && report.versions == 60, "{report:?}");
+}
+
+#[test]
+fn an_erasure_of_everything_is_refused() {
+    let objects = Objects::new();
+    let pages = filled(&objects, 1);
+    let store = objects.open(Mode::Write);
+    for scope in [Scope::new(), Scope::new().prefix("")] {
+        let refused = store.erase(&scope).expect_err("refused");
+        assert!(matches!(refused, filemap::Error::Unsupported { .. }), "{refused}");
+    }
+    assert_eq!(store.count(&Scope::new()).expect("counted"), pages.len() as u64);
     store.close().expect("closed");
 }
 

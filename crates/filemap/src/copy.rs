@@ -11,9 +11,9 @@ use std::ops::ControlFlow;
 use std::panic::resume_unwind;
 
 use filemap_core::Put;
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
-use crate::access::{Loading, PageWrite, PutRule};
+use crate::access::{Loading, PageWrite, PutRule, keys};
 use crate::error::{Error, Result};
 use crate::page::Page;
 use crate::page::version::{BodyForm, StoredVersion};
@@ -46,14 +46,17 @@ pub struct CopyReport {
     pub damaged: u64,
     /// Versions that the other store does not take, by a rule of its own or a limit.
     pub refused: u64,
+    /// Of `already_there`, those that equal an earlier version of the same key and time, with
+    /// another between: A, B, A. The copy has the first alone, so that their order may be another.
+    pub repeated: u64,
     /// The progress callback ended it.
     pub stopped: bool,
 }
 
 impl CopyReport {
-    /// Whether the other store has all that the source gave.
+    /// Whether the other store has all that the source gave, in its order.
     pub fn is_complete(&self) -> bool {
-        self.damaged == 0 && self.refused == 0 && !self.stopped
+        self.damaged == 0 && self.refused == 0 && self.repeated == 0 && !self.stopped
     }
 
     /// Versions that were dealt with.
@@ -72,6 +75,9 @@ pub enum CopyEvent<'a> {
     Damage(&'a Error),
     /// The other store does not take this version, and why.
     Refused(&'a Page, &'a Error),
+    /// A version that the copy has in the place of an equal one alone: see
+    /// [`CopyReport::repeated`].
+    Repeated(&'a Page),
 }
 
 /// Told of events; `Break` ends the copy.
@@ -105,14 +111,17 @@ pub type Watch<'a> = dyn FnMut(CopyEvent<'_>) -> ControlFlow<()> + 'a;
 ///
 /// # Errors
 ///
-/// What `versions` gives but for damage; those of puts and of the sync. What was put before stays.
+/// What `versions` gives, but for errors of one version or of a damaged place that the rest
+/// follows; those of puts and of the sync. What was put before stays, and no later version of a
+/// key is put after one that failed.
 pub fn copy(
     versions: &mut dyn Iterator<Item = Result<StoredVersion>>,
     to: &dyn PageWrite,
     at_once: usize,
     watch: &mut Watch<'_>,
 ) -> Result<CopyReport> {
-    let mut copy = Copy { to, load: to.load(), at_once, report: CopyReport::default(), unsynced: 0 };
+    let mut copy =
+        Copy { to, load: to.load(), at_once, report: CopyReport::default(), unsynced: 0, ties: Ties::default() };
     let copied = copy.all(versions, watch);
     let synced = to.sync();
     copied?;
@@ -128,13 +137,14 @@ struct Copy<'a> {
     report: CopyReport,
     /// Bytes of bodies put since the last sync.
     unsynced: u64,
+    ties: Ties,
 }
 
 impl Copy<'_> {
     fn all(&mut self, versions: &mut dyn Iterator<Item = Result<StoredVersion>>, watch: &mut Watch<'_>) -> Result<()> {
         let mut is_end = false;
         while !is_end && !self.report.stopped {
-            let (mut batch, mut bytes) = (Vec::new(), 0);
+            let (mut batch, mut bytes, mut read) = (Vec::new(), 0, Ok(()));
             while batch.len() < BATCH && bytes < BATCH_BYTES {
                 match versions.next() {
                     Some(Ok(version)) => {
@@ -142,21 +152,26 @@ impl Copy<'_> {
                         batch.push(version);
                     }
                     Some(Err(error)) if self.is_left_out(&error, watch) => {}
-                    Some(Err(error)) => return Err(error),
+                    Some(Err(error)) => {
+                        read = Err(error);
+                        break;
+                    }
                     None => {
                         is_end = true;
                         break;
                     }
                 }
             }
+            // What came before an error is put: if it stays, a later copy comes no further.
             self.put(&batch, watch)?;
+            read?;
         }
         Ok(())
     }
 
     /// Counts what cannot be read; false for an error that ends the copy.
     fn is_left_out(&mut self, error: &Error, watch: &mut Watch<'_>) -> bool {
-        let is_left_out = error.is_damage() || error.concerns_one_page();
+        let is_left_out = is_of_a_part(error);
         if is_left_out {
             self.report.damaged += 1;
             self.report.stopped |= watch(CopyEvent::Damage(error)).is_break();
@@ -165,9 +180,17 @@ impl Copy<'_> {
     }
 
     fn put(&mut self, batch: &[StoredVersion], watch: &mut Watch<'_>) -> Result<()> {
-        for (StoredVersion { page, .. }, put) in batch.iter().zip(self.puts(batch)) {
+        for (at, put) in self.puts(batch) {
+            let page = &batch[at].page;
+            let is_repeated = self.ties.repeats(&batch[at]);
             match put {
-                Ok(None) => self.report.already_there += 1,
+                Ok(None) => {
+                    self.report.already_there += 1;
+                    if is_repeated {
+                        self.report.repeated += 1;
+                        self.report.stopped |= watch(CopyEvent::Repeated(page)).is_break();
+                    }
+                }
                 Ok(Some(put)) => {
                     self.report.versions += 1;
                     match put {
@@ -191,17 +214,17 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// Puts versions; what became of each, in their order.
-    fn puts(&mut self, batch: &[StoredVersion]) -> Vec<Result<Option<Put>>> {
+    /// Puts versions; what became of each that was tried, with its place, in their order.
+    fn puts(&mut self, batch: &[StoredVersion]) -> Vec<Tried> {
         if self.at_once <= 1 {
-            return batch.iter().map(|version| (self.load)(&version.page, rule(version))).collect();
+            return put_each(batch.iter().enumerate(), &mut self.load);
         }
         let (to, lanes) = (self.to, self.at_once as u64);
         let lane_of = |version: &StoredVersion| xxh3_64(&version.key) % lanes;
         let mut done: Vec<_> = std::thread::scope(|scope| {
             let lane = |lane| {
                 let own = batch.iter().enumerate().filter(move |(_, version)| lane_of(version) == lane);
-                scope.spawn(move || own.map(|(at, version)| (at, to.put(&version.page, rule(version)))).collect())
+                scope.spawn(move || put_each(own, |page, rule| to.put(page, rule)))
             };
             let lanes: Vec<_> = (0..lanes).map(lane).collect();
             let join =
@@ -209,7 +232,64 @@ impl Copy<'_> {
             lanes.into_iter().flat_map(join).collect()
         });
         done.sort_unstable_by_key(|(at, _)| *at);
-        done.into_iter().map(|(_, put)| put).collect()
+        done
+    }
+}
+
+/// The versions of one key and time so far, each without its body and with the digest of that.
+#[derive(Default)]
+struct Ties {
+    key: Vec<u8>,
+    pages: Vec<(u128, Page)>,
+}
+
+impl Ties {
+    /// Notes a version; whether it equals one that is not the last.
+    fn repeats(&mut self, version: &StoredVersion) -> bool {
+        let page = &version.page;
+        let is_tie = self.pages.last().is_some_and(|(_, last)| last.fetched_at_ms == page.fetched_at_ms);
+        if !is_tie || self.key != version.key {
+            self.key.clone_from(&version.key);
+            self.pages.clear();
+        }
+        let own = (xxh3_128(&page.body), keys::description(page));
+        match self.pages.iter().position(|earlier| *earlier == own) {
+            Some(at) => at + 1 < self.pages.len(),
+            None => {
+                self.pages.push(own);
+                false
+            }
+        }
+    }
+}
+
+/// The place of a version in its batch, and what became of it.
+type Tried = (usize, Result<Option<Put>>);
+
+/// Puts versions one after the other. Ends behind the first error that ends the copy: a later
+/// version of the key, put now, would come before this one when the copy is repeated.
+fn put_each<'v>(
+    versions: impl Iterator<Item = (usize, &'v StoredVersion)>,
+    mut put: impl FnMut(&Page, PutRule) -> Result<Option<Put>>,
+) -> Vec<Tried> {
+    let mut tried = Vec::new();
+    for (at, version) in versions {
+        let put = put(&version.page, rule(version));
+        let is_end = put.as_ref().is_err_and(|error| !error.concerns_one_page());
+        tried.push((at, put));
+        if is_end {
+            break;
+        }
+    }
+    tried
+}
+
+/// Whether an error of a source is about one version, or a place that the rest follows. What is
+/// damaged on another machine may be what leads to the rest, as an index: such an error says so.
+fn is_of_a_part(error: &Error) -> bool {
+    match error {
+        Error::Remote { is_of_one_page, .. } => *is_of_one_page,
+        error => error.is_damage() || error.concerns_one_page(),
     }
 }
 
@@ -217,5 +297,36 @@ fn rule(version: &StoredVersion) -> PutRule {
     match version.body_form() {
         BodyForm::Reference => PutRule::RestoreUnchanged,
         BodyForm::Whole => PutRule::Restore,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use filemap_core::Version;
+
+    use super::*;
+
+    #[test]
+    fn no_later_version_is_put_after_one_that_failed() {
+        let version = |sequence| {
+            let page = Page::new("http://a.example/", 1_700_000_000_000, 200, format!("body {sequence}"));
+            StoredVersion::new(b"http://a.example/".to_vec(), page, Version { time_ms: 1, sequence }, 1)
+        };
+        let versions: Vec<_> = (0..4).map(version).collect();
+        let error = |is_of_one_page| Error::Remote {
+            location: "there".to_owned(),
+            detail: "no answer".to_owned(),
+            is_damage: false,
+            is_of_one_page,
+        };
+        for (is_of_one_page, tried) in [(false, vec![0, 1]), (true, vec![0, 1, 2, 3])] {
+            let mut bodies = Vec::new();
+            let all = put_each(versions.iter().enumerate(), |page, _| {
+                bodies.push(page.body.clone());
+                if bodies.len() == 2 { Err(error(is_of_one_page)) } else { Ok(None) }
+            });
+            assert_eq!(all.iter().map(|(at, _)| *at).collect::<Vec<_>>(), tried);
+            assert_eq!(bodies.len(), tried.len());
+        }
     }
 }

@@ -135,3 +135,63 @@ fn what_the_other_store_does_not_take_is_named_and_the_rest_comes() {
     assert_eq!((report.versions, report.refused), (0, 1));
     to.put(&Page::new("http://a.example/later", TIME, 200, "x"), PutRule::IfNew).expect("it goes on");
 }
+
+#[test]
+fn damage_that_hides_the_rest_of_a_source_ends_the_copy_and_that_of_a_version_does_not() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (from, to) = (store(&dir, "a.fm"), store(&dir, "b.fm"));
+    for nth in 0..3 {
+        from.put_page(&Page::new(format!("http://a.example/{nth}"), TIME, 200, "body")).expect("stored");
+    }
+    let of_index = |is_of_one_page| filemap::Error::Remote {
+        location: "s3://b/p".to_owned(),
+        detail: "the index: a row does not decode".to_owned(),
+        is_damage: true,
+        is_of_one_page,
+    };
+    let version = filemap_core::Version { time_ms: TIME, sequence: 9 };
+    let of_version = |source: filemap::Error| filemap::Error::Unreadable {
+        url: "http://a.example/".to_owned(),
+        version,
+        source: std::sync::Arc::new(source),
+    };
+    let mut told = 0;
+    let mut run = |error: filemap::Error| {
+        let mut first = Some(error);
+        let mut versions = from.stored_by_key().take(2).chain(std::iter::from_fn(|| first.take().map(Err)));
+        copy(&mut versions, &to, 1, &mut |event| {
+            told += u64::from(matches!(event, CopyEvent::Damage(_)));
+            ControlFlow::Continue(())
+        })
+    };
+    let ended = run(of_index(false)).expect_err("the rest is unknown");
+    assert!(ended.is_damage() && ended.to_string().contains("the index"), "{ended}");
+    // What came before it is there.
+    for error in [of_version(of_index(false)), of_index(true)] {
+        let report = run(error).expect("one version is left out");
+        assert_eq!((report.damaged, report.already_there), (1, 2));
+    }
+    assert_eq!(told, 2);
+}
+
+#[test]
+fn versions_of_one_time_that_alternate_are_told_of() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (from, to) = (store(&dir, "a.fm"), store(&dir, "b.fm"));
+    // The last two are equal, and follow each other.
+    for (url, bodies) in [("http://a.example/", ["A", "B", "A"]), ("http://b.example/", ["A", "B", "B"])] {
+        for body in bodies {
+            from.put(&Page::new(url, TIME, 200, body), PutRule::Always).expect("stored");
+        }
+    }
+    let mut told = Vec::new();
+    let report = copy(&mut from.stored_by_key(), &to, 1, &mut |event| {
+        if let CopyEvent::Repeated(page) = event {
+            told.push(page.url.clone());
+        }
+        ControlFlow::Continue(())
+    });
+    let report = report.expect("copied");
+    assert_eq!((report.versions, report.already_there, report.repeated), (4, 2, 1));
+    assert!(!report.is_complete() && told == [b"http://a.example/"], "{told:?}");
+}

@@ -97,6 +97,12 @@ fn flags_that_mean_nothing_in_a_bucket_are_refused_by_name() {
         vec!["verify", "@", "--anew"],
         vec!["compact", "@", "--rate", "1MB/s"],
         vec!["compact", "@", "--accept-loss"],
+        vec!["get", "@", "http://a.example/", "--accept-loss"],
+        vec!["ls", "@", "--accept-loss"],
+        vec!["verify", "@", "--accept-loss"],
+        vec!["segments", "@", "--accept-loss"],
+        vec!["stat", "@", "--accept-loss"],
+        vec!["copy", "@", "absent", "--accept-loss"],
         vec!["prune", "@", "--max-size", "1GB"],
         vec!["prune", "@", "--keep-versions", "1", "--regex", "x"],
         vec!["stat", "@", "--watch"],
@@ -124,5 +130,33 @@ fn flags_that_mean_nothing_in_a_bucket_are_refused_by_name() {
     run(tool().args(["repair", "s3://bucket/pages", "--in-place"])).ended(2).said("--yes");
     run(tool().args(["repair", "pages.fm", "--in-place", "--yes", "--uncommitted"])).ended(2).said("--uncommitted");
     run(tool().args(["erase", "s3://bucket/pages", "--host", "a.example", "--reason", "r"])).ended(2).said("--yes");
-    run(tool().args(["copy", "s3://bucket/pages", "s3://bucket/pages"])).ended(2).said("itself");
+    for other in ["s3://bucket/pages", "s3://bucket/pages/", "S3://bucket/pages"] {
+        run(tool().args(["copy", "s3://bucket/pages", other])).ended(2).said("itself");
+    }
+    let secret = run(tool().args(["copy", REFUSED, REFUSED])).ended(2);
+    assert!(!secret.words.contains("5e3c7e7"), "{}", secret.words);
+}
+
+#[test]
+fn what_becomes_of_revisits_in_a_bucket_is_in_the_help() {
+    for (verb, words) in [("prune", "a revisit of another URL"), ("erase", "Revisits of other URLs")] {
+        let help = run(tool().args([verb, "--help"])).ended(0);
+        let help = help.text().split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(help.contains(words), "{verb}: {help}");
+    }
+}
+
+/// What is empty would be everything.
+#[cfg(feature = "cloud")]
+#[test]
+fn an_erasure_without_a_bound_or_a_reason_is_refused_before_anything_is_opened() {
+    for args in [["--prefix", "", "r"], ["--host", " ", "r"], ["--url", "http://a.example/", " "]] {
+        let [flag, value, reason] = args;
+        for with in ["--yes", "--dry-run"] {
+            let refused =
+                run(tool().args(["erase", "s3://bucket/pages", flag, value, "--reason", reason, with])).ended(2);
+            assert!(!refused.words.contains("AWS") && !refused.words.contains("failed after"), "{}", refused.words);
+        }
+    }
+    run(tool().args(["erase", "s3://bucket/pages", "--prefix", "", "--reason", "r", "--yes"])).said("it is empty");
 }

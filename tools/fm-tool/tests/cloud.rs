@@ -226,8 +226,61 @@ fn what_is_lost_in_a_bucket_is_named_with_the_code_3_and_repaired() {
     assert!(copied.words.contains("1 version or place"), "{}", copied.words);
     assert_eq!(dumped(&back), dumped(&bench.store()));
     // An object that no index names, as a writer leaves it that has lost the store; and the index.
-    ran("repair", &[&there, "--in-place", "--yes", "--json"]).ended(0);
+    // Its page is lost, and that is said once.
+    let told = ran("repair", &[&there, "--in-place", "--yes", "--json"]).ended(3).json();
+    assert!(told[0]["object"] == object && told[0]["what"].as_str().unwrap().contains("gone"), "{told:?}");
+    let summary = told.last().unwrap();
+    assert!(summary["complete"] == false && summary["lost_bytes"].as_u64().unwrap() > 0, "{summary}");
+    ran("repair", &[&there, "--in-place", "--yes"]).ended(0).said("all of it was read");
     ran("verify", &[&there]).ended(0).said("no damage");
     ran("has", &[&there, "http://late.example/"]).ended(1);
+    // Without `STORE` nothing says that a new store may be made here.
+    request("DELETE", &there, "STORE");
+    for verb in ["verify", "stat", "ls"] {
+        ran(verb, &[&there]).ended(3).said("a store was here");
+    }
+}
+
+#[test]
+fn what_a_bucket_does_not_do_is_said_and_a_refused_copy_ends_no_writer() {
+    let Some(there) = place("refused") else { return };
+    let bench = filled();
+    ran("copy", &[text(&bench.store()), &there]).ended(0);
+    // The prefix that is empty is not the whole store.
+    ran("erase", &[&there, "--prefix", "", "--reason", "r", "--yes"]).ended(2).said("it is empty");
     ran("has", &[&there, PAGE_URL]).ended(0);
+    ran("erase", &[&there, "--host", "none.example", "--reason", "r", "--yes"]).ended(0).said("no page of the store");
+    let exact = bench.path("exact.fm");
+    run(tool().arg("put").arg(&exact).args(["--exact-urls", "http://A.example", "Cargo.toml"])).ended(0);
+    use filemap::PageWrite;
+    use filemap_cloud::{CloudOptions, Mode, open_bucket};
+    let writer = open_bucket(&there, Mode::Write, &CloudOptions::new()).unwrap();
+    ran("copy", &[text(&exact), &there]).ended(2).said("canonicaliser");
+    writer.put(&filemap::Page::new("http://b.example/", 1, 200, "b"), filemap::access::PutRule::Always).unwrap();
+    writer.close().expect("it was not fenced");
+    ran("has", &[&there, PAGE_URL]).ended(0);
+}
+
+#[test]
+fn what_no_index_names_is_kept_by_a_prune_and_the_way_back_is_said() {
+    use filemap::PageWrite;
+    use filemap_cloud::{CloudOptions, Mode, open_bucket};
+    let Some(there) = place("orphans") else { return };
+    let open = |mode| open_bucket(&there, mode, &CloudOptions::new()).unwrap();
+    let put = |store: &filemap_cloud::CloudStore, url: &str| {
+        store.put(&filemap::Page::new(url, 1, 200, "body"), filemap::access::PutRule::Always).unwrap();
+        store.sync()
+    };
+    let first = open(Mode::Fill);
+    put(&first, "http://a.example/").unwrap();
+    let second = open(Mode::Write);
+    assert!(put(&first, "http://b.example/").is_err(), "another writer has the store");
+    second.close().unwrap();
+    ran("verify", &[&there]).ended(0).said("1 segment").said("--uncommitted");
+    let pruned = ran("prune", &[&there, "--keep-versions", "1", "--compact", "--json"]).ended(0).json();
+    assert_eq!(pruned.last().unwrap()["young_orphans"], 0, "it looks for none: {pruned:?}");
+    assert_eq!(told("compact", &[&there], 0)["young_orphans"], 1);
+    ran("repair", &[&there, "--in-place", "--yes"]).ended(3).said("before any compaction");
+    ran("repair", &[&there, "--in-place", "--yes", "--uncommitted"]).ended(0);
+    ran("has", &[&there, "http://b.example/"]).ended(0);
 }

@@ -187,6 +187,13 @@ fn a_copy_to_a_server_and_back_has_every_version_and_is_repeated_for_nothing() {
     };
     assert!(lines(&back) == lines(&folder));
     run(tool().arg("copy").arg(&folder).arg(&location).args(["--compact"])).ended(2).said("--compact is for a copy");
+    let down = run(tool().arg("copy").arg(&location).arg(&back).env("FILEMAP_TOKEN", TOKEN)).ended(0);
+    down.said("what its token may see");
+    let secret = server.location.replace("http://", "http://user:5e3c7e7@");
+    for args in [["copy", &secret, &secret], ["erase", &secret, "--list"]] {
+        let refused = run(tool().args(args)).ended(2);
+        assert!(!refused.words.contains("5e3c7e7"), "{}", refused.words);
+    }
 }
 
 /// What an import printed, without how long it took.

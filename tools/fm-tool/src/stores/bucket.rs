@@ -26,8 +26,15 @@ pub fn location(path: &Path) -> Option<&str> {
     path.to_str().filter(is_location)
 }
 
-/// A location in an error: without what may be a secret.
-fn shown(location: &str) -> &str {
+/// Bucket and prefix of a location, however it is written.
+pub fn parts(location: &str) -> (&str, &str) {
+    let rest = location.get(SCHEME.len()..).unwrap_or_default();
+    let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+    (bucket, prefix.trim_matches('/'))
+}
+
+/// A location in words: without what may be a secret.
+pub fn shown(location: &str) -> &str {
     let rest = location.get(SCHEME.len()..).unwrap_or_default();
     let has_password = rest.contains('@') || rest.split('/').next().is_some_and(|bucket| bucket.contains(':'));
     if has_password { "the location" } else { location }
@@ -63,6 +70,17 @@ pub fn opened(
         For::Filling(canonicalizer) => (Mode::Fill, options.canonicalizer(canonicalizer)),
     };
     Ok(open_bucket(location, mode, &options).map_err(filemap::Error::from)?)
+}
+
+/// The store at a location to read; `None` if there is none.
+#[cfg(feature = "cloud")]
+pub fn opened_if_there(location: &str) -> Result<Option<filemap_cloud::CloudStore>, Failure> {
+    use filemap_cloud::{CloudOptions, Error, Mode, open_bucket};
+    match open_bucket(location, Mode::Read, &CloudOptions::new()) {
+        Ok(store) => Ok(Some(store)),
+        Err(Error::NotAStore { .. }) => Ok(None),
+        Err(error) => Err(filemap::Error::from(error).into()),
+    }
 }
 
 #[cfg(not(feature = "cloud"))]
@@ -120,5 +138,13 @@ mod tests {
             assert!(matches!(refused, Err(Failure::Usage(words)) if !words.contains("5e3c7e7")));
         }
         assert!(!is_bucket(Path::new("/pages/s3://bucket")) && !is_bucket(Path::new("s3")));
+    }
+
+    #[test]
+    fn one_location_is_written_in_several_ways() {
+        for location in ["s3://b/p", "s3://b/p/", "S3://b/p", "s3://b//p"] {
+            assert_eq!(parts(location), ("b", "p"), "{location}");
+        }
+        assert_eq!((parts("s3://b"), parts("s3://b/")), (("b", ""), ("b", "")));
     }
 }

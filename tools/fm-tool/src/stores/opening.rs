@@ -23,6 +23,7 @@ use crate::stores::{absence, remote};
 
 /// A store to read, while another process may write it.
 pub fn to_read(path: &Path, shared: &Shared) -> Result<Box<dyn PageRead>, Failure> {
+    refuse_loss(path, shared)?;
     if let Some(store) = bucket::open(path, For::Reading)? {
         return Ok(store);
     }
@@ -34,9 +35,7 @@ pub fn to_read(path: &Path, shared: &Shared) -> Result<Box<dyn PageRead>, Failur
 
 /// A store to change, which must exist.
 pub fn to_change(path: &Path, shared: &Shared) -> Result<Box<dyn PageWrite>, Failure> {
-    if shared.accept_loss && bucket::is_bucket(path) {
-        return Err(accepts_loss());
-    }
+    refuse_loss(path, shared)?;
     if let Some(store) = bucket::open(path, For::Changing)? {
         return Ok(store);
     }
@@ -49,9 +48,7 @@ pub fn to_change(path: &Path, shared: &Shared) -> Result<Box<dyn PageWrite>, Fai
 
 /// A store to fill, made if absent; a server's is there.
 pub fn to_fill(path: &Path, new: &NewStore, shared: &Shared) -> Result<Box<dyn PageWrite>, Failure> {
-    if shared.accept_loss && bucket::is_bucket(path) {
-        return Err(accepts_loss());
-    }
+    refuse_loss(path, shared)?;
     if new.min_free.is_some() && bucket::is_bucket(path) {
         return Err(Failure::Usage("--min-free is for a store here".to_owned()));
     }
@@ -75,6 +72,11 @@ pub fn server_to_fill(path: &Path, new: &NewStore, shared: &Shared) -> Result<Op
         return Err(Failure::Usage(words.to_owned()));
     }
     Ok(Some(client))
+}
+
+/// Refuses that flag for a bucket, which has no files here that may be lost.
+pub fn refuse_loss(path: &Path, shared: &Shared) -> Result<(), Failure> {
+    if shared.accept_loss && bucket::is_bucket(path) { Err(accepts_loss()) } else { Ok(()) }
 }
 
 /// What is said of a flag that opens a damaged store here.

@@ -31,6 +31,7 @@ pub type Versions<'a> = Box<dyn Iterator<Item = filemap::Result<StoredVersion>> 
 impl Place {
     /// A store to read, while another process may write it.
     pub fn to_read(path: &Path, shared: &Shared) -> Result<Place, Failure> {
+        opening::refuse_loss(path, shared)?;
         #[cfg(feature = "cloud")]
         if let Some(location) = bucket::location(path) {
             let store = bucket::opened(location, For::Reading, filemap_cloud::CloudOptions::new())?;
@@ -48,15 +49,15 @@ impl Place {
         if shared.accept_loss && (bucket::is_bucket(path) || remote::is_server(path)) {
             return Err(opening::accepts_loss());
         }
-        let place = Place::opened_to_fill(path, canonicalizer, shared)?;
-        let (wanted, own) = (named(&**canonicalizer), place.canonicalizer(path)?);
-        let own = named(&*own);
-        if own != wanted {
-            let path = path.display();
-            return Err(Failure::Usage(format!(
-                "{path} has the canonicaliser {own}, the other store has {wanted}: nothing was copied"
-            )));
+        #[cfg(feature = "cloud")]
+        if let Some(location) = bucket::location(path)
+            && let Some(there) = bucket::opened_if_there(location)?
+        {
+            // To open it for writing ends its writer: not for a copy that is refused.
+            refuse_other(path, canonicalizer, there.canonicalizer())?;
         }
+        let place = Place::opened_to_fill(path, canonicalizer, shared)?;
+        refuse_other(path, canonicalizer, &place.canonicalizer(path)?)?;
         Ok(place)
     }
 
@@ -123,6 +124,56 @@ impl Place {
     }
 }
 
+/// Refuses a store whose keys are made in another way.
+fn refuse_other(path: &Path, wanted: &Arc<dyn Canonicalizer>, own: &Arc<dyn Canonicalizer>) -> Result<(), Failure> {
+    let (wanted, own) = (named(&**wanted), named(&**own));
+    if own == wanted {
+        return Ok(());
+    }
+    let path = shown(path);
+    Err(Failure::Usage(format!("{path} has the canonicaliser {own}, the other store has {wanted}: nothing was copied")))
+}
+
+/// Whether two paths name one store, however they are written.
+pub fn is_same(one: &Path, other: &Path) -> bool {
+    match (bucket::location(one), bucket::location(other)) {
+        (Some(one), Some(other)) => bucket::parts(one) == bucket::parts(other),
+        (None, None) => {
+            let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+            // Slashes at the end, of the address of a server too, are none of a path.
+            canonical(one) == canonical(other)
+        }
+        _ => false,
+    }
+}
+
+/// A path in words: without what may be a secret in the location of another machine.
+pub fn shown(path: &Path) -> String {
+    match bucket::location(path) {
+        Some(location) => bucket::shown(location).to_owned(),
+        None => remote::shown(path),
+    }
+}
+
 fn named(canonicalizer: &dyn Canonicalizer) -> String {
     format!("{} {}", canonicalizer.name(), canonicalizer.version())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_store_is_known_however_it_is_written_and_no_secret_is_shown() {
+        let is_same = |one: &str, other: &str| is_same(Path::new(one), Path::new(other));
+        assert!(is_same("s3://b/p", "S3://b/p/") && is_same("http://h/a", "http://h/a/") && is_same(".", "./src/.."));
+        assert!(!is_same("s3://b/p", "s3://b/q") && !is_same("s3://b/p", "p") && !is_same("p", "q"));
+        for secret in ["s3://key:5e3c7e7@b/p", "s3://key:a/5e3c7e7@b", "http://user:5e3c7e7@h/", "https://5e3c7e7@h"] {
+            assert!(!shown(Path::new(secret)).contains("5e3c7e7"), "{secret}");
+        }
+        assert_eq!(
+            ["s3://b/p", "http://h/", "a@b"].map(|path| shown(Path::new(path))),
+            ["s3://b/p", "http://h/", "a@b"]
+        );
+    }
 }

@@ -39,10 +39,24 @@ fn options() -> Result<ClientOptions, Failure> {
     Ok(options)
 }
 
+/// A path in words: without user and password, if it is the address of a server.
+pub fn shown(path: &Path) -> String {
+    let is_secret = |location: &str| {
+        let rest = location.split_once("://").map_or(location, |(_, rest)| rest);
+        rest.contains('@')
+    };
+    match location(path) {
+        Some(location) if is_secret(location) => "the address".to_owned(),
+        _ => path.display().to_string(),
+    }
+}
+
 /// Refuses the address of a server, or of a bucket, where the store's files are needed.
 pub fn refuse(path: &Path) -> Result<(), Failure> {
     bucket::refuse(path)?;
-    let Some(location) = location(path) else { return Ok(()) };
+    if !is_server(path) {
+        return Ok(());
+    }
     let words = "this verb works on the files of a store: run it on the server's machine, with the store's folder";
-    Err(Failure::Usage(format!("{location} is a server: {words}")))
+    Err(Failure::Usage(format!("{} is a server: {words}", shown(path))))
 }

@@ -1,6 +1,7 @@
 //! All versions of a store behind a server, as it lists them to whoever follows it.
 
 use std::io::Read;
+use std::sync::Arc;
 use std::time::Duration;
 
 use filemap::access::keys;
@@ -26,42 +27,63 @@ impl<'a> Served<'a> {
         Ok(Served { client, canonicalizer, location, lines, is_over: false })
     }
 
-    fn failed(&self, detail: String, is_damage: bool) -> Error {
-        Error::Remote { location: self.location.to_owned(), detail, is_damage, is_of_one_page: false }
+    fn failed(&self, detail: String) -> Error {
+        Error::Remote { location: self.location.to_owned(), detail, is_damage: false, is_of_one_page: false }
+    }
+
+    /// Damage that the rest of the list follows.
+    fn damaged(&self, detail: String) -> Error {
+        Error::Remote { location: self.location.to_owned(), detail, is_damage: true, is_of_one_page: true }
     }
 
     /// What a line says; `None` for what is no version.
     fn said(&mut self, said: Said) -> Option<Result<StoredVersion>> {
         match said {
             Said::Told(Told::Put { page, form, version, elsewhere }) => {
-                self.put(*page, form, version, elsewhere.is_some()).transpose()
+                self.put(*page, form, version, elsewhere.map(|(bytes, _)| bytes)).transpose()
             }
             Said::Told(Told::Listed { is_whole }) => {
                 self.is_over = true;
                 let words = "files of the store are absent there: what they held is not in the list";
-                (!is_whole).then(|| Err(self.failed(words.to_owned(), true)))
+                (!is_whole).then(|| Err(self.damaged(words.to_owned())))
             }
             // Rules do not come along; removals are told of after the list.
             Said::Told(_) => None,
-            Said::Damage(_, why) => Some(Err(self.failed(why, true))),
+            Said::Damage(_, why) => Some(Err(self.damaged(why))),
             Said::Outrun(why) => {
                 self.is_over = true;
-                Some(Err(self.failed(why, false)))
+                Some(Err(self.failed(why)))
             }
             Said::End => {
                 self.is_over = true;
                 None
             }
-            _ => Some(Err(self.failed("the server lists what this build does not know".to_owned(), false))),
+            _ => Some(Err(self.failed("the server lists what this build does not know".to_owned()))),
         }
     }
 
-    /// A version; `None` if it is gone by now.
-    fn put(&self, mut page: Page, form: BodyForm, version: Version, is_long: bool) -> Result<Option<StoredVersion>> {
-        if is_long {
-            let Some(mut body) = self.client.body_of(&page, version)? else { return Ok(None) };
-            let read = body.read_to_end(&mut page.body);
-            read.map_err(|error| self.failed(format!("a body breaks off: {error}"), false))?;
+    /// A version, whose body has so many bytes if it is not in the list; `None` if it is gone by
+    /// now.
+    fn put(
+        &self,
+        mut page: Page,
+        form: BodyForm,
+        version: Version,
+        fetched: Option<u64>,
+    ) -> Result<Option<StoredVersion>> {
+        if let Some(bytes) = fetched {
+            let unreadable = |url: &[u8], source| {
+                let (url, source) = (String::from_utf8_lossy(url).into_owned(), Arc::new(source));
+                Error::Unreadable { url, version, source }
+            };
+            let mut body = match self.client.body_of(&page, version) {
+                Ok(Some(body)) => body,
+                Ok(None) => return Ok(None),
+                Err(error) if error.is_damage() => return Err(unreadable(&page.url, error)),
+                Err(error) => return Err(error),
+            };
+            // If the connection is gone too, the next line ends the copy.
+            page.body = whole(&mut *body, bytes).map_err(|why| unreadable(&page.url, self.damaged(why)))?;
         }
         let canonical = self.canonicalizer.canonicalize(&page.url);
         let canonical = canonical.map_err(|source| {
@@ -74,6 +96,16 @@ impl<'a> Served<'a> {
         // Which version it refers to is not told.
         let since = (form == BodyForm::Reference).then_some(0);
         Ok(Some(stored.unchanged_since(since)))
+    }
+}
+
+/// A body of so many bytes.
+fn whole(body: &mut dyn Read, bytes: u64) -> std::result::Result<Vec<u8>, String> {
+    let mut read = Vec::new();
+    body.read_to_end(&mut read).map_err(|error| format!("its body breaks off: {error}"))?;
+    match read.len() as u64 == bytes {
+        true => Ok(read),
+        false => Err(format!("its body has {} bytes, and {bytes} were told of", read.len())),
     }
 }
 
@@ -95,5 +127,25 @@ impl Iterator for Served<'_> {
             }
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn a_body_that_breaks_off_or_is_short_is_none() {
+        struct Breaks;
+        impl Read for Breaks {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::ConnectionReset.into())
+            }
+        }
+        assert_eq!(whole(&mut &b"body"[..], 4), Ok(b"body".to_vec()));
+        assert!(whole(&mut &b"bod"[..], 4).is_err_and(|why| why.contains("3 bytes")));
+        assert!(whole(&mut (&b"bo"[..]).chain(Breaks), 4).is_err_and(|why| why.contains("breaks off")));
     }
 }

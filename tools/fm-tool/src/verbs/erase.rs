@@ -24,7 +24,7 @@ use crate::arguments::urls::Address;
 use crate::flags::Shared;
 #[cfg(feature = "cloud")]
 use crate::stores::bucket;
-use crate::stores::{absence, opening};
+use crate::stores::{absence, opening, place};
 
 /// Erase pages from every file of a store, for good
 #[derive(clap::Args)]
@@ -38,7 +38,7 @@ use crate::stores::{absence, opening};
     digest only. Interrupted, it is finished by the same command or by --resume. Exits with 3 if something may be \
     left. Other copies are not reached: backups, dumps, processes that opened the store before.\n\n\
     In object storage --url, --host and --prefix erase pages with all versions and leave no rule: put again, a page is \
-    stored. Exits with 3 while objects younger than an hour may hold something; the same command ends it later.\n\n\
+    stored. Revisits of other URLs that refer to an erased page have no body any more. Exits with 3 while objects younger than an hour may hold something; the same command ends it later.\n\n\
     Examples:\n  fm-tool erase pages.fm --url https://example.com/jane --reason 'request 17'\n  \
     fm-tool erase pages.fm --list"
 )]
@@ -154,7 +154,7 @@ impl Args {
             let what = "erasing a host, a prefix or an expression asks first; without a terminal, give --yes";
             return Err(Failure::Usage(what.to_owned()));
         }
-        let has_agreed = words::ask(format_args!("Erase this from {}, for good?", self.store.display()));
+        let has_agreed = words::ask(format_args!("Erase this from {}, for good?", place::shown(&self.store)));
         if !has_agreed {
             words::say("nothing was erased");
         }
@@ -180,6 +180,7 @@ fn in_object_storage(location: &str, args: &Args, shared: &Shared) -> Result<Out
     ];
     bucket::refuse_flags(location, &flags)?;
     let Some(order) = args.order() else { return Err(Failure::Usage("name what is to be erased".to_owned())) };
+    order.check()?;
     let target = match &order.target {
         EraseTarget::Url(url) => Target::Url(url.clone()),
         EraseTarget::Host(host) => Target::Scope(Scope::new().host(host)),

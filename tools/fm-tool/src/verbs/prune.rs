@@ -31,7 +31,8 @@ use crate::stores::opening;
     log fit. A version whose body a kept version needs, such as a revisit's original, is kept.\n\n\
     --host, --domain, --prefix and --regex choose pages, with their variants and the records beside them; the others \
     keep all versions. Given several, a page must match all. --max-size is about the whole store and takes none of \
-    them. In object storage there is neither --max-size nor --regex.\n\n\
+    them. In object storage there is neither --max-size nor --regex, and the original \
+    of a revisit is dropped as any other version: a body that only a revisit of another URL needs is lost.\n\n\
     Examples:\n  fm-tool prune pages.fm --older-than 90d --keep-versions 1\n  \
     fm-tool prune pages.fm --domain news.example --older-than 30d"
 )]

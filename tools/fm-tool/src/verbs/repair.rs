@@ -15,7 +15,7 @@ use urlindex::{Canonicalizer, Whatwg};
 use super::in_bucket;
 use crate::flags::Shared;
 use crate::json as fields;
-use crate::stores::{bucket, opening, remote};
+use crate::stores::{bucket, opening, place, remote};
 
 /// Memory for a batch of keys, in bytes. Fewer batches write the index faster; more overlap better
 /// with reading the log.
@@ -154,7 +154,7 @@ fn agreed(args: &Args, question: &str) -> Result<bool, Failure> {
         let what = "a repair in place asks first; without a terminal, give --yes";
         return Err(Failure::Usage(what.to_owned()));
     }
-    Ok(words::ask(format_args!("Repair {} in place? {question}", args.source.display())))
+    Ok(words::ask(format_args!("Repair {} in place? {question}", place::shown(&args.source))))
 }
 
 fn stopped(args: &Args) -> Outcome {

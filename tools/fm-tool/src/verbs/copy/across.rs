@@ -9,16 +9,22 @@ use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt, sizes, times};
 
 use crate::flags::Shared;
-use crate::stores::place::Place;
+use crate::stores::place::{self, Place};
 
 /// Copies all versions of a store to another.
 pub fn run(from_path: &Path, to_path: &Path, shared: &Shared) -> Result<Outcome, Failure> {
-    if from_path == to_path {
-        return Err(Failure::Usage(format!("{}: a store is not copied to itself", from_path.display())));
+    if place::is_same(from_path, to_path) {
+        return Err(Failure::Usage(format!("{}: a store is not copied to itself", place::shown(from_path))));
     }
     let from = Place::to_read(from_path, shared)?;
     let canonicalizer = from.canonicalizer(from_path)?;
     let to = Place::to_fill(to_path, &canonicalizer, shared)?;
+    if let Place::Server(_) = &from {
+        words::complain(
+            "a server gives what its token may see: if it has rules of access, the pages that they exclude are not in the \
+             copy, unless it is a token of an administrator",
+        );
+    }
     interrupt::listen();
     let mut out = Output::stdout(shared.flags);
     let location = from_path.to_string_lossy();
@@ -37,6 +43,12 @@ pub fn run(from_path: &Path, to_path: &Path, shared: &Shared) -> Result<Outcome,
                     let (url, time) = (String::from_utf8_lossy(&page.url), times::print(page.fetched_at_ms));
                     words::complain(format_args!("left out: {url} of {time}: {error}"));
                 }),
+                CopyEvent::Repeated(page) => bar.aside(|| {
+                    let (url, time) = (String::from_utf8_lossy(&page.url), times::print(page.fetched_at_ms));
+                    words::complain(format_args!(
+                        "in another order: {url} of {time}: it is there once, before others of it"
+                    ));
+                }),
                 _ => {}
             }
             interrupt::go_on()
@@ -54,7 +66,7 @@ fn told(report: &CopyReport, (from, to): (&Path, &Path), out: &mut Output) -> Re
     let (from, to) = (from.display(), to.display());
     let line = fields!(report;
         from = from.to_string(), to = to.to_string(), complete = report.is_complete(), versions, unchanged,
-        already_there, body_bytes, damaged, refused, stopped,
+        already_there, body_bytes, damaged, refused, repeated, stopped,
     );
     let versions = count(report.versions, "version");
     let words = format_args!(
@@ -79,6 +91,12 @@ fn told(report: &CopyReport, (from, to): (&Path, &Path), out: &mut Output) -> Re
         let places = count(report.damaged, "version or place");
         words::complain(format_args!(
             "{places} of {from} cannot be read and were left out: `fm-tool verify` names all"
+        ));
+    }
+    if report.repeated > 0 {
+        let versions = count(report.repeated, "version");
+        words::complain(format_args!(
+            "{versions} of {from} equal an earlier one of the same page and time: {to} has that alone, so that another may              be its newest"
         ));
     }
     if report.refused > 0 {

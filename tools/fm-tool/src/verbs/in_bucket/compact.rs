@@ -12,11 +12,11 @@ use crate::flags::Shared;
 pub fn run(location: &str, goal: CompactionGoal, is_dry_run: bool, shared: &Shared) -> Result<Outcome, Failure> {
     let mut out = Output::stdout(shared.flags);
     if is_dry_run {
-        foretell(&to_read(location)?, goal, &mut out)?;
+        foretell(&to_read(location, shared)?, goal, &mut out)?;
         return out.end(Outcome::Done);
     }
     let store = to_change(location, shared)?;
-    let done = compact(&store, goal, &mut out);
+    let done = compact(&store, goal, Orphans::Deleted, &mut out);
     closed(&store, done, out)
 }
 
@@ -44,10 +44,27 @@ fn waiting(objects: u64) -> String {
     format!("; {objects} rewritten before are deleted {grace} after that, by a writer or by `fm-tool compact`")
 }
 
-/// Compacts, deletes orphans, and prints what was done.
-pub fn compact(store: &CloudStore, goal: CompactionGoal, out: &mut Output) -> Result<Outcome, Failure> {
+/// What becomes of segments that no index names: a repair may find that they were committed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Orphans {
+    /// Those that are old enough are deleted.
+    Deleted,
+    /// Nobody asked for it: they stay.
+    Kept,
+}
+
+/// Compacts, and prints what was done.
+pub fn compact(
+    store: &CloudStore,
+    goal: CompactionGoal,
+    orphans: Orphans,
+    out: &mut Output,
+) -> Result<Outcome, Failure> {
     let done = store.compact(goal)?;
-    let orphans = store.collect(GRACE.1)?;
+    let orphans = match orphans {
+        Orphans::Deleted => store.collect(GRACE.1)?,
+        Orphans::Kept => CollectReport::default(),
+    };
     let outcome = damaged(&done.damage, out)?;
     tell(&done, &orphans, out)?;
     Ok(outcome)

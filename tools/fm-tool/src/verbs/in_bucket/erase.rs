@@ -19,7 +19,7 @@ pub enum Target {
 
 /// Counts what would be erased.
 pub fn foretell(location: &str, target: &Target, shared: &Shared) -> Result<Outcome, Failure> {
-    let store = to_read(location)?;
+    let store = to_read(location, shared)?;
     let (pages, variants) = match target {
         Target::Url(url) => (u64::from(store.contains(&Lookup::new(url))?), store.variants(url)?.count() as u64),
         Target::Scope(scope) => (store.count(scope)?, store.count(&scope.clone().variants())?),
@@ -49,7 +49,9 @@ fn erased(store: &CloudStore, target: &Target, shared: &Shared, out: &mut Output
     out.flush()?;
     if !report.damage.is_empty() {
         words::complain(
-            "what is damaged may hold bytes of these pages still: delete these objects, then `fm-tool repair`",
+            "what is damaged may hold bytes of these pages still. To delete these objects loses all other pages in them: \
+             `fm-tool copy` brings what can be read to another store before; then delete them, and run `fm-tool repair \
+             --in-place`",
         );
     }
     if report.waiting > 0 {
@@ -74,6 +76,9 @@ fn tell(report: &EraseReport, shared: &Shared, out: &mut Output) -> Result<(), F
         &line,
         format_args!("{pages} erased, with all versions and variants; {segments} rewritten, {objects} deleted"),
     )?;
+    if shared.flags.says() && report.pages == 0 {
+        words::say("no page of the store is meant by this; what was removed or erased before has no bytes either");
+    }
     if shared.flags.says() {
         words::say("no rule is kept in object storage: what is put again is stored, and the reason is not kept");
         words::say(

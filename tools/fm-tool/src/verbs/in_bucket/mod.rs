@@ -24,12 +24,15 @@ use crate::stores::bucket::{self, For};
 /// How long objects stay that nothing needs any more, in words and in time: that of an open store.
 const GRACE: (&str, Duration) = ("an hour", Duration::from_secs(3600));
 
-fn to_read(location: &str) -> Result<CloudStore, Failure> {
+const NO_LOSS: &str = "`repair` tells what is lost";
+
+fn to_read(location: &str, shared: &Shared) -> Result<CloudStore, Failure> {
+    bucket::refuse_flags(location, &[("--accept-loss", shared.accept_loss, NO_LOSS)])?;
     bucket::opened(location, For::Reading, CloudOptions::new())
 }
 
 fn to_change(location: &str, shared: &Shared) -> Result<CloudStore, Failure> {
-    bucket::refuse_flags(location, &[("--accept-loss", shared.accept_loss, "`repair` tells what is lost")])?;
+    bucket::refuse_flags(location, &[("--accept-loss", shared.accept_loss, NO_LOSS)])?;
     // A verb compacts by itself: what goes on in the background is in no report.
     bucket::opened(location, For::Changing, CloudOptions::new().space_bound(None))
 }

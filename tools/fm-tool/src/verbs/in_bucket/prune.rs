@@ -31,7 +31,7 @@ pub struct Order {
 pub fn run(location: &str, order: &Order, tell: Tell, shared: &Shared) -> Result<Outcome, Failure> {
     let mut out = Output::stdout(shared.flags);
     if order.is_dry_run {
-        tell(&to_read(location)?.prune_plan(order.rule, &order.scope)?, true, &mut out)?;
+        tell(&to_read(location, shared)?.prune_plan(order.rule, &order.scope)?, true, &mut out)?;
         return out.end(Outcome::Done);
     }
     let store = to_change(location, shared)?;
@@ -46,5 +46,5 @@ fn pruned(store: &CloudStore, order: &Order, tell: Tell, out: &mut Output) -> Re
     if pruned.versions == 0 && !order.compacts {
         return Ok(Outcome::Done);
     }
-    compact::compact(store, order.goal, out)
+    compact::compact(store, order.goal, compact::Orphans::Kept, out)
 }

@@ -26,7 +26,13 @@ pub fn run(location: &str, counts_uncommitted: bool, shared: &Shared) -> Result<
         let records = count(report.uncommitted, "record");
         words::complain(format_args!(
             "{records} left out, as no index knows them to be committed: of a writer that had lost the store, or of an \
-             index that has lost the end of its log; in that case repair again with --uncommitted"
+             index that has lost the end of its log; in that case repair again with --uncommitted, before any \
+             compaction or erasure, which deletes them"
+        ));
+    }
+    if let Some(why) = &report.unknown_segments {
+        words::complain(format_args!(
+            "the old index could not be read: segments may be gone, and none is known: {why}"
         ));
     }
     Ok(if report.is_complete() && !report.may_return { outcome } else { Outcome::Damaged })
@@ -35,12 +41,14 @@ pub fn run(location: &str, counts_uncommitted: bool, shared: &Shared) -> Result<
 fn summary(report: &RepairReport) -> Value {
     fields!(report;
         complete = report.is_complete() && !report.may_return, segments, versions, uncommitted, lost_bytes, may_return,
+        unknown_segments,
         problems = report.damage.len(),
     )
 }
 
 fn in_words(report: &RepairReport) -> String {
     let lost = match report.damage.len() as u64 {
+        0 if report.unknown_segments.is_some() => "all that is there was read".to_owned(),
         0 => "all of it was read".to_owned(),
         places => format!("{} in {} cannot be read", sizes::print(report.lost_bytes), count(places, "place")),
     };

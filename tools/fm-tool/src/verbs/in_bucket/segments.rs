@@ -8,7 +8,7 @@ use crate::flags::Shared;
 
 /// Runs the verb.
 pub fn run(location: &str, shared: &Shared) -> Result<Outcome, Failure> {
-    let segments = to_read(location)?.segments().map_err(filemap::Error::from)?;
+    let segments = to_read(location, shared)?.segments().map_err(filemap::Error::from)?;
     let mut out = Output::stdout(shared.flags);
     if !out.is_json() {
         out.line(row(&["OBJECT", "BYTES", "LIVE", "DEAD", "TOMBSTONES", "LIVE%"].map(str::to_owned)))?;

@@ -4,6 +4,7 @@ use filemap_core::StatValue;
 use fm_cli::Failure;
 
 use super::to_read;
+use crate::flags::Shared;
 
 /// A name, its value, and what it is.
 type Field = (&'static str, StatValue, &'static str);
@@ -12,8 +13,8 @@ type Field = (&'static str, StatValue, &'static str);
 type Figures = ([(&'static str, String); 2], Vec<Field>);
 
 /// What the store is, and its levels. Reads no segment.
-pub fn figures(location: &str) -> Result<Figures, Failure> {
-    let store = to_read(location)?;
+pub fn figures(location: &str, shared: &Shared) -> Result<Figures, Failure> {
+    let store = to_read(location, shared)?;
     let canonicalizer = store.canonicalizer();
     let made_with = format!("{} {}", canonicalizer.name(), canonicalizer.version());
     let stats = store.stats().map_err(filemap::Error::from)?;

@@ -10,7 +10,7 @@ use crate::flags::Shared;
 
 /// Runs the verb.
 pub fn run(location: &str, is_full: bool, shared: &Shared) -> Result<Outcome, Failure> {
-    let store = to_read(location)?;
+    let store = to_read(location, shared)?;
     let report = store.verify(is_full).map_err(filemap::Error::from)?;
     let mut out = Output::stdout(shared.flags);
     let mut outcome = damaged(&report.damage, &mut out)?;
@@ -18,13 +18,24 @@ pub fn run(location: &str, is_full: bool, shared: &Shared) -> Result<Outcome, Fa
     out.flush()?;
     if report.orphans > 0 && shared.flags.says() {
         let orphans = count(report.orphans, "segment");
-        let what = "no index names: of a writer that lost the store, or of one at work now";
-        words::say(format_args!("{orphans} that {what}; `fm-tool compact` deletes the old ones"));
+        let what = "no index names: of a writer that lost the store, of one at work now, or the committed end of an \
+                    index that has lost its log";
+        let how = "`fm-tool repair --in-place --uncommitted` takes them in, before any `fm-tool compact`, which deletes \
+                   the old ones";
+        words::say(format_args!("{orphans} that {what}; in the last case {how}"));
+    }
+    if report.gone > 0 {
+        let gone = count(report.gone, "segment");
+        words::complain(format_args!(
+            "gone, with their pages: {gone}. If there is a copy of these objects, put them back; else `fm-tool repair \
+             --in-place` makes an index without them"
+        ));
     }
     if report.changed && is_full {
-        let (why, how) = match report.damage.is_empty() {
-            true => ("a writer was at work: verify again without one", Outcome::Incomplete),
-            false => ("segments are gone: repair, and verify again", Outcome::Damaged),
+        let (why, how) = match (report.gone, report.damage.is_empty()) {
+            (0, true) => ("a writer was at work: verify again without one", Outcome::Incomplete),
+            (0, false) => ("a writer was at work: verify again without one", Outcome::Damaged),
+            _ => ("segments are gone: verify again after that", Outcome::Damaged),
         };
         words::complain(format_args!("versions were not compared with the index: {why}"));
         outcome = how;
@@ -34,7 +45,7 @@ pub fn run(location: &str, is_full: bool, shared: &Shared) -> Result<Outcome, Fa
 
 fn summary(report: &VerifyReport, is_full: bool) -> Value {
     fields!(report;
-        full = is_full, segments, bytes, versions, orphans, lost_rows, changed, problems = report.damage.len(),
+        full = is_full, segments, bytes, versions, orphans, lost_rows, gone, changed, problems = report.damage.len(),
     )
 }
 

@@ -60,7 +60,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     if let Some(location) = bucket::location(&args.store) {
         let why = "the index of a bucket is looked at once";
         bucket::refuse_flags(location, &[("--watch", args.watch.is_some(), why)])?;
-        let (about, fields) = in_bucket::stat::figures(location)?;
+        let (about, fields) = in_bucket::stat::figures(location, shared)?;
         return print(&about, fields, args.format, shared);
     }
     let store = opening::engine_to_read(&args.store, shared)?;
