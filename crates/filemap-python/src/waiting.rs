@@ -1,4 +1,5 @@
-//! The message about a page that waits to be put, as `filemap/scrapy/waiting.py` keeps and reads it.
+//! The message about a page that waits to be put, as `filemap/scrapy/waiting.py` keeps and reads
+//! it.
 
 use filemap::Page;
 use filemap::page::RecordKind;

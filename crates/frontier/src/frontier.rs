@@ -317,7 +317,7 @@ impl Frontier {
 
     fn put_back(&mut self, page: u32) -> Result<()> {
         let put = self.state.queues(|queue, view| {
-            let status = match view.table.status(page)? {
+            let status = match view.table.get(page)?.status() {
                 Status::Refreshing => Status::Due,
                 _ => Status::Ready,
             };

@@ -123,7 +123,7 @@ impl Queue {
             self.timers.pop();
             if waits(one, view.table)? {
                 let page = one as u32;
-                let is_new = view.table.status(page)? == Status::Waiting;
+                let is_new = view.table.get(page)?.status() == Status::Waiting;
                 view.table.set_status(page, if is_new { Status::Ready } else { Status::Due })?;
                 self.put(page, view)?;
             }

@@ -205,10 +205,6 @@ impl Table {
         Ok(frame.rows[(page % ROWS) as usize])
     }
 
-    pub(crate) fn status(&mut self, page: u32) -> Result<Status> {
-        Ok(self.get(page)?.status())
-    }
-
     /// A page's row, to be changed but for its status.
     ///
     /// # Errors
@@ -225,10 +221,9 @@ impl Table {
     /// # Errors
     /// `Corrupt`, `Io`.
     pub(crate) fn set(&mut self, page: u32, marks: Marks) -> Result<()> {
-        let row = self.update(page)?;
-        let before = *row;
-        row.marks = marks;
-        let row = *row;
+        let before = self.get(page)?;
+        let row = Row { marks, ..before };
+        *self.update(page)? = row;
         let by = i32::from(row.status().is_fetched()) - i32::from(before.status().is_fetched());
         if by != 0 {
             self.shares.count(row.host, row.shape, row.trust.standing(), by);

@@ -119,8 +119,8 @@ fn canonical_host(host: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Whether a host is a name that is canonical already, as nearly all are: to find that out from the
-/// canonicaliser takes half of the time of a key.
+/// Whether a host is a name that is canonical already, as nearly all are: to find that out from
+/// the canonicaliser takes half of the time of a key.
 fn is_plain_name(host: &[u8]) -> bool {
     let is_plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
     // An address has a number last.

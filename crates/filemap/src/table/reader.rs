@@ -132,8 +132,9 @@ impl PageTable {
         }
     }
 
-    /// Goes on with the pages of a part by URL of which a look-up met damage: a pass over the value
-    /// log does not read the key log, and names what it cannot read. False if there are none.
+    /// Goes on with the pages of a part by URL of which a look-up met damage: a pass over the
+    /// value log does not read the key log, and names what it cannot read. False if there are
+    /// none.
     fn pass_for_lost(&mut self) -> Result<bool> {
         let (Source::Urls(found), Some(part)) = (&mut self.source, &self.options.urls) else { return Ok(false) };
         let lost = found.take_lost();

@@ -54,7 +54,7 @@ impl State {
     /// Queues the pages again that were in flight when the snapshot was written, and still are.
     fn land_all(&mut self) -> Result<()> {
         for page in std::mem::take(&mut self.flying) {
-            let queued = match self.table.status(page)? {
+            let queued = match self.table.get(page)?.status() {
                 Status::InFlight => Status::Ready,
                 Status::Refreshing => Status::Due,
                 _ => continue,
