@@ -49,7 +49,10 @@ impl<'a> Served<'a> {
             }
             // Rules do not come along; removals are told of after the list.
             Said::Told(_) => None,
-            Said::Damage(_, why) => Some(Err(self.damaged(why))),
+            Said::Damage(of, why) => {
+                let of = of.map(|of| format!("{}: ", String::from_utf8_lossy(&of.url))).unwrap_or_default();
+                Some(Err(self.damaged(format!("{of}{why}"))))
+            }
             Said::Outrun(why) => {
                 self.is_over = true;
                 Some(Err(self.failed(why)))
