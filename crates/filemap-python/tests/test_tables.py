@@ -101,14 +101,19 @@ def test_other_readers_of_arrow_take_it(filled: filemap.PageStore) -> None:
     assert counted == [(200, 270), (404, 30)]
 
 
+def flip_in(path: Path, body: bytes) -> None:
+    """Changes a byte of the body that begins so, in a store without compression."""
+    file = path / "value0.dat"
+    data = bytearray(file.read_bytes())
+    data[data.index(body) + 50] ^= 1
+    file.write_bytes(data)
+
+
 def test_damage_is_an_error_and_all_else_is_read(path: Path) -> None:
     with filemap.open(path, "a", dictionaries=False, compression_level=0) as store:
         for n in range(20):
             store.put(f"http://h/{n}", f"unique-{n}-" * 100)
-    file = path / "value0.dat"
-    data = bytearray(file.read_bytes())
-    data[data.index(b"unique-7-") + 50] ^= 1
-    file.write_bytes(data)
+    flip_in(path, b"unique-7-")
     with filemap.open(path) as store:
         rows = 0
         with pytest.raises(Exception, match=r"value0\.dat") as damage:
@@ -217,10 +222,7 @@ def test_damage_in_a_stretch_of_urls_is_an_error_too(path: Path) -> None:
     with filemap.open(path, "a", dictionaries=False, compression_level=0) as store:
         for n in range(20):
             store.put(f"http://h{n % 2}/{n}", f"unique-{n}-" * 100)
-    file = path / "value0.dat"
-    data = bytearray(file.read_bytes())
-    data[data.index(b"unique-7-") + 50] ^= 1
-    file.write_bytes(data)
+    flip_in(path, b"unique-7-")
     with filemap.open(path) as store:
         (whole,) = store.splits(1, filter={"host": "h0"})
         assert pa.table(store.to_arrow(["url", "body"], split=whole)).num_rows == 10
