@@ -123,7 +123,8 @@ def test_conditions_are_all_meant() -> None:
     assert narrowed(given, pushed) == given and "status" not in given
     assert narrowed({"since": 0}, pushed[1:2]) == {"since": T0}
     assert narrowed({}, [*pushed[:1], Condition("StringEndsWith", ("url_host_name",), ".c.d")]) == {
-        "host": "b.example"
+        "host": "b.example",
+        "domain": "c.d",
     }
 
 

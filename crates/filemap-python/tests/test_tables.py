@@ -72,6 +72,10 @@ def test_bodies_filters_and_batches(filled: filemap.PageStore) -> None:
     count = lambda **filter: pa.table(filled.to_arrow(["url"], filter=filter)).num_rows  # noqa: E731
     assert count(since=T0 + 290) == 10 and count(until=T0 + 9) == 10 and count(status=404) == 30
     assert count(status="4xx", domain="example.org") == 30 and count(prefix="https://h0") == 100
+    assert count(host="h1.example.org", domain="example.org") == 100
+    assert count(host="h1.example.org", domain="h2.example.org") == 0
+    both: filemap.types.Filter = {"host": "h1.example.org", "domain": "example.org"}
+    assert sum(len(list(split)) for split in filled.splits(3, filter=both)) == 100
     assert count(mime="text/*") == 300 and count(mime="image/*") == 0 and count() == 300
     assert pa.table(filled.to_arrow(["url"], limit=7)).num_rows == 7
     filled.put("https://h0.example.org:8443/a/0?q=0", b"newer", time=T0 + 1000)
@@ -192,8 +196,6 @@ def test_a_filter_of_splits_is_refused_where_they_are_made(filled: filemap.PageS
         filled.splits(2, filter={"status": "good"})
     with pytest.raises(filemap.InvalidValueError, match="time zone"):
         filled.splits(2, filter={"since": datetime(2026, 1, 1)})
-    with pytest.raises(filemap.InvalidValueError, match="not of both"):
-        filled.splits(2, filter={"host": "h1.example.org", "domain": "example.org"})
     of_tables: list[filemap.types.Filter] = [{"status": 404}, {"mime": "text/*"}]
     for filter in of_tables:
         (name,) = filter

@@ -17,6 +17,7 @@ pub const LAYERS: &[&[&str]] = &[
         "server::counters",
         "server::hour",
         "server::lookup",
+        "server::seen::shared",
         "server::seen::worker",
     ],
     &["server::links::boxes", "server::seen::sets"],
@@ -70,4 +71,4 @@ pub const LAYERS: &[&[&str]] = &[
 ];
 
 /// The layers of `fm-serve`.
-pub const FM_SERVE: &[&[&str]] = &[&["files"], &["cli"]];
+pub const FM_SERVE: &[&[&str]] = &[&["files", "redis"], &["cli"]];

@@ -19,6 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use urlindex::{DiskOptions, RequestOptions};
 
 use crate::files;
+use crate::redis::OnRedis;
 
 /// Serve a store of pages over HTTP.
 ///
@@ -29,7 +30,8 @@ use crate::files;
 pub struct Cli {
     /// The store's folder; made if it is absent and --write is given
     store: PathBuf,
-    /// Serve this seen set too, under a name of a-z, 0-9, _ and -; may be given several times
+    /// Serve this seen set too, under a name of a-z, 0-9, _ and -; may be given several times. SET
+    /// is a file, or redis://HOST:PORT/NAME (password in REDISCLI_AUTH)
     #[arg(long, value_name = "NAME=SET", value_parser = named)]
     seen: Vec<(String, PathBuf)>,
     /// Serve the seen sets in this folder by the names of their files; with --write, new ones are
@@ -42,7 +44,7 @@ pub struct Cli {
     /// A request to a seen set can be sent again until it is so old
     #[arg(long, value_name = "TIME", value_parser = times::duration, default_value = "24h")]
     seen_keep_for: std::time::Duration,
-    /// ... and until so many newer ones came
+    /// ... and until so many newer ones came; of a set on Redis at most 65,536
     #[arg(long, value_name = "N", default_value_t = 1 << 20)]
     seen_keep_requests: u64,
     /// Serve the mailboxes of crawls that share their hosts (`fm-crawl run --shards`) from this
@@ -269,7 +271,13 @@ impl Cli {
             .requests(requests)
             .log(|line| words::complain(line));
         for (name, path) in &self.seen {
-            sets.add(name, path).map_err(Failure::Io)?;
+            match path.to_str().filter(|text| urlindex_redis::is_location(text)) {
+                Some(location) => {
+                    let set = OnRedis::open(location, self.seen_keep_for, self.seen_keep_requests)?;
+                    sets.share(name, Arc::new(set)).map_err(Failure::Usage)?;
+                }
+                None => sets.add(name, path).map_err(Failure::Io)?,
+            }
         }
         if let Some(folder) = &self.seen_dir {
             // One that cannot be opened keeps nobody from the others.

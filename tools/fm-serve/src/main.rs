@@ -1,10 +1,11 @@
 //! `fm-serve`: a store over HTTP. Arguments in, a server of `filemap-http` out.
 //!
 //! [`cli`] has the arguments and opens what they name; `files` reads the token file and the
-//! certificate.
+//! certificate; `redis` has seen sets that others keep.
 
 mod cli;
 mod files;
+mod redis;
 
 use std::process::ExitCode;
 

@@ -4,5 +4,6 @@ mod following;
 mod killed;
 mod page_of_docs;
 mod program;
+mod redis;
 mod slow_readers;
 mod started;

@@ -22,7 +22,6 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
 use serde_json::{Map, Value, json};
-use urlindex::SeenSet;
 
 use super::backend::Backend;
 use super::guard::Allowed;
@@ -206,9 +205,9 @@ fn registry_of(sets: &[Arc<Served>]) -> Registry {
             family.get_or_create(&Set { set: served.name.clone() }).set(found);
         }
     };
-    figure("urls", "URLs in a seen set", &|served| served.set().len());
-    figure("memory_bytes", "Bytes of memory of a seen set", &|served| served.set().memory_bytes());
-    figure("disk_bytes", "Bytes of files of a seen set", &|served| served.set().disk_bytes());
+    figure("urls", "URLs in a seen set", &|served| served.seen().len());
+    figure("memory_bytes", "Bytes of memory of a seen set", &|served| served.seen().memory_bytes());
+    figure("disk_bytes", "Bytes of files of a seen set", &|served| served.seen().disk_bytes());
     figure("kept_requests", "Requests to a seen set that can be sent again", &|served| {
         served.worker().map_or(0, |worker| worker.set().kept_requests())
     });

@@ -38,4 +38,5 @@ pub use links::boxes::LinkBoxes;
 pub use options::ServerOptions;
 pub use routes::Server;
 pub use seen::sets::SeenSets;
+pub use seen::shared::SharedSet;
 pub use tokens::{Right, Tokens};

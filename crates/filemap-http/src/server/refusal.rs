@@ -74,6 +74,15 @@ impl Refusal {
         Refusal { is_damage: true, ..Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, detail) }
     }
 
+    /// The same of something that others keep: a failure of theirs is none of this server's.
+    pub(super) fn of_others(self, what: &str) -> Refusal {
+        if self.status != StatusCode::INTERNAL_SERVER_ERROR {
+            return self;
+        }
+        let detail = format!("{what} is kept elsewhere, and was not reached: ask again: {}", self.detail);
+        Refusal { status: StatusCode::SERVICE_UNAVAILABLE, detail, ..self }
+    }
+
     pub(super) fn status(&self) -> StatusCode {
         self.status
     }

@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from . import _native
-from ._errors import InvalidValueError
 from ._split import Split, conditions
 
 if TYPE_CHECKING:
@@ -125,8 +124,6 @@ class PageStore(_native.PageStore):
     def _checked(self, filter: "Filter | None") -> "Filter":
         """The conditions of a filter. Raises, as a table does, for one that cannot be applied."""
         chosen = conditions(filter)
-        if "host" in chosen and "domain" in chosen:
-            raise InvalidValueError("a filter is of a host or of a domain, not of both")
         self.to_arrow(["url"], filter=chosen, limit=0)
         return chosen
 

@@ -17,8 +17,9 @@ use crate::page::Page;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// The host, and whether its subdomains count.
-    host: Option<(Vec<u8>, bool)>,
+    host: Option<Vec<u8>>,
+    /// The host that counts with its subdomains.
+    domain: Option<Vec<u8>>,
     prefix: Vec<u8>,
     from_ms: Option<i64>,
     before_ms: Option<i64>,
@@ -112,25 +113,27 @@ fn is_of_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'+-.^_`|~".contains(&byte)
 }
 
+/// A host in the spelling of canonical URLs.
+fn canonical(host: &str) -> Vec<u8> {
+    urlindex::canonical::canonical_host(host).unwrap_or_else(|| host.to_owned()).into_bytes()
+}
+
 impl Selection {
     /// All versions.
     pub fn new() -> Selection {
         Selection::default()
     }
 
-    /// Only pages of this host, in any spelling; not those of its subdomains.
-    pub fn host(self, host: impl AsRef<str>) -> Selection {
-        self.of_host(host.as_ref(), false)
+    /// Only pages of this host, in any spelling; not those of its subdomains. Given together with
+    /// [`Selection::host_with_subdomains`] both must hold.
+    pub fn host(mut self, host: impl AsRef<str>) -> Selection {
+        self.host = Some(canonical(host.as_ref()));
+        self
     }
 
     /// Only pages of this host, in any spelling, and of its subdomains.
-    pub fn host_with_subdomains(self, host: impl AsRef<str>) -> Selection {
-        self.of_host(host.as_ref(), true)
-    }
-
-    fn of_host(mut self, host: &str, subdomains: bool) -> Selection {
-        let host = urlindex::canonical::canonical_host(host).unwrap_or_else(|| host.to_owned());
-        self.host = Some((host.into_bytes(), subdomains));
+    pub fn host_with_subdomains(mut self, host: impl AsRef<str>) -> Selection {
+        self.domain = Some(canonical(host.as_ref()));
         self
     }
 
@@ -171,10 +174,10 @@ impl Selection {
 
     /// The pages, by URL alone, among which all versions are that it takes.
     pub(crate) fn scope(&self) -> Scope {
-        let scope = Scope::new().prefix(self.prefix.clone());
-        let Some((host, subdomains)) = &self.host else { return scope };
-        let host = String::from_utf8_lossy(host);
-        if *subdomains { scope.domain(host) } else { scope.host(host) }
+        let text = |host: &Vec<u8>| String::from_utf8_lossy(host).into_owned();
+        let mut scope = Scope::new().prefix(self.prefix.clone());
+        (scope.host, scope.domain) = (self.host.as_ref().map(text), self.domain.as_ref().map(text));
+        scope
     }
 
     /// Whether a version of this canonical URL and time may be taken.
@@ -197,10 +200,13 @@ impl Selection {
     }
 
     fn takes_host(&self, url: &[u8]) -> bool {
-        let Some((wanted, subdomains)) = &self.host else { return true };
+        if self.host.is_none() && self.domain.is_none() {
+            return true;
+        }
         let Some(host) = urlindex::host(url) else { return false };
-        let above = || host.strip_suffix(wanted.as_slice()).is_some_and(|rest| rest.ends_with(b"."));
-        host == wanted.as_slice() || *subdomains && above()
+        let is_below = |domain: &[u8]| host.strip_suffix(domain).is_some_and(|rest| rest.ends_with(b"."));
+        self.host.as_ref().is_none_or(|wanted| host == wanted.as_slice())
+            && self.domain.as_ref().is_none_or(|domain| host == domain.as_slice() || is_below(domain))
     }
 
     fn takes_status(&self, status: Option<u16>) -> bool {
@@ -246,6 +252,8 @@ mod tests {
         assert!(!takes(Selection::new().host("a.example")));
         assert!(!takes(Selection::new().host_with_subdomains("example.a")));
         assert!(!takes(Selection::new().host_with_subdomains("w.a.example")));
+        assert!(takes(Selection::new().host("www.a.example").host_with_subdomains("a.example")));
+        assert!(!takes(Selection::new().host("a.example").host_with_subdomains("a.example")));
         assert!(takes(Selection::new().prefix("http://www.")));
         assert!(!takes(Selection::new().prefix("https:")));
         assert!(takes(Selection::new().from(1000).before(1001)));

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
-use urlindex::SeenSet;
 
 use super::super::backend::Backend;
 use super::super::seen::ask::asking;
@@ -46,15 +45,15 @@ pub(crate) async fn sets(State(backend): State<Arc<Backend>>) -> Response {
 }
 
 fn row(served: &Served) -> Markup {
-    let (set, stats) = (served.set(), served.stats());
+    let stats = served.stats();
     let kept = served.worker().map(|worker| worker.set().kept_requests());
     html! {
         tr {
             th scope="row" { a href={ "/v1/seen/" (served.name) } { (served.name) } }
-            td { (set.kind().name()) @if served.worker().is_none() { ", read" } }
+            td { (served.kind()) @if !served.is_writable() { ", read" } }
             td { (served.canonicalizer.name()) }
             td class="n" { (number(stats.urls)) }
-            td class="n" { (size(set.memory_bytes())) }
+            td class="n" { (size(stats.memory_bytes)) }
             td class="n" { (size(stats.disk_bytes)) }
             td class="n" { (format!("{:.1e}", stats.false_positive_rate)) }
             td class="n" { (format!("{:.1e}", stats.expected_loss)) }

@@ -54,6 +54,9 @@ pub(crate) async fn add(
     let served = served(&backend, &name)?;
     let urls = upload::take_up_to(body, MAX_URLS).await?;
     let (urls, room) = counted(&backend, urls).await?;
+    if served.shared().is_some() {
+        return Ok((StatusCode::OK, words(add_there(served, id, urls, room).await?)).into_response());
+    }
     let of_request = Arc::clone(&served);
     let made = quick(urls.bytes, move || (request(&of_request, id, urls), room)).await?;
     let (request, room) = (made.0?, made.1);
@@ -80,11 +83,41 @@ pub(crate) async fn check(
     let served = served(&backend, &name)?;
     let urls = upload::take_up_to(body, MAX_URLS).await?;
     let (urls, room) = counted(&backend, urls).await?;
+    let name = served.shared().map(|_| served.name.clone());
     let check = move || {
         let _room = room;
         checked(&served, urls)
     };
-    Ok(words(asking(&backend, check).await??).into_response())
+    let Some(name) = name else { return Ok(words(asking(&backend, check).await??).into_response()) };
+    Ok(words(there(&name, check).await?).into_response())
+}
+
+/// Adds to a set that others keep.
+async fn add_there(served: Arc<Served>, id: Option<RequestId>, urls: Upload, room: Room) -> Result<Verdicts, Refusal> {
+    let name = served.name.clone();
+    let add = move || {
+        let _room = room;
+        answered(&served, urls, |keys| {
+            let Some(set) = served.shared() else { return Ok(Vec::new()) };
+            if let Some(id) = id {
+                return set.add(id, keys);
+            }
+            let mut verdicts = Vec::with_capacity(keys.len());
+            set.check_and_insert_batch(keys, &mut verdicts)?;
+            Ok(verdicts)
+        })
+    };
+    there(&name, add).await
+}
+
+/// Runs a call of a set that others keep, which may wait for them: no other set waits with it.
+async fn there(
+    name: &str,
+    call: impl FnOnce() -> Result<Verdicts, Refusal> + Send + 'static,
+) -> Result<Verdicts, Refusal> {
+    let done = spawn_blocking(call).await;
+    let answer = done.map_err(|error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    answer.map_err(|refusal| refusal.of_others(&format!("seen set `{name}`")))
 }
 
 /// Room for the lines of a body.
@@ -181,12 +214,21 @@ fn request(served: &Served, id: Option<RequestId>, urls: Upload) -> Result<AddRe
 }
 
 fn checked(served: &Served, urls: Upload) -> Result<Verdicts, Refusal> {
+    answered(served, urls, |keys| served.contains(keys))
+}
+
+/// The verdicts of a body's lines: those of the URLs among them are what `ask` answers.
+fn answered(
+    served: &Served,
+    urls: Upload,
+    ask: impl FnOnce(&[&[u8]]) -> urlindex::Result<Vec<Verdict>>,
+) -> Result<Verdicts, Refusal> {
     let bytes = read(urls)?;
     let is_taken = |key: &Cow<'_, [u8]>| key.len() <= usize::from(u16::MAX);
     let keys: Vec<Option<Cow<'_, [u8]>>> =
         lines(&bytes).map(|line| served.canonicalizer.canonical(line).ok().filter(is_taken)).collect();
     let known: Vec<&[u8]> = keys.iter().flatten().map(|key| &**key).collect();
-    let mut verdicts = served.contains(&known)?.into_iter();
+    let mut verdicts = ask(&known)?.into_iter();
     Ok(keys.iter().map(|key| key.as_ref().and_then(|_| verdicts.next())).collect())
 }
 

@@ -132,7 +132,7 @@ pub(crate) async fn create(
     let (of_call, rules) = (name.clone(), Arc::clone(&canonicalizer));
     let made = asking(&backend, move || sets.create(&of_call, set, &*rules)).await?;
     let (served, is_new) = made.map_err(|why| not_made(&name, why))?;
-    let is_alike = served.set().kind().name() == wanted.kind
+    let is_alike = served.kind() == wanted.kind
         && (served.canonicalizer.name(), served.canonicalizer.version())
             == (canonicalizer.name(), canonicalizer.version());
     if !is_alike {
@@ -187,20 +187,20 @@ fn is_there(error: &StorageError) -> bool {
 }
 
 fn figures(served: &Served) -> Value {
-    let (set, stats) = (served.set(), served.stats());
+    let stats = served.stats();
     let mut figures = json!({
         "name": served.name,
-        "kind": set.kind().name(),
+        "kind": served.kind(),
         "rules": served.canonicalizer.name(),
         "rules_version": served.canonicalizer.version(),
-        "writes": served.worker().is_some(),
+        "writes": served.is_writable(),
         "urls": stats.urls,
         "inserted": stats.inserted,
         "memory_bytes": stats.memory_bytes,
         "disk_bytes": stats.disk_bytes,
         "false_positive_rate": stats.false_positive_rate,
         "expected_loss": stats.expected_loss,
-        "waiting": set.waiting(),
+        "waiting": served.waiting(),
     });
     if let Some(worker) = served.worker() {
         figures["pending"] = json!(worker.set().pending());

@@ -9,6 +9,7 @@ use urlindex::{
     Verdict,
 };
 
+use super::shared::SharedSet;
 use super::worker::Worker;
 
 /// The longest name of a set.
@@ -66,21 +67,55 @@ enum From {
     Worker(Worker),
     /// Of a server that only reads: as it was when the server began; a bitmap as it is.
     Reader(Box<StoredSet>),
+    /// Others keep it.
+    Shared(Arc<dyn SharedSet>),
 }
 
 impl Served {
-    /// The thread that adds; `None` if the server only reads.
+    /// The thread that adds; `None` if the server only reads, or others keep the set.
     pub(crate) fn worker(&self) -> Option<&Worker> {
         match &self.from {
             From::Worker(worker) => Some(worker),
-            From::Reader(_) => None,
+            From::Reader(_) | From::Shared(_) => None,
         }
     }
 
-    pub(crate) fn set(&self) -> &StoredSet {
+    /// The set that others keep, if it is one.
+    pub(super) fn shared(&self) -> Option<&Arc<dyn SharedSet>> {
+        match &self.from {
+            From::Shared(set) => Some(set),
+            From::Worker(_) | From::Reader(_) => None,
+        }
+    }
+
+    pub(crate) fn seen(&self) -> &dyn SeenSet {
         match &self.from {
             From::Worker(worker) => worker.set().set(),
-            From::Reader(set) => set,
+            From::Reader(set) => &**set,
+            From::Shared(set) => &**set,
+        }
+    }
+
+    /// Its kind, in a word.
+    pub(crate) fn kind(&self) -> &str {
+        match &self.from {
+            From::Worker(worker) => worker.set().set().kind().name(),
+            From::Reader(set) => set.kind().name(),
+            From::Shared(set) => set.kind(),
+        }
+    }
+
+    /// Whether clients can add to it here.
+    pub(crate) fn is_writable(&self) -> bool {
+        !matches!(self.from, From::Reader(_))
+    }
+
+    /// URLs that look-ups find and its counts do not have: [`StoredSet::waiting`].
+    pub(super) fn waiting(&self) -> u64 {
+        match &self.from {
+            From::Worker(worker) => worker.set().set().waiting(),
+            From::Reader(set) => set.waiting(),
+            From::Shared(_) => 0,
         }
     }
 
@@ -88,17 +123,17 @@ impl Served {
     pub(super) fn contains(&self, urls: &[&[u8]]) -> Result<Vec<Verdict>> {
         match &self.from {
             From::Worker(worker) => worker.set().contains(urls),
-            From::Reader(set) => {
+            From::Reader(_) | From::Shared(_) => {
                 let mut verdicts = Vec::with_capacity(urls.len());
-                set.contains_batch(urls, &mut verdicts)?;
+                self.seen().contains_batch(urls, &mut verdicts)?;
                 Ok(verdicts)
             }
         }
     }
 
-    /// Its figures. Blocks: a filter counts its bits.
+    /// Its figures. Blocks: a filter counts its bits, and a set that others keep is asked.
     pub(crate) fn stats(&self) -> SeenStats {
-        self.set().stats()
+        self.seen().stats()
     }
 }
 
@@ -151,16 +186,34 @@ impl SeenSets {
     ///
     /// A sentence for the operator: the name is none or taken, or the set cannot be opened.
     pub fn add(&mut self, name: &str, path: &Path) -> std::result::Result<(), String> {
-        if !is_name(name) {
-            return Err(format!("`{name}` is no name of a seen set: give 1 to {MAX_NAME} of a-z, 0-9, _ and -"));
-        }
+        self.check_name(name)?;
         let of = |error: Error| format!("seen set `{name}` ({}): {error}", path.display());
-        if self.get(name).is_some() {
-            return Err(format!("two seen sets have the name `{name}`"));
-        }
         let served = self.open(name, path).map_err(of)?;
         self.sets().insert(name.to_owned(), Arc::new(served));
         Ok(())
+    }
+
+    /// Serves a set that others keep under a name. Their answers are as durable as they say,
+    /// whatever a request asks.
+    ///
+    /// # Errors
+    ///
+    /// A sentence for the operator: the name is none or taken.
+    pub fn share(&mut self, name: &str, set: Arc<dyn SharedSet>) -> std::result::Result<(), String> {
+        self.check_name(name)?;
+        let served = Served { name: name.to_owned(), canonicalizer: set.canonicalizer(), from: From::Shared(set) };
+        self.sets().insert(name.to_owned(), Arc::new(served));
+        Ok(())
+    }
+
+    fn check_name(&self, name: &str) -> std::result::Result<(), String> {
+        if !is_name(name) {
+            return Err(format!("`{name}` is no name of a seen set: give 1 to {MAX_NAME} of a-z, 0-9, _ and -"));
+        }
+        match self.get(name) {
+            Some(_) => Err(format!("two seen sets have the name `{name}`")),
+            None => Ok(()),
+        }
     }
 
     /// Where new sets are made: files of their names in this folder, which is there.

@@ -48,13 +48,11 @@ def narrowed(filter: Filter, conditions: Iterable[Condition]) -> Filter:
 
 
 def _host(filter: Filter, kind: str, value: str) -> None:
-    """One of a host or a domain: a store has no filter of both."""
-    if "host" in filter or "domain" in filter:
-        return
+    """The first of each: Spark applies all of them again."""
     if kind == "EqualTo" and _HOST.fullmatch(value):
-        filter["host"] = value
+        filter.setdefault("host", value)
     elif kind == "StringEndsWith" and value.startswith(".") and _HOST.fullmatch(value[1:]):
-        filter["domain"] = value[1:]
+        filter.setdefault("domain", value[1:])
 
 
 def _time(filter: Filter, kind: str, value: datetime) -> None:

@@ -1,0 +1,114 @@
+//! Seen sets on Redis, as the server serves them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use filemap_http::server::SharedSet;
+use fm_cli::{Failure, credentials};
+use urlindex::canonical::named;
+use urlindex::{Canonicalizer, RequestId, Result, SeenSet, SeenStats, Verdict};
+use urlindex_redis::{NewRedisSet, RedisOptions, RedisUrlSet};
+
+/// Whose requests are remembered: those of all servers, so that a client may ask another one again.
+const OWNER: u128 = u128::from_be_bytes(*b"fm-serve clients");
+/// How long a request waits for Redis before its client is told to ask again.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The most requests that Redis remembers of one owner.
+const MOST_REQUESTS: u64 = 65_536;
+
+/// A set on Redis, and the rules of its URLs.
+#[derive(Debug)]
+pub struct OnRedis {
+    set: RedisUrlSet,
+    canonicalizer: Arc<dyn Canonicalizer>,
+}
+
+impl OnRedis {
+    /// Opens a set. A few requests.
+    pub fn open(location: &str, keep_for: Duration, keep_requests: u64) -> std::result::Result<OnRedis, Failure> {
+        let options = RedisOptions::new()
+            .patience(PATIENCE)
+            .keep_for(keep_for)
+            .keep_requests(keep_requests.min(MOST_REQUESTS) as u32);
+        let options = credentials::redis_password()?.into_iter().fold(options, RedisOptions::password);
+        let set = RedisUrlSet::open(location, &options).map_err(|error| match error {
+            urlindex_redis::Error::Location { .. } | urlindex_redis::Error::Option { .. } => {
+                Failure::Usage(error.to_string())
+            }
+            _ => Failure::Io(error.to_string()),
+        })?;
+        let (name, version) = set.rules();
+        let canonicalizer = named(name, version).ok_or_else(|| {
+            let of = set.location();
+            Failure::Usage(format!("this program does not know the rules {name} version {version} of {of}"))
+        })?;
+        Ok(OnRedis { set, canonicalizer })
+    }
+}
+
+impl SharedSet for OnRedis {
+    fn kind(&self) -> &str {
+        match self.set.kind() {
+            NewRedisSet::Exact { .. } => "redis-exact",
+            NewRedisSet::Bitmap { .. } => "redis-bitmap",
+            NewRedisSet::Bloom { .. } => "redis-bloom",
+            _ => "redis",
+        }
+    }
+
+    fn canonicalizer(&self) -> Arc<dyn Canonicalizer> {
+        Arc::clone(&self.canonicalizer)
+    }
+
+    fn add(&self, id: RequestId, urls: &[&[u8]]) -> Result<Vec<Verdict>> {
+        Ok(self.set.add(OWNER, id, urls)?)
+    }
+}
+
+impl SeenSet for OnRedis {
+    fn check_and_insert(&self, url: &[u8]) -> Result<Verdict> {
+        self.set.check_and_insert(url)
+    }
+
+    fn contains(&self, url: &[u8]) -> Result<Verdict> {
+        self.set.contains(url)
+    }
+
+    fn check_and_insert_batch(&self, urls: &[&[u8]], verdicts: &mut Vec<Verdict>) -> Result<()> {
+        self.set.check_and_insert_batch(urls, verdicts)
+    }
+
+    fn contains_batch(&self, urls: &[&[u8]], verdicts: &mut Vec<Verdict>) -> Result<()> {
+        self.set.contains_batch(urls, verdicts)
+    }
+
+    fn len(&self) -> u64 {
+        self.set.len()
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.set.memory_bytes()
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        self.set.disk_bytes()
+    }
+
+    fn false_positive_rate(&self) -> f64 {
+        self.set.false_positive_rate()
+    }
+
+    fn expected_loss(&self) -> f64 {
+        self.set.expected_loss()
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.set.sync()
+    }
+
+    fn stats(&self) -> SeenStats {
+        // Without an answer the URLs are those that were counted last.
+        let _ = self.set.count();
+        self.set.stats()
+    }
+}

@@ -1,0 +1,89 @@
+//! A seen set on Redis behind several servers.
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use filemap_http::{Added, ClientOptions, SeenClient};
+use urlindex::{RequestId, SeenSet, Verdict, Whatwg};
+use urlindex_redis::{NewRedisSet, RedisOptions, RedisUrlSet};
+
+use crate::program::{Program, command};
+
+/// `redis-server` on loopback, killed with it.
+struct Redis {
+    port: u16,
+    server: Child,
+    _folder: tempfile::TempDir,
+}
+
+impl Redis {
+    /// None if it is not here; in the gate that fails.
+    fn start() -> Option<Redis> {
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut command = Command::new("redis-server");
+        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"]).arg(folder.path());
+        let Ok(server) = command.stdout(Stdio::null()).spawn() else {
+            assert!(std::env::var_os("CI").is_none(), "redis-server is needed");
+            eprintln!("skipped: there is no redis-server");
+            return None;
+        };
+        Some(Redis { port, server, _folder: folder })
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        drop(self.server.kill());
+        drop(self.server.wait());
+    }
+}
+
+fn added(client: &SeenClient, id: Option<RequestId>, urls: &[&str]) -> Vec<Option<Verdict>> {
+    match client.add(id, urls, true).expect("asked") {
+        Added::Verdicts(verdicts) => verdicts,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn two_servers_share_a_set_on_redis_and_the_answers_to_its_requests() {
+    const NEW: Option<Verdict> = Some(Verdict::New);
+    const SEEN: Option<Verdict> = Some(Verdict::Seen);
+    let Some(redis) = Redis::start() else { return };
+    let location = format!("redis://127.0.0.1:{}/pages", redis.port);
+    let options = RedisOptions::new().patience(Duration::from_secs(20));
+    let set = RedisUrlSet::create(&location, NewRedisSet::Exact { urls: 1_000 }, &Whatwg, &options).expect("created");
+    let (folder, given) = (tempfile::tempdir().expect("a folder"), format!("pages={location}"));
+    let start = |name: &str| Program::start(&folder.path().join(name), &["--write", "--seen", &given]);
+    let servers = [start("a.fm"), start("b.fm")];
+    let of = |server: &Program| {
+        SeenClient::open(&format!("{}/v1/seen/pages", server.location), &ClientOptions::new()).expect("a set")
+    };
+    let [a, b] = [of(&servers[0]), of(&servers[1])];
+    assert!(a.writes() && a.rules() == ("whatwg", 1));
+
+    let id = Some(RequestId::now());
+    let urls = ["http://a.example/", "no URL", "HTTP://A.example", "http://b.example/"];
+    let answer = [NEW, None, SEEN, NEW];
+    assert_eq!(added(&a, id, &urls), answer);
+    assert_eq!(added(&b, id, &urls), answer, "the same request, asked of another server");
+    assert_eq!(added(&b, None, &urls), [SEEN, None, SEEN, SEEN]);
+    assert_eq!(a.check(&["http://b.example/", "http://c.example/"]).expect("asked"), [SEEN, NEW]);
+    assert!(!set.contains(b"http://a.example/").expect("asked").is_new());
+    // The other server's URLs count as well.
+    added(&b, None, &["http://d.example/"]);
+    assert_eq!(a.stats().expect("asked").urls, 3);
+    let many: Vec<String> = (0..65_537).map(|i| format!("http://many.example/{i}")).collect();
+    assert!(
+        matches!(a.add(Some(RequestId::now()), &many, true).expect("asked"), Added::Refused(why) if why.contains("65536 may be"))
+    );
+
+    drop(redis);
+    let error = a.check(&["http://a.example/"]).expect_err("Redis is away").to_string();
+    assert!(error.contains("seen set `pages` is kept elsewhere") && error.contains("ask again"), "{error}");
+    let mut refused = command(&folder.path().join("a.fm"), &["--seen", "pages=redis://127.0.0.1:1/none"]);
+    let ran = refused.output().expect("run");
+    assert!(!ran.status.success() && String::from_utf8_lossy(&ran.stderr).contains("127.0.0.1:1"));
+}
