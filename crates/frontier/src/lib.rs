@@ -49,6 +49,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod texts;
+mod timers;
 mod trust;
 mod view;
 mod window;

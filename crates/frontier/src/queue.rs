@@ -2,26 +2,26 @@
 //!
 //! An *open* host has a ready page, a free connection and no delay left. Two heaps hold the open
 //! hosts by the place of their best page: one for first fetches, one for refreshes. Sleeping hosts
-//! are in a heap by time, as are pages that failed or wait for a recrawl. Entries never move; an
-//! outdated entry is dropped when it comes up.
+//! are in a heap by time. Pages that failed or wait for a recrawl have timers ([`crate::timers`]).
+//! Entries never move; an outdated entry is dropped when it comes up.
 //!
 //! Invariants: an open host has an entry with its place in the heap of each kind of which it has
 //! pages; a host with pages and a free connection that must wait has an entry among the sleeping
-//! ones; a waiting page has one entry.
+//! ones.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::error::Result;
-use crate::grow::push_heap;
 use crate::hosts::Hosts;
 use crate::marks::Status;
 use crate::options::FrontierOptions;
 use crate::row::Row;
 use crate::table::Table;
+use crate::timers::{Rules, Timers};
 use crate::window::{Owner, Top};
 
-/// Entries of a heap beyond four for each host, or two for each page, before it is swept.
+/// Entries of a heap beyond four for each host before it is swept.
 const SLACK: usize = 256;
 
 /// The queues of hosts are counted when so many new entries, by all that may be, have come.
@@ -43,12 +43,15 @@ pub(crate) struct Manners {
     pub(crate) connections: u16,
     /// Most entries in the queues of all hosts.
     pub(crate) entries_max: usize,
+    /// Of pages that wait for a time.
+    pub(crate) rules: Rules,
 }
 
 impl Manners {
     pub(crate) fn of(options: &FrontierOptions) -> Manners {
-        let FrontierOptions { delay_ms, connections, .. } = *options;
-        Manners { delay_ms, connections, entries_max: options.queue_entries() }
+        let FrontierOptions { delay_ms, connections, recrawl, .. } = *options;
+        let rules = Rules { has_recrawls: recrawl.is_some(), timers_max: options.timers() };
+        Manners { delay_ms, connections, entries_max: options.queue_entries(), rules }
     }
 }
 
@@ -63,8 +66,8 @@ pub(crate) struct Queue {
     open: [BinaryHeap<u64>; 2],
     /// Hosts by the time at which they open.
     sleeping: BinaryHeap<Reverse<(i64, u32)>>,
-    /// Pages by the second in which they are due, which is the high half.
-    timers: BinaryHeap<Reverse<u64>>,
+    /// Pages that wait for a time.
+    pub(crate) timers: Timers,
     /// Entries since the queues of hosts were counted.
     entered: usize,
     /// Whether a host has pages, and none of them in memory.
@@ -75,58 +78,31 @@ pub(crate) struct Queue {
 
 impl Queue {
     /// Makes a page wait until a second, which its row has.
-    pub(crate) fn wait(&mut self, page: u32, due_s: u32, table: &mut Table) -> Result<()> {
-        push_heap(&mut self.timers, timer(page, due_s));
-        let waiting = table.count(|status| matches!(status, Status::Waiting | Status::Fetched)) as usize;
-        if self.timers.len() > 2 * waiting + SLACK {
-            let mut kept = Vec::with_capacity(waiting);
-            for Reverse(one) in std::mem::take(&mut self.timers) {
-                if waits(one, table)? {
-                    kept.push(Reverse(one));
-                }
-            }
-            self.timers = kept.into();
-        }
-        Ok(())
+    pub(crate) fn wait(&mut self, page: u32, due_s: u32, view: &mut View<'_>) -> Result<()> {
+        self.timers.wait(page, due_s, view.manners.rules.timers_max, view.table)
     }
 
     /// Sets the clock back: no page waits longer than until `longest_ms`.
-    pub(crate) fn set_back(&mut self, now_ms: i64, longest_ms: i64, table: &mut Table) -> Result<()> {
+    pub(crate) fn set_back(&mut self, now_ms: i64, longest_ms: i64, view: &mut View<'_>) -> Result<()> {
         self.clock_ms = self.clock_ms.min(now_ms);
         let longest_s = u32::try_from(longest_ms.div_euclid(1000)).unwrap_or(u32::MAX);
-        self.cut(longest_s, |_| true, table)
+        self.timers.cut(longest_s, |_| true, view.manners.rules, view.table)
     }
 
     /// Ends the waits of some pages at a second, at the latest.
-    pub(crate) fn cut(&mut self, end_s: u32, is_cut: impl Fn(&Row) -> bool, table: &mut Table) -> Result<()> {
-        let is_late = |Reverse(one): &Reverse<u64>| (one >> 32) as u32 > end_s;
-        if !self.timers.iter().any(is_late) {
-            return Ok(());
-        }
-        let mut timers = std::mem::take(&mut self.timers).into_vec();
-        for late in timers.iter_mut().filter(|one| is_late(one)) {
-            let page = late.0 as u32;
-            if waits(late.0, table)? && is_cut(&table.get(page)?) {
-                table.update(page)?.due_s = end_s;
-                *late = timer(page, end_s);
-            }
-        }
-        self.timers = timers.into();
-        Ok(())
+    pub(crate) fn cut(&mut self, end_s: u32, is_cut: impl Fn(&Row) -> bool, view: &mut View<'_>) -> Result<()> {
+        self.timers.cut(end_s, is_cut, view.manners.rules, view.table)
     }
 
     /// Moves the clock on: due pages become ready, hosts whose delay is over open.
     pub(crate) fn advance(&mut self, now_ms: i64, view: &mut View<'_>) -> Result<()> {
         self.clock_ms = self.clock_ms.max(now_ms);
-        let now_s = (self.clock_ms / 1000) as u64;
-        while let Some(Reverse(one)) = self.timers.peek().copied().filter(|Reverse(one)| one >> 32 <= now_s) {
-            self.timers.pop();
-            if waits(one, view.table)? {
-                let page = one as u32;
-                let is_new = view.table.get(page)?.status() == Status::Waiting;
-                view.table.set_status(page, if is_new { Status::Ready } else { Status::Due })?;
-                self.put(page, view)?;
-            }
+        let now_s = u32::try_from(self.clock_ms / 1000).unwrap_or(u32::MAX);
+        if self.timers.is_used_up(now_s) {
+            self.find_timers(now_s, view)?;
+        }
+        while let Some(page) = self.timers.pop(now_s, view.table)? {
+            self.make_ready(page, view)?;
         }
         while let Some(Reverse((_, host))) =
             self.sleeping.peek().copied().filter(|Reverse((at, _))| *at <= self.clock_ms)
@@ -136,6 +112,26 @@ impl Queue {
             self.offer(host, view);
         }
         Ok(())
+    }
+
+    /// Finds all pages that wait for a time by their rows: those that are due become ready, the
+    /// soonest of the others get timers. O(pages).
+    fn find_timers(&mut self, now_s: u32, view: &mut View<'_>) -> Result<()> {
+        self.timers.clear();
+        for page in 0..view.table.len() {
+            let row = view.table.get(page)?;
+            if self.timers.find(page, &row, now_s, view.manners.rules) {
+                self.make_ready(page, view)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Queues a page that is due.
+    fn make_ready(&mut self, page: u32, view: &mut View<'_>) -> Result<()> {
+        let is_new = view.table.get(page)?.status() == Status::Waiting;
+        view.table.set_status(page, if is_new { Status::Ready } else { Status::Due })?;
+        self.put(page, view)
     }
 
     /// The latest time given.
@@ -277,14 +273,8 @@ impl Queue {
             }
             self.sleeping.pop();
         }
-        while let Some(Reverse(one)) = self.timers.peek().copied() {
-            if waits(one, view.table)? {
-                break;
-            }
-            self.timers.pop();
-        }
         let host = self.sleeping.peek().map(|Reverse((at, _))| *at);
-        let page = self.timers.peek().map(|Reverse(one)| (one >> 32) as i64 * 1000);
+        let page = self.timers.next_s(view.table)?.map(|due_s| i64::from(due_s) * 1000);
         Ok(host.into_iter().chain(page).min())
     }
 
@@ -327,19 +317,9 @@ impl Queue {
         self.reopen(view);
     }
 
-    /// Pages that wait for a time: the second in the high half, the page in the low one.
-    pub(crate) fn timers(&self) -> impl ExactSizeIterator<Item = u64> {
-        self.timers.iter().map(|Reverse(timer)| *timer)
-    }
-
-    /// Replaces them.
-    pub(crate) fn set_timers(&mut self, timers: Vec<u64>) {
-        self.timers = timers.into_iter().map(Reverse).collect::<Vec<_>>().into();
-    }
-
     pub(crate) fn memory_bytes(&self) -> u64 {
         let open: usize = self.open.iter().map(BinaryHeap::capacity).sum();
-        (8 * (open + self.timers.capacity()) + 16 * self.sleeping.capacity()) as u64
+        self.timers.memory_bytes() + (8 * open + 16 * self.sleeping.capacity()) as u64
     }
 }
 
@@ -352,15 +332,4 @@ pub(crate) enum Early {
     Wait(i64),
     /// That depends on what is in flight.
     InFlight,
-}
-
-/// A timer: the second in the high half, so that the earliest comes first.
-fn timer(page: u32, due_s: u32) -> Reverse<u64> {
-    Reverse(u64::from(due_s) << 32 | u64::from(page))
-}
-
-/// Whether a page still waits for a timer's second: it may have been taken before its turn.
-fn waits(timer: u64, table: &mut Table) -> Result<bool> {
-    let row = table.get(timer as u32)?;
-    Ok(matches!(row.status(), Status::Waiting | Status::Fetched) && row.due_s == (timer >> 32) as u32)
 }

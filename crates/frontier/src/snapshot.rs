@@ -18,7 +18,7 @@
 //! | 8 for each 16 pages | offsets of groups of URLs |
 //! | 8; 8, 4, 4 each | shapes: count; 256 times the host, and the shape, fetched pages without a voucher, of good standing |
 //! | 8; 4, 4, 4, 4, 8, 8 each | queues: count; host, kind, pages, entries, the best entry left out or 0, entries |
-//! | 8; 8 each | timers: count; page, second (4 bytes each) |
+//! | 8; 8 each; 8, 8 | timers: count; page, second (4 bytes each); 0 or 1 + the soonest that was left out, the latest second of those |
 //! | 8; 4 each | pages in flight: count; page |
 //! | 8 each | pages that get rent; links and fetches told since the last round ([`crate::delivery`]), lists of links examined for each visit; 0 or 1 + what the last round collected for a refund |
 //! | as below | gifts and parcels that wait for the next round |
@@ -35,7 +35,7 @@
 //! (1: 0 nothing, its standing, 4 more if it vouches); count of parcels (8), each with its gift's
 //! number and its page (4, 4).
 //!
-//! Version 4 has neither the number of pages that get rent nor what waits. Version 3 has all rows
+//! Version 5 has all timers, and nothing of what was left out. Version 4 has neither the number of pages that get rent nor what waits. Version 3 has all rows
 //! in place of their blocks, and neither counts nor the credit of waiting pages nor queues. In
 //! versions 1 and 2 each row has the page's fingerprint (8) before it, and the runs and all that
 //! follows are missing.
@@ -203,7 +203,7 @@ pub(crate) fn read(dir: &Arc<dyn Dir>, options: &FrontierOptions) -> Result<Snap
     let (mut table, fingerprints) = read_table(&mut blocks, dir, &head, options, &mut hosts)?;
     let groups = read_groups(&mut blocks, head.pages.div_ceil(GROUP), head.texts_bytes)?;
     let queues = match head.has_table() {
-        true => queues::read(&mut blocks, head.pages, &mut hosts, &mut shares)?,
+        true => queues::read(&mut blocks, head.version, head.pages, &mut hosts, &mut shares)?,
         false => Queues::default(),
     };
     let (delivery, members) = match head.has_delivery() {
@@ -217,7 +217,7 @@ pub(crate) fn read(dir: &Arc<dyn Dir>, options: &FrontierOptions) -> Result<Snap
     let mut state = State::new(options, head.rent, index, table, hosts, head.totals, texts);
     (state.told, state.virtual_visits, state.queued_credit) = (head.told, head.virtual_visits, head.queued_credit);
     state.has_queues = head.has_table() && head.has_recrawls == state.has_recrawls;
-    state.queue.set_timers(queues.timers);
+    state.queue.timers = queues.timers;
     state.flying = queues.flying;
     let waiting = u64::try_from(delivery.credit()).ok().filter(|waiting| *waiting <= TOTAL);
     state.totals.waiting = waiting.ok_or_else(|| Error::corrupt(NAME, 0, "more credit waits than there is"))?;

@@ -366,20 +366,20 @@ impl State {
     pub(crate) fn wait(&mut self, page: u32, due_s: u32) -> Result<()> {
         let row = self.table.update(page)?;
         row.due_s = due_s;
-        let waits = match row.status() {
-            Status::Waiting => true,
-            // One that was fetched and has failed is tried again, also without recrawls.
-            Status::Fetched => self.has_recrawls || due_s > 0 && row.marks.failure().is_some(),
-            _ => false,
-        };
-        if waits { self.queue.wait(page, due_s, &mut self.table) } else { Ok(()) }
+        let waits = self.manners.rules.has_timer(row);
+        if waits { self.queues(|queue, view| queue.wait(page, due_s, view)) } else { Ok(()) }
     }
 
     /// Sets the clock back ([`Queue::set_back`]).
     pub(crate) fn set_back(&mut self, now_ms: i64, longest_ms: i64) -> Result<()> {
-        self.queue.set_back(now_ms, longest_ms, &mut self.table)?;
+        self.queues(|queue, view| queue.set_back(now_ms, longest_ms, view))?;
         self.queues(Queue::reopen);
         Ok(())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn limit_timers(&mut self, timers_max: usize) {
+        self.manners.rules.timers_max = timers_max;
     }
 
     pub(crate) fn memory_bytes(&self) -> u64 {

@@ -41,7 +41,7 @@ pub const FRONTIER: &[&[&str]] = &[
     &["blocks", "credit", "files", "marks", "options", "record", "trust", "view"],
     &["index", "journal", "links", "row", "shares", "texts"],
     &["delivery", "place", "table"],
-    &["claims", "window"],
+    &["claims", "timers", "window"],
     &["hosts"],
     &["queue"],
     &["state"],

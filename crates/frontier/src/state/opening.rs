@@ -77,7 +77,7 @@ impl State {
         }
         self.table.shares = shares;
         self.hosts.iter_mut().for_each(|host| host.clear());
-        self.queue.set_timers(Vec::new());
+        self.queue.timers.clear();
         for page in 0..self.table.len() {
             let row = self.table.get(page)?;
             match row.status() {

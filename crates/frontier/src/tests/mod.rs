@@ -9,6 +9,7 @@ mod opening;
 mod order;
 mod rounds;
 mod time;
+mod timers;
 
 use filemap_io::sim::SimDisk;
 
