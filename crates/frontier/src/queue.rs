@@ -39,7 +39,6 @@ pub(crate) struct View<'a> {
 /// Politeness towards every host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manners {
-    pub(crate) delay_ms: u64,
     pub(crate) connections: u16,
     /// Most entries in the queues of all hosts.
     pub(crate) entries_max: usize,
@@ -49,9 +48,9 @@ pub(crate) struct Manners {
 
 impl Manners {
     pub(crate) fn of(options: &FrontierOptions) -> Manners {
-        let FrontierOptions { delay_ms, connections, recrawl, .. } = *options;
+        let FrontierOptions { connections, recrawl, .. } = *options;
         let rules = Rules { has_recrawls: recrawl.is_some(), timers_max: options.timers() };
-        Manners { delay_ms, connections, entries_max: options.queue_entries(), rules }
+        Manners { connections, entries_max: options.queue_entries(), rules }
     }
 }
 
@@ -108,7 +107,7 @@ impl Queue {
             self.sleeping.peek().copied().filter(|Reverse((at, _))| *at <= self.clock_ms)
         {
             self.sleeping.pop();
-            view.hosts.get_mut(host).wakes_ms = None;
+            view.hosts.set_wakes_ms(host, None);
             self.offer(host, view);
         }
         Ok(())
@@ -143,26 +142,25 @@ impl Queue {
     pub(crate) fn put(&mut self, page: u32, view: &mut View<'_>) -> Result<()> {
         let row = view.table.get(page)?;
         let Some(kind) = row.status().queue() else { return Ok(()) };
-        let is_in = view.hosts.get_mut(row.host).windows[kind].put(page, &row, &view.table.shares);
-        self.count_entered(is_in, view);
+        let grown = view.hosts.put(page, kind, &row, &view.table.shares);
+        self.count_entered(grown, view);
         self.offer(row.host, view);
         Ok(())
     }
 
-    /// Counts an entry; when there are too many, those of the longest queues are left out.
-    pub(crate) fn count_entered(&mut self, is_in: bool, view: &mut View<'_>) {
-        self.entered += usize::from(is_in);
+    /// Counts entries; when there are too many, those of the longest queues are left out.
+    fn count_entered(&mut self, grown: usize, view: &mut View<'_>) {
+        self.entered += grown;
         if self.entered > view.manners.entries_max / ENTERED_PART {
             self.entered = 0;
-            view.hosts.trim(view.manners.entries_max);
+            view.hosts.trim(view.manners.entries_max, self.clock_ms);
         }
     }
 
     /// Gives a queued page, whose row is this one, an entry under its new place.
     pub(crate) fn raised(&mut self, page: u32, kind: usize, row: &Row, view: &mut View<'_>) -> Result<()> {
-        let owner = Owner { host: row.host, kind };
-        let is_in = view.hosts.get_mut(row.host).windows[kind].put_again(owner, page, row, view.table)?;
-        self.count_entered(is_in, view);
+        let grown = view.hosts.put_again(page, kind, row, view.table)?;
+        self.count_entered(grown, view);
         self.offer(row.host, view);
         Ok(())
     }
@@ -170,22 +168,28 @@ impl Queue {
     /// Enters a host where it belongs after a change, by its best entries: whoever takes one looks
     /// at its row, which may be on disk.
     pub(crate) fn offer(&mut self, number: u32, view: &mut View<'_>) {
-        let host = view.hosts.get_mut(number);
-        if !self.is_live || host.in_flight >= u32::from(view.manners.connections) || host.ready() == 0 {
+        self.enter(number, view);
+        view.hosts.settle(number, self.clock_ms);
+    }
+
+    fn enter(&mut self, number: u32, view: &mut View<'_>) {
+        let hosts = &mut *view.hosts;
+        let is_busy = hosts.in_flight(number) >= u32::from(view.manners.connections);
+        if !self.is_live || is_busy || hosts.ready(number) == 0 {
             return;
         }
-        let next_at_ms = host.next_at_ms(view.manners.delay_ms);
+        let next_at_ms = hosts.next_at_ms(number);
         if next_at_ms > self.clock_ms {
-            if host.wakes_ms.is_none_or(|wakes| next_at_ms < wakes) {
-                host.wakes_ms = Some(next_at_ms);
+            if hosts.wakes_ms(number).is_none_or(|wakes| next_at_ms < wakes) {
+                hosts.set_wakes_ms(number, Some(next_at_ms));
                 self.sleeping.push(Reverse((next_at_ms, number)));
             }
             return;
         }
         for kind in 0..2 {
-            match host.windows[kind].top_entry() {
-                Top::Place(place) if host.offered[kind] != Some(place) => {
-                    host.offered[kind] = Some(place);
+            match hosts.top_entry(number, kind) {
+                Top::Place(place) if hosts.offered(number, kind) != Some(place) => {
+                    hosts.set_offered(number, kind, place);
                     // Ties go to the older host.
                     self.open[kind].push(u64::from(place) << 32 | u64::from(!number));
                 }
@@ -203,7 +207,7 @@ impl Queue {
             let mut kept = std::mem::take(open).into_vec();
             kept.sort_unstable();
             kept.dedup();
-            kept.retain(|entry| view.hosts.get(!(*entry as u32)).offered[kind] == Some((entry >> 32) as u16));
+            kept.retain(|entry| view.hosts.offered(!(*entry as u32), kind) == Some((entry >> 32) as u16));
             *open = kept.into();
         }
     }
@@ -213,13 +217,13 @@ impl Queue {
     pub(crate) fn take(&mut self, kind: usize, view: &mut View<'_>) -> Result<Option<(u32, Option<i64>)>> {
         while let Some(top) = self.open[kind].pop() {
             let (place, number) = ((top >> 32) as u16, !(top as u32));
-            let host = view.hosts.get_mut(number);
-            if host.offered[kind] != Some(place) {
+            if view.hosts.offered(number, kind) != Some(place) {
                 continue;
             }
+            let is_open = view.hosts.in_flight(number) < u32::from(view.manners.connections)
+                && view.hosts.next_at_ms(number) <= self.clock_ms;
+            let host = view.hosts.get_mut(number);
             host.offered[kind] = None;
-            let is_open = host.in_flight < u32::from(view.manners.connections)
-                && host.next_at_ms(view.manners.delay_ms) <= self.clock_ms;
             if !is_open || host.windows[kind].top(Owner { host: number, kind }, view.table)? != Top::Place(place) {
                 self.offer(number, view);
                 continue;
@@ -238,17 +242,17 @@ impl Queue {
     /// Takes a page before its turn, if its host allows that now; it is in flight then.
     pub(crate) fn take_page(&mut self, page: u32, view: &mut View<'_>) -> Result<Early> {
         let row = view.table.get(page)?;
-        let host = view.hosts.get_mut(row.host);
-        if host.in_flight >= u32::from(view.manners.connections) {
+        if view.hosts.in_flight(row.host) >= u32::from(view.manners.connections) {
             return Ok(Early::InFlight);
         }
-        let next_at_ms = host.next_at_ms(view.manners.delay_ms);
+        let next_at_ms = view.hosts.next_at_ms(row.host);
         if next_at_ms > self.clock_ms {
             return Ok(Early::Wait(next_at_ms));
         }
         if let Some(kind) = row.status().queue() {
-            host.windows[kind].withdraw();
+            view.hosts.withdraw(row.host, kind);
         }
+        let host = view.hosts.get_mut(row.host);
         host.in_flight += 1;
         let before_ms = host.began_ms.replace(self.clock_ms);
         let flies = if row.status().is_fetched() { Status::Refreshing } else { Status::InFlight };
@@ -268,7 +272,7 @@ impl Queue {
     /// The first time at which a host opens or a page is due.
     pub(crate) fn wakes_ms(&mut self, view: &mut View<'_>) -> Result<Option<i64>> {
         while let Some(Reverse((at, host))) = self.sleeping.peek().copied() {
-            if view.hosts.get(host).wakes_ms == Some(at) {
+            if view.hosts.wakes_ms(host) == Some(at) {
                 break;
             }
             self.sleeping.pop();
@@ -282,19 +286,20 @@ impl Queue {
     pub(crate) fn reopen(&mut self, view: &mut View<'_>) {
         self.open = [BinaryHeap::new(), BinaryHeap::new()];
         self.sleeping.clear();
-        view.hosts.iter_mut().for_each(|host| host.withdraw_offers());
+        view.hosts.withdraw_offers();
         (0..view.hosts.len()).for_each(|host| self.offer(host, view));
+        view.hosts.compact();
     }
 
     /// Rebuilds the queues of all hosts. O(pages).
     fn rebuild(&mut self, view: &mut View<'_>) -> Result<()> {
         (self.entered, self.taken, self.is_drained) = (0, 0, false);
-        view.hosts.iter_mut().for_each(|host| host.clear());
+        view.hosts.clear_queues();
         for page in 0..view.table.len() {
             let row = view.table.get(page)?;
             if let Some(kind) = row.status().queue() {
-                let is_in = view.hosts.get_mut(row.host).windows[kind].put(page, &row, &view.table.shares);
-                self.count_entered(is_in, view);
+                let grown = view.hosts.put(page, kind, &row, &view.table.shares);
+                self.count_entered(grown, view);
             }
         }
         self.reopen(view);

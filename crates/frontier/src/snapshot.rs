@@ -84,13 +84,14 @@ pub(crate) fn write(dir: &dyn Dir, id: [u8; 16], number: u64, state: &State, fly
     files::replace_snapshot(dir, |file, name| {
         let mut blocks = BlockWriter::new(file, name, SNAPSHOT, id, number)?;
         put_totals(&mut blocks, state)?;
-        for (host, number) in state.hosts.iter().zip(0..) {
-            blocks.put(&(host.name.len() as u16).to_le_bytes())?;
-            blocks.put(host.name.as_bytes())?;
-            blocks.put(&host.delay_ms.map_or(0, |delay| delay.saturating_add(1)).to_le_bytes())?;
-            blocks.put(&host.hold_until_ms.to_le_bytes())?;
-            blocks.put(&host.began_ms.map_or(0, |began| began as u64 + 1).to_le_bytes())?;
-            blocks.put(&u64::from(host.pages).to_le_bytes())?;
+        for number in 0..state.hosts.len() {
+            let (name, limits) = (state.hosts.name(number), state.hosts.limits(number));
+            blocks.put(&(name.len() as u16).to_le_bytes())?;
+            blocks.put(name.as_bytes())?;
+            blocks.put(&limits.delay_ms.map_or(0, |delay| delay.saturating_add(1)).to_le_bytes())?;
+            blocks.put(&limits.hold_until_ms.to_le_bytes())?;
+            blocks.put(&state.hosts.began_ms(number).map_or(0, |began| began as u64 + 1).to_le_bytes())?;
+            blocks.put(&u64::from(state.hosts.pages(number)).to_le_bytes())?;
             queues::put_family(&mut blocks, state.table.shares.of_host(number))?;
         }
         for block in state.table.directory().blocks {
@@ -321,13 +322,16 @@ fn read_hosts(blocks: &mut BlockReader<'_>, head: &Head) -> Result<(Hosts, Share
         if hosts.enter(&name) != number {
             return Err(blocks.bad("duplicate host"));
         }
-        let host = hosts.get_mut(number);
-        host.delay_ms = blocks.take_u64()?.checked_sub(1);
-        host.hold_until_ms = time_of(blocks.take_u64()?);
-        host.began_ms = blocks.take_u64()?.checked_sub(1).map(time_of);
+        let (delay_ms, hold_until_ms) = (blocks.take_u64()?.checked_sub(1), time_of(blocks.take_u64()?));
+        if delay_ms.is_some() || hold_until_ms > 0 {
+            let limits = hosts.get_mut(number).limits_mut();
+            (limits.delay_ms, limits.hold_until_ms) = (delay_ms, hold_until_ms);
+        }
+        hosts.set_began_ms(number, blocks.take_u64()?.checked_sub(1).map(time_of));
         if head.has_table() {
-            host.pages = u32::try_from(blocks.take_u64()?).map_err(|_| blocks.bad("impossible count of pages"))?;
-            pages += u64::from(host.pages);
+            let of_host = u32::try_from(blocks.take_u64()?).map_err(|_| blocks.bad("impossible count of pages"))?;
+            hosts.set_pages(number, of_host);
+            pages += u64::from(of_host);
             shares.load_host(number, site(&name), queues::read_family(blocks)?);
         }
     }
@@ -368,7 +372,7 @@ fn read_table(
         }
         let bytes: [u8; PAGE_BYTES] = blocks.take()?;
         let row = Row::decode(&bytes, hosts.len()).ok_or_else(|| blocks.bad("impossible row of a page"))?;
-        hosts.get_mut(row.host).pages += 1;
+        hosts.set_pages(row.host, hosts.pages(row.host) + 1);
         table.add(row)?;
     }
     Ok((table, fingerprints))

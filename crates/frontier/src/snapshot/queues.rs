@@ -25,14 +25,13 @@ pub(super) fn put(blocks: &mut BlockWriter<'_>, state: &State, flying: &[u32]) -
         blocks.put(&key.to_le_bytes())?;
         put_family(blocks, family)?;
     }
-    let windows = || {
-        let hosts = state.hosts.iter().zip(0u32..);
-        let all = hosts.flat_map(|(host, number)| host.windows.iter().zip(0u32..).map(move |one| (number, one)));
-        all.filter(|(_, (window, _))| !window.is_empty())
+    let queues = || {
+        let all = (0..state.hosts.len()).flat_map(|host| [(host, 0u32), (host, 1)]);
+        let all = all.map(|(host, kind)| (host, kind, state.hosts.queue(host, kind as usize)));
+        all.filter(|(_, _, (ready, left_out, entries))| *ready > 0 || *left_out > 0 || !entries.is_empty())
     };
-    blocks.put(&(windows().count() as u64).to_le_bytes())?;
-    for (host, (window, kind)) in windows() {
-        let (ready, left_out, entries) = window.parts();
+    blocks.put(&(queues().count() as u64).to_le_bytes())?;
+    for (host, kind, (ready, left_out, entries)) in queues() {
         [host, kind, ready, entries.len() as u32].iter().try_for_each(|one| blocks.put(&one.to_le_bytes()))?;
         blocks.put(&left_out.to_le_bytes())?;
         entries.iter().try_for_each(|entry| blocks.put(&entry.to_le_bytes()))?;
@@ -105,11 +104,10 @@ fn read_window(blocks: &mut BlockReader<'_>, pages: u32, hosts: &mut Hosts) -> R
         check(blocks, page_of(entry) < pages)?;
         entries.push(entry);
     }
-    let window = hosts.get_mut(host).windows.get_mut(kind as usize);
-    check(blocks, window.as_ref().is_some_and(|window| window.is_empty()))?;
-    if let Some(window) = window {
-        *window = Window::from_parts(ready, left_out, entries);
-    }
+    check(blocks, kind < 2)?;
+    let (before, left_out_before, others) = hosts.queue(host, kind as usize);
+    check(blocks, before == 0 && left_out_before == 0 && others.is_empty())?;
+    hosts.set_queue(host, kind as usize, Window::from_parts(ready, left_out, entries));
     Ok(())
 }
 

@@ -14,16 +14,16 @@ impl State {
         match record {
             Record::Down { host, down } => {
                 let number = self.enter_host(host);
-                self.hosts.get_mut(number).down = Some(*down);
+                self.hosts.get_mut(number).limits_mut().down = Some(*down);
             }
             Record::Up { host } => {
                 let number = self.enter_host(host);
-                self.hosts.get_mut(number).answered();
+                self.hosts.answered(number);
                 self.queues(|queue, view| queue.offer(number, view));
             }
             Record::HostBegan { host, at_ms } => {
                 let number = self.enter_host(host);
-                self.hosts.get_mut(number).began_ms = Some(*at_ms);
+                self.hosts.set_began_ms(number, Some(*at_ms));
             }
             _ => {}
         }

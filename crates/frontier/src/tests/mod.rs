@@ -5,6 +5,7 @@ mod claims;
 mod crash;
 mod damage;
 mod failing;
+mod hosts;
 mod opening;
 mod order;
 mod rounds;
