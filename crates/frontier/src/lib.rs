@@ -35,6 +35,7 @@ mod link;
 mod links;
 mod marks;
 mod names;
+mod open;
 mod options;
 mod outcome;
 mod pairs;

@@ -1,7 +1,8 @@
 //! Queues: open hosts, sleeping hosts, waiting pages.
 //!
 //! An *open* host has a ready page, a free connection and no delay left. Two heaps hold the open
-//! hosts by the place of their best page: one for first fetches, one for refreshes. Sleeping hosts
+//! hosts by the place of their best page ([`crate::open`]): one for first fetches, one for
+//! refreshes. Sleeping hosts
 //! are in a heap by time. Pages that failed or wait for a recrawl have timers ([`crate::timers`]).
 //! Entries never move; an outdated entry is dropped when it comes up.
 //!
@@ -13,8 +14,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::error::Result;
+use crate::grow::push_heap;
 use crate::hosts::Hosts;
 use crate::marks::Status;
+use crate::open::Open;
 use crate::options::FrontierOptions;
 use crate::row::Row;
 use crate::table::Table;
@@ -23,6 +26,8 @@ use crate::window::{Owner, Top};
 
 /// Entries of a heap beyond four for each host before it is swept.
 const SLACK: usize = 256;
+/// Most open hosts of a kind in memory: 512 KiB.
+const OPEN_MAX: usize = 1 << 16;
 
 /// The queues of hosts are counted when so many new entries, by all that may be, have come.
 const ENTERED_PART: usize = 8;
@@ -42,6 +47,8 @@ pub(crate) struct Manners {
     pub(crate) connections: u16,
     /// Most entries in the queues of all hosts.
     pub(crate) entries_max: usize,
+    /// Most open hosts of a kind in memory.
+    pub(crate) open_max: usize,
     /// Of pages that wait for a time.
     pub(crate) rules: Rules,
 }
@@ -50,7 +57,7 @@ impl Manners {
     pub(crate) fn of(options: &FrontierOptions) -> Manners {
         let FrontierOptions { connections, recrawl, .. } = *options;
         let rules = Rules { has_recrawls: recrawl.is_some(), timers_max: options.timers() };
-        Manners { connections, entries_max: options.queue_entries(), rules }
+        Manners { connections, entries_max: options.queue_entries(), open_max: OPEN_MAX, rules }
     }
 }
 
@@ -61,8 +68,8 @@ pub(crate) struct Queue {
     is_live: bool,
     /// The latest time given.
     clock_ms: i64,
-    /// Open hosts by kind: place in the high half, complement of the number in the low one.
-    open: [BinaryHeap<u64>; 2],
+    /// Open hosts by kind.
+    open: [Open; 2],
     /// Hosts by the time at which they open.
     sleeping: BinaryHeap<Reverse<(i64, u32)>>,
     /// Pages that wait for a time.
@@ -109,6 +116,9 @@ impl Queue {
             self.sleeping.pop();
             view.hosts.set_wakes_ms(host, None);
             self.offer(host, view);
+        }
+        if self.sleeping.capacity() > 4 * self.sleeping.len() + SLACK {
+            self.sleeping.shrink_to(2 * self.sleeping.len());
         }
         Ok(())
     }
@@ -182,7 +192,7 @@ impl Queue {
         if next_at_ms > self.clock_ms {
             if hosts.wakes_ms(number).is_none_or(|wakes| next_at_ms < wakes) {
                 hosts.set_wakes_ms(number, Some(next_at_ms));
-                self.sleeping.push(Reverse((next_at_ms, number)));
+                push_heap(&mut self.sleeping, Reverse((next_at_ms, number)));
             }
             return;
         }
@@ -190,33 +200,22 @@ impl Queue {
             match hosts.top_entry(number, kind) {
                 Top::Place(place) if hosts.offered(number, kind) != Some(place) => {
                     hosts.set_offered(number, kind, place);
-                    // Ties go to the older host.
-                    self.open[kind].push(u64::from(place) << 32 | u64::from(!number));
+                    self.open[kind].push(place, number);
                 }
                 Top::LeftOut => self.is_drained = true,
                 Top::Place(_) | Top::Empty => {}
             }
         }
-        if self.open.iter().any(|open| open.len() > 4 * view.hosts.len() as usize + SLACK) {
-            self.sweep(view);
-        }
-    }
-
-    fn sweep(&mut self, view: &View<'_>) {
-        for (kind, open) in self.open.iter_mut().enumerate() {
-            let mut kept = std::mem::take(open).into_vec();
-            kept.sort_unstable();
-            kept.dedup();
-            kept.retain(|entry| view.hosts.offered(!(*entry as u32), kind) == Some((entry >> 32) as u16));
-            *open = kept.into();
+        let most = view.manners.open_max.min(4 * hosts.len() as usize + SLACK);
+        for (kind, open) in self.open.iter_mut().enumerate().filter(|(_, open)| open.len() > most) {
+            open.sweep(view.manners.open_max / 2, |place, host| hosts.offered(host, kind) == Some(place));
         }
     }
 
     /// Takes the best page of a kind among open hosts; it is in flight then. Returns when the fetch
     /// before it began, too.
     pub(crate) fn take(&mut self, kind: usize, view: &mut View<'_>) -> Result<Option<(u32, Option<i64>)>> {
-        while let Some(top) = self.open[kind].pop() {
-            let (place, number) = ((top >> 32) as u16, !(top as u32));
+        while let Some((place, number)) = self.best_open(kind, view) {
             if view.hosts.offered(number, kind) != Some(place) {
                 continue;
             }
@@ -237,6 +236,14 @@ impl Queue {
             return Ok(Some((page, before_ms)));
         }
         Ok(None)
+    }
+
+    /// The best open host of a kind, and its place. O(hosts) if those in memory are used up.
+    fn best_open(&mut self, kind: usize, view: &mut View<'_>) -> Option<(u16, u32)> {
+        if self.open[kind].is_used_up() {
+            self.reopen(view);
+        }
+        self.open[kind].pop()
     }
 
     /// Takes a page before its turn, if its host allows that now; it is in flight then.
@@ -284,8 +291,7 @@ impl Queue {
 
     /// Enters all hosts where they belong, after their times have changed. Reads no rows.
     pub(crate) fn reopen(&mut self, view: &mut View<'_>) {
-        self.open = [BinaryHeap::new(), BinaryHeap::new()];
-        self.sleeping.clear();
+        (self.open, self.sleeping) = Default::default();
         view.hosts.withdraw_offers();
         (0..view.hosts.len()).for_each(|host| self.offer(host, view));
         view.hosts.compact();
@@ -323,8 +329,8 @@ impl Queue {
     }
 
     pub(crate) fn memory_bytes(&self) -> u64 {
-        let open: usize = self.open.iter().map(BinaryHeap::capacity).sum();
-        self.timers.memory_bytes() + (8 * open + 16 * self.sleeping.capacity()) as u64
+        let open: u64 = self.open.iter().map(Open::memory_bytes).sum();
+        open + self.timers.memory_bytes() + 16 * self.sleeping.capacity() as u64
     }
 }
 

@@ -383,8 +383,8 @@ impl State {
     }
 
     #[cfg(test)]
-    pub(crate) fn limit_timers(&mut self, timers_max: usize) {
-        self.manners.rules.timers_max = timers_max;
+    pub(crate) fn limit(&mut self, timers_max: usize, open_max: usize) {
+        (self.manners.rules.timers_max, self.manners.open_max) = (timers_max, open_max);
     }
 
     pub(crate) fn memory_bytes(&self) -> u64 {

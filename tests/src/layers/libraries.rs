@@ -38,7 +38,7 @@ pub const URLINDEX: &[&[&str]] = &[
 pub const FRONTIER: &[&[&str]] = &[
     &["pairs"],
     &["error", "failpoint", "format", "grow", "link", "outcome", "shape", "slots"],
-    &["blocks", "credit", "files", "marks", "names", "options", "record", "trust", "view"],
+    &["blocks", "credit", "files", "marks", "names", "open", "options", "record", "trust", "view"],
     &["index", "journal", "links", "row", "shares", "texts"],
     &["delivery", "place", "table"],
     &["claims", "timers", "window"],

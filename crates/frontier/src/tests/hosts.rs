@@ -94,3 +94,35 @@ fn a_host_with_limits_of_its_own_or_failures_keeps_them_and_is_a_record_again_af
     frontier.seed(&["http://b.example/1"], 4_000_000).expect("seeded");
     assert_eq!((frontier.state.hosts.actives(), frontier.stats().fetched), (0, 5));
 }
+
+/// Fetches all pages of 500 hosts, of which so many stand among the open ones in memory.
+fn crawl(open_max: usize) -> Vec<(u32, i64)> {
+    let (_disk, mut frontier) = made(options().delay_ms(3_000).connections(1));
+    frontier.state.limit(1 << 16, open_max);
+    let url = |page: u32| format!("http://h{}.example/{page}", page % 500);
+    frontier.seed(&(0..500).map(url).collect::<Vec<_>>(), 0).expect("seeded");
+    let (mut rng, mut now_ms, mut fetched) = (fastrand::Rng::with_seed(5), 0, Vec::new());
+    loop {
+        match frontier.next(now_ms).expect("answered") {
+            Next::Fetch(assignment) => {
+                fetched.push((assignment.page.number(), now_ms));
+                let links: Vec<String> = (0..rng.u32(..5)).map(|_| url(rng.u32(..5_000))).collect();
+                done(&mut frontier, assignment.page, now_ms, &links.iter().map(|link| &link[..]).collect::<Vec<_>>());
+                now_ms += rng.i64(0..10);
+            }
+            Next::Wait { until_ms } => {
+                assert!(until_ms > now_ms);
+                now_ms = until_ms;
+            }
+            _ => return fetched,
+        }
+    }
+}
+
+#[test]
+fn with_few_open_hosts_in_memory_pages_are_fetched_at_the_same_times_and_in_the_same_order() {
+    let (all, few) = (crawl(1 << 16), crawl(8));
+    assert!(all.len() > 4_000, "{}", all.len());
+    assert_eq!(all.iter().zip(&few).position(|(all, few)| all != few), None);
+    assert_eq!(all.len(), few.len());
+}

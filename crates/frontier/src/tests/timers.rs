@@ -24,7 +24,7 @@ fn url(page: usize) -> String {
 /// timers in memory. The queues of hosts have all pages, so that only timers are left out.
 fn crawl(pages: usize, timers_max: usize) -> (Vec<(u32, i64)>, usize) {
     let (_disk, mut frontier) = made(hourly(1 << 24));
-    frontier.state.limit_timers(timers_max);
+    frontier.state.limit(timers_max, 1 << 16);
     frontier.seed(&(0..pages).map(url).collect::<Vec<_>>(), 0).expect("seeded");
     let (mut now_ms, mut fetched, mut most) = (0, Vec::new(), 0);
     while fetched.len() < 3 * pages {
