@@ -178,7 +178,7 @@ impl Frontier {
     /// allows, and so are its pages that wait for another attempt. How often it has failed is not
     /// forgotten. Returns how many were resting. Not kept on disk: after a restart they rest again.
     ///
-    /// O(pages that wait + hosts).
+    /// O(pages that wait + hosts), or O(pages) if there are more waiting pages than timers in memory.
     ///
     /// # Errors
     /// `Poisoned`, `Io`.
