@@ -22,6 +22,8 @@ mod place;
 #[path = "../src/shares.rs"]
 #[allow(dead_code, reason = "the frontier uses the rest")]
 mod shares;
+#[path = "../src/slots.rs"]
+mod slots;
 #[path = "../src/trust.rs"]
 #[allow(dead_code, reason = "the frontier uses the rest")]
 mod trust;

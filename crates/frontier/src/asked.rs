@@ -66,7 +66,7 @@ impl Frontier {
             Status::Due => PageStatus::Due,
             Status::Gone => PageStatus::Gone,
         };
-        let host = &*self.state.hosts.get(row.host).name;
+        let host = self.state.hosts.name(row.host);
         PageBrief { status, host, is_seed: row.marks.is_seed(), last_failure: row.marks.failure() }
     }
 
@@ -84,7 +84,7 @@ impl Frontier {
             is_vouched_for: row.trust.standing() != Standing::None,
             depth,
             host: brief.host.to_owned(),
-            host_failing: state.hosts.get(row.host).down,
+            host_failing: state.hosts.limits(row.host).down,
             credit: row.credit as f64 / TOTAL as f64,
             importance: state.totals.importance(&row.account()),
             failed_attempts: marks.attempts(),
@@ -149,19 +149,20 @@ impl Frontier {
 
     /// Number of known pages of a host. O(1).
     pub fn pages_of(&self, host: impl AsRef<str>) -> u32 {
-        self.state.hosts.find(host.as_ref()).map_or(0, |number| self.state.hosts.get(number).pages)
+        self.state.hosts.find(host.as_ref()).map_or(0, |number| self.state.hosts.pages(number))
     }
 
     /// Known hosts, in the order of discovery.
     pub fn hosts(&self) -> impl Iterator<Item = HostState> {
-        self.state.hosts.iter().map(|host| HostState {
-            host: host.name.to_string(),
-            pages: host.pages,
-            ready: host.ready(),
-            in_flight: host.in_flight,
-            next_at_ms: host.next_at_ms(self.default_delay_ms()),
-            delay_ms: host.delay_ms.unwrap_or(self.default_delay_ms()),
-            failing: host.down,
+        let hosts = &self.state.hosts;
+        (0..hosts.len()).map(|number| HostState {
+            host: hosts.name(number).to_owned(),
+            pages: hosts.pages(number),
+            ready: hosts.ready(number),
+            in_flight: hosts.in_flight(number),
+            next_at_ms: hosts.next_at_ms(number),
+            delay_ms: hosts.limits(number).delay_ms.unwrap_or(hosts.delay_ms),
+            failing: hosts.limits(number).down,
         })
     }
 

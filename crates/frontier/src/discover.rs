@@ -45,7 +45,7 @@ pub(crate) fn sort_links<'a>(
         }
         if options.pages_per_host_max < u32::MAX {
             let name = Hosts::name_of(url_of(link));
-            let before = || state.hosts.find(name).map_or(0, |host| state.hosts.get(host).pages);
+            let before = || state.hosts.find(name).map_or(0, |host| state.hosts.pages(host));
             let count: &mut u32 = of_host.entry(name).or_insert_with(before);
             if *count >= options.pages_per_host_max {
                 done.over_host_budget += 1;

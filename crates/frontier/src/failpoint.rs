@@ -30,6 +30,8 @@ filemap_io::failpoints! {
         RestsDropped,
         /// A snapshot does not have the round that is under way.
         RoundDropped,
+        /// A snapshot does not say that there are timers which it does not have.
+        LeftOutDropped,
         /// The journal omits the new links of a fetched page.
         LinksNotTold,
     }

@@ -10,8 +10,8 @@ use filemap_io::{File, StorageError, files, layout};
 
 /// State at the start of a journal. Versions 1 and 2 have all rows of pages, each behind its
 /// fingerprint, and no runs; version 1 has no shapes of URLs. Version 3 has all rows, and runs.
-/// Version 4 has no delivery.
-pub(crate) const SNAPSHOT: Kind = Kind { version: 5, ..kind(*b"FMFSNAP1") };
+/// Version 4 has no delivery. Version 5 has all timers.
+pub(crate) const SNAPSHOT: Kind = Kind { version: 6, ..kind(*b"FMFSNAP1") };
 /// Events since the snapshot.
 /// Version 2 has parts of batches, hosts that fail and links with a key of their own.
 pub(crate) const JOURNAL: Kind = Kind { version: 2, ..kind(*b"FMFJRNL1") };

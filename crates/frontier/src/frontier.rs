@@ -248,7 +248,7 @@ impl Frontier {
             url: url_of(&text).to_owned(),
             key: key_of(&text).to_owned(),
             depth,
-            host_delay_ms: self.state.hosts.get(row.host).delay_ms,
+            host_delay_ms: self.state.hosts.limits(row.host).delay_ms,
             failed_attempts: row.marks.attempts(),
             is_refresh,
             is_seed: row.marks.is_seed(),
@@ -336,14 +336,14 @@ impl Frontier {
     pub fn host_delay(&mut self, host: impl AsRef<str>, delay_ms: Option<u64>) -> Result<()> {
         self.poison.check()?;
         let host = check_host(host.as_ref())?;
-        let known = self.state.hosts.find(host).map(|number| self.state.hosts.get(number).delay_ms);
+        let known = self.state.hosts.find(host).map(|number| self.state.hosts.limits(number).delay_ms);
         if known.is_some_and(|known| known == delay_ms) {
             return Ok(());
         }
         self.tell(&Record::Delay { host, delay_ms })?;
         // The beginning of its last fetch may not be noted, since it had no delay.
         let number = self.state.enter_host(host);
-        match (self.state.hosts.get(number).began_ms, delay_ms.unwrap_or(self.options.delay_ms)) {
+        match (self.state.hosts.began_ms(number), delay_ms.unwrap_or(self.options.delay_ms)) {
             (Some(at_ms), 1..) => self.tell(&Record::HostBegan { host, at_ms }),
             _ => Ok(()),
         }
@@ -357,7 +357,7 @@ impl Frontier {
     pub fn host_hold(&mut self, host: impl AsRef<str>, until_ms: i64) -> Result<()> {
         self.poison.check()?;
         let host = check_host(host.as_ref())?;
-        let held_ms = self.state.hosts.find(host).map_or(0, |number| self.state.hosts.get(number).hold_until_ms);
+        let held_ms = self.state.hosts.find(host).map_or(0, |number| self.state.hosts.limits(number).hold_until_ms);
         self.tell(&Record::Hold { host, until_ms: until_ms.max(held_ms) })
     }
 
@@ -389,7 +389,7 @@ impl Frontier {
 
     /// Records when the fetch of a page starts, if its host has a delay.
     fn note_begin(&mut self, page: u32, host: u32) {
-        let delay_ms = self.state.hosts.get(host).delay_ms;
+        let delay_ms = self.state.hosts.limits(host).delay_ms;
         if delay_ms.unwrap_or(self.options.delay_ms) > 0 {
             self.journal.append(&Record::Began { page, at_ms: self.state.queue.clock_ms() });
         }
@@ -419,10 +419,6 @@ impl Frontier {
 
     pub(crate) fn in_flight(&self) -> u32 {
         self.in_flight.len() as u32
-    }
-
-    pub(crate) fn default_delay_ms(&self) -> u64 {
-        self.options.delay_ms
     }
 
     pub(crate) fn other_memory_bytes(&self) -> u64 {

@@ -1,98 +1,40 @@
-//! Hosts: names, politeness, and their queues of ready pages.
+//! All hosts: a record of 28 bytes each, and a [`Host`] where something is going on.
 //!
-//! A host has two queues, first fetches and refreshes ([`crate::window`]).
+//! A record has the best entry of one of the host's two queues, first fetches and refreshes
+//! ([`crate::window`]). A host with more of them in memory, in flight, failing, or with limits of
+//! its own is *active*: its record then says which [`Host`] has all but the count of its pages. A
+//! host is made active when it has to be, and a record again when it may be.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+mod brief;
+
+use std::borrow::Cow;
 
 use crate::error::Result;
 use crate::grow::push;
+use crate::host::{Host, Limits, delayed};
 use crate::marks::Status;
-use crate::outcome::Failing;
+use crate::names::Names;
+use crate::row::Row;
+use crate::shares::Shares;
 use crate::table::Table;
-use crate::window::Window;
+use crate::window::{Owner, Top, Window, entry, page_of};
+use brief::{Record, Six};
 
-/// A host.
-#[derive(Debug)]
-pub(crate) struct Host {
-    pub(crate) name: Arc<str>,
-    /// Its known pages.
-    pub(crate) pages: u32,
-    /// Its own delay between the starts of two fetches.
-    pub(crate) delay_ms: Option<u64>,
-    /// No fetch starts before this.
-    pub(crate) hold_until_ms: i64,
-    /// When the last known fetch started.
-    pub(crate) began_ms: Option<i64>,
-    /// Failures of its pages in a row.
-    pub(crate) failures: u16,
-    /// Since when it fails, if it does.
-    pub(crate) down: Option<Failing>,
-    pub(crate) in_flight: u32,
-    /// Its queues, by kind.
-    pub(crate) windows: [Window; 2],
-    /// Its places among the open hosts, by kind.
-    pub(crate) offered: [Option<u16>; 2],
-    /// Time of its entry among the sleeping hosts.
-    pub(crate) wakes_ms: Option<i64>,
-}
-
-impl Host {
-    fn new(name: Arc<str>) -> Host {
-        Host {
-            name,
-            pages: 0,
-            delay_ms: None,
-            hold_until_ms: 0,
-            began_ms: None,
-            failures: 0,
-            down: None,
-            in_flight: 0,
-            windows: Default::default(),
-            offered: [None; 2],
-            wakes_ms: None,
-        }
-    }
-
-    /// No fetch starts before this time.
-    pub(crate) fn next_at_ms(&self, delay_ms: u64) -> i64 {
-        let delay_ms = self.delay_ms.unwrap_or(delay_ms);
-        let rests = self.down.as_ref().map_or(0, |down| down.until_ms);
-        let delayed = self.began_ms.map_or(0, |began| began.saturating_add_unsigned(delay_ms));
-        self.hold_until_ms.max(rests).max(delayed)
-    }
-
-    /// Empties its queue of first fetches, of which no page is left.
-    pub(crate) fn forget_queued(&mut self) {
-        (self.windows[0], self.offered[0]) = (Window::default(), None);
-    }
-
-    /// It has answered.
-    pub(crate) fn answered(&mut self) {
-        (self.failures, self.down) = (0, None);
-    }
-
-    pub(crate) fn ready(&self) -> u32 {
-        self.windows[0].ready + self.windows[1].ready
-    }
-
-    /// Empties the queues.
-    pub(crate) fn clear(&mut self) {
-        self.windows = Default::default();
-    }
-
-    /// Takes it from the open and the sleeping hosts.
-    pub(crate) fn withdraw_offers(&mut self) {
-        (self.offered, self.wakes_ms) = ([None; 2], None);
-    }
-}
+/// Memory of an active host and its heap, in entries of queues: several entries make it active.
+const ACTIVE_ENTRIES: usize = (size_of::<Host>() + 16) / 8;
+/// Unused active hosts beyond half of them before they are freed.
+const SLACK: usize = 64;
 
 /// All hosts, by number and by name.
 #[derive(Debug, Default)]
 pub(crate) struct Hosts {
-    hosts: Vec<Host>,
-    numbers: HashMap<Arc<str>, u32>,
-    name_bytes: u64,
+    names: Names,
+    records: Vec<Record>,
+    active: Vec<Host>,
+    /// Those of them that are none.
+    free: Vec<u32>,
+    /// The delay of hosts without one of their own.
+    pub(crate) delay_ms: u64,
 }
 
 impl Hosts {
@@ -103,35 +45,267 @@ impl Hosts {
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<u32> {
-        self.numbers.get(name).copied()
+        self.names.find(name)
+    }
+
+    pub(crate) fn name(&self, number: u32) -> &str {
+        self.names.get(number)
     }
 
     /// The number of a host, added if unknown.
     pub(crate) fn enter(&mut self, name: &str) -> u32 {
-        if let Some(number) = self.find(name) {
-            return number;
-        }
-        let (number, name) = (self.hosts.len() as u32, Arc::<str>::from(name));
-        self.name_bytes += name.len() as u64 + 16;
-        push(&mut self.hosts, Host::new(Arc::clone(&name)));
-        self.numbers.insert(name, number);
-        number
+        self.find(name).unwrap_or_else(|| {
+            self.names.add(name);
+            push(&mut self.records, Record::default());
+            self.records.len() as u32 - 1
+        })
     }
 
-    pub(crate) fn get(&self, number: u32) -> &Host {
-        &self.hosts[number as usize]
+    pub(crate) fn len(&self) -> u32 {
+        self.records.len() as u32
     }
 
+    fn record(&self, number: u32) -> &Record {
+        &self.records[number as usize]
+    }
+
+    fn active(&self, number: u32) -> Option<&Host> {
+        self.record(number).active().map(|at| &self.active[at])
+    }
+
+    fn active_mut(&mut self, number: u32) -> Option<&mut Host> {
+        self.record(number).active().map(|at| &mut self.active[at])
+    }
+
+    /// The host, which is made active.
     pub(crate) fn get_mut(&mut self, number: u32) -> &mut Host {
-        &mut self.hosts[number as usize]
+        let at = self.record(number).active().unwrap_or_else(|| self.make_active(number));
+        &mut self.active[at]
+    }
+
+    fn make_active(&mut self, number: u32) -> usize {
+        let (mut host, wakes_ms) = (Host::default(), self.wakes_ms(number));
+        let record = &mut self.records[number as usize];
+        (host.began_ms, host.wakes_ms) = (record.began_ms(), wakes_ms);
+        let head = Some(record.head.get()).filter(|head| *head > 0);
+        if record.ready > 0 || head.is_some() {
+            let entries = head.into_iter().collect();
+            host.windows[record.kind()] = Window::from_parts(record.ready, record.left_out.get(), entries);
+            host.offered[record.kind()] = record.head_place().filter(|_| record.is(Record::OFFERED));
+        }
+        let at = self.free.pop().map_or(self.active.len(), |at| at as usize);
+        match self.active.get_mut(at) {
+            Some(free) => *free = host,
+            None => push(&mut self.active, host),
+        }
+        *record = Record { pages: record.pages, flags: Record::ACTIVE, ..Record::default() };
+        record.head = Six::of(at as u64).unwrap_or_default();
+        at
+    }
+
+    /// Makes an active host a record, if nothing is going on with it.
+    pub(crate) fn settle(&mut self, number: u32, clock_ms: i64) {
+        let Some(host) = self.active(number).filter(|host| host.is_idle(clock_ms)) else { return };
+        let pages = self.record(number).pages;
+        let mut settled = Record { pages, ..Record::default() };
+        let Some(began) = Record::packed(host.began_ms) else { return };
+        settled.began = began;
+        let kind = usize::from(host.windows[0].ready == 0 && host.windows[1].ready > 0);
+        let (window, offered) = (&host.windows[kind], host.offered[kind]);
+        if host.windows[1 - kind].ready > 0 || window.ready > 0 && window.entries() > 1 {
+            return;
+        }
+        if window.ready > 0 {
+            let (ready, left_out, entries) = window.parts();
+            let head = entries.first().map_or(Some(Six::default()), |head| Six::of(*head));
+            let (Some(head), Some(left_out)) = (head, Six::of(left_out)) else { return };
+            (settled.ready, settled.head, settled.left_out) = (ready, head, left_out);
+            settled.set(Record::REFRESHES, kind == 1);
+            settled.set(Record::OFFERED, offered.is_some());
+            if offered.is_some() && offered != settled.head_place() {
+                return;
+            }
+        }
+        if let Some(wakes_ms) = host.wakes_ms {
+            settled.set(Record::SLEEPS, true);
+            if wakes_ms != delayed(host.began_ms, self.delay_ms) {
+                return;
+            }
+        }
+        if let Some(at) = self.record(number).active() {
+            self.records[number as usize] = settled;
+            self.active[at] = Host::default();
+            push(&mut self.free, at as u32);
+        }
+    }
+
+    pub(crate) fn pages(&self, number: u32) -> u32 {
+        self.record(number).pages
+    }
+
+    pub(crate) fn set_pages(&mut self, number: u32, pages: u32) {
+        self.records[number as usize].pages = pages;
+    }
+
+    pub(crate) fn limits(&self, number: u32) -> &Limits {
+        self.active(number).map_or(&Limits::NONE, Host::limits)
+    }
+
+    pub(crate) fn in_flight(&self, number: u32) -> u32 {
+        self.active(number).map_or(0, |host| host.in_flight)
+    }
+
+    pub(crate) fn began_ms(&self, number: u32) -> Option<i64> {
+        self.active(number).map_or_else(|| self.record(number).began_ms(), |host| host.began_ms)
+    }
+
+    pub(crate) fn next_at_ms(&self, number: u32) -> i64 {
+        match self.active(number) {
+            Some(host) => host.next_at_ms(self.delay_ms),
+            None => delayed(self.record(number).began_ms(), self.delay_ms),
+        }
+    }
+
+    /// Time of its entry among the sleeping hosts.
+    pub(crate) fn wakes_ms(&self, number: u32) -> Option<i64> {
+        let record = self.record(number);
+        let by_delay = || record.is(Record::SLEEPS).then(|| delayed(record.began_ms(), self.delay_ms));
+        self.active(number).map_or_else(by_delay, |host| host.wakes_ms)
+    }
+
+    /// Notes its entry among the sleeping hosts, of the time at which it may be asked, or none.
+    pub(crate) fn set_wakes_ms(&mut self, number: u32, wakes_ms: Option<i64>) {
+        match self.active_mut(number) {
+            Some(host) => host.wakes_ms = wakes_ms,
+            None => self.records[number as usize].set(Record::SLEEPS, wakes_ms.is_some()),
+        }
+    }
+
+    /// Its place among the open hosts.
+    pub(crate) fn offered(&self, number: u32, kind: usize) -> Option<u16> {
+        let record = self.record(number);
+        let by_head = || record.head_place().filter(|_| record.is(Record::OFFERED) && record.kind() == kind);
+        self.active(number).map_or_else(by_head, |host| host.offered[kind])
+    }
+
+    /// Notes that it stands among the open hosts by its best entry.
+    pub(crate) fn set_offered(&mut self, number: u32, kind: usize, place: u16) {
+        match self.active_mut(number) {
+            Some(host) => host.offered[kind] = Some(place),
+            None => self.records[number as usize].set(Record::OFFERED, true),
+        }
+    }
+
+    /// Its pages that are queued.
+    pub(crate) fn ready(&self, number: u32) -> u32 {
+        self.active(number).map_or_else(|| self.record(number).ready, Host::ready)
+    }
+
+    /// The best page by its entry ([`Window::top_entry`]).
+    pub(crate) fn top_entry(&self, number: u32, kind: usize) -> Top {
+        let record = self.record(number);
+        match (self.active(number), record.head_place()) {
+            (Some(host), _) => host.windows[kind].top_entry(),
+            (None, _) if record.kind() != kind || record.ready == 0 => Top::Empty,
+            (None, Some(place)) => Top::Place(place),
+            (None, None) if record.left_out.get() > 0 => Top::LeftOut,
+            (None, None) => Top::Empty,
+        }
+    }
+
+    /// Queues a page; by how many entries the queues have grown.
+    pub(crate) fn put(&mut self, page: u32, kind: usize, row: &Row, shares: &Shares) -> usize {
+        let record = &mut self.records[row.host as usize];
+        if record.is(Record::ACTIVE) {
+            return usize::from(self.get_mut(row.host).windows[kind].put(page, row, shares));
+        }
+        if let Some(is_in) = record.put(kind, entry(page, row, shares)) {
+            return usize::from(is_in);
+        }
+        ACTIVE_ENTRIES + usize::from(self.get_mut(row.host).windows[kind].put(page, row, shares))
+    }
+
+    /// Gives a queued page that has risen another entry, likewise.
+    pub(crate) fn put_again(&mut self, page: u32, kind: usize, row: &Row, table: &mut Table) -> Result<usize> {
+        let record = &mut self.records[row.host as usize];
+        let was_active = record.is(Record::ACTIVE);
+        if !was_active && let Some(is_in) = record.put_again(kind, entry(page, row, &table.shares)) {
+            return Ok(usize::from(is_in));
+        }
+        let owner = Owner { host: row.host, kind };
+        let is_in = self.get_mut(row.host).windows[kind].put_again(owner, page, row, table)?;
+        Ok(usize::from(is_in) + if was_active { 0 } else { ACTIVE_ENTRIES })
+    }
+
+    /// Counts out a page of a queue.
+    pub(crate) fn withdraw(&mut self, number: u32, kind: usize) {
+        let record = &mut self.records[number as usize];
+        match record.is(Record::ACTIVE) {
+            true => self.get_mut(number).windows[kind].withdraw(),
+            // A snapshot may say anything.
+            false => record.ready = record.ready.saturating_sub(u32::from(record.kind() == kind)),
+        }
+    }
+
+    /// It has answered.
+    pub(crate) fn answered(&mut self, number: u32) {
+        if let Some(host) = self.active_mut(number) {
+            host.answered();
+        }
+    }
+
+    /// Notes when the last fetch from a host began. It has to be offered anew then.
+    pub(crate) fn set_began_ms(&mut self, number: u32, began_ms: Option<i64>) {
+        let record = &mut self.records[number as usize];
+        match Record::packed(began_ms) {
+            Some(began) if !record.is(Record::ACTIVE) => {
+                record.set(Record::SLEEPS, record.is(Record::SLEEPS) && record.began_ms() == began_ms);
+                record.began = began;
+            }
+            _ => self.get_mut(number).began_ms = began_ms,
+        }
+    }
+
+    /// The limits of all hosts that have any.
+    pub(crate) fn all_limits(&mut self) -> impl Iterator<Item = &mut Limits> {
+        self.active.iter_mut().filter_map(Host::own_limits)
+    }
+
+    /// What a snapshot has of a queue: pages, the best entry that was left out or 0, and all
+    /// entries.
+    pub(crate) fn queue(&self, number: u32, kind: usize) -> (u32, u64, Cow<'_, [u64]>) {
+        let record = self.record(number);
+        match self.active(number) {
+            Some(host) => {
+                let (ready, left_out, entries) = host.windows[kind].parts();
+                (ready, left_out, Cow::Borrowed(entries))
+            }
+            None if record.kind() != kind => (0, 0, Cow::default()),
+            None => {
+                let head = Some(record.head.get()).filter(|head| *head > 0);
+                (record.ready, record.left_out.get(), Cow::Owned(head.into_iter().collect()))
+            }
+        }
+    }
+
+    /// Replaces a queue by what a snapshot has of it.
+    pub(crate) fn set_queue(&mut self, number: u32, kind: usize, window: Window) {
+        self.get_mut(number).windows[kind] = window;
+        self.settle(number, 0);
     }
 
     /// The pages of a host that wait for their first fetch in its queue, in order. O(pages) if some
     /// are left out of it.
     pub(crate) fn queued(&self, number: u32, table: &mut Table) -> Result<Vec<u32>> {
-        let pages = self.get(number).windows[0].pages();
+        let (_, left_out, entries) = self.queue(number, 0);
+        let mut pages: Vec<u32> = match left_out {
+            0 => entries.iter().map(|entry| page_of(*entry)).collect(),
+            _ => (0..table.len()).collect(),
+        };
+        pages.sort_unstable();
+        pages.dedup();
         let mut queued = Vec::new();
-        for page in pages.unwrap_or_else(|| (0..table.len()).collect()) {
+        for page in pages {
             let row = table.get(page)?;
             if row.host == number && row.status() == Status::Ready {
                 queued.push(page);
@@ -140,9 +314,12 @@ impl Hosts {
         Ok(queued)
     }
 
-    /// Leaves out entries of the longest queues until there are half of `most` in all. O(hosts).
-    pub(crate) fn trim(&mut self, most: usize) {
-        let sum = |each: usize| self.windows().map(|window| window.entries().min(each)).sum::<usize>();
+    /// Leaves out entries of the longest queues until there are half of `most` in all; several of
+    /// one host count for its memory, too. O(hosts).
+    pub(crate) fn trim(&mut self, most: usize, clock_ms: i64) {
+        let records = self.records.iter().filter(|record| !record.is(Record::ACTIVE) && record.head.get() > 0).count();
+        let weight = |entries: usize| entries + if entries > 1 { ACTIVE_ENTRIES } else { 0 };
+        let sum = |each: usize| records + self.active.iter().map(|host| weight(host.entries(each))).sum::<usize>();
         if sum(usize::MAX) <= most {
             return;
         }
@@ -151,28 +328,48 @@ impl Hosts {
             let middle = fits.midpoint(not);
             if sum(middle) <= most / 2 { fits = middle } else { not = middle }
         }
-        self.hosts.iter_mut().flat_map(|host| &mut host.windows).for_each(|window| window.trim(fits));
+        self.active.iter_mut().flat_map(|host| &mut host.windows).for_each(|window| window.trim(fits));
+        (0..self.len()).for_each(|number| self.settle(number, clock_ms));
+        self.compact();
     }
 
-    fn windows(&self) -> impl Iterator<Item = &Window> {
-        self.hosts.iter().flat_map(|host| &host.windows)
+    /// Frees the memory of active hosts that are none any more. O(hosts), if they are most.
+    pub(crate) fn compact(&mut self) {
+        if self.free.len() <= self.active.len() / 2 + SLACK {
+            return;
+        }
+        let mut active = Vec::with_capacity(self.active.len() - self.free.len());
+        for record in &mut self.records {
+            if let Some(at) = record.active() {
+                record.head = Six::of(active.len() as u64).unwrap_or_default();
+                active.push(std::mem::take(&mut self.active[at]));
+            }
+        }
+        (self.active, self.free) = (active, Vec::new());
     }
 
-    pub(crate) fn len(&self) -> u32 {
-        self.hosts.len() as u32
+    /// Empties all queues.
+    pub(crate) fn clear_queues(&mut self) {
+        self.records.iter_mut().filter(|record| !record.is(Record::ACTIVE)).for_each(Record::clear);
+        self.active.iter_mut().for_each(|host| host.windows = Default::default());
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Host> {
-        self.hosts.iter()
-    }
-
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Host> {
-        self.hosts.iter_mut()
+    /// Takes all from the open and the sleeping hosts.
+    pub(crate) fn withdraw_offers(&mut self) {
+        let records = self.records.iter_mut().filter(|record| !record.is(Record::ACTIVE));
+        records.for_each(|record| record.set(Record::OFFERED | Record::SLEEPS, false));
+        self.active.iter_mut().for_each(Host::withdraw_offers);
     }
 
     pub(crate) fn memory_bytes(&self) -> u64 {
-        let windows: u64 = self.windows().map(Window::memory_bytes).sum();
-        let entries = self.hosts.capacity() * size_of::<Host>() + self.numbers.capacity() * (size_of::<Arc<str>>() + 9);
-        windows + entries as u64 + self.name_bytes
+        let tables = self.records.capacity() * size_of::<Record>()
+            + self.active.capacity() * size_of::<Host>()
+            + self.free.capacity() * size_of::<u32>();
+        self.names.memory_bytes() + tables as u64 + self.active.iter().map(Host::memory_bytes).sum::<u64>()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn actives(&self) -> usize {
+        self.active.len() - self.free.len()
     }
 }

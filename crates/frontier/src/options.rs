@@ -124,9 +124,9 @@ filemap_io::options! {
 
         /// Memory for what is known of pages. An eighth is for the index of those found last: all
         /// others are in runs on disk. A quarter is for the queues of hosts, 8 bytes a page: of more,
-        /// those that come last are left out, and found again in a pass over all rows. The rest is
-        /// for rows of 24 bytes: all others are in a file. Hosts and pages that wait for a time come
-        /// on top. At least 4 KiB.
+        /// those that come last are left out, and found again in a pass over all rows. A sixteenth
+        /// is for pages that wait for a time, likewise. The rest is for rows of 24 bytes: all others
+        /// are in a file. Hosts come on top. At least 4 KiB.
         pub(crate) memory_bytes: u64 = 256 << 20,
 
         /// A snapshot replaces the journal when it is longer than this and than a sixteenth of the
@@ -155,7 +155,12 @@ impl FrontierOptions {
 
     /// Memory for rows of pages.
     pub(crate) fn table_bytes(&self) -> u64 {
-        self.memory_bytes / 8 * 5
+        self.memory_bytes / 16 * 9
+    }
+
+    /// Most timers of pages that wait for a time.
+    pub(crate) fn timers(&self) -> usize {
+        usize::try_from(self.memory_bytes / 16 / 8).unwrap_or(usize::MAX)
     }
 
     /// Most entries in the queues of hosts.

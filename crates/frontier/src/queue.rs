@@ -1,13 +1,14 @@
 //! Queues: open hosts, sleeping hosts, waiting pages.
 //!
 //! An *open* host has a ready page, a free connection and no delay left. Two heaps hold the open
-//! hosts by the place of their best page: one for first fetches, one for refreshes. Sleeping hosts
-//! are in a heap by time, as are pages that failed or wait for a recrawl. Entries never move; an
-//! outdated entry is dropped when it comes up.
+//! hosts by the place of their best page ([`crate::open`]): one for first fetches, one for
+//! refreshes. Sleeping hosts
+//! are in a heap by time. Pages that failed or wait for a recrawl have timers ([`crate::timers`]).
+//! Entries never move; an outdated entry is dropped when it comes up.
 //!
 //! Invariants: an open host has an entry with its place in the heap of each kind of which it has
 //! pages; a host with pages and a free connection that must wait has an entry among the sleeping
-//! ones; a waiting page has one entry.
+//! ones.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,13 +17,17 @@ use crate::error::Result;
 use crate::grow::push_heap;
 use crate::hosts::Hosts;
 use crate::marks::Status;
+use crate::open::Open;
 use crate::options::FrontierOptions;
 use crate::row::Row;
 use crate::table::Table;
+use crate::timers::{Rules, Timers};
 use crate::window::{Owner, Top};
 
-/// Entries of a heap beyond four for each host, or two for each page, before it is swept.
+/// Entries of a heap beyond four for each host before it is swept.
 const SLACK: usize = 256;
+/// Most open hosts of a kind in memory: 512 KiB.
+const OPEN_MAX: usize = 1 << 16;
 
 /// The queues of hosts are counted when so many new entries, by all that may be, have come.
 const ENTERED_PART: usize = 8;
@@ -39,16 +44,20 @@ pub(crate) struct View<'a> {
 /// Politeness towards every host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manners {
-    pub(crate) delay_ms: u64,
     pub(crate) connections: u16,
     /// Most entries in the queues of all hosts.
     pub(crate) entries_max: usize,
+    /// Most open hosts of a kind in memory.
+    pub(crate) open_max: usize,
+    /// Of pages that wait for a time.
+    pub(crate) rules: Rules,
 }
 
 impl Manners {
     pub(crate) fn of(options: &FrontierOptions) -> Manners {
-        let FrontierOptions { delay_ms, connections, .. } = *options;
-        Manners { delay_ms, connections, entries_max: options.queue_entries() }
+        let FrontierOptions { connections, recrawl, .. } = *options;
+        let rules = Rules { has_recrawls: recrawl.is_some(), timers_max: options.timers() };
+        Manners { connections, entries_max: options.queue_entries(), open_max: OPEN_MAX, rules }
     }
 }
 
@@ -59,12 +68,12 @@ pub(crate) struct Queue {
     is_live: bool,
     /// The latest time given.
     clock_ms: i64,
-    /// Open hosts by kind: place in the high half, complement of the number in the low one.
-    open: [BinaryHeap<u64>; 2],
+    /// Open hosts by kind.
+    open: [Open; 2],
     /// Hosts by the time at which they open.
     sleeping: BinaryHeap<Reverse<(i64, u32)>>,
-    /// Pages by the second in which they are due, which is the high half.
-    timers: BinaryHeap<Reverse<u64>>,
+    /// Pages that wait for a time.
+    pub(crate) timers: Timers,
     /// Entries since the queues of hosts were counted.
     entered: usize,
     /// Whether a host has pages, and none of them in memory.
@@ -75,67 +84,63 @@ pub(crate) struct Queue {
 
 impl Queue {
     /// Makes a page wait until a second, which its row has.
-    pub(crate) fn wait(&mut self, page: u32, due_s: u32, table: &mut Table) -> Result<()> {
-        push_heap(&mut self.timers, timer(page, due_s));
-        let waiting = table.count(|status| matches!(status, Status::Waiting | Status::Fetched)) as usize;
-        if self.timers.len() > 2 * waiting + SLACK {
-            let mut kept = Vec::with_capacity(waiting);
-            for Reverse(one) in std::mem::take(&mut self.timers) {
-                if waits(one, table)? {
-                    kept.push(Reverse(one));
-                }
-            }
-            self.timers = kept.into();
-        }
-        Ok(())
+    pub(crate) fn wait(&mut self, page: u32, due_s: u32, view: &mut View<'_>) -> Result<()> {
+        self.timers.wait(page, due_s, view.manners.rules.timers_max, view.table)
     }
 
     /// Sets the clock back: no page waits longer than until `longest_ms`.
-    pub(crate) fn set_back(&mut self, now_ms: i64, longest_ms: i64, table: &mut Table) -> Result<()> {
+    pub(crate) fn set_back(&mut self, now_ms: i64, longest_ms: i64, view: &mut View<'_>) -> Result<()> {
         self.clock_ms = self.clock_ms.min(now_ms);
         let longest_s = u32::try_from(longest_ms.div_euclid(1000)).unwrap_or(u32::MAX);
-        self.cut(longest_s, |_| true, table)
+        self.timers.cut(longest_s, |_| true, view.manners.rules, view.table)
     }
 
     /// Ends the waits of some pages at a second, at the latest.
-    pub(crate) fn cut(&mut self, end_s: u32, is_cut: impl Fn(&Row) -> bool, table: &mut Table) -> Result<()> {
-        let is_late = |Reverse(one): &Reverse<u64>| (one >> 32) as u32 > end_s;
-        if !self.timers.iter().any(is_late) {
-            return Ok(());
-        }
-        let mut timers = std::mem::take(&mut self.timers).into_vec();
-        for late in timers.iter_mut().filter(|one| is_late(one)) {
-            let page = late.0 as u32;
-            if waits(late.0, table)? && is_cut(&table.get(page)?) {
-                table.update(page)?.due_s = end_s;
-                *late = timer(page, end_s);
-            }
-        }
-        self.timers = timers.into();
-        Ok(())
+    pub(crate) fn cut(&mut self, end_s: u32, is_cut: impl Fn(&Row) -> bool, view: &mut View<'_>) -> Result<()> {
+        self.timers.cut(end_s, is_cut, view.manners.rules, view.table)
     }
 
     /// Moves the clock on: due pages become ready, hosts whose delay is over open.
     pub(crate) fn advance(&mut self, now_ms: i64, view: &mut View<'_>) -> Result<()> {
         self.clock_ms = self.clock_ms.max(now_ms);
-        let now_s = (self.clock_ms / 1000) as u64;
-        while let Some(Reverse(one)) = self.timers.peek().copied().filter(|Reverse(one)| one >> 32 <= now_s) {
-            self.timers.pop();
-            if waits(one, view.table)? {
-                let page = one as u32;
-                let is_new = view.table.get(page)?.status() == Status::Waiting;
-                view.table.set_status(page, if is_new { Status::Ready } else { Status::Due })?;
-                self.put(page, view)?;
-            }
+        let now_s = u32::try_from(self.clock_ms / 1000).unwrap_or(u32::MAX);
+        if self.timers.is_used_up(now_s) {
+            self.find_timers(now_s, view)?;
+        }
+        while let Some(page) = self.timers.pop(now_s, view.table)? {
+            self.make_ready(page, view)?;
         }
         while let Some(Reverse((_, host))) =
             self.sleeping.peek().copied().filter(|Reverse((at, _))| *at <= self.clock_ms)
         {
             self.sleeping.pop();
-            view.hosts.get_mut(host).wakes_ms = None;
+            view.hosts.set_wakes_ms(host, None);
             self.offer(host, view);
         }
+        if self.sleeping.capacity() > 4 * self.sleeping.len() + SLACK {
+            self.sleeping.shrink_to(2 * self.sleeping.len());
+        }
         Ok(())
+    }
+
+    /// Finds all pages that wait for a time by their rows: those that are due become ready, the
+    /// soonest of the others get timers. O(pages).
+    fn find_timers(&mut self, now_s: u32, view: &mut View<'_>) -> Result<()> {
+        self.timers.clear();
+        for page in 0..view.table.len() {
+            let row = view.table.get(page)?;
+            if self.timers.find(page, &row, now_s, view.manners.rules) {
+                self.make_ready(page, view)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Queues a page that is due.
+    fn make_ready(&mut self, page: u32, view: &mut View<'_>) -> Result<()> {
+        let is_new = view.table.get(page)?.status() == Status::Waiting;
+        view.table.set_status(page, if is_new { Status::Ready } else { Status::Due })?;
+        self.put(page, view)
     }
 
     /// The latest time given.
@@ -147,26 +152,25 @@ impl Queue {
     pub(crate) fn put(&mut self, page: u32, view: &mut View<'_>) -> Result<()> {
         let row = view.table.get(page)?;
         let Some(kind) = row.status().queue() else { return Ok(()) };
-        let is_in = view.hosts.get_mut(row.host).windows[kind].put(page, &row, &view.table.shares);
-        self.count_entered(is_in, view);
+        let grown = view.hosts.put(page, kind, &row, &view.table.shares);
+        self.count_entered(grown, view);
         self.offer(row.host, view);
         Ok(())
     }
 
-    /// Counts an entry; when there are too many, those of the longest queues are left out.
-    pub(crate) fn count_entered(&mut self, is_in: bool, view: &mut View<'_>) {
-        self.entered += usize::from(is_in);
+    /// Counts entries; when there are too many, those of the longest queues are left out.
+    fn count_entered(&mut self, grown: usize, view: &mut View<'_>) {
+        self.entered += grown;
         if self.entered > view.manners.entries_max / ENTERED_PART {
             self.entered = 0;
-            view.hosts.trim(view.manners.entries_max);
+            view.hosts.trim(view.manners.entries_max, self.clock_ms);
         }
     }
 
     /// Gives a queued page, whose row is this one, an entry under its new place.
     pub(crate) fn raised(&mut self, page: u32, kind: usize, row: &Row, view: &mut View<'_>) -> Result<()> {
-        let owner = Owner { host: row.host, kind };
-        let is_in = view.hosts.get_mut(row.host).windows[kind].put_again(owner, page, row, view.table)?;
-        self.count_entered(is_in, view);
+        let grown = view.hosts.put_again(page, kind, row, view.table)?;
+        self.count_entered(grown, view);
         self.offer(row.host, view);
         Ok(())
     }
@@ -174,56 +178,51 @@ impl Queue {
     /// Enters a host where it belongs after a change, by its best entries: whoever takes one looks
     /// at its row, which may be on disk.
     pub(crate) fn offer(&mut self, number: u32, view: &mut View<'_>) {
-        let host = view.hosts.get_mut(number);
-        if !self.is_live || host.in_flight >= u32::from(view.manners.connections) || host.ready() == 0 {
+        self.enter(number, view);
+        view.hosts.settle(number, self.clock_ms);
+    }
+
+    fn enter(&mut self, number: u32, view: &mut View<'_>) {
+        let hosts = &mut *view.hosts;
+        let is_busy = hosts.in_flight(number) >= u32::from(view.manners.connections);
+        if !self.is_live || is_busy || hosts.ready(number) == 0 {
             return;
         }
-        let next_at_ms = host.next_at_ms(view.manners.delay_ms);
+        let next_at_ms = hosts.next_at_ms(number);
         if next_at_ms > self.clock_ms {
-            if host.wakes_ms.is_none_or(|wakes| next_at_ms < wakes) {
-                host.wakes_ms = Some(next_at_ms);
-                self.sleeping.push(Reverse((next_at_ms, number)));
+            if hosts.wakes_ms(number).is_none_or(|wakes| next_at_ms < wakes) {
+                hosts.set_wakes_ms(number, Some(next_at_ms));
+                push_heap(&mut self.sleeping, Reverse((next_at_ms, number)));
             }
             return;
         }
         for kind in 0..2 {
-            match host.windows[kind].top_entry() {
-                Top::Place(place) if host.offered[kind] != Some(place) => {
-                    host.offered[kind] = Some(place);
-                    // Ties go to the older host.
-                    self.open[kind].push(u64::from(place) << 32 | u64::from(!number));
+            match hosts.top_entry(number, kind) {
+                Top::Place(place) if hosts.offered(number, kind) != Some(place) => {
+                    hosts.set_offered(number, kind, place);
+                    self.open[kind].push(place, number);
                 }
                 Top::LeftOut => self.is_drained = true,
                 Top::Place(_) | Top::Empty => {}
             }
         }
-        if self.open.iter().any(|open| open.len() > 4 * view.hosts.len() as usize + SLACK) {
-            self.sweep(view);
-        }
-    }
-
-    fn sweep(&mut self, view: &View<'_>) {
-        for (kind, open) in self.open.iter_mut().enumerate() {
-            let mut kept = std::mem::take(open).into_vec();
-            kept.sort_unstable();
-            kept.dedup();
-            kept.retain(|entry| view.hosts.get(!(*entry as u32)).offered[kind] == Some((entry >> 32) as u16));
-            *open = kept.into();
+        let most = view.manners.open_max.min(4 * hosts.len() as usize + SLACK);
+        for (kind, open) in self.open.iter_mut().enumerate().filter(|(_, open)| open.len() > most) {
+            open.sweep(view.manners.open_max / 2, |place, host| hosts.offered(host, kind) == Some(place));
         }
     }
 
     /// Takes the best page of a kind among open hosts; it is in flight then. Returns when the fetch
     /// before it began, too.
     pub(crate) fn take(&mut self, kind: usize, view: &mut View<'_>) -> Result<Option<(u32, Option<i64>)>> {
-        while let Some(top) = self.open[kind].pop() {
-            let (place, number) = ((top >> 32) as u16, !(top as u32));
-            let host = view.hosts.get_mut(number);
-            if host.offered[kind] != Some(place) {
+        while let Some((place, number)) = self.best_open(kind, view) {
+            if view.hosts.offered(number, kind) != Some(place) {
                 continue;
             }
+            let is_open = view.hosts.in_flight(number) < u32::from(view.manners.connections)
+                && view.hosts.next_at_ms(number) <= self.clock_ms;
+            let host = view.hosts.get_mut(number);
             host.offered[kind] = None;
-            let is_open = host.in_flight < u32::from(view.manners.connections)
-                && host.next_at_ms(view.manners.delay_ms) <= self.clock_ms;
             if !is_open || host.windows[kind].top(Owner { host: number, kind }, view.table)? != Top::Place(place) {
                 self.offer(number, view);
                 continue;
@@ -239,20 +238,28 @@ impl Queue {
         Ok(None)
     }
 
+    /// The best open host of a kind, and its place. O(hosts) if those in memory are used up.
+    fn best_open(&mut self, kind: usize, view: &mut View<'_>) -> Option<(u16, u32)> {
+        if self.open[kind].is_used_up() {
+            self.reopen(view);
+        }
+        self.open[kind].pop()
+    }
+
     /// Takes a page before its turn, if its host allows that now; it is in flight then.
     pub(crate) fn take_page(&mut self, page: u32, view: &mut View<'_>) -> Result<Early> {
         let row = view.table.get(page)?;
-        let host = view.hosts.get_mut(row.host);
-        if host.in_flight >= u32::from(view.manners.connections) {
+        if view.hosts.in_flight(row.host) >= u32::from(view.manners.connections) {
             return Ok(Early::InFlight);
         }
-        let next_at_ms = host.next_at_ms(view.manners.delay_ms);
+        let next_at_ms = view.hosts.next_at_ms(row.host);
         if next_at_ms > self.clock_ms {
             return Ok(Early::Wait(next_at_ms));
         }
         if let Some(kind) = row.status().queue() {
-            host.windows[kind].withdraw();
+            view.hosts.withdraw(row.host, kind);
         }
+        let host = view.hosts.get_mut(row.host);
         host.in_flight += 1;
         let before_ms = host.began_ms.replace(self.clock_ms);
         let flies = if row.status().is_fetched() { Status::Refreshing } else { Status::InFlight };
@@ -272,39 +279,33 @@ impl Queue {
     /// The first time at which a host opens or a page is due.
     pub(crate) fn wakes_ms(&mut self, view: &mut View<'_>) -> Result<Option<i64>> {
         while let Some(Reverse((at, host))) = self.sleeping.peek().copied() {
-            if view.hosts.get(host).wakes_ms == Some(at) {
+            if view.hosts.wakes_ms(host) == Some(at) {
                 break;
             }
             self.sleeping.pop();
         }
-        while let Some(Reverse(one)) = self.timers.peek().copied() {
-            if waits(one, view.table)? {
-                break;
-            }
-            self.timers.pop();
-        }
         let host = self.sleeping.peek().map(|Reverse((at, _))| *at);
-        let page = self.timers.peek().map(|Reverse(one)| (one >> 32) as i64 * 1000);
+        let page = self.timers.next_s(view.table)?.map(|due_s| i64::from(due_s) * 1000);
         Ok(host.into_iter().chain(page).min())
     }
 
     /// Enters all hosts where they belong, after their times have changed. Reads no rows.
     pub(crate) fn reopen(&mut self, view: &mut View<'_>) {
-        self.open = [BinaryHeap::new(), BinaryHeap::new()];
-        self.sleeping.clear();
-        view.hosts.iter_mut().for_each(|host| host.withdraw_offers());
+        (self.open, self.sleeping) = Default::default();
+        view.hosts.withdraw_offers();
         (0..view.hosts.len()).for_each(|host| self.offer(host, view));
+        view.hosts.compact();
     }
 
     /// Rebuilds the queues of all hosts. O(pages).
     fn rebuild(&mut self, view: &mut View<'_>) -> Result<()> {
         (self.entered, self.taken, self.is_drained) = (0, 0, false);
-        view.hosts.iter_mut().for_each(|host| host.clear());
+        view.hosts.clear_queues();
         for page in 0..view.table.len() {
             let row = view.table.get(page)?;
             if let Some(kind) = row.status().queue() {
-                let is_in = view.hosts.get_mut(row.host).windows[kind].put(page, &row, &view.table.shares);
-                self.count_entered(is_in, view);
+                let grown = view.hosts.put(page, kind, &row, &view.table.shares);
+                self.count_entered(grown, view);
             }
         }
         self.reopen(view);
@@ -327,19 +328,9 @@ impl Queue {
         self.reopen(view);
     }
 
-    /// Pages that wait for a time: the second in the high half, the page in the low one.
-    pub(crate) fn timers(&self) -> impl ExactSizeIterator<Item = u64> {
-        self.timers.iter().map(|Reverse(timer)| *timer)
-    }
-
-    /// Replaces them.
-    pub(crate) fn set_timers(&mut self, timers: Vec<u64>) {
-        self.timers = timers.into_iter().map(Reverse).collect::<Vec<_>>().into();
-    }
-
     pub(crate) fn memory_bytes(&self) -> u64 {
-        let open: usize = self.open.iter().map(BinaryHeap::capacity).sum();
-        (8 * (open + self.timers.capacity()) + 16 * self.sleeping.capacity()) as u64
+        let open: u64 = self.open.iter().map(Open::memory_bytes).sum();
+        open + self.timers.memory_bytes() + 16 * self.sleeping.capacity() as u64
     }
 }
 
@@ -352,15 +343,4 @@ pub(crate) enum Early {
     Wait(i64),
     /// That depends on what is in flight.
     InFlight,
-}
-
-/// A timer: the second in the high half, so that the earliest comes first.
-fn timer(page: u32, due_s: u32) -> Reverse<u64> {
-    Reverse(u64::from(due_s) << 32 | u64::from(page))
-}
-
-/// Whether a page still waits for a timer's second: it may have been taken before its turn.
-fn waits(timer: u64, table: &mut Table) -> Result<bool> {
-    let row = table.get(timer as u32)?;
-    Ok(matches!(row.status(), Status::Waiting | Status::Fetched) && row.due_s == (timer >> 32) as u32)
 }

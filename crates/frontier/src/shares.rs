@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::grow::push;
+use crate::slots::Slots;
 use crate::trust::Standing;
 
 /// Pages without a voucher that every family may have.
@@ -58,53 +59,154 @@ impl Family {
     }
 }
 
+/// What is known of a host: eight bytes, and two of [`Kin`].
+#[derive(Clone, Copy, Debug, Default)]
+struct Small {
+    /// A hash of its site's name: sites of one hash are one.
+    site: u32,
+    /// Its family, unless that is [`Shares::large`].
+    bare: u16,
+    proofs: u16,
+}
+
+/// What kin a host has. Most sites have one host, and most hosts fetched pages of one shape: then
+/// there is one family, the host's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Kin(u16);
+
+impl Kin {
+    /// The host is entered.
+    const KNOWN: u16 = 1 << 15;
+    /// Its site has other hosts.
+    const SHARED: u16 = 1 << 14;
+    /// Its family is a large one.
+    const LARGE: u16 = 1 << 13;
+    /// Its fetched pages are of this shape, in the last byte.
+    const ONE_SHAPE: u16 = 1 << 12;
+    /// Its shapes have families of their own.
+    const SHAPES: u16 = 1 << 11;
+
+    fn is(self, flag: u16) -> bool {
+        self.0 & flag != 0
+    }
+
+    fn set(&mut self, flag: u16) {
+        self.0 |= flag;
+    }
+
+    fn one_shape(self) -> Option<u8> {
+        self.is(Kin::ONE_SHAPE).then_some(self.0 as u8)
+    }
+
+    fn set_one_shape(&mut self, shape: Option<u8>) {
+        let one = shape.map_or(0, |shape| Kin::ONE_SHAPE | u16::from(shape));
+        self.0 = self.0 & !(Kin::ONE_SHAPE | 0xff) | one;
+    }
+}
+
 /// Fetched pages by family.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shares {
-    /// The site's number and the family of each host, by the host's number.
-    hosts: Vec<(u32, Family)>,
-    sites: Vec<Family>,
-    /// Numbers of sites by a hash of their names: sites of one hash are one.
-    numbers: HashMap<u32, u32>,
-    /// Families of one shape on a host, of which any page was fetched.
+    /// Each host by its number.
+    hosts: Vec<Small>,
+    kin: Vec<Kin>,
+    /// Families of hosts with very many fetched pages.
+    large: HashMap<u32, Family>,
+    /// The first host of each site.
+    sites: Slots,
+    /// Families of sites of several hosts, by the hash of their names.
+    shared: HashMap<u32, Family>,
+    /// Families of one shape on a host, of which any page was fetched, of hosts with several.
     shapes: HashMap<u64, Family>,
 }
 
-/// No site.
-const UNKNOWN: u32 = u32::MAX;
-
 fn of_shape(host: u32, shape: u8) -> u64 {
     u64::from(host) << 8 | u64::from(shape)
+}
+
+fn hash_of(slots: &Slots, site: u32) -> u64 {
+    slots.hash(&site.to_le_bytes())
 }
 
 impl Shares {
     /// Enters a host of which a page is known.
     pub(crate) fn enter(&mut self, host: u32, site: &str) {
         while self.hosts.len() <= host as usize {
-            push(&mut self.hosts, (UNKNOWN, Family::default()));
+            push(&mut self.hosts, Small::default());
+            push(&mut self.kin, Kin::default());
         }
-        let entry = &mut self.hosts[host as usize];
-        if entry.0 == UNKNOWN {
-            let next = self.sites.len() as u32;
-            entry.0 = *self.numbers.entry(xxh3_64(site.as_bytes()) as u32).or_insert(next);
-            if entry.0 == next {
-                push(&mut self.sites, Family::default());
+        if self.kin[host as usize].is(Kin::KNOWN) {
+            return;
+        }
+        let site = xxh3_64(site.as_bytes()) as u32;
+        self.kin[host as usize].set(Kin::KNOWN);
+        self.hosts[host as usize].site = site;
+        let (hash, hosts) = (hash_of(&self.sites, site), &self.hosts);
+        match self.sites.find(hash, |one| hosts[one as usize].site == site) {
+            Some(first) => {
+                if !self.kin[first as usize].is(Kin::SHARED) {
+                    self.kin[first as usize].set(Kin::SHARED);
+                    self.shared.insert(site, self.of_host(first));
+                }
+                self.kin[host as usize].set(Kin::SHARED);
             }
+            None => self.sites.add(hash, host, |slots, one| hash_of(slots, hosts[one as usize].site)),
         }
+    }
+
+    fn kin_of(&self, host: u32) -> Kin {
+        self.kin.get(host as usize).copied().unwrap_or_default()
     }
 
     /// Counts a page that was fetched (`by` 1), or is not any more (-1).
     pub(crate) fn count(&mut self, host: u32, shape: u8, standing: Standing, by: i32) {
-        if let Some((site, family)) = self.hosts.get_mut(host as usize) {
-            family.count(standing, by);
-            if let Some(site) = self.sites.get_mut(*site as usize) {
-                site.count(standing, by);
-            }
+        let kin = self.kin_of(host);
+        if !kin.is(Kin::KNOWN) {
+            return;
         }
-        let family = self.shapes.entry(of_shape(host, shape)).or_default();
+        let before = self.of_host(host);
+        let mut family = before;
+        family.count(standing, by);
+        if !kin.is(Kin::SHAPES) && kin.one_shape() != Some(shape) && !before.is_empty() {
+            self.tell_shapes_apart(host);
+        }
+        self.set_family(host, family);
+        if let Some(site) = self.shared.get_mut(&self.hosts[host as usize].site).filter(|_| kin.is(Kin::SHARED)) {
+            site.count(standing, by);
+        }
+        let kin = &mut self.kin[host as usize];
+        if !kin.is(Kin::SHAPES) {
+            kin.set_one_shape(Some(shape).filter(|_| !family.is_empty()));
+            return;
+        }
+        let of_shape = of_shape(host, shape);
+        let family = self.shapes.entry(of_shape).or_default();
         family.count(standing, by);
         if family.is_empty() {
-            self.shapes.remove(&of_shape(host, shape));
+            self.shapes.remove(&of_shape);
+        }
+    }
+
+    /// Gives each shape of a host a family of its own.
+    fn tell_shapes_apart(&mut self, host: u32) {
+        let (family, kin) = (self.of_host(host), &mut self.kin[host as usize]);
+        if let Some(shape) = kin.one_shape() {
+            self.shapes.insert(of_shape(host, shape), family);
+        }
+        kin.set_one_shape(None);
+        kin.set(Kin::SHAPES);
+    }
+
+    fn set_family(&mut self, host: u32, family: Family) {
+        let kin = &mut self.kin[host as usize];
+        if let (false, Ok(bare), Ok(proofs)) =
+            (kin.is(Kin::LARGE), u16::try_from(family.bare), u16::try_from(family.proofs))
+        {
+            let small = &mut self.hosts[host as usize];
+            (small.bare, small.proofs) = (bare, proofs);
+        } else {
+            kin.set(Kin::LARGE);
+            self.large.insert(host, family);
         }
     }
 
@@ -117,20 +219,34 @@ impl Shares {
     /// The level of pages of a host and a shape: below [`LEVELS`], 0 within their shares.
     #[inline]
     pub(crate) fn level(&self, host: u32, shape: u8) -> u16 {
-        let (site, of_host) = self.hosts.get(host as usize).copied().unwrap_or((UNKNOWN, Family::default()));
-        let of_site = self.sites.get(site as usize).copied().unwrap_or_default();
-        let of_shape = self.shapes.get(&of_shape(host, shape)).copied().unwrap_or_default();
-        of_host.level().max(of_site.level()).max(of_shape.level())
+        let (kin, family) = (self.kin_of(host), self.of_host(host));
+        let of_shape = match kin.is(Kin::SHAPES) {
+            true => self.shapes.get(&of_shape(host, shape)).copied().unwrap_or_default(),
+            // At most the host's.
+            false => Family::default(),
+        };
+        let of_site = match self.hosts.get(host as usize).filter(|_| kin.is(Kin::SHARED)) {
+            Some(small) => self.shared.get(&small.site).copied().unwrap_or_default(),
+            None => family,
+        };
+        family.level().max(of_site.level()).max(of_shape.level())
     }
 
     /// The family of a host.
     pub(crate) fn of_host(&self, host: u32) -> Family {
-        self.hosts.get(host as usize).map_or(Family::default(), |(_, family)| *family)
+        if self.kin_of(host).is(Kin::LARGE) {
+            return self.large.get(&host).copied().unwrap_or_default();
+        }
+        let small = self.hosts.get(host as usize).copied().unwrap_or_default();
+        Family { bare: u32::from(small.bare), proofs: u32::from(small.proofs) }
     }
 
     /// Families of one shape on a host, by host and shape, in order.
     pub(crate) fn of_shapes(&self) -> Vec<(u64, Family)> {
-        let mut shapes: Vec<(u64, Family)> = self.shapes.iter().map(|(key, family)| (*key, *family)).collect();
+        let one = self.kin.iter().zip(0u32..).filter_map(|(kin, host)| Some((of_shape(host, kin.one_shape()?), host)));
+        let one = one.map(|(key, host)| (key, self.of_host(host)));
+        let mut shapes: Vec<(u64, Family)> =
+            self.shapes.iter().map(|(key, family)| (*key, *family)).chain(one).collect();
         shapes.sort_unstable_by_key(|(key, _)| *key);
         shapes
     }
@@ -138,23 +254,35 @@ impl Shares {
     /// Enters a host, of which no page is counted yet, with its family.
     pub(crate) fn load_host(&mut self, host: u32, site: &str, family: Family) {
         self.enter(host, site);
-        let entry = &mut self.hosts[host as usize];
-        entry.1 = family;
-        if let Some(of_site) = self.sites.get_mut(entry.0 as usize) {
+        self.set_family(host, family);
+        let (kin, site) = (self.kin_of(host), self.hosts[host as usize].site);
+        if let Some(of_site) = self.shared.get_mut(&site).filter(|_| kin.is(Kin::SHARED)) {
             of_site.bare = of_site.bare.saturating_add(family.bare);
             of_site.proofs = of_site.proofs.saturating_add(family.proofs);
         }
     }
 
+    /// Enters the family of a shape, of a host that has its own.
     pub(crate) fn load_shape(&mut self, key: u64, family: Family) {
+        let host = (key >> 8) as u32;
+        let (kin, of_host) = (self.kin_of(host), self.of_host(host));
+        if !kin.is(Kin::KNOWN) || family.is_empty() {
+            return;
+        }
+        if !kin.is(Kin::SHAPES) && kin.one_shape().is_none() && of_host == family {
+            return self.kin[host as usize].set_one_shape(Some(key as u8));
+        }
+        if !kin.is(Kin::SHAPES) {
+            self.tell_shapes_apart(host);
+        }
         self.shapes.insert(key, family);
     }
 
     pub(crate) fn memory_bytes(&self) -> u64 {
-        let numbers = self.numbers.capacity() * (size_of::<(u32, u32)>() + 1);
-        let shapes = self.shapes.capacity() * (size_of::<(u64, Family)>() + 1);
-        let lists = self.hosts.capacity() * size_of::<(u32, Family)>() + self.sites.capacity() * size_of::<Family>();
-        (numbers + shapes + lists) as u64
+        const FAMILY: usize = size_of::<Family>() + 1;
+        let hosts = self.hosts.capacity() * size_of::<Small>() + self.kin.capacity() * size_of::<Kin>();
+        let few = (self.large.capacity() + self.shared.capacity()) * (size_of::<u32>() + FAMILY);
+        self.sites.memory_bytes() + (hosts + few + self.shapes.capacity() * (size_of::<u64>() + FAMILY)) as u64
     }
 }
 
@@ -198,5 +326,55 @@ mod tests {
         assert_eq!((shares.level(0, 8), shares.level(2, 7)), (0, 0));
         (0..16).for_each(|_| shares.count(0, 7, Standing::None, -1));
         assert_eq!((shares.level(0, 7), shares.shapes.len()), (0, 1));
+    }
+
+    /// As they were before hosts of one shape, and sites of one host, had no families of their own.
+    #[derive(Default)]
+    struct Plain(HashMap<(u8, u64), Family>);
+
+    impl Plain {
+        fn families(host: u32, shape: u8) -> [(u8, u64); 3] {
+            [(0, u64::from(host)), (1, u64::from(host / 2).min(20)), (2, of_shape(host, shape))]
+        }
+
+        fn level(&self, host: u32, shape: u8) -> u16 {
+            let levels = Plain::families(host, shape).map(|key| self.0.get(&key).copied().unwrap_or_default().level());
+            levels.into_iter().max().unwrap_or_default()
+        }
+    }
+
+    #[test]
+    fn levels_are_as_if_every_family_had_its_own_counts_also_after_a_snapshot() {
+        let mut rng = fastrand::Rng::with_seed(2);
+        let (mut shares, mut plain) = (Shares::default(), Plain::default());
+        let site = |host: u32| format!("s{}.example", (host / 2).min(20));
+        (0..60).for_each(|host| shares.enter(host, &site(host)));
+        for turn in 0..60_000 {
+            let (host, shape) = (rng.u32(..60), [7, 7, 7, 8, 9][rng.usize(..5)] + 10 * u8::from(turn % 5 == 4));
+            let standing = [Standing::None, Standing::None, Standing::Named, Standing::Near][rng.usize(..4)];
+            // One host of some is of one shape for long, one has very many pages.
+            let shape = if host % 4 == 1 { 5 } else { shape };
+            let times = if host == 3 && turn % 3 == 0 { 900 } else { 1 };
+            for _ in 0..times {
+                let by = if rng.u8(..8) == 0 { -1 } else { 1 };
+                // Only what was counted is taken away.
+                let all = Plain::families(host, shape).map(|key| plain.0.get(&key).copied().unwrap_or_default());
+                if by < 0 && all.iter().any(|family| family.bare.min(family.proofs) == 0) {
+                    continue;
+                }
+                shares.count(host, shape, standing, by);
+                let families = Plain::families(host, shape);
+                families.iter().for_each(|key| plain.0.entry(*key).or_default().count(standing, by));
+            }
+            if turn % 20_000 == 19_999 {
+                let before = std::mem::take(&mut shares);
+                (0..60).for_each(|host| shares.load_host(host, &site(host), before.of_host(host)));
+                before.of_shapes().into_iter().for_each(|(key, family)| shares.load_shape(key, family));
+                assert_eq!(shares.of_shapes(), before.of_shapes());
+            }
+            let (host, shape) = (rng.u32(..60), rng.u8(4..20));
+            assert_eq!(shares.level(host, shape), plain.level(host, shape), "turn {turn}, host {host}, shape {shape}");
+        }
+        assert!(shares.large.contains_key(&3) && !shares.shapes.contains_key(&of_shape(1, 5)));
     }
 }

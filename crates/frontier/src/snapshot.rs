@@ -18,7 +18,7 @@
 //! | 8 for each 16 pages | offsets of groups of URLs |
 //! | 8; 8, 4, 4 each | shapes: count; 256 times the host, and the shape, fetched pages without a voucher, of good standing |
 //! | 8; 4, 4, 4, 4, 8, 8 each | queues: count; host, kind, pages, entries, the best entry left out or 0, entries |
-//! | 8; 8 each | timers: count; page, second (4 bytes each) |
+//! | 8; 8 each; 8, 8 | timers: count; page, second (4 bytes each); 0 or 1 + the soonest that was left out, the latest second of those |
 //! | 8; 4 each | pages in flight: count; page |
 //! | 8 each | pages that get rent; links and fetches told since the last round ([`crate::delivery`]), lists of links examined for each visit; 0 or 1 + what the last round collected for a refund |
 //! | as below | gifts and parcels that wait for the next round |
@@ -35,7 +35,7 @@
 //! (1: 0 nothing, its standing, 4 more if it vouches); count of parcels (8), each with its gift's
 //! number and its page (4, 4).
 //!
-//! Version 4 has neither the number of pages that get rent nor what waits. Version 3 has all rows
+//! Version 5 has all timers, and nothing of what was left out. Version 4 has neither the number of pages that get rent nor what waits. Version 3 has all rows
 //! in place of their blocks, and neither counts nor the credit of waiting pages nor queues. In
 //! versions 1 and 2 each row has the page's fingerprint (8) before it, and the runs and all that
 //! follows are missing.
@@ -84,13 +84,14 @@ pub(crate) fn write(dir: &dyn Dir, id: [u8; 16], number: u64, state: &State, fly
     files::replace_snapshot(dir, |file, name| {
         let mut blocks = BlockWriter::new(file, name, SNAPSHOT, id, number)?;
         put_totals(&mut blocks, state)?;
-        for (host, number) in state.hosts.iter().zip(0..) {
-            blocks.put(&(host.name.len() as u16).to_le_bytes())?;
-            blocks.put(host.name.as_bytes())?;
-            blocks.put(&host.delay_ms.map_or(0, |delay| delay.saturating_add(1)).to_le_bytes())?;
-            blocks.put(&host.hold_until_ms.to_le_bytes())?;
-            blocks.put(&host.began_ms.map_or(0, |began| began as u64 + 1).to_le_bytes())?;
-            blocks.put(&u64::from(host.pages).to_le_bytes())?;
+        for number in 0..state.hosts.len() {
+            let (name, limits) = (state.hosts.name(number), state.hosts.limits(number));
+            blocks.put(&(name.len() as u16).to_le_bytes())?;
+            blocks.put(name.as_bytes())?;
+            blocks.put(&limits.delay_ms.map_or(0, |delay| delay.saturating_add(1)).to_le_bytes())?;
+            blocks.put(&limits.hold_until_ms.to_le_bytes())?;
+            blocks.put(&state.hosts.began_ms(number).map_or(0, |began| began as u64 + 1).to_le_bytes())?;
+            blocks.put(&u64::from(state.hosts.pages(number)).to_le_bytes())?;
             queues::put_family(&mut blocks, state.table.shares.of_host(number))?;
         }
         for block in state.table.directory().blocks {
@@ -203,7 +204,7 @@ pub(crate) fn read(dir: &Arc<dyn Dir>, options: &FrontierOptions) -> Result<Snap
     let (mut table, fingerprints) = read_table(&mut blocks, dir, &head, options, &mut hosts)?;
     let groups = read_groups(&mut blocks, head.pages.div_ceil(GROUP), head.texts_bytes)?;
     let queues = match head.has_table() {
-        true => queues::read(&mut blocks, head.pages, &mut hosts, &mut shares)?,
+        true => queues::read(&mut blocks, head.version, head.pages, &mut hosts, &mut shares)?,
         false => Queues::default(),
     };
     let (delivery, members) = match head.has_delivery() {
@@ -217,7 +218,7 @@ pub(crate) fn read(dir: &Arc<dyn Dir>, options: &FrontierOptions) -> Result<Snap
     let mut state = State::new(options, head.rent, index, table, hosts, head.totals, texts);
     (state.told, state.virtual_visits, state.queued_credit) = (head.told, head.virtual_visits, head.queued_credit);
     state.has_queues = head.has_table() && head.has_recrawls == state.has_recrawls;
-    state.queue.set_timers(queues.timers);
+    state.queue.timers = queues.timers;
     state.flying = queues.flying;
     let waiting = u64::try_from(delivery.credit()).ok().filter(|waiting| *waiting <= TOTAL);
     state.totals.waiting = waiting.ok_or_else(|| Error::corrupt(NAME, 0, "more credit waits than there is"))?;
@@ -321,13 +322,16 @@ fn read_hosts(blocks: &mut BlockReader<'_>, head: &Head) -> Result<(Hosts, Share
         if hosts.enter(&name) != number {
             return Err(blocks.bad("duplicate host"));
         }
-        let host = hosts.get_mut(number);
-        host.delay_ms = blocks.take_u64()?.checked_sub(1);
-        host.hold_until_ms = time_of(blocks.take_u64()?);
-        host.began_ms = blocks.take_u64()?.checked_sub(1).map(time_of);
+        let (delay_ms, hold_until_ms) = (blocks.take_u64()?.checked_sub(1), time_of(blocks.take_u64()?));
+        if delay_ms.is_some() || hold_until_ms > 0 {
+            let limits = hosts.get_mut(number).limits_mut();
+            (limits.delay_ms, limits.hold_until_ms) = (delay_ms, hold_until_ms);
+        }
+        hosts.set_began_ms(number, blocks.take_u64()?.checked_sub(1).map(time_of));
         if head.has_table() {
-            host.pages = u32::try_from(blocks.take_u64()?).map_err(|_| blocks.bad("impossible count of pages"))?;
-            pages += u64::from(host.pages);
+            let of_host = u32::try_from(blocks.take_u64()?).map_err(|_| blocks.bad("impossible count of pages"))?;
+            hosts.set_pages(number, of_host);
+            pages += u64::from(of_host);
             shares.load_host(number, site(&name), queues::read_family(blocks)?);
         }
     }
@@ -368,7 +372,7 @@ fn read_table(
         }
         let bytes: [u8; PAGE_BYTES] = blocks.take()?;
         let row = Row::decode(&bytes, hosts.len()).ok_or_else(|| blocks.bad("impossible row of a page"))?;
-        hosts.get_mut(row.host).pages += 1;
+        hosts.set_pages(row.host, hosts.pages(row.host) + 1);
         table.add(row)?;
     }
     Ok((table, fingerprints))

@@ -75,11 +75,12 @@ impl State {
         rent: Rent,
         index: Index,
         mut table: Table,
-        hosts: Hosts,
+        mut hosts: Hosts,
         totals: Totals,
         texts: Texts,
     ) -> State {
         table.rent = rent;
+        hosts.delay_ms = options.delay_ms;
         State {
             virtual_visits: 0,
             links: None,
@@ -112,7 +113,7 @@ impl State {
     /// replay does not know.
     fn withdraw(&mut self, row: &Row) {
         if let Some(kind) = row.status().queue() {
-            self.hosts.get_mut(row.host).windows[kind].withdraw();
+            self.hosts.withdraw(row.host, kind);
         }
     }
 
@@ -141,20 +142,20 @@ impl State {
             }
             Record::Delay { host, delay_ms } => {
                 let number = self.enter_host(host);
-                self.hosts.get_mut(number).delay_ms = *delay_ms;
+                self.hosts.get_mut(number).limits_mut().delay_ms = *delay_ms;
                 self.queues(|queue, view| queue.offer(number, view));
                 Ok(())
             }
             Record::Hold { host, until_ms } => {
                 let number = self.enter_host(host);
-                self.hosts.get_mut(number).hold_until_ms = *until_ms;
+                self.hosts.get_mut(number).limits_mut().hold_until_ms = *until_ms;
                 self.queues(|queue, view| queue.offer(number, view));
                 Ok(())
             }
             Record::Began { page, at_ms } => {
                 self.check_pages(&[*page])?;
                 let host = self.table.get(*page)?.host;
-                self.hosts.get_mut(host).began_ms = Some(*at_ms);
+                self.hosts.set_began_ms(host, Some(*at_ms));
                 Ok(())
             }
             Record::Opened => Ok(()),
@@ -165,7 +166,9 @@ impl State {
             Record::Down { .. } | Record::Up { .. } | Record::HostBegan { .. } => self.host_told(record),
             Record::Lost { .. } | Record::Retried { .. } | Record::Hinted { .. } => self.pages_told(record),
             Record::Rested { at_ms } => {
-                self.hosts.iter_mut().for_each(|host| host.began_ms = host.began_ms.max(Some(*at_ms)));
+                for host in 0..self.hosts.len() {
+                    self.hosts.set_began_ms(host, self.hosts.began_ms(host).max(Some(*at_ms)));
+                }
                 self.queues(Queue::reopen);
                 Ok(())
             }
@@ -186,7 +189,7 @@ impl State {
             return Err(String::from("new URL is known, empty or too long").into());
         }
         let host = self.enter_host(Hosts::name_of(url_of(url)));
-        self.hosts.get_mut(host).pages += 1;
+        self.hosts.set_pages(host, self.hosts.pages(host) + 1);
         self.texts.append(depth, url);
         self.index.add(fingerprint);
         let (marks, shape) = (Marks::new(is_seed, FIRST_AGE), shape(url_of(url)));
@@ -197,7 +200,7 @@ impl State {
     pub(crate) fn enter_host(&mut self, name: &str) -> u32 {
         let number = self.hosts.enter(name);
         self.table.hosts = self.hosts.len();
-        self.table.shares.enter(number, site(&self.hosts.get(number).name));
+        self.table.shares.enter(number, site(self.hosts.name(number)));
         number
     }
 
@@ -269,7 +272,7 @@ impl State {
         if row.status().is_new() {
             self.queued_credit = self.queued_credit.wrapping_sub(row.credit);
         }
-        self.hosts.get_mut(row.host).answered();
+        self.hosts.answered(row.host);
         self.withdraw(&row);
         self.table.set(page, row.marks.with_status(Status::Fetched).with_failure(0, None).with_age(age))?;
         self.first_new = self.table.len();
@@ -337,11 +340,13 @@ impl State {
     ) -> Result<()> {
         self.told.failures += 1;
         let row = self.table.get(page)?;
-        let host = self.hosts.get_mut(row.host);
         match failure {
-            Some(kind) if kind.is_an_answer() => host.answered(),
+            Some(kind) if kind.is_an_answer() => self.hosts.answered(row.host),
             Some(FailureKind::Elsewhere | FailureKind::Refused | FailureKind::Robots) | None => {}
-            Some(_) => host.failures = host.failures.saturating_add(1),
+            Some(_) => {
+                let limits = self.hosts.get_mut(row.host).limits_mut();
+                limits.failures = limits.failures.saturating_add(1);
+            }
         }
         self.withdraw(&row);
         let was_new = row.status().is_new();
@@ -366,20 +371,20 @@ impl State {
     pub(crate) fn wait(&mut self, page: u32, due_s: u32) -> Result<()> {
         let row = self.table.update(page)?;
         row.due_s = due_s;
-        let waits = match row.status() {
-            Status::Waiting => true,
-            // One that was fetched and has failed is tried again, also without recrawls.
-            Status::Fetched => self.has_recrawls || due_s > 0 && row.marks.failure().is_some(),
-            _ => false,
-        };
-        if waits { self.queue.wait(page, due_s, &mut self.table) } else { Ok(()) }
+        let waits = self.manners.rules.has_timer(row);
+        if waits { self.queues(|queue, view| queue.wait(page, due_s, view)) } else { Ok(()) }
     }
 
     /// Sets the clock back ([`Queue::set_back`]).
     pub(crate) fn set_back(&mut self, now_ms: i64, longest_ms: i64) -> Result<()> {
-        self.queue.set_back(now_ms, longest_ms, &mut self.table)?;
+        self.queues(|queue, view| queue.set_back(now_ms, longest_ms, view))?;
         self.queues(Queue::reopen);
         Ok(())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn limit(&mut self, timers_max: usize, open_max: usize) {
+        (self.manners.rules.timers_max, self.manners.open_max) = (timers_max, open_max);
     }
 
     pub(crate) fn memory_bytes(&self) -> u64 {

@@ -11,6 +11,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::num::NonZeroU64;
 
 use crate::error::Result;
 use crate::grow::push_heap;
@@ -24,13 +25,18 @@ const SLACK: usize = 64;
 
 /// An entry: place in the high half, complement of the page in the low one, so that ties go to the
 /// older page.
-fn entry(page: u32, row: &Row, shares: &Shares) -> u64 {
+pub(crate) fn entry(page: u32, row: &Row, shares: &Shares) -> u64 {
     u64::from(place_of(row, shares)) << 32 | u64::from(!page)
 }
 
 /// The page of an entry.
 pub(crate) fn page_of(entry: u64) -> u32 {
     !(entry as u32)
+}
+
+/// The place of an entry.
+pub(crate) fn entry_place(entry: u64) -> u16 {
+    (entry >> 32) as u16
 }
 
 fn place_of(row: &Row, shares: &Shares) -> u16 {
@@ -62,18 +68,22 @@ pub(crate) struct Window {
     /// Pages that wait, in the heap or not.
     pub(crate) ready: u32,
     /// The best entry that was left out.
-    left_out: Option<u64>,
+    left_out: Option<NonZeroU64>,
 }
 
 impl Window {
     /// Queues a page; whether it has an entry.
     pub(crate) fn put(&mut self, page: u32, row: &Row, shares: &Shares) -> bool {
+        if self.ready == 0 {
+            // What is there is outdated.
+            *self = Window::default();
+        }
         self.ready += 1;
         self.enter(entry(page, row, shares))
     }
 
     fn enter(&mut self, entry: u64) -> bool {
-        let is_better = self.left_out.is_none_or(|best| entry > best);
+        let is_better = self.left_out.is_none_or(|best| entry > best.get());
         if is_better {
             push_heap(&mut self.heap, entry);
         }
@@ -144,37 +154,21 @@ impl Window {
         let mut entries = std::mem::take(&mut self.heap).into_vec();
         let at = entries.len() - most;
         entries.select_nth_unstable(at - 1);
-        self.left_out = self.left_out.max(entries.get(at - 1).copied());
+        self.left_out = self.left_out.max(entries.get(at - 1).copied().and_then(NonZeroU64::new));
         self.heap = entries.split_off(at).into();
-    }
-
-    /// Pages with an entry, in order; `None` if some are left out.
-    pub(crate) fn pages(&self) -> Option<Vec<u32>> {
-        if self.left_out.is_some() {
-            return None;
-        }
-        let mut pages: Vec<u32> = self.heap.iter().map(|entry| page_of(*entry)).collect();
-        pages.sort_unstable();
-        pages.dedup();
-        Some(pages)
     }
 
     pub(crate) fn entries(&self) -> usize {
         self.heap.len()
     }
 
-    /// Whether it has neither pages nor entries.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.ready == 0 && self.heap.is_empty() && self.left_out.is_none()
-    }
-
     /// What a snapshot has of it: pages, the best entry that was left out or 0, and all entries.
     pub(crate) fn parts(&self) -> (u32, u64, &[u64]) {
-        (self.ready, self.left_out.unwrap_or(0), self.heap.as_slice())
+        (self.ready, self.left_out.map_or(0, NonZeroU64::get), self.heap.as_slice())
     }
 
     pub(crate) fn from_parts(ready: u32, left_out: u64, entries: Vec<u64>) -> Window {
-        Window { heap: entries.into(), ready, left_out: Some(left_out).filter(|entry| *entry > 0) }
+        Window { heap: entries.into(), ready, left_out: NonZeroU64::new(left_out) }
     }
 
     pub(crate) fn memory_bytes(&self) -> u64 {

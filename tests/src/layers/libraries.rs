@@ -37,11 +37,12 @@ pub const URLINDEX: &[&[&str]] = &[
 /// `frontier`.
 pub const FRONTIER: &[&[&str]] = &[
     &["pairs"],
-    &["error", "failpoint", "format", "grow", "link", "outcome", "shape"],
-    &["blocks", "credit", "files", "marks", "options", "record", "trust", "view"],
+    &["error", "failpoint", "format", "grow", "link", "outcome", "shape", "slots"],
+    &["blocks", "credit", "files", "marks", "names", "open", "options", "record", "trust", "view"],
     &["index", "journal", "links", "row", "shares", "texts"],
     &["delivery", "place", "table"],
-    &["claims", "window"],
+    &["claims", "timers", "window"],
+    &["host"],
     &["hosts"],
     &["queue"],
     &["state"],

@@ -29,16 +29,20 @@ impl Frontier {
         Ok(())
     }
 
-    /// Ends waits that no right clock can have begun. O(pages that wait + hosts).
+    /// Ends waits that no right clock can have begun. O(timers in memory + hosts), or O(pages) if one
+    /// that is left out may be too long.
     fn set_back(&mut self, now_ms: i64) -> Result<()> {
         let longest = |wait_ms: u64| now_ms.saturating_add_unsigned(wait_ms);
         let rests_ms = longest(self.options.rest_max_ms);
-        for host in self.state.hosts.iter_mut() {
-            host.began_ms = host.began_ms.map(|began| began.min(now_ms));
-            if host.hold_until_ms < i64::MAX {
-                host.hold_until_ms = host.hold_until_ms.min(rests_ms);
+        let hosts = &mut self.state.hosts;
+        for host in 0..hosts.len() {
+            hosts.set_began_ms(host, hosts.began_ms(host).map(|began| began.min(now_ms)));
+        }
+        for limits in hosts.all_limits() {
+            if limits.hold_until_ms < i64::MAX {
+                limits.hold_until_ms = limits.hold_until_ms.min(rests_ms);
             }
-            if let Some(down) = &mut host.down {
+            if let Some(down) = &mut limits.down {
                 down.since_ms = down.since_ms.min(now_ms);
                 down.until_ms = down.until_ms.min(rests_ms);
             }

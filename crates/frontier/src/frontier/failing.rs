@@ -39,7 +39,7 @@ impl Frontier {
             self.not_begun(number, flight)?;
         }
         let host = self.host_of(number)?;
-        let is_suspect = self.state.hosts.get(host).failures >= self.options.host_failures_max;
+        let is_suspect = self.state.hosts.limits(host).failures >= self.options.host_failures_max;
         match failure.remedy {
             Remedy::HostRests => self.host_failed(number, flight, failure, now_ms)?,
             Remedy::Retry | Remedy::RetryPage | Remedy::GiveUp => self.attempted(number, failure, now_ms)?,
@@ -111,8 +111,7 @@ impl Frontier {
     /// in which nobody asked, does not count as silence.
     fn rest(&mut self, page: u32, flight: Flight, failure: &Failure, max_ms: u64, now_ms: i64) -> Result<Failing> {
         let host = self.host_of(page)?;
-        let host = self.state.hosts.get(host);
-        let (name, before) = (std::sync::Arc::clone(&host.name), host.down);
+        let (name, before) = (self.state.hosts.name(host).to_owned(), self.state.hosts.limits(host).down);
         let now_ms = now_ms.max(0);
         if let Some(down) = before.filter(|down| flight.began_ms < down.until_ms && now_ms < down.until_ms) {
             return Ok(down);
@@ -134,11 +133,11 @@ impl Frontier {
     /// The host of a page has answered.
     fn up(&mut self, page: u32) -> Result<()> {
         let host = self.host_of(page)?;
-        let host = self.state.hosts.get(host);
-        if host.down.is_none() && host.failures == 0 {
+        let limits = self.state.hosts.limits(host);
+        if limits.down.is_none() && limits.failures == 0 {
             return Ok(());
         }
-        let name = std::sync::Arc::clone(&host.name);
+        let name = self.state.hosts.name(host).to_owned();
         self.tell(&Record::Up { host: &name })
     }
 
@@ -179,7 +178,7 @@ impl Frontier {
     /// allows, and so are its pages that wait for another attempt. How often it has failed is not
     /// forgotten. Returns how many were resting. Not kept on disk: after a restart they rest again.
     ///
-    /// O(pages that wait + hosts).
+    /// O(pages that wait + hosts), or O(pages) if there are more waiting pages than timers in memory.
     ///
     /// # Errors
     /// `Poisoned`, `Io`.
@@ -195,9 +194,9 @@ impl Frontier {
         };
         let mut woken = BTreeSet::new();
         for number in numbers {
-            let host = self.state.hosts.get_mut(number);
-            if let Some(down) = host.down.as_mut().filter(|down| down.until_ms > clock_ms) {
-                down.until_ms = clock_ms;
+            let hosts = &mut self.state.hosts;
+            if let Some(down) = hosts.limits(number).down.filter(|down| down.until_ms > clock_ms) {
+                hosts.get_mut(number).limits_mut().down = Some(Failing { until_ms: clock_ms, ..down });
                 woken.insert(number);
             }
         }
@@ -220,5 +219,6 @@ fn asked_ms(failure: &Failure, options: &FrontierOptions) -> u64 {
 
 /// A record of each host that fails, for a journal that has none.
 pub(super) fn records(hosts: &Hosts) -> impl Iterator<Item = Record<'_>> {
-    hosts.iter().filter_map(|host| host.down.map(|down| Record::Down { host: &host.name, down }))
+    let down = |host| hosts.limits(host).down.map(|down| Record::Down { host: hosts.name(host), down });
+    (0..hosts.len()).filter_map(down)
 }

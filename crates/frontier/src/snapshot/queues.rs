@@ -3,15 +3,17 @@
 
 use crate::blocks::{BlockReader, BlockWriter};
 use crate::error::Result;
+use crate::failpoint::{Failpoint, planted};
 use crate::hosts::Hosts;
 use crate::shares::{Family, Shares};
 use crate::state::State;
+use crate::timers::{LeftOut, Timers};
 use crate::window::{Window, page_of};
 
 /// What a snapshot says of the queues.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
-    pub(super) timers: Vec<u64>,
+    pub(super) timers: Timers,
     pub(super) flying: Vec<u32>,
 }
 
@@ -23,20 +25,24 @@ pub(super) fn put(blocks: &mut BlockWriter<'_>, state: &State, flying: &[u32]) -
         blocks.put(&key.to_le_bytes())?;
         put_family(blocks, family)?;
     }
-    let windows = || {
-        let hosts = state.hosts.iter().zip(0u32..);
-        let all = hosts.flat_map(|(host, number)| host.windows.iter().zip(0u32..).map(move |one| (number, one)));
-        all.filter(|(_, (window, _))| !window.is_empty())
+    let queues = || {
+        let all = (0..state.hosts.len()).flat_map(|host| [(host, 0u32), (host, 1)]);
+        let all = all.map(|(host, kind)| (host, kind, state.hosts.queue(host, kind as usize)));
+        all.filter(|(_, _, (ready, left_out, entries))| *ready > 0 || *left_out > 0 || !entries.is_empty())
     };
-    blocks.put(&(windows().count() as u64).to_le_bytes())?;
-    for (host, (window, kind)) in windows() {
-        let (ready, left_out, entries) = window.parts();
+    blocks.put(&(queues().count() as u64).to_le_bytes())?;
+    for (host, kind, (ready, left_out, entries)) in queues() {
         [host, kind, ready, entries.len() as u32].iter().try_for_each(|one| blocks.put(&one.to_le_bytes()))?;
         blocks.put(&left_out.to_le_bytes())?;
         entries.iter().try_for_each(|entry| blocks.put(&entry.to_le_bytes()))?;
     }
-    blocks.put(&(state.queue.timers().len() as u64).to_le_bytes())?;
-    state.queue.timers().try_for_each(|timer| blocks.put(&timer.to_le_bytes()))?;
+    let (timers, left_out) = (&state.queue.timers, state.queue.timers.left_out());
+    blocks.put(&(timers.iter().len() as u64).to_le_bytes())?;
+    timers.iter().try_for_each(|timer| blocks.put(&timer.to_le_bytes()))?;
+    let is_kept = !planted(Failpoint::LeftOutDropped);
+    let first = left_out.first.filter(|_| is_kept).map_or(0, |first| first.saturating_add(1));
+    blocks.put(&first.to_le_bytes())?;
+    blocks.put(&u64::from(left_out.latest_s).to_le_bytes())?;
     blocks.put(&(flying.len() as u64).to_le_bytes())?;
     flying.iter().try_for_each(|page| blocks.put(&page.to_le_bytes()))
 }
@@ -45,11 +51,17 @@ pub(super) fn put_family(blocks: &mut BlockWriter<'_>, family: Family) -> Result
     [family.bare, family.proofs].iter().try_for_each(|count| blocks.put(&count.to_le_bytes()))
 }
 
-/// Reads them, of so many pages; windows go to their hosts, families to `shares`.
+/// Reads them of a version, of so many pages; windows go to their hosts, families to `shares`.
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
-pub(super) fn read(blocks: &mut BlockReader<'_>, pages: u32, hosts: &mut Hosts, shares: &mut Shares) -> Result<Queues> {
+pub(super) fn read(
+    blocks: &mut BlockReader<'_>,
+    version: u16,
+    pages: u32,
+    hosts: &mut Hosts,
+    shares: &mut Shares,
+) -> Result<Queues> {
     for _ in 0..blocks.take_u64()? {
         let key = blocks.take_u64()?;
         shares.load_shape(key, read_family(blocks)?);
@@ -57,18 +69,29 @@ pub(super) fn read(blocks: &mut BlockReader<'_>, pages: u32, hosts: &mut Hosts, 
     for _ in 0..blocks.take_u64()? {
         read_window(blocks, pages, hosts)?;
     }
-    let mut queues = Queues::default();
-    for _ in 0..blocks.take_u64()? {
-        let timer = blocks.take_u64()?;
-        check(blocks, (timer as u32) < pages)?;
-        queues.timers.push(timer);
-    }
+    let mut queues = Queues { timers: read_timers(blocks, version, pages)?, flying: Vec::new() };
     for _ in 0..blocks.take_u64()? {
         let page = read_u32(blocks)?;
         check(blocks, page < pages)?;
         queues.flying.push(page);
     }
     Ok(queues)
+}
+
+fn read_timers(blocks: &mut BlockReader<'_>, version: u16, pages: u32) -> Result<Timers> {
+    let mut timers = Vec::new();
+    for _ in 0..blocks.take_u64()? {
+        let timer = blocks.take_u64()?;
+        check(blocks, (timer as u32) < pages)?;
+        timers.push(timer);
+    }
+    let mut left_out = LeftOut::default();
+    if version >= 6 {
+        left_out.first = blocks.take_u64()?.checked_sub(1);
+        let latest_s = u32::try_from(blocks.take_u64()?);
+        left_out.latest_s = latest_s.map_err(|_| blocks.bad("impossible time of a page"))?;
+    }
+    Ok(Timers::from_parts(timers, left_out))
 }
 
 fn read_window(blocks: &mut BlockReader<'_>, pages: u32, hosts: &mut Hosts) -> Result<()> {
@@ -81,11 +104,10 @@ fn read_window(blocks: &mut BlockReader<'_>, pages: u32, hosts: &mut Hosts) -> R
         check(blocks, page_of(entry) < pages)?;
         entries.push(entry);
     }
-    let window = hosts.get_mut(host).windows.get_mut(kind as usize);
-    check(blocks, window.as_ref().is_some_and(|window| window.is_empty()))?;
-    if let Some(window) = window {
-        *window = Window::from_parts(ready, left_out, entries);
-    }
+    check(blocks, kind < 2)?;
+    let (before, left_out_before, others) = hosts.queue(host, kind as usize);
+    check(blocks, before == 0 && left_out_before == 0 && others.is_empty())?;
+    hosts.set_queue(host, kind as usize, Window::from_parts(ready, left_out, entries));
     Ok(())
 }
 

@@ -14,16 +14,16 @@ impl State {
         match record {
             Record::Down { host, down } => {
                 let number = self.enter_host(host);
-                self.hosts.get_mut(number).down = Some(*down);
+                self.hosts.get_mut(number).limits_mut().down = Some(*down);
             }
             Record::Up { host } => {
                 let number = self.enter_host(host);
-                self.hosts.get_mut(number).answered();
+                self.hosts.answered(number);
                 self.queues(|queue, view| queue.offer(number, view));
             }
             Record::HostBegan { host, at_ms } => {
                 let number = self.enter_host(host);
-                self.hosts.get_mut(number).began_ms = Some(*at_ms);
+                self.hosts.set_began_ms(number, Some(*at_ms));
             }
             _ => {}
         }
@@ -85,8 +85,11 @@ impl State {
 
     /// Ends the waits for another attempt of the pages of some hosts.
     pub(crate) fn wake(&mut self, is_woken: impl Fn(u32) -> bool) -> Result<()> {
+        if self.table.count(|status| status == Status::Waiting) == 0 {
+            return Ok(());
+        }
         let now_s = u32::try_from(self.queue.clock_ms() / 1000).unwrap_or(u32::MAX);
         let is_cut = |row: &Row| row.status() == Status::Waiting && is_woken(row.host);
-        self.queue.cut(now_s, is_cut, &mut self.table)
+        self.queues(|queue, view| queue.cut(now_s, is_cut, view))
     }
 }

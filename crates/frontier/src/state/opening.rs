@@ -68,7 +68,7 @@ impl State {
     /// Counts families, and queues all pages by their rows. With recrawls, fetched pages without a time are due at once. O(pages).
     fn find_queues(&mut self) -> Result<()> {
         let mut shares = Shares::default();
-        self.hosts.iter().zip(0..).for_each(|(host, number)| shares.enter(number, site(&host.name)));
+        (0..self.hosts.len()).for_each(|host| shares.enter(host, site(self.hosts.name(host))));
         for row in self.table.scan() {
             let row = row?;
             if row.status().is_fetched() {
@@ -76,8 +76,8 @@ impl State {
             }
         }
         self.table.shares = shares;
-        self.hosts.iter_mut().for_each(|host| host.clear());
-        self.queue.set_timers(Vec::new());
+        self.hosts.clear_queues();
+        self.queue.timers.clear();
         for page in 0..self.table.len() {
             let row = self.table.get(page)?;
             match row.status() {

@@ -39,8 +39,9 @@ fn credit_of(frontier: &Frontier) -> u64 {
 }
 
 fn down(frontier: &Frontier) -> Vec<(String, Failing)> {
-    let hosts = frontier.state.hosts.iter();
-    hosts.filter_map(|host| host.down.map(|down| (host.name.to_string(), down))).collect()
+    let hosts = &frontier.state.hosts;
+    let down = |host| hosts.limits(host).down.map(|down| (hosts.name(host).to_owned(), down));
+    (0..hosts.len()).filter_map(down).collect()
 }
 
 /// What was told, and how much of it is committed: the states after each call since the last

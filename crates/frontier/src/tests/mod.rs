@@ -5,10 +5,12 @@ mod claims;
 mod crash;
 mod damage;
 mod failing;
+mod hosts;
 mod opening;
 mod order;
 mod rounds;
 mod time;
+mod timers;
 
 use filemap_io::sim::SimDisk;
 

@@ -11,9 +11,9 @@ pub(super) fn judge_queues(frontier: &Frontier) -> std::result::Result<(), Strin
     let state = &frontier.state;
     let (mut ready, mut shares) = (BTreeMap::new(), Shares::default());
     let (mut queued_credit, mut members) = (0, 0);
-    let hosts = state.hosts.iter().zip(0..);
-    hosts.for_each(|(host, number)| shares.enter(number, crate::shape::site(&host.name)));
-    let mut timers: Vec<u64> = state.queue.timers().collect();
+    let hosts = &state.hosts;
+    (0..hosts.len()).for_each(|host| shares.enter(host, crate::shape::site(hosts.name(host))));
+    let mut timers: Vec<u64> = state.queue.timers.iter().collect();
     timers.sort_unstable();
     for (row, page) in state.table.scan().zip(0u64..) {
         let row = row.expect("read");
@@ -26,19 +26,23 @@ pub(super) fn judge_queues(frontier: &Frontier) -> std::result::Result<(), Strin
         queued_credit += if row.status().is_new() { row.credit } else { 0 };
         members += u32::from(row.is_member(state.table.rent));
         let waits = row.status() == Status::Waiting || row.status() == Status::Fetched && state.has_recrawls;
-        if waits && timers.binary_search(&(u64::from(row.due_s) << 32 | page)).is_err() {
+        let timer = u64::from(row.due_s) << 32 | page;
+        let left_out = state.queue.timers.left_out();
+        let is_left_out = left_out.first.is_some_and(|first| first <= timer) && row.due_s <= left_out.latest_s;
+        if waits && !is_left_out && timers.binary_search(&timer).is_err() {
             return Err(format!("page {page} has no timer: {row:?}"));
         }
     }
-    for (host, number) in state.hosts.iter().zip(0..) {
-        for (kind, window) in host.windows.iter().enumerate() {
-            let rows = ready.get(&(number, kind)).copied().unwrap_or(0);
-            if window.ready != rows {
-                return Err(format!("{}, kind {kind}: {} pages are queued, not {rows}", host.name, window.ready));
+    for host in 0..hosts.len() {
+        for kind in 0..2 {
+            let rows = ready.get(&(host, kind)).copied().unwrap_or(0);
+            let (queued, ..) = hosts.queue(host, kind);
+            if queued != rows {
+                return Err(format!("{}, kind {kind}: {queued} pages are queued, not {rows}", hosts.name(host)));
             }
         }
-        if state.table.shares.of_host(number) != shares.of_host(number) {
-            return Err(format!("{} has other counts", host.name));
+        if state.table.shares.of_host(host) != shares.of_host(host) {
+            return Err(format!("{} has other counts", hosts.name(host)));
         }
     }
     if (members, u128::from(state.totals.waiting)) != (state.table.members, state.delivery.credit()) {
