@@ -34,6 +34,8 @@ mod every;
 mod failpoint;
 mod format;
 mod index;
+mod keeping;
+mod kept;
 mod location;
 mod opening;
 mod options;
@@ -66,6 +68,7 @@ pub use crate::erase::EraseReport;
 pub use crate::error::{Error, Result};
 #[cfg(feature = "sim")]
 pub use crate::failpoint::Mistake;
+pub use crate::keeping::{Change, KeptFile};
 pub use crate::location::is_location;
 pub use crate::opening::{open_bucket, open_on};
 pub use crate::options::{CloudOptions, Mode};

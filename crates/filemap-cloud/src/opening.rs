@@ -169,7 +169,8 @@ pub(crate) async fn index_to_write(
 }
 
 fn over(core: Arc<Core>, commits: Option<JoinHandle<()>>, upkeep: Option<JoinHandle<()>>) -> CloudStore {
-    CloudStore { core, commits: Mutex::new(commits), upkeep: Mutex::new(upkeep), closed: Mutex::new(None) }
+    let (commits, upkeep) = (Mutex::new(commits), Mutex::new(upkeep));
+    CloudStore { core, commits, upkeep, closed: Mutex::default(), keeping: Mutex::default() }
 }
 
 /// The canonicaliser of the store, which is made if it is absent and may be made.

@@ -42,7 +42,11 @@ impl Sought {
 
 impl Core {
     pub(crate) fn sought(&self, lookup: &Lookup<'_>) -> Result<Sought> {
-        let key = keys::key(&self.canonical(lookup.url)?, RecordKind::Response, lookup.variant);
+        self.sought_beside(lookup, RecordKind::Response)
+    }
+
+    fn sought_beside(&self, lookup: &Lookup<'_>, kind: RecordKind) -> Result<Sought> {
+        let key = keys::key(&self.canonical(lookup.url)?, kind, lookup.variant);
         Ok(Sought { form: keys::form(&key), key, meant: Meant::UntilTime(lookup.time_ms) })
     }
 
@@ -92,6 +96,12 @@ pub(crate) fn page(core: &Arc<Core>, lookup: &Lookup<'_>) -> Result<Option<Page>
     Ok(core.wait(|core| async move { core.page_sought(&sought).await })?)
 }
 
+/// The newest record of a kind beside a page.
+pub(crate) fn beside(core: &Arc<Core>, lookup: &Lookup<'_>, kind: RecordKind) -> Result<Option<Page>> {
+    let sought = core.sought_beside(lookup, kind)?;
+    Ok(core.wait(|core| async move { core.page_sought(&sought).await })?)
+}
+
 /// One version, by its name.
 pub(crate) fn version(core: &Arc<Core>, lookup: &Lookup<'_>, version: Version) -> Result<Option<Page>> {
     let sought = Sought { meant: Meant::Version(version), ..core.sought(lookup)? };
@@ -108,6 +118,13 @@ pub(crate) fn head(core: &Arc<Core>, lookup: &Lookup<'_>) -> Result<Option<PageH
 pub(crate) fn contains(core: &Arc<Core>, lookup: &Lookup<'_>) -> Result<bool> {
     let sought = core.sought(lookup)?;
     Ok(core.wait(|core| async move { Ok(core.found(&sought).await?.is_some()) })?)
+}
+
+/// The newest version, its digest and the length of its body: no record is read.
+pub(crate) fn digest(core: &Arc<Core>, lookup: &Lookup<'_>) -> Result<Option<(Version, u128, u64)>> {
+    let sought = core.sought(lookup)?;
+    let found = core.wait(|core| async move { core.found(&sought).await })?;
+    Ok(found.map(|(version, row)| (version, row.digest, row.body_bytes)))
 }
 
 /// Times and sequences of the versions of a page: no record is read.

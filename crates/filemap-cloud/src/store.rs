@@ -7,12 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use filemap::access::{
     Capabilities, Contents, Cursor, Fetched, Listed, PutRule, Removed, RemovedVersions, Results, Scope, Survives, keys,
 };
+use filemap::page::RecordKind;
 use filemap::{Error, Lookup, Page, PageHead, PageRead, PageWrite, Put, Result, Variant, Version};
 use tokio::task::JoinHandle;
 use urlindex::Canonicalizer;
 
 use crate::core::Core;
 use crate::error;
+use crate::keeping::Keeping;
 use crate::{read, write};
 
 /// A store in object storage. Its calls block; it is `Send` and `Sync`.
@@ -43,12 +45,51 @@ pub struct CloudStore {
     /// The task of the upkeep.
     pub(crate) upkeep: Mutex<Option<JoinHandle<()>>>,
     pub(crate) closed: Mutex<Option<error::Result<()>>>,
+    pub(crate) keeping: Mutex<Keeping>,
 }
 
 impl CloudStore {
     /// What makes its keys.
     pub fn canonicalizer(&self) -> &Arc<dyn Canonicalizer> {
         &self.core.canonicalizer
+    }
+
+    /// The last sequence that a version or a removal has; of a handle that reads, of those that it
+    /// knows.
+    ///
+    /// # Errors
+    ///
+    /// Those of the object storage.
+    pub fn last_sequence(&self) -> filemap::Result<u64> {
+        match &self.core.writer {
+            Some(writer) => Ok(writer.last_sequence()),
+            None => Ok(self.core.wait(|core| async move { core.index.next_sequence().await })?.saturating_sub(1)),
+        }
+    }
+
+    /// Whether another writer has taken the store: this handle writes nothing any more. It is told
+    /// so by its next commit alone; no request.
+    pub fn is_fenced(&self) -> bool {
+        self.core.writer.as_ref().is_some_and(|writer| writer.progress.is_fenced())
+    }
+
+    /// The newest version of a page, with the digest (XXH3-128) and the length of its body. No
+    /// record is read.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageRead::contains`].
+    pub fn digest(&self, lookup: &Lookup<'_>) -> Result<Option<(Version, u128, u64)>> {
+        read::digest(&self.core, lookup)
+    }
+
+    /// The newest record of a kind beside a page, such as a note.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageRead::get`].
+    pub fn get_beside(&self, lookup: &Lookup<'_>, kind: RecordKind) -> Result<Option<Page>> {
+        read::beside(&self.core, lookup, kind)
     }
 
     fn close_once(&self) -> error::Result<()> {

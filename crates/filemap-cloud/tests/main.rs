@@ -5,6 +5,7 @@ mod bucket;
 mod compacting;
 mod copying;
 mod erasing;
+mod kept;
 mod killed;
 mod looks;
 mod lost_index;
