@@ -25,7 +25,7 @@ use crate::pending::Pending;
 use crate::progress::Progress;
 
 /// The folder of segments.
-pub(crate) const SEGMENTS: &str = "shard-00/seg";
+pub(crate) const SEGMENTS: &str = "shard/seg";
 
 /// The name of a segment's object.
 pub(crate) fn object(id: SegmentId) -> String {
@@ -145,7 +145,7 @@ pub(crate) async fn upload(bucket: &Bucket, id: SegmentId, bytes: Bytes) -> Resu
         match bucket.tail(&name, FOOTER_BYTES as u64).await? {
             Some(tail) if has_footer_of(&tail, &bytes) => return Ok(()),
             Some(_) => {
-                let what = format!("{name} is there with other bytes: two writers had one epoch");
+                let what = format!("{} is there with other bytes: two writers had one epoch", bucket.named(&name));
                 return Err(Error::StoreUnsuitable { location: bucket.location().to_owned(), what });
             }
             None => bucket.refused(&mut attempts, &name).await?,

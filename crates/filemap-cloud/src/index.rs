@@ -41,7 +41,7 @@ use scan::{Wanted, is_gone};
 use view::Views;
 
 /// The folder of indexes, by generation: a repair makes a new one.
-const FOLDER: &str = "shard-00/ix";
+const FOLDER: &str = "shard/ix";
 /// A commit waits for the write-ahead log at most so long before it is uploaded.
 const FLUSH_EVERY: Duration = Duration::from_millis(20);
 /// Commits between two flushes of the memtable: opening reads all objects of the log since.

@@ -10,7 +10,7 @@ use crate::format::manifest::{Manifest, Named};
 use crate::format::segment::SegmentId;
 
 /// The folder of the pieces of files that are kept, and of manifests.
-pub(crate) const FOLDER: &str = "shard-00/crawl";
+pub(crate) const FOLDER: &str = "shard/crawl";
 
 /// The name of a piece's or a manifest's object.
 pub(crate) fn object(id: SegmentId) -> String {

@@ -25,6 +25,7 @@ use crate::format::manifest::{Manifest, Named, Piece, is_name, length};
 use crate::format::segment::SegmentId;
 use crate::index::Changes;
 use crate::keeping::{Change, FOLDER, Keeping, KeptFile, object};
+use crate::shard::Shard;
 use crate::store::CloudStore;
 use crate::writer::Writer;
 
@@ -47,7 +48,9 @@ impl CloudStore {
     ///
     /// # Errors
     ///
-    /// [`Error::ReadOnly`], [`Error::Fenced`], those of the object storage, [`Error::Location`]
+    /// [`filemap::Error::Unsupported`] of a handle with several shards: open one
+    /// ([`CloudOptions::only_shard`](crate::CloudOptions::only_shard)). [`Error::ReadOnly`],
+    /// [`Error::Fenced`], those of the object storage, [`Error::Location`]
     /// for a name of a file that cannot be one; those of the files.
     ///
     /// ```
@@ -62,10 +65,11 @@ impl CloudStore {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn sync_with(&self, files: &[KeptFile<'_>]) -> filemap::Result<()> {
-        let core = &self.core;
+        let shard = self.only()?;
+        let core = &shard.core;
         let writer = core.writer.as_ref().ok_or_else(|| core.index.read_only())?;
         writer.progress.check()?;
-        let mut keeping = self.keeping()?;
+        let mut keeping = keeping(shard)?;
         if !std::mem::replace(&mut keeping.has_swept, true) {
             sweep(core, writer, &keeping)?;
         }
@@ -100,7 +104,7 @@ impl CloudStore {
     ///
     /// Damage of the manifest; those of the object storage.
     pub fn kept(&self) -> filemap::Result<Vec<(String, u64)>> {
-        let keeping = self.keeping()?;
+        let keeping = keeping(self.only()?)?;
         let files = keeping.manifest().into_iter().flat_map(|manifest| &manifest.files);
         Ok(files.map(|(name, pieces)| (name.clone(), length(pieces))).collect())
     }
@@ -112,13 +116,14 @@ impl CloudStore {
     ///
     /// Damage of a piece; those of the object storage, and those that `each` returns.
     pub fn read_kept(&self, name: &str, each: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> filemap::Result<()> {
-        let keeping = self.keeping()?;
+        let shard = self.only()?;
+        let keeping = keeping(shard)?;
         let pieces = keeping.manifest().and_then(|manifest| manifest.files.get(name)).cloned().unwrap_or_default();
         drop(keeping);
         let mut offset = 0;
         for some in pieces.chunks(AT_ONCE) {
             let some = some.to_vec();
-            let read = self.core.wait(|core| async move {
+            let read = shard.core.wait(|core| async move {
                 let reads = some.into_iter().map(|piece| {
                     let core = Arc::clone(&core);
                     async move { read(&core.bucket, piece).await }
@@ -132,15 +137,15 @@ impl CloudStore {
         }
         Ok(())
     }
+}
 
-    /// What is known of files that are kept, the manifest too.
-    fn keeping(&self) -> Result<MutexGuard<'_, Keeping>> {
-        let mut keeping = self.keeping.lock().unwrap_or_else(PoisonError::into_inner);
-        if keeping.known.is_none() {
-            keeping.known = Some(self.core.wait(|core| async move { manifest(&core).await })?);
-        }
-        Ok(keeping)
+/// What is known of files that are kept, the manifest too.
+fn keeping(shard: &Shard) -> Result<MutexGuard<'_, Keeping>> {
+    let mut keeping = shard.keeping.lock().unwrap_or_else(PoisonError::into_inner);
+    if keeping.known.is_none() {
+        keeping.known = Some(shard.core.wait(|core| async move { manifest(&core).await })?);
     }
+    Ok(keeping)
 }
 
 /// What a file could not be read or written for.
@@ -262,7 +267,10 @@ impl Uploads<'_> {
                         true => Ok(()),
                         false => Err(Error::StoreUnsuitable {
                             location: core.bucket.location().to_owned(),
-                            what: format!("{name} is there with other bytes: two writers had one epoch"),
+                            what: format!(
+                                "{} is there with other bytes: two writers had one epoch",
+                                core.bucket.named(&name)
+                            ),
                         }),
                     }
                 }

@@ -37,7 +37,7 @@ use crate::format::row::{self, Row};
 use crate::format::segment::{Placed, Salvage, Segment, SegmentId, Summary};
 use crate::format::sources::Sources;
 use crate::index::{Changes, Generation, Generations, Index, Taken};
-use crate::opening::{bounds, described, index_to_write, token};
+use crate::opening::{bounds, described, index_to_write, token, wanted};
 use crate::options::{CloudOptions, Mode};
 use crate::verify::Removed;
 use crate::{keeping, location, probe, runtime};
@@ -89,7 +89,8 @@ impl RepairReport {
     }
 }
 
-/// Makes a new index of the segments of the store at `location`. Reads every segment once; holds
+/// Makes a new index of the segments of the store at `location`, of each shard or of one
+/// ([`CloudOptions::only_shard`]); an error in one leaves those before it repaired. Reads every segment once; holds
 /// the tombstones in memory. A writer that has the store open may not write any more, and none
 /// begins until the repair has ended.
 ///
@@ -128,7 +129,23 @@ fn repair_in(bucket: Bucket, options: &CloudOptions) -> Result<RepairReport> {
 }
 
 async fn repaired(bucket: &Bucket, options: &CloudOptions) -> Result<RepairReport> {
-    described(bucket, Mode::Write, options).await?;
+    let of = described(bucket, Mode::Write, options).await?.shards;
+    let mut all = RepairReport::default();
+    for shard in wanted(bucket, of, options)? {
+        let found = repaired_shard(&bucket.of_shard(shard), options).await?;
+        all.segments += found.segments;
+        all.versions += found.versions;
+        all.uncommitted += found.uncommitted;
+        all.damage.extend(found.damage);
+        all.lost_bytes += found.lost_bytes;
+        all.may_return |= found.may_return;
+        all.unknown_segments = all.unknown_segments.or(found.unknown_segments);
+        all.kept_lost |= found.kept_lost;
+    }
+    Ok(all)
+}
+
+async fn repaired_shard(bucket: &Bucket, options: &CloudOptions) -> Result<RepairReport> {
     let new = Taken::take(bucket, token(bucket)?).await?;
     match made(bucket, options, new.generation).await {
         Ok(found) => new.complete(bucket).await.map(|()| found),
@@ -309,7 +326,7 @@ impl Repair<'_> {
     }
 
     fn lost(&mut self, name: &str, what: &str, bytes: u64, may_return: bool) {
-        self.found.damage.push(format!("{name}: {what}"));
+        self.found.damage.push(format!("{}: {what}", self.bucket.named(name)));
         self.found.lost_bytes += bytes;
         self.found.may_return |= may_return;
     }

@@ -13,4 +13,5 @@ mod mend;
 mod owners;
 mod requests;
 mod salvage;
+mod sharded;
 mod simulated;

@@ -18,6 +18,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["core"],
     &["parts", "walk"],
     &["read", "write"],
+    &["merge", "shard"],
     &["store"],
     &["collect", "compact", "every", "kept", "prune", "stats", "verify"],
     &["erase", "upkeep"],
