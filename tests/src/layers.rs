@@ -37,7 +37,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("filemap-python", &["crawl", "filemap", "filemap-core", "filemap-http", "urlindex", "urlindex-redis"]),
     ("fm-cli", &["filemap", "filemap-core", "frontier", "urlindex"]),
     ("fm-tool", &["filemap", "filemap-cloud", "filemap-core", "filemap-http", "fm-cli", "urlindex", "urlindex-redis"]),
-    ("fm-crawl", &["crawl", "filemap", "filemap-http", "fm-cli", "frontier", "mailbox", "urlindex", "urlindex-redis"]),
+    ("fm-crawl", &["crawl", "filemap", "filemap-cloud", "filemap-http", "fm-cli", "frontier", "mailbox", "urlindex", "urlindex-redis"]),
     ("fm-serve", &["filemap", "filemap-core", "filemap-http", "fm-cli", "mailbox", "urlindex"]),
     ("filemap-tests", &["filemap", "filemap-core", "filemap-io", "urlindex"]),
     ("filemap-oracle", &["filemap-core"]),
