@@ -219,8 +219,8 @@ setters! {
     /// Write WARC files on the way to this folder, made if absent: of all that is put into the
     /// store from the first run on that has it, each version once.
     warc(folder: Option<PathBuf>) { plan.warc = folder }
-    /// Puts pages, and what the crawl knows, into a shard of a store elsewhere ([`Settings::bucket`]
-    /// says which). Open it before the builder is made: the settings come from there.
+    /// Puts pages, and what the crawl knows, into a shard of a store elsewhere, the one that
+    /// [`Settings::bucket`] says. Open it before the builder is made: the settings come from it.
     depot(depot: Option<Depot>) { plan.depot = depot }
     /// Fetches pages instead of the crawl; robots.txt and sitemaps stay with it.
     fetch_by(fetch: Option<Arc<dyn Fetch>>) { plan.hooks.fetch = fetch }

@@ -90,9 +90,9 @@ impl RepairReport {
 }
 
 /// Makes a new index of the segments of the store at `location`, of each shard or of one
-/// ([`CloudOptions::only_shard`]); an error in one leaves those before it repaired. Reads every segment once; holds
-/// the tombstones in memory. A writer that has the store open may not write any more, and none
-/// begins until the repair has ended.
+/// ([`CloudOptions::only_shard`]); an error in one leaves those before it repaired. Reads every
+/// segment once; holds the tombstones in memory. A writer that has the store open may not write
+/// any more, and none begins until the repair has ended.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! A store in object storage as [`PageRead`] and [`PageWrite`]: its shards as one. A URL's calls go
-//! to the shard of its host, listings are merged, and what is of the whole store is done to each.
+//! A store in object storage as [`PageRead`] and [`PageWrite`]: its shards as one. A URL's calls
+//! go to the shard of its host, listings are merged, what is of the whole store is done to each.
 
 use std::io::{self, Read};
 use std::ops::ControlFlow;

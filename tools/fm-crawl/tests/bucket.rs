@@ -1,5 +1,5 @@
 //! Crawls whose pages, and what they know, are in the bucket of `FILEMAP_S3`, of the environment
-//! that `crates/filemap-cloud/ceph.sh` prints: killed, gone on with on another machine, taken over.
+//! that `crates/filemap-cloud/ceph.sh` prints: killed, gone on with elsewhere, taken over.
 
 use std::collections::BTreeMap;
 use std::path::Path;

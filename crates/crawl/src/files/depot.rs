@@ -45,8 +45,8 @@ struct Open {
 }
 
 impl Depot {
-    /// Opens the shard, and brings the files of its last commit to the crawl's folder, which nobody
-    /// else uses meanwhile. What was there before goes, if it is of a crawl into this shard.
+    /// Opens the shard, and brings the files of its last commit to the crawl's folder, which
+    /// nobody else uses meanwhile. What was there goes, if it is of a crawl into this shard.
     ///
     /// # Errors
     /// `Usage` if the folder is of another crawl, and that it is in use: the shard is not opened
@@ -163,8 +163,8 @@ fn dir(path: &Path) -> Result<OsDir, Error> {
     OsDir::open(path).map_err(|error| Error::io("open", path, error))
 }
 
-/// Removes what is kept elsewhere, but for the settings, and the set of URLs. The content-seen test
-/// stays: nothing depends on it.
+/// Removes what is kept elsewhere, but for the settings, and the set of URLs. The content-seen
+/// test stays: nothing depends on it.
 fn clear(folder: &Path) -> Result<(), Error> {
     for below in [files::FRONTIER, files::OUTBOX] {
         let path = folder.join(below);

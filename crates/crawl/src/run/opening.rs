@@ -95,8 +95,8 @@ pub fn noted_sequence(folder: &Folder) -> Result<Option<u64>, Error> {
     if folder.path().exists() { sequence::noted(&dir(folder)?) } else { Ok(None) }
 }
 
-/// Refuses what is not done to a crawl whose pages are in object storage: its folder here is brought
-/// anew by each run.
+/// Refuses what is not done to a crawl whose pages are in object storage: its folder here is
+/// brought anew by each run.
 ///
 /// # Errors
 /// `Usage`, with what to do instead.

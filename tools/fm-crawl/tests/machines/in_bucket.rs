@@ -1,5 +1,5 @@
-//! Several machines, each with a shard of one store in the bucket of `FILEMAP_S3`: one is lost with
-//! its disk, again and again, and another machine goes on with its shard.
+//! Several machines, each with a shard of one store in the bucket of `FILEMAP_S3`: one is lost
+//! with its disk, again and again, and another machine goes on with its shard.
 
 use std::process::Child;
 use std::time::{Duration, Instant};

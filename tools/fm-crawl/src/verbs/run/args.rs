@@ -155,8 +155,8 @@ pub struct Args {
     /// `none` to crawl alone
     #[arg(long, value_name = "http://HOST/v1/seen/NAME|redis://HOST/NAME", value_parser = seen_set)]
     pub(super) seen: Option<SharedSet>,
-    /// Put the pages, and what the crawl knows, into this store in object storage: any machine goes
-    /// on with it. STORE names the folder that a run works in here, STORE.crawl
+    /// Put the pages, and what the crawl knows, into this store in object storage: any machine
+    /// goes on with it. STORE names the folder that a run works in here, STORE.crawl
     #[arg(long = "store", value_name = "s3://BUCKET/PREFIX", value_parser = divided::location)]
     pub(super) bucket: Option<String>,
     /// With --store: commit after this time at the latest. After a kill what was fetched since is
