@@ -16,6 +16,7 @@ use crate::fetch::Way;
 use crate::fetch::address::{Override, Resolver};
 use crate::fetch::proxy::Proxy;
 use crate::fetch::trust::{Trust, tls};
+use crate::files::depot::Depot;
 use crate::hooks::fields::Field;
 use crate::hooks::{Fetch, Hooks, OnPage, Parse};
 use crate::links::check_start;
@@ -83,6 +84,7 @@ impl Crawler {
                 hooks: Hooks::default(),
                 accept: None,
                 warc: None,
+                depot: None,
             },
             trust: Trust::Roots(Vec::new()),
             seeds: Vec::new(),
@@ -217,6 +219,9 @@ setters! {
     /// Write WARC files on the way to this folder, made if absent: of all that is put into the
     /// store from the first run on that has it, each version once.
     warc(folder: Option<PathBuf>) { plan.warc = folder }
+    /// Puts pages, and what the crawl knows, into a shard of a store elsewhere, the one that
+    /// [`Settings::bucket`] says. Open it before the builder is made: the settings come from it.
+    depot(depot: Option<Depot>) { plan.depot = depot }
     /// Fetches pages instead of the crawl; robots.txt and sitemaps stay with it.
     fetch_by(fetch: Option<Arc<dyn Fetch>>) { plan.hooks.fetch = fetch }
     /// Decides which URLs are in scope, beside the reach.

@@ -40,6 +40,13 @@ pub enum Error {
     /// Another process has what the crawl needs.
     #[error("{0}")]
     Locked(String),
+    /// Another owner has taken the shard that the crawl is in. What it fetched after its last
+    /// commit counts for nothing; the other one goes on from that commit.
+    #[error("{shard}: another owner has taken it; this run has ended and wrote nothing any more")]
+    Taken {
+        /// The shard.
+        shard: String,
+    },
     /// The store's rules for URLs are not those that were asked for.
     #[error("{}: the store has the rules {}, not {}", .store.display(), rules(.has), rules(.wanted))]
     Rules {

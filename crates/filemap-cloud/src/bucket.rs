@@ -21,6 +21,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Every request has so long, and what its bytes take on the slowest link.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// What names of objects of a shard begin with.
+const SHARD: &str = "shard/";
+
 /// The objects of one store.
 #[derive(Clone)]
 pub(crate) struct Bucket {
@@ -28,6 +31,8 @@ pub(crate) struct Bucket {
     /// The same objects with bounds of time of the client: the index sets none.
     of_index: Arc<dyn ObjectStore>,
     root: Path,
+    /// Which of the store's shards names that begin with [`SHARD`] are of.
+    shard: u32,
     location: Arc<str>,
     retries: u32,
     /// Bytes a second.
@@ -46,12 +51,30 @@ pub(crate) struct Bounds {
 impl Bucket {
     pub(crate) fn new(objects: Arc<dyn ObjectStore>, root: Path, location: &str, bounds: Bounds) -> Bucket {
         let (of_index, Bounds { retries, slowest }) = (Arc::clone(&objects), bounds);
-        Bucket { objects, of_index, root, location: location.into(), retries, slowest: slowest.max(1) }
+        Bucket { objects, of_index, root, shard: 0, location: location.into(), retries, slowest: slowest.max(1) }
     }
 
     /// With other objects for the index: the same, through a client that bounds each request.
     pub(crate) fn with_index(self, of_index: Arc<dyn ObjectStore>) -> Bucket {
         Bucket { of_index, ..self }
+    }
+
+    /// The same with the objects of another shard.
+    pub(crate) fn of_shard(&self, shard: u32) -> Bucket {
+        Bucket { shard, ..self.clone() }
+    }
+
+    /// Which shard it has the objects of.
+    pub(crate) fn shard(&self) -> u32 {
+        self.shard
+    }
+
+    /// The name of an object below the store's prefix.
+    pub(crate) fn named(&self, name: &str) -> String {
+        match name.strip_prefix(SHARD) {
+            Some(rest) => format!("shard-{:02}/{rest}", self.shard),
+            None => name.to_owned(),
+        }
     }
 
     pub(crate) fn of_index(&self) -> &Arc<dyn ObjectStore> {
@@ -88,7 +111,7 @@ impl Bucket {
 
     /// The path of an object of the store.
     pub(crate) fn path(&self, name: &str) -> Path {
-        name.split('/').fold(self.root.clone(), |path, part| path.join(part))
+        self.named(name).split('/').fold(self.root.clone(), |path, part| path.join(part))
     }
 
     /// An object; `None` if it is not there.
@@ -123,7 +146,7 @@ impl Bucket {
                         // Whoever reads it finds that it is cut off.
                         return Ok(Some(Bytes::new()));
                     }
-                    self.pause(&mut attempts, &format!("reading {name}"), error).await?;
+                    self.pause(&mut attempts, &format!("reading {}", self.named(name)), error).await?;
                 }
             }
         }
@@ -152,7 +175,7 @@ impl Bucket {
             match self.timed(bytes.len() as u64, put).await {
                 Ok(_) => return Ok(true),
                 Err(object_store::Error::AlreadyExists { .. }) => return Ok(false),
-                Err(error) => self.pause(&mut attempts, &format!("creating {name}"), error).await?,
+                Err(error) => self.pause(&mut attempts, &format!("creating {}", self.named(name)), error).await?,
             }
         }
     }
@@ -177,7 +200,7 @@ impl Bucket {
     pub(crate) async fn refused(&self, attempts: &mut u32, name: &str) -> Result<()> {
         let source = "409: refused, as if it were there".into();
         let error = object_store::Error::AlreadyExists { path: name.to_owned(), source };
-        self.pause(attempts, &format!("creating {name}"), error).await
+        self.pause(attempts, &format!("creating {}", self.named(name)), error).await
     }
 
     /// Deletes an object; one that is not there too.
@@ -187,7 +210,7 @@ impl Bucket {
         loop {
             match self.timed(0, self.objects.delete(&path)).await {
                 Ok(()) | Err(object_store::Error::NotFound { .. }) => return Ok(()),
-                Err(error) => self.pause(&mut attempts, &format!("deleting {name}"), error).await?,
+                Err(error) => self.pause(&mut attempts, &format!("deleting {}", self.named(name)), error).await?,
             }
         }
     }
@@ -224,7 +247,7 @@ impl Bucket {
         loop {
             match self.collected(list()).await {
                 Ok(found) => return Ok(found),
-                Err(error) => self.pause(&mut attempts, &format!("listing {folder}"), error).await?,
+                Err(error) => self.pause(&mut attempts, &format!("listing {}", self.named(folder)), error).await?,
             }
         }
     }
@@ -261,7 +284,7 @@ impl Bucket {
     }
 
     pub(crate) fn damaged(&self, object: &str, what: impl Into<String>) -> Error {
-        Error::Damaged { location: self.location.to_string(), object: object.to_owned(), what: what.into() }
+        Error::Damaged { location: self.location.to_string(), object: self.named(object), what: what.into() }
     }
 }
 

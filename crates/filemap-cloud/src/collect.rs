@@ -5,9 +5,12 @@
 //! What this writer uploads now is in no index either. And only those older than a grace, so that
 //! a mistake of an operator can be looked into.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::commit::{SEGMENTS, object};
+use crate::core::Core;
+use crate::error::Result;
 use crate::failpoint::Mistake;
 use crate::format::segment::SegmentId;
 use crate::store::CloudStore;
@@ -41,28 +44,38 @@ impl CloudStore {
     ///
     /// [`Error::ReadOnly`](crate::Error::ReadOnly); those of the object storage.
     pub fn collect(&self, grace: Duration) -> filemap::Result<CollectReport> {
-        let writer = self.core.writer.as_ref().ok_or_else(|| self.core.index.read_only())?;
-        let (epoch, mistake) = (writer.epoch, writer.mistake);
-        let oldest = SystemTime::now().checked_sub(grace).unwrap_or(SystemTime::UNIX_EPOCH);
-        Ok(self.core.wait(move |core| async move {
-            let rows = core.index.segments().await?;
-            let rewritten = core.index.rewritten().await?;
-            let mut report = CollectReport::default();
-            for found in core.bucket.list(SEGMENTS).await? {
-                let Some(id) = found.location.filename().and_then(SegmentId::of_name) else { continue };
-                let is_earlier = id.epoch < epoch || Mistake::OwnCollected.is_planted(mistake);
-                if rows.contains_key(&id) || rewritten.contains_key(&id) || !is_earlier {
-                    continue;
-                }
-                if SystemTime::from(found.last_modified) > oldest {
-                    report.young += 1;
-                    continue;
-                }
-                core.bucket.delete(&object(id)).await?;
-                report.segments += 1;
-                report.bytes += found.size;
-            }
-            Ok(report)
-        })?)
+        let reports = self.each(|shard| collected(&shard.core, grace))?;
+        Ok(reports.into_iter().fold(CollectReport::default(), |all, one| CollectReport {
+            segments: all.segments + one.segments,
+            bytes: all.bytes + one.bytes,
+            young: all.young + one.young,
+        }))
     }
+}
+
+/// Of one shard.
+pub(crate) fn collected(core: &Arc<Core>, grace: Duration) -> Result<CollectReport> {
+    let writer = core.writer.as_ref().ok_or_else(|| core.index.read_only())?;
+    let (epoch, mistake) = (writer.epoch, writer.mistake);
+    let oldest = SystemTime::now().checked_sub(grace).unwrap_or(SystemTime::UNIX_EPOCH);
+    core.wait(move |core| async move {
+        let rows = core.index.segments().await?;
+        let rewritten = core.index.rewritten().await?;
+        let mut report = CollectReport::default();
+        for found in core.bucket.list(SEGMENTS).await? {
+            let Some(id) = found.location.filename().and_then(SegmentId::of_name) else { continue };
+            let is_earlier = id.epoch < epoch || Mistake::OwnCollected.is_planted(mistake);
+            if rows.contains_key(&id) || rewritten.contains_key(&id) || !is_earlier {
+                continue;
+            }
+            if SystemTime::from(found.last_modified) > oldest {
+                report.young += 1;
+                continue;
+            }
+            core.bucket.delete(&object(id)).await?;
+            report.segments += 1;
+            report.bytes += found.size;
+        }
+        Ok(report)
+    })
 }

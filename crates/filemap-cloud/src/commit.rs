@@ -25,14 +25,14 @@ use crate::pending::Pending;
 use crate::progress::Progress;
 
 /// The folder of segments.
-pub(crate) const SEGMENTS: &str = "shard-00/seg";
+pub(crate) const SEGMENTS: &str = "shard/seg";
 
 /// The name of a segment's object.
 pub(crate) fn object(id: SegmentId) -> String {
     format!("{SEGMENTS}/{}", id.name())
 }
 
-/// A segment that is complete, and what its commit changes.
+/// A segment that is complete, and what its commit changes. One without bytes is no object.
 pub(crate) struct Sealed {
     pub(crate) id: SegmentId,
     /// Its place in the order of commits.
@@ -112,7 +112,9 @@ impl Committer {
             tokio::try_join!(commit, self.index.check_not_repaired())?;
             self.pending.committed(next.id.number, next.changes.rows.keys());
             self.progress.committed(next.nth, next.unsynced);
-            self.due.committed(&next.changes, next.bytes.len() as u64, self.segment_bytes);
+            if !next.bytes.is_empty() {
+                self.due.committed(&next.changes, next.bytes.len() as u64, self.segment_bytes);
+            }
         }
     }
 
@@ -122,6 +124,9 @@ impl Committer {
         let upload = tokio::spawn(async move {
             // A closed semaphore would bound nothing; this one is never closed.
             let _slot = slots.acquire().await;
+            if bytes.is_empty() {
+                return Ok(());
+            }
             upload(&bucket, id, bytes).await
         });
         (sealed, upload)
@@ -140,7 +145,7 @@ pub(crate) async fn upload(bucket: &Bucket, id: SegmentId, bytes: Bytes) -> Resu
         match bucket.tail(&name, FOOTER_BYTES as u64).await? {
             Some(tail) if has_footer_of(&tail, &bytes) => return Ok(()),
             Some(_) => {
-                let what = format!("{name} is there with other bytes: two writers had one epoch");
+                let what = format!("{} is there with other bytes: two writers had one epoch", bucket.named(&name));
                 return Err(Error::StoreUnsuitable { location: bucket.location().to_owned(), what });
             }
             None => bucket.refused(&mut attempts, &name).await?,

@@ -95,17 +95,14 @@ impl CloudStore {
     ///
     /// Those of the object storage.
     pub fn compaction_plan(&self, goal: CompactionGoal) -> filemap::Result<CompactPlan> {
-        let (rows, rewritten) =
-            self.core.wait(|core| async move { Ok((core.index.segments().await?, core.index.rewritten().await?)) })?;
-        let mut planned = CompactPlan { waiting: rewritten.len() as u64, ..CompactPlan::default() };
-        let groups = plan(&rows, want(&self.core, goal), self.core.options.segment_bytes as u64);
-        for id in groups.iter().flatten() {
-            let bytes = rows.get(id).copied().unwrap_or_default();
-            planned.segments.push(object(*id));
-            planned.copied_bytes = planned.copied_bytes.saturating_add(bytes.live());
-            planned.freed_bytes = planned.freed_bytes.saturating_add(bytes.garbage());
-        }
-        Ok(planned)
+        let plans = self.each(|shard| planned(&shard.core, goal))?;
+        Ok(plans.into_iter().fold(CompactPlan::default(), |mut all, plan| {
+            all.segments.extend(plan.segments);
+            all.copied_bytes = all.copied_bytes.saturating_add(plan.copied_bytes);
+            all.freed_bytes = all.freed_bytes.saturating_add(plan.freed_bytes);
+            all.waiting += plan.waiting;
+            all
+        }))
     }
 
     /// Rewrites segments: those whose dead bytes are over the bound
@@ -121,8 +118,32 @@ impl CloudStore {
     /// [`Error::ReadOnly`](crate::Error::ReadOnly); those of the object storage: what was done
     /// before stays done.
     pub fn compact(&self, goal: CompactionGoal) -> filemap::Result<CompactReport> {
-        Ok(pass(&self.core, want(&self.core, goal), self.core.options.grace)?)
+        let passed = self.each(|shard| pass(&shard.core, want(&shard.core, goal), shard.core.options.grace))?;
+        Ok(passed.into_iter().fold(CompactReport::default(), |mut all, one| {
+            all.rewritten += one.rewritten;
+            all.rewritten_bytes += one.rewritten_bytes;
+            all.copied_bytes += one.copied_bytes;
+            all.deleted += one.deleted;
+            all.waiting += one.waiting;
+            all.damage.extend(one.damage);
+            all
+        }))
     }
+}
+
+/// What would be rewritten of one shard.
+fn planned(core: &Arc<Core>, goal: CompactionGoal) -> Result<CompactPlan> {
+    let (rows, rewritten) =
+        core.wait(|core| async move { Ok((core.index.segments().await?, core.index.rewritten().await?)) })?;
+    let mut planned = CompactPlan { waiting: rewritten.len() as u64, ..CompactPlan::default() };
+    let groups = plan(&rows, want(core, goal), core.options.segment_bytes as u64);
+    for id in groups.iter().flatten() {
+        let bytes = rows.get(id).copied().unwrap_or_default();
+        planned.segments.push(core.bucket.named(&object(*id)));
+        planned.copied_bytes = planned.copied_bytes.saturating_add(bytes.live());
+        planned.freed_bytes = planned.freed_bytes.saturating_add(bytes.garbage());
+    }
+    Ok(planned)
 }
 
 fn want(core: &Core, goal: CompactionGoal) -> Want {
@@ -207,7 +228,7 @@ fn copied(
         };
         match copied {
             Ok(()) => report.rewritten_bytes += of_segment.written,
-            Err(what) => report.damage.push(format!("{}: {what}", object(*id))),
+            Err(what) => report.damage.push(format!("{}: {what}", core.bucket.named(&object(*id)))),
         }
     }
     let Copying { segment, mut sources, rows, .. } = copying;

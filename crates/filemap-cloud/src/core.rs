@@ -71,6 +71,19 @@ impl Core {
         })
     }
 
+    /// Which of these shards is that of a URL, of a store that has `of`.
+    pub(crate) fn place(&self, url: &[u8], of: u32, mut shards: impl Iterator<Item = u32>) -> filemap::Result<usize> {
+        if of == 1 {
+            return Ok(0);
+        }
+        let shard = urlindex::shard(&self.canonical(url)?, of);
+        let other = || {
+            let (location, url) = (self.bucket.location().to_owned(), String::from_utf8_lossy(url).into_owned());
+            Error::OtherShard { location, url, shard, own: self.bucket.shard() }
+        };
+        Ok(shards.position(|has| has == shard).ok_or_else(other)?)
+    }
+
     /// The rows in a range.
     pub(crate) async fn rows(&self, range: Range<Vec<u8>>, is_backwards: bool) -> Result<Rows> {
         let overlay = self.overlay(&range);

@@ -9,12 +9,14 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use filemap::Error;
 use filemap::access::Scope;
-use filemap::{Error, PageWrite};
 
+use crate::collect::collected;
 use crate::compact::{CompactReport, pass};
 use crate::core::Core;
 use crate::plan::Want;
+use crate::shard::Shard;
 use crate::store::CloudStore;
 use crate::write;
 
@@ -74,8 +76,18 @@ impl CloudStore {
         if scope.is_all() {
             return Err(Error::Unsupported { what: "an erasure of all pages: name a host, a domain or a prefix" });
         }
-        let pages = write::remove_all(&self.core, scope, &mut |_| ControlFlow::Continue(()))?;
-        self.end_erasure(pages)
+        let reports = self.each(|shard| {
+            let pages = write::remove_all(&shard.core, scope, &mut |_| ControlFlow::Continue(()))?;
+            end_erasure(shard, pages)
+        })?;
+        Ok(reports.into_iter().fold(EraseReport::default(), |mut all, one| {
+            all.pages += one.pages;
+            all.rewritten += one.rewritten;
+            all.deleted += one.deleted;
+            all.waiting += one.waiting;
+            all.damage.extend(one.damage);
+            all
+        }))
     }
 
     /// As [`CloudStore::erase`], one URL with its variants and the records beside it.
@@ -84,24 +96,25 @@ impl CloudStore {
     ///
     /// As [`CloudStore::erase`]; [`filemap::Error::Url`].
     pub fn erase_url(&self, url: &[u8]) -> filemap::Result<EraseReport> {
-        let was_there = write::remove(&self.core, url, None)?;
-        self.end_erasure(u64::from(was_there))
+        let shard = self.shard_of(url)?;
+        let was_there = write::remove(&shard.core, url, None)?;
+        end_erasure(shard, u64::from(was_there))
     }
+}
 
-    fn end_erasure(&self, pages: u64) -> filemap::Result<EraseReport> {
-        self.sync()?;
-        let mut report = EraseReport { pages, ..EraseReport::default() };
-        // No row names them: their bytes may be of the same pages.
-        let orphans = self.collect(self.core.options.grace)?;
-        report.deleted += orphans.segments;
-        for _ in 0..PASSES {
-            let CompactReport { rewritten, deleted, waiting, damage, .. } = freed(&self.core)?;
-            report.rewritten += rewritten;
-            report.deleted += deleted;
-            (report.waiting, report.damage) = (waiting.saturating_add(orphans.young), damage);
-        }
-        Ok(report)
+fn end_erasure(shard: &Shard, pages: u64) -> filemap::Result<EraseReport> {
+    shard.sync()?;
+    let mut report = EraseReport { pages, ..EraseReport::default() };
+    // No row names them: their bytes may be of the same pages.
+    let orphans = collected(&shard.core, shard.core.options.grace)?;
+    report.deleted += orphans.segments;
+    for _ in 0..PASSES {
+        let CompactReport { rewritten, deleted, waiting, damage, .. } = freed(&shard.core)?;
+        report.rewritten += rewritten;
+        report.deleted += deleted;
+        (report.waiting, report.damage) = (waiting.saturating_add(orphans.young), damage);
     }
+    Ok(report)
 }
 
 fn freed(core: &Arc<Core>) -> crate::error::Result<CompactReport> {

@@ -77,6 +77,18 @@ pub enum Error {
         /// The location.
         location: String,
     },
+    /// The page is of another shard than the one that this handle has. Nothing was read or stored.
+    #[error("{location}: {url} is of shard {shard}, and this handle has shard {own}")]
+    OtherShard {
+        /// The location.
+        location: String,
+        /// The URL.
+        url: String,
+        /// The shard of its host.
+        shard: u32,
+        /// The handle's.
+        own: u32,
+    },
     /// Stored bytes are damaged or gone. Other pages can be read; run `verify` to find all damage.
     #[error("{location}: {object}: {what}")]
     Damaged {
@@ -146,6 +158,7 @@ impl Error {
             | Error::Unavailable { location, .. }
             | Error::Fenced { location }
             | Error::Repairing { location }
+            | Error::OtherShard { location, .. }
             | Error::Damaged { location, .. }
             | Error::ReadOnly { location }
             | Error::Closed { location }
@@ -158,10 +171,10 @@ impl Error {
 
 impl From<Error> for filemap::Error {
     fn from(error: Error) -> filemap::Error {
-        let location = error.location();
+        let (location, is_of_one_page) = (error.location(), matches!(error, Error::OtherShard { .. }));
         let words = error.to_string();
         let detail = words.strip_prefix(&format!("{location}: ")).unwrap_or(&words).to_owned();
-        filemap::Error::Remote { location, detail, is_damage: error.is_damage(), is_of_one_page: false }
+        filemap::Error::Remote { location, detail, is_damage: error.is_damage(), is_of_one_page }
     }
 }
 

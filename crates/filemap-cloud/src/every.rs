@@ -49,10 +49,12 @@ impl CloudStore {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn stored_by_key(&self) -> impl Iterator<Item = filemap::Result<StoredVersion>> + use<> {
-        let ranges = keys::ranges_of_all(&Scope::new()).iter().map(row::of_forms).collect();
-        Parts::new(&self.core, Every { ranges, scan: None, ready: VecDeque::new() }, |core, every| {
-            step(core, every).boxed()
-        })
+        let of_shard = |core: &Arc<Core>| {
+            let ranges = keys::ranges_of_all(&Scope::new()).iter().map(row::of_forms).collect();
+            let every = Every { ranges, scan: None, ready: VecDeque::new() };
+            Parts::new(core, every, |core, every| step(core, every).boxed())
+        };
+        self.cores().cores.iter().map(of_shard).collect::<Vec<_>>().into_iter().flatten()
     }
 }
 

@@ -22,6 +22,8 @@ pub enum Mistake {
     TombstonesDropped,
     /// A rewritten segment does not name those whose place it takes.
     SourcesUnnamed,
+    /// Files count before the pages that they are of.
+    KeptBeforePages,
     /// The index collects the fences of its write-ahead log.
     FencesCollected,
     /// The task of the commits panics.

@@ -41,7 +41,7 @@ use scan::{Wanted, is_gone};
 use view::Views;
 
 /// The folder of indexes, by generation: a repair makes a new one.
-const FOLDER: &str = "shard-00/ix";
+const FOLDER: &str = "shard/ix";
 /// A commit waits for the write-ahead log at most so long before it is uploaded.
 const FLUSH_EVERY: Duration = Duration::from_millis(20);
 /// Commits between two flushes of the memtable: opening reads all objects of the log since.
@@ -71,6 +71,8 @@ pub(crate) struct Changes {
     pub(crate) rewritten: BTreeMap<SegmentId, u64>,
     /// The first sequence that is not used.
     pub(crate) next: u64,
+    /// The row of files that are kept, if others are from now on.
+    pub(crate) kept: Option<Vec<u8>>,
 }
 
 /// The index of a store.
@@ -211,6 +213,11 @@ impl Index {
         next.ok_or_else(|| self.bucket.damaged("the index", "the next sequence is no number"))
     }
 
+    /// The row of the files that are kept.
+    pub(crate) async fn kept(&self) -> Result<Option<Bytes>> {
+        self.get(row::KEPT.to_vec()).await
+    }
+
     /// The value of a row.
     pub(crate) async fn get(&self, key: Vec<u8>) -> Result<Option<Bytes>> {
         let found = match &self.kind {
@@ -297,6 +304,7 @@ impl Index {
             batch.put(row::of_rewritten(*segment), since.to_le_bytes());
         }
         batch.put(row::NEXT, changes.next.to_le_bytes());
+        changes.kept.iter().for_each(|kept| batch.put(row::KEPT, kept));
         let commit = async {
             db.write(batch).await?.await_durable().await?;
             if commits.is_multiple_of(*commits_a_flush) {

@@ -1,11 +1,13 @@
 //! Opens stores: a store that is absent is made, one that exists is checked, and a writer gets its
 //! epoch and takes the place of the writer before it.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use object_store::ObjectStore;
 use object_store::path::Path;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use urlindex::Canonicalizer;
@@ -21,11 +23,13 @@ use crate::index::{Changes, Generation, Generations, Index};
 use crate::options::{CloudOptions, Mode};
 use crate::pending::Pending;
 use crate::progress::Progress;
+use crate::shard::Shard;
 use crate::store::CloudStore;
 use crate::writer::{Begin, Writer};
 use crate::{location, probe, runtime, upkeep};
 
-/// The store at a location in object storage: `s3://bucket/prefix` or `mem://name/prefix`.
+/// The store at a location in object storage: `s3://bucket/prefix` or `mem://name/prefix`, all
+/// its shards or one ([`CloudOptions::only_shard`]).
 ///
 /// Endpoint, region and credentials of `s3://` are those of the environment: `AWS_ENDPOINT`,
 /// `AWS_REGION`, `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN` and the other
@@ -88,43 +92,67 @@ fn open_in(bucket: Bucket, mode: Mode, options: &CloudOptions) -> Result<CloudSt
     let runtime = runtime::handle(bucket.location())?;
     let (waiting, options, name) = (runtime.clone(), options.clone(), bucket.clone());
     let opened = runtime::wait(&waiting, async move {
-        let canonicalizer = described(&bucket, mode, &options).await?;
-        if mode == Mode::Read {
-            let index = Arc::new(Index::open_to_read(bucket.clone(), &options).await?);
-            let core = Core { bucket, index, canonicalizer, runtime, options, writer: None };
-            return Ok(over(Arc::new(core), None, None));
+        let Described { shards: of, canonicalizer } = described(&bucket, mode, &options).await?;
+        let mut shards = Vec::new();
+        for shard in wanted(&bucket, of, &options)? {
+            let parts = (bucket.of_shard(shard), Arc::clone(&canonicalizer), runtime.clone());
+            shards.push(shard_in(parts, mode, options.clone()).await?);
         }
-        let (index, base) = owned(&bucket, &options).await?;
-        let index = Arc::new(index);
-        let (sender, sealed) = mpsc::unbounded_channel();
-        let (pending, progress) = (Arc::new(Pending::default()), Arc::new(Progress::default()));
-        let due = Arc::new(Due::default());
-        let begin = Begin {
-            epoch: index.epoch().unwrap_or_default(),
-            base,
-            segment_bytes: options.segment_bytes,
-            unsynced_bytes: options.unsynced_bytes,
-            location: bucket.location().to_owned(),
-            mistake: options.mistake,
-        };
-        let writer = Some(Writer::new(begin, Arc::clone(&pending), Arc::clone(&progress), Arc::clone(&due), sender));
-        let committer = Committer {
-            bucket: bucket.clone(),
-            index: Arc::clone(&index),
-            pending,
-            progress,
-            due: Arc::clone(&due),
-            segment_bytes: options.segment_bytes as u64,
-            uploads: options.uploads,
-            mistake: options.mistake,
-        };
-        let commits = tokio::spawn(committer.run(sealed));
-        let bound = options.space_bound;
-        let core = Arc::new(Core { bucket, index, canonicalizer, runtime, options, writer });
-        let upkeep = bound.map(|bound| tokio::spawn(upkeep::run(Arc::downgrade(&core), due, bound)));
-        Ok(over(core, Some(commits), upkeep))
+        Ok(CloudStore::over(shards, of))
     });
     opened.unwrap_or_else(|| Err(name.unavailable("opening", 0, &"its task ended without an answer")))
+}
+
+/// The shards that are opened: all, or the one that the options say.
+pub(crate) fn wanted(bucket: &Bucket, of: u32, options: &CloudOptions) -> Result<Range<u32>> {
+    let Some(shard) = options.only_shard else { return Ok(0..of) };
+    if shard < of {
+        return Ok(shard..shard + 1);
+    }
+    let what = format!("it has no shard {shard}, but {of}, numbered from 0");
+    Err(Error::Location { location: bucket.location().to_owned(), what })
+}
+
+/// One shard.
+async fn shard_in(
+    (bucket, canonicalizer, runtime): (Bucket, Arc<dyn Canonicalizer>, Handle),
+    mode: Mode,
+    options: CloudOptions,
+) -> Result<Shard> {
+    if mode == Mode::Read {
+        let index = Arc::new(Index::open_to_read(bucket.clone(), &options).await?);
+        let core = Core { bucket, index, canonicalizer, runtime, options, writer: None };
+        return Ok(over(Arc::new(core), None, None));
+    }
+    let (index, base) = owned(&bucket, &options).await?;
+    let index = Arc::new(index);
+    let (sender, sealed) = mpsc::unbounded_channel();
+    let (pending, progress) = (Arc::new(Pending::default()), Arc::new(Progress::default()));
+    let due = Arc::new(Due::default());
+    let begin = Begin {
+        epoch: index.epoch().unwrap_or_default(),
+        base,
+        segment_bytes: options.segment_bytes,
+        unsynced_bytes: options.unsynced_bytes,
+        location: bucket.location().to_owned(),
+        mistake: options.mistake,
+    };
+    let writer = Some(Writer::new(begin, Arc::clone(&pending), Arc::clone(&progress), Arc::clone(&due), sender));
+    let committer = Committer {
+        bucket: bucket.clone(),
+        index: Arc::clone(&index),
+        pending,
+        progress,
+        due: Arc::clone(&due),
+        segment_bytes: options.segment_bytes as u64,
+        uploads: options.uploads,
+        mistake: options.mistake,
+    };
+    let commits = tokio::spawn(committer.run(sealed));
+    let bound = options.space_bound;
+    let core = Arc::new(Core { bucket, index, canonicalizer, runtime, options, writer });
+    let upkeep = bound.map(|bound| tokio::spawn(upkeep::run(Arc::downgrade(&core), due, bound)));
+    Ok(over(core, Some(commits), upkeep))
 }
 
 /// The index that counts, for writing, and the first sequence that is not committed: no repair is
@@ -161,24 +189,36 @@ pub(crate) async fn index_to_write(
     if let Some(later) = later.max().filter(|later| later.epoch >= own) {
         // Of one who has opened the store meanwhile? Then this one is told so here.
         index.commit(&Changes { next: base, ..Changes::default() }, 1).await?;
-        let what =
-            format!("it does not know the writer of {}: the last part of it is lost; run `repair`", object(later));
+        let what = format!(
+            "it does not know the writer of {}: the last part of it is lost; run `repair`",
+            bucket.named(&object(later))
+        );
         return Err(bucket.damaged(&generation.folder(), what));
     }
     Ok((index, base))
 }
 
-fn over(core: Arc<Core>, commits: Option<JoinHandle<()>>, upkeep: Option<JoinHandle<()>>) -> CloudStore {
-    CloudStore { core, commits: Mutex::new(commits), upkeep: Mutex::new(upkeep), closed: Mutex::new(None) }
+fn over(core: Arc<Core>, commits: Option<JoinHandle<()>>, upkeep: Option<JoinHandle<()>>) -> Shard {
+    let (commits, upkeep) = (Mutex::new(commits), Mutex::new(upkeep));
+    Shard { core, commits, upkeep, closed: Mutex::default(), keeping: Mutex::default() }
 }
 
-/// The canonicaliser of the store, which is made if it is absent and may be made.
-pub(crate) async fn described(bucket: &Bucket, mode: Mode, options: &CloudOptions) -> Result<Arc<dyn Canonicalizer>> {
+/// What a store was made with.
+pub(crate) struct Described {
+    pub(crate) shards: u32,
+    pub(crate) canonicalizer: Arc<dyn Canonicalizer>,
+}
+
+/// What the store was made with, which is made if it is absent and may be made.
+pub(crate) async fn described(bucket: &Bucket, mode: Mode, options: &CloudOptions) -> Result<Described> {
+    let wanted = options.shards.unwrap_or(1);
     let found = match bucket.get(description::NAME).await? {
         None => {
-            if let Some(left) = bucket.list(SEGMENTS).await?.first() {
-                let what = format!("it is gone, and {} is there: a store was here; put it back", left.location);
-                return Err(bucket.damaged(description::NAME, what));
+            for shard in 0..wanted {
+                if let Some(left) = bucket.of_shard(shard).list(SEGMENTS).await?.first() {
+                    let what = format!("it is gone, and {} is there: a store was here; put it back", left.location);
+                    return Err(bucket.damaged(description::NAME, what));
+                }
             }
             if mode != Mode::Fill {
                 return Err(Error::NotAStore { location: bucket.location().to_owned() });
@@ -186,9 +226,13 @@ pub(crate) async fn described(bucket: &Bucket, mode: Mode, options: &CloudOption
             // Nothing is left in an object storage that is refused.
             let found = probe::probe(bucket, &token(bucket)?).await?;
             // First: a store that has a description has an index, or has lost it.
-            let first = Generations::read(bucket).await?.newest;
-            Index::make(bucket.clone(), first, options, found.replaces_if_match).await?.close().await?;
+            for shard in 0..wanted {
+                let bucket = bucket.of_shard(shard);
+                let first = Generations::read(&bucket).await?.newest;
+                Index::make(bucket, first, options, found.replaces_if_match).await?.close().await?;
+            }
             let made = Description {
+                shards: wanted,
                 canonicalizer: options.canonicalizer.name().to_owned(),
                 canonicalizer_version: options.canonicalizer.version(),
             };
@@ -201,12 +245,17 @@ pub(crate) async fn described(bucket: &Bucket, mode: Mode, options: &CloudOption
     let location = || bucket.location().to_owned();
     let found = found.ok_or_else(|| Error::NotAStore { location: location() })?;
     let description = Description::decode(&found).map_err(|what| Error::Format { location: location(), what })?;
-    let Description { canonicalizer, canonicalizer_version } = description;
+    let Description { shards, canonicalizer, canonicalizer_version } = description;
+    if options.shards.is_some_and(|wanted| wanted != shards) {
+        let what = format!("it has {shards} shards, not {wanted}: the number was said when it was made, and stays");
+        return Err(Error::Location { location: location(), what });
+    }
     let named = urlindex::canonical::named(&canonicalizer, canonicalizer_version);
-    named.ok_or_else(|| {
+    let unknown = || {
         let what = format!("its keys were made by the canonicaliser {canonicalizer} version {canonicalizer_version}");
         Error::Format { location: location(), what }
-    })
+    };
+    Ok(Described { shards, canonicalizer: named.ok_or_else(unknown)? })
 }
 
 /// A name that no probe had before.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use urlindex::{Canonicalizer, Whatwg};
 
 use crate::failpoint::Mistake;
+use crate::format::description::MAX_SHARDS;
 
 /// The default bound of bytes over live bytes.
 pub(crate) const SPACE_BOUND: f64 = 1.25;
@@ -50,6 +51,8 @@ pub struct CloudOptions {
     pub(crate) space_bound: Option<f64>,
     pub(crate) grace: Duration,
     pub(crate) repair_uncommitted: bool,
+    pub(crate) shards: Option<u32>,
+    pub(crate) only_shard: Option<u32>,
     pub(crate) canonicalizer: Arc<dyn Canonicalizer>,
     pub(crate) mistake: Option<Mistake>,
 }
@@ -67,6 +70,8 @@ impl Default for CloudOptions {
             space_bound: Some(SPACE_BOUND),
             grace: Duration::from_secs(3600),
             repair_uncommitted: false,
+            shards: None,
+            only_shard: None,
             canonicalizer: Arc::new(Whatwg),
             mistake: None,
         }
@@ -143,6 +148,20 @@ impl CloudOptions {
     /// of writers that had lost the store count then, too.
     pub fn repair_uncommitted(self, counts: bool) -> CloudOptions {
         CloudOptions { repair_uncommitted: counts, ..self }
+    }
+
+    /// How many shards a new store has, for good: 1 to 1,024, default 1. Each has one writer at
+    /// once, on any machine; a host's pages are in one of them. A store that exists with another
+    /// number is refused.
+    pub fn shards(self, shards: u32) -> CloudOptions {
+        CloudOptions { shards: Some(shards.clamp(1, MAX_SHARDS)), ..self }
+    }
+
+    /// Opens this shard alone, numbered from 0: its writer is the one whose place is taken. Calls
+    /// for pages of others are [`Error::OtherShard`](crate::Error::OtherShard); listings have its
+    /// pages.
+    pub fn only_shard(self, shard: u32) -> CloudOptions {
+        CloudOptions { only_shard: Some(shard), ..self }
     }
 
     /// Makes the keys of a new store; default [`Whatwg`]. A store that exists has its own.

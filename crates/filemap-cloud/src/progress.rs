@@ -37,6 +37,12 @@ impl Progress {
         self.lock().check()
     }
 
+    /// Whether an earlier commit failed, as another writer has the store.
+    pub(crate) fn is_fenced(&self) -> bool {
+        let failed = self.lock().failed.clone();
+        failed.is_some_and(|error| matches!(*error, Error::Fenced { .. }))
+    }
+
     /// Counts bytes of a record, if there is room for them under the bound; the first always has.
     pub(crate) fn try_add(&self, bytes: usize, bound: usize) -> Result<bool> {
         let mut state = self.lock();

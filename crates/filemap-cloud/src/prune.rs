@@ -46,7 +46,7 @@ impl CloudStore {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn prune(&self, rule: PruneRule, scope: &Scope) -> Result<Pruned> {
-        self.pruned(rule, scope, Some(writer(&self.core)?))
+        self.pruned(rule, scope, true)
     }
 
     /// What [`CloudStore::prune`] would drop, counted; a handle that reads may ask.
@@ -55,38 +55,57 @@ impl CloudStore {
     ///
     /// As [`CloudStore::prune`].
     pub fn prune_plan(&self, rule: PruneRule, scope: &Scope) -> Result<Pruned> {
-        self.pruned(rule, scope, None)
+        self.pruned(rule, scope, false)
     }
 
-    /// Without a writer versions are counted only.
-    fn pruned(&self, rule: PruneRule, scope: &Scope, writer: Option<&Writer>) -> Result<Pruned> {
-        if rule.max_live_bytes.is_some() {
-            return Err(Error::Unsupported { what: "a prune to a number of bytes in object storage" });
-        }
-        if rule.keep_versions == Some(0) {
-            return Err(Error::Unsupported { what: "a prune that keeps no version: remove the pages" });
-        }
-        let core = &self.core;
-        let rows = core.wait(|core| async move { core.index.segments().await })?;
-        let live = rows.values().fold(0, |sum: u64, bytes| sum.saturating_add(bytes.live()));
-        let takes = scope.filter();
-        let mut pruned = Pruned::default();
-        let mut search = Search::new(rule, keys::ranges_of_all(scope));
-        loop {
-            let (rest, forms) = core.wait_for(search.step(Arc::clone(core)))?;
-            search = rest;
-            for form in &forms {
-                let Some(key) = keys::key_of_form(form).filter(|key| takes(url_of_key(key))) else { continue };
-                prune_key(core, writer, rule, &key, &mut pruned)?;
-            }
-            if forms.len() < KEYS_AT_ONCE {
-                break;
-            }
-        }
-        // What is dropped is in the index after the next commit.
-        pruned.live_bytes = live.saturating_sub(pruned.bytes);
-        Ok(pruned)
+    /// All shards.
+    fn pruned(&self, rule: PruneRule, scope: &Scope, writes: bool) -> Result<Pruned> {
+        let reports = self.each(|shard| {
+            let writer = if writes { Some(writer(&shard.core)?) } else { None };
+            pruned(&shard.core, rule, scope, writer)
+        })?;
+        Ok(reports.into_iter().fold(Pruned::default(), plus))
     }
+}
+
+/// What went of two shards.
+fn plus(mut all: Pruned, one: Pruned) -> Pruned {
+    all.keys += one.keys;
+    all.versions += one.versions;
+    all.bytes += one.bytes;
+    all.live_bytes += one.live_bytes;
+    all.hidden += one.hidden;
+    all.is_cancelled |= one.is_cancelled;
+    all
+}
+
+/// One shard. Without a writer versions are counted only.
+fn pruned(core: &Arc<Core>, rule: PruneRule, scope: &Scope, writer: Option<&Writer>) -> Result<Pruned> {
+    if rule.max_live_bytes.is_some() {
+        return Err(Error::Unsupported { what: "a prune to a number of bytes in object storage" });
+    }
+    if rule.keep_versions == Some(0) {
+        return Err(Error::Unsupported { what: "a prune that keeps no version: remove the pages" });
+    }
+    let rows = core.wait(|core| async move { core.index.segments().await })?;
+    let live = rows.values().fold(0, |sum: u64, bytes| sum.saturating_add(bytes.live()));
+    let takes = scope.filter();
+    let mut pruned = Pruned::default();
+    let mut search = Search::new(rule, keys::ranges_of_all(scope));
+    loop {
+        let (rest, forms) = core.wait_for(search.step(Arc::clone(core)))?;
+        search = rest;
+        for form in &forms {
+            let Some(key) = keys::key_of_form(form).filter(|key| takes(url_of_key(key))) else { continue };
+            prune_key(core, writer, rule, &key, &mut pruned)?;
+        }
+        if forms.len() < KEYS_AT_ONCE {
+            break;
+        }
+    }
+    // What is dropped is in the index after the next commit.
+    pruned.live_bytes = live.saturating_sub(pruned.bytes);
+    Ok(pruned)
 }
 
 /// Whether a rule keeps the `nth` newest version of a key for itself: as the local store does.

@@ -42,7 +42,11 @@ impl Sought {
 
 impl Core {
     pub(crate) fn sought(&self, lookup: &Lookup<'_>) -> Result<Sought> {
-        let key = keys::key(&self.canonical(lookup.url)?, RecordKind::Response, lookup.variant);
+        self.sought_beside(lookup, RecordKind::Response)
+    }
+
+    fn sought_beside(&self, lookup: &Lookup<'_>, kind: RecordKind) -> Result<Sought> {
+        let key = keys::key(&self.canonical(lookup.url)?, kind, lookup.variant);
         Ok(Sought { form: keys::form(&key), key, meant: Meant::UntilTime(lookup.time_ms) })
     }
 
@@ -92,6 +96,12 @@ pub(crate) fn page(core: &Arc<Core>, lookup: &Lookup<'_>) -> Result<Option<Page>
     Ok(core.wait(|core| async move { core.page_sought(&sought).await })?)
 }
 
+/// The newest record of a kind beside a page.
+pub(crate) fn beside(core: &Arc<Core>, lookup: &Lookup<'_>, kind: RecordKind) -> Result<Option<Page>> {
+    let sought = core.sought_beside(lookup, kind)?;
+    Ok(core.wait(|core| async move { core.page_sought(&sought).await })?)
+}
+
 /// One version, by its name.
 pub(crate) fn version(core: &Arc<Core>, lookup: &Lookup<'_>, version: Version) -> Result<Option<Page>> {
     let sought = Sought { meant: Meant::Version(version), ..core.sought(lookup)? };
@@ -110,6 +120,13 @@ pub(crate) fn contains(core: &Arc<Core>, lookup: &Lookup<'_>) -> Result<bool> {
     Ok(core.wait(|core| async move { Ok(core.found(&sought).await?.is_some()) })?)
 }
 
+/// The newest version, its digest and the length of its body: no record is read.
+pub(crate) fn digest(core: &Arc<Core>, lookup: &Lookup<'_>) -> Result<Option<(Version, u128, u64)>> {
+    let sought = core.sought(lookup)?;
+    let found = core.wait(|core| async move { core.found(&sought).await })?;
+    Ok(found.map(|(version, row)| (version, row.digest, row.body_bytes)))
+}
+
 /// Times and sequences of the versions of a page: no record is read.
 pub(crate) fn versions(core: &Arc<Core>, lookup: &Lookup<'_>) -> Result<Vec<Version>> {
     let (sought, time_ms) = (core.sought(lookup)?, lookup.time_ms);
@@ -117,15 +134,29 @@ pub(crate) fn versions(core: &Arc<Core>, lookup: &Lookup<'_>) -> Result<Vec<Vers
     Ok(found.into_iter().map(|(version, _)| version).collect())
 }
 
+/// The shards of a handle, and how many the store has.
+pub(crate) struct Cores {
+    pub(crate) cores: Vec<Arc<Core>>,
+    pub(crate) of: u32,
+}
+
+impl Cores {
+    /// That of a URL.
+    fn of(&self, url: &[u8]) -> Result<&Arc<Core>> {
+        let shards = self.cores.iter().map(|core| core.bucket.shard());
+        Ok(&self.cores[self.cores[0].place(url, self.of, shards)?])
+    }
+}
+
 /// The newest versions of several pages, read at once.
-pub(crate) fn pages(core: &Arc<Core>, urls: &[&[u8]]) -> Result<Vec<Option<Page>>> {
-    let ahead = Ahead::new(core, urls.iter().map(|url| url.to_vec()), RECORDS_AT_ONCE);
+pub(crate) fn pages(cores: Cores, urls: &[&[u8]]) -> Result<Vec<Option<Page>>> {
+    let ahead = Ahead::new(cores, urls.iter().map(|url| url.to_vec()), RECORDS_AT_ONCE);
     ahead.map(|(_, page)| page).collect()
 }
 
 /// The newest versions of pages, so many of them read at once.
-pub(crate) fn ahead<'s>(core: &Arc<Core>, urls: impl Iterator<Item = Vec<u8>> + 's, depth: usize) -> Fetched<'s> {
-    Box::new(Ahead::new(core, urls, depth.max(1)))
+pub(crate) fn ahead<'s>(cores: Cores, urls: impl Iterator<Item = Vec<u8>> + 's, depth: usize) -> Fetched<'s> {
+    Box::new(Ahead::new(cores, urls, depth.max(1)))
 }
 
 /// Where a page comes when it was read.
@@ -133,22 +164,22 @@ type Answer = Receiver<error::Result<Option<Page>>>;
 
 /// Reads that are under way, in the order of their URLs.
 struct Ahead<U> {
-    core: Arc<Core>,
+    cores: Cores,
     urls: U,
     depth: usize,
     under_way: VecDeque<(Vec<u8>, Result<Answer>)>,
 }
 
 impl<U: Iterator<Item = Vec<u8>>> Ahead<U> {
-    fn new(core: &Arc<Core>, urls: U, depth: usize) -> Ahead<U> {
-        Ahead { core: Arc::clone(core), urls, depth, under_way: VecDeque::new() }
+    fn new(cores: Cores, urls: U, depth: usize) -> Ahead<U> {
+        Ahead { cores, urls, depth, under_way: VecDeque::new() }
     }
 
     fn begin(&self, url: &[u8]) -> Result<Answer> {
-        let sought = self.core.sought(&Lookup::new(url))?;
+        let core = Arc::clone(self.cores.of(url)?);
+        let sought = core.sought(&Lookup::new(url))?;
         let (sender, receiver) = sync_channel(1);
-        let core = Arc::clone(&self.core);
-        self.core.runtime.spawn(async move {
+        core.runtime.clone().spawn(async move {
             // Nobody waits any more if the receiver is gone.
             let _ = sender.send(core.page_sought(&sought).await);
         });
@@ -166,7 +197,7 @@ impl<U: Iterator<Item = Vec<u8>>> Iterator for Ahead<U> {
             self.under_way.push_back((url, begun));
         }
         let (url, begun) = self.under_way.pop_front()?;
-        let ended = || self.core.bucket.unavailable("a request", 0, &"its task ended without an answer");
+        let ended = || self.cores.cores[0].bucket.unavailable("a request", 0, &"its task ended without an answer");
         let page = begun.and_then(|begun| Ok(begun.recv().unwrap_or_else(|_| Err(ended()))?));
         Some((url, page))
     }

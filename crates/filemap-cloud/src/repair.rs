@@ -22,6 +22,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use bytes::Bytes;
 use filemap::access::keys;
 use object_store::ObjectStore;
 use object_store::path::Path;
@@ -36,10 +37,10 @@ use crate::format::row::{self, Row};
 use crate::format::segment::{Placed, Salvage, Segment, SegmentId, Summary};
 use crate::format::sources::Sources;
 use crate::index::{Changes, Generation, Generations, Index, Taken};
-use crate::opening::{bounds, described, index_to_write, token};
+use crate::opening::{bounds, described, index_to_write, token, wanted};
 use crate::options::{CloudOptions, Mode};
 use crate::verify::Removed;
-use crate::{location, probe, runtime};
+use crate::{keeping, location, probe, runtime};
 
 /// What a repair found and made.
 ///
@@ -75,19 +76,23 @@ pub struct RepairReport {
     /// Why the old index does not say which segments there were: none of them is known to be gone,
     /// though some may be. `None`: it said so.
     pub unknown_segments: Option<String>,
+    /// Files were kept with the store ([`CloudStore::sync_with`](crate::CloudStore::sync_with)),
+    /// and without the old index nobody knows which: a crawl into the store begins anew.
+    pub kept_lost: bool,
 }
 
 impl RepairReport {
     /// Whether all segments that the old index had are known to be there, and all records of all
     /// segments were read and count.
     pub fn is_complete(&self) -> bool {
-        self.damage.is_empty() && self.uncommitted == 0 && self.unknown_segments.is_none()
+        self.damage.is_empty() && self.uncommitted == 0 && self.unknown_segments.is_none() && !self.kept_lost
     }
 }
 
-/// Makes a new index of the segments of the store at `location`. Reads every segment once; holds
-/// the tombstones in memory. A writer that has the store open may not write any more, and none
-/// begins until the repair has ended.
+/// Makes a new index of the segments of the store at `location`, of each shard or of one
+/// ([`CloudOptions::only_shard`]); an error in one leaves those before it repaired. Reads every
+/// segment once; holds the tombstones in memory. A writer that has the store open may not write
+/// any more, and none begins until the repair has ended.
 ///
 /// # Errors
 ///
@@ -124,7 +129,23 @@ fn repair_in(bucket: Bucket, options: &CloudOptions) -> Result<RepairReport> {
 }
 
 async fn repaired(bucket: &Bucket, options: &CloudOptions) -> Result<RepairReport> {
-    described(bucket, Mode::Write, options).await?;
+    let of = described(bucket, Mode::Write, options).await?.shards;
+    let mut all = RepairReport::default();
+    for shard in wanted(bucket, of, options)? {
+        let found = repaired_shard(&bucket.of_shard(shard), options).await?;
+        all.segments += found.segments;
+        all.versions += found.versions;
+        all.uncommitted += found.uncommitted;
+        all.damage.extend(found.damage);
+        all.lost_bytes += found.lost_bytes;
+        all.may_return |= found.may_return;
+        all.unknown_segments = all.unknown_segments.or(found.unknown_segments);
+        all.kept_lost |= found.kept_lost;
+    }
+    Ok(all)
+}
+
+async fn repaired_shard(bucket: &Bucket, options: &CloudOptions) -> Result<RepairReport> {
     let new = Taken::take(bucket, token(bucket)?).await?;
     match made(bucket, options, new.generation).await {
         Ok(found) => new.complete(bucket).await.map(|()| found),
@@ -147,9 +168,11 @@ async fn made(bucket: &Bucket, options: &CloudOptions, new: Generation) -> Resul
         old_next: old.next,
         removed: Removed::default(),
         named: Sources { bases: old.base.into_iter().collect(), ..Sources::default() },
-        found: RepairReport { unknown_segments: old.unread, ..RepairReport::default() },
+        kept: old.kept.clone(),
+        found: RepairReport { kept_lost: old.loses_kept(bucket).await?, ..RepairReport::default() },
         commits: 0,
     };
+    repair.found.unknown_segments = old.unread;
     let there = segments(bucket).await?;
     for id in there.iter().rev() {
         repair.segment(*id).await?;
@@ -171,30 +194,40 @@ struct Old {
     segments: BTreeMap<SegmentId, row::Bytes>,
     /// Why they are not known.
     unread: Option<String>,
+    /// The row of files that are kept.
+    kept: Option<Bytes>,
 }
 
 impl Old {
     /// Opens the index, which fences a writer that is alive. What it knows is not believed if it
     /// is damaged; what may pass ends the repair.
     async fn read(bucket: &Bucket, options: &CloudOptions) -> Result<Old> {
-        let mut old = Old { base: None, next: 1, segments: BTreeMap::new(), unread: None };
+        let mut old = Old { base: None, next: 1, segments: BTreeMap::new(), unread: None, kept: None };
         let generation = Generations::read(bucket).await?.newest;
         let segments = match index_to_write(bucket, generation, options).await {
             Ok((index, base)) => {
                 (old.base, old.next) = (Some((index.epoch().unwrap_or_default(), base)), base);
                 let segments = index.segments().await;
+                let kept = index.kept().await;
                 // Nothing was written through it.
                 let _ = index.close().await;
-                segments
+                segments.and_then(|segments| Ok((segments, kept?)))
             }
             Err(error) => Err(error),
         };
         match segments {
-            Ok(segments) => old.segments = segments,
+            Ok((segments, kept)) => (old.segments, old.kept) = (segments, kept),
             Err(error) if error.is_damage() => old.unread = Some(error.to_string()),
             Err(error) => return Err(error),
         }
         Ok(old)
+    }
+}
+
+impl Old {
+    /// Whether there are files that are kept, and the index does not say which.
+    async fn loses_kept(&self, bucket: &Bucket) -> Result<bool> {
+        Ok(self.unread.is_some() && !bucket.list(keeping::FOLDER).await?.is_empty())
     }
 }
 
@@ -218,6 +251,7 @@ struct Repair<'a> {
     removed: Removed,
     /// Segments that were rewritten, and the bases of writers: of all segments read so far.
     named: Sources,
+    kept: Option<Bytes>,
     found: RepairReport,
     commits: u64,
 }
@@ -292,7 +326,7 @@ impl Repair<'_> {
     }
 
     fn lost(&mut self, name: &str, what: &str, bytes: u64, may_return: bool) {
-        self.found.damage.push(format!("{name}: {what}"));
+        self.found.damage.push(format!("{}: {what}", self.bucket.named(name)));
         self.found.lost_bytes += bytes;
         self.found.may_return |= may_return;
     }
@@ -347,6 +381,7 @@ impl Repair<'_> {
                 self.commit(std::mem::take(&mut changes)).await?;
             }
         }
+        changes.kept = self.kept.take().map(|kept| kept.to_vec());
         self.commit(changes).await
     }
 }

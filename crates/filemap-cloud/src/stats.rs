@@ -1,5 +1,8 @@
 //! What a store has, as its index says: segments and their bytes.
 
+use std::sync::Arc;
+
+use crate::core::Core;
 use crate::error::Result;
 use crate::store::CloudStore;
 
@@ -14,10 +17,10 @@ use crate::store::CloudStore;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CloudStats {
-    /// The generation of the index: 1, and more after repairs.
+    /// The generation of the index: 1, and more after repairs. Of several shards the largest.
     pub generation: u64,
     /// The sequence that the next version gets: so many versions and removals were committed, and
-    /// some numbers never used.
+    /// some numbers never used. Of several shards the largest.
     pub next_sequence: u64,
     /// Segments that count.
     pub segments: u64,
@@ -59,10 +62,15 @@ impl CloudStore {
     pub fn stats(&self) -> Result<CloudStats> {
         let segments = self.segments()?;
         let sum = |of: fn(&CloudSegment) -> u64| segments.iter().fold(0, |sum: u64, one| sum.saturating_add(of(one)));
-        let generation = self.core.index.number();
-        let (waiting, next_sequence) = self.core.wait(|core| async move {
-            Ok((core.index.rewritten().await?.len() as u64, core.index.next_sequence().await?))
+        let of_shards = self.each(|shard| {
+            let generation = shard.core.index.number();
+            shard.core.wait(move |core| async move {
+                Ok((generation, core.index.rewritten().await?.len() as u64, core.index.next_sequence().await?))
+            })
         })?;
+        let generation = of_shards.iter().map(|(generation, ..)| *generation).max().unwrap_or_default();
+        let waiting = of_shards.iter().map(|(_, waiting, _)| waiting).sum();
+        let next_sequence = of_shards.iter().map(|(.., next)| *next).max().unwrap_or_default();
         Ok(CloudStats {
             generation,
             next_sequence,
@@ -75,20 +83,26 @@ impl CloudStore {
         })
     }
 
-    /// The segments that count, oldest first.
+    /// The segments that count, of each shard the oldest first.
     ///
     /// # Errors
     ///
     /// As [`CloudStore::stats`].
     pub fn segments(&self) -> Result<Vec<CloudSegment>> {
-        let rows = self.core.wait(|core| async move { core.index.segments().await })?;
-        let segment = |(id, bytes): (_, crate::format::row::Bytes)| CloudSegment {
-            object: crate::commit::object(id),
-            bytes: bytes.written,
-            live_bytes: bytes.live(),
-            dead_bytes: bytes.dead,
-            note_bytes: bytes.notes,
-        };
-        Ok(rows.into_iter().map(segment).collect())
+        let of_shards = self.each(|shard| segments(&shard.core))?;
+        Ok(of_shards.into_iter().flatten().collect())
     }
+}
+
+/// Those of one shard.
+fn segments(core: &Arc<Core>) -> Result<Vec<CloudSegment>> {
+    let rows = core.wait(|core| async move { core.index.segments().await })?;
+    let segment = |(id, bytes): (_, crate::format::row::Bytes)| CloudSegment {
+        object: core.bucket.named(&crate::commit::object(id)),
+        bytes: bytes.written,
+        live_bytes: bytes.live(),
+        dead_bytes: bytes.dead,
+        note_bytes: bytes.notes,
+    };
+    Ok(rows.into_iter().map(segment).collect())
 }

@@ -1,19 +1,21 @@
-//! A store in object storage as [`PageRead`] and [`PageWrite`].
+//! A store in object storage as [`PageRead`] and [`PageWrite`]: its shards as one. A URL's calls
+//! go to the shard of its host, listings are merged, what is of the whole store is done to each.
 
 use std::io::{self, Read};
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use filemap::access::{
     Capabilities, Contents, Cursor, Fetched, Listed, PutRule, Removed, RemovedVersions, Results, Scope, Survives, keys,
 };
+use filemap::page::RecordKind;
 use filemap::{Error, Lookup, Page, PageHead, PageRead, PageWrite, Put, Result, Variant, Version};
-use tokio::task::JoinHandle;
 use urlindex::Canonicalizer;
 
 use crate::core::Core;
 use crate::error;
-use crate::{read, write};
+use crate::shard::Shard;
+use crate::{merge, read, write};
 
 /// A store in object storage. Its calls block; it is `Send` and `Sync`.
 ///
@@ -37,62 +39,123 @@ use crate::{read, write};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct CloudStore {
-    pub(crate) core: Arc<Core>,
-    /// The task of the commits.
-    pub(crate) commits: Mutex<Option<JoinHandle<()>>>,
-    /// The task of the upkeep.
-    pub(crate) upkeep: Mutex<Option<JoinHandle<()>>>,
-    pub(crate) closed: Mutex<Option<error::Result<()>>>,
+    /// Those that the handle has: all of the store's, or one.
+    shards: Vec<Shard>,
+    /// How many the store has.
+    of: u32,
 }
 
 impl CloudStore {
     /// What makes its keys.
     pub fn canonicalizer(&self) -> &Arc<dyn Canonicalizer> {
-        &self.core.canonicalizer
+        &self.first().core.canonicalizer
     }
 
-    fn close_once(&self) -> error::Result<()> {
-        let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(result) = &*closed {
-            return result.clone();
-        }
-        let upkeep = self.upkeep.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let synced = self.core.writer.as_ref().map_or(Ok(()), |writer| {
-            // A compaction ends what it is about.
-            writer.stop_upkeep();
-            let _alone = writer.compacting.lock().unwrap_or_else(PoisonError::into_inner);
-            writer.finish()
-        });
-        let commits = self.commits.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let ended = self.core.wait(|core| async move {
-            if let Some(upkeep) = upkeep {
-                upkeep.abort();
-            }
-            if let Some(commits) = commits {
-                commits.await.map_err(|error| core.bucket.unavailable("a commit", 0, &error))?;
-            }
-            core.index.close().await
-        });
-        closed.insert(synced.and(ended)).clone()
+    /// How many shards the store has. A URL's is that of its host: [`urlindex::shard`] of its
+    /// canonical form.
+    pub fn shards(&self) -> u32 {
+        self.of
     }
-}
 
-impl Drop for CloudStore {
-    /// Ends the work of the handle without making anything durable.
-    fn drop(&mut self) {
-        let is_closed = self.closed.get_mut().unwrap_or_else(PoisonError::into_inner).is_some();
-        if is_closed {
-            return;
+    /// All shards of a store, or one of so many.
+    pub(crate) fn over(shards: Vec<Shard>, of: u32) -> CloudStore {
+        CloudStore { shards, of }
+    }
+
+    /// One of the shards that the handle has: there is one.
+    fn first(&self) -> &Shard {
+        &self.shards[0]
+    }
+
+    /// What each shard says.
+    pub(crate) fn each<T, E>(
+        &self,
+        ask: impl FnMut(&Shard) -> std::result::Result<T, E>,
+    ) -> std::result::Result<Vec<T>, E> {
+        self.shards.iter().map(ask).collect()
+    }
+
+    /// Has all shards do something, each on a thread of its own; the first error of one, when all
+    /// are done.
+    fn at_once(&self, act: fn(&Shard) -> error::Result<()>) -> Result<()> {
+        if let [shard] = &self.shards[..] {
+            return Ok(act(shard)?);
         }
-        if let Some(writer) = &self.core.writer {
-            writer.stop_upkeep();
-            writer.end();
-        }
-        let core = Arc::clone(&self.core);
-        self.core.runtime.spawn(async move {
-            // Nobody asks for the result.
-            let _ = core.index.close().await;
+        let done: Vec<error::Result<()>> = std::thread::scope(|scope| {
+            let under_way: Vec<_> = self.shards.iter().map(|shard| scope.spawn(move || act(shard))).collect();
+            let ended = under_way.into_iter().zip(&self.shards).map(|(thread, shard)| {
+                let panicked = || Err(shard.core.bucket.unavailable("a call", 0, &"its thread panicked"));
+                thread.join().unwrap_or_else(|_| panicked())
+            });
+            ended.collect()
         });
+        Ok(done.into_iter().collect::<error::Result<()>>()?)
+    }
+
+    /// The shard of a URL.
+    ///
+    /// # Errors
+    /// That the handle does not have it; a URL without a canonical form.
+    pub(crate) fn shard_of(&self, url: &[u8]) -> Result<&Shard> {
+        let shards = self.shards.iter().map(|shard| shard.core.bucket.shard());
+        Ok(&self.shards[self.first().core.place(url, self.of, shards)?])
+    }
+
+    fn of(&self, url: &[u8]) -> Result<&Arc<Core>> {
+        Ok(&self.shard_of(url)?.core)
+    }
+
+    /// The only shard of the handle.
+    pub(crate) fn only(&self) -> Result<&Shard> {
+        match &self.shards[..] {
+            [shard] => Ok(shard),
+            _ => Err(Error::Unsupported { what: "files that are kept with several shards: open one (`only_shard`)" }),
+        }
+    }
+
+    /// All of them, for work of their own.
+    pub(crate) fn cores(&self) -> read::Cores {
+        read::Cores { cores: self.shards.iter().map(|shard| Arc::clone(&shard.core)).collect(), of: self.of }
+    }
+
+    /// The last sequence that a version or a removal has in the only shard of the handle; of one
+    /// that reads, of those that it knows.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] of a handle with several shards; those of the object storage.
+    pub fn last_sequence(&self) -> Result<u64> {
+        let core = &self.only()?.core;
+        match &core.writer {
+            Some(writer) => Ok(writer.last_sequence()),
+            None => Ok(core.wait(|core| async move { core.index.next_sequence().await })?.saturating_sub(1)),
+        }
+    }
+
+    /// Whether another writer has taken a shard: this handle writes nothing there any more. It is
+    /// told so by its next commit alone; no request.
+    pub fn is_fenced(&self) -> bool {
+        let is_fenced = |shard: &Shard| shard.core.writer.as_ref().is_some_and(|writer| writer.progress.is_fenced());
+        self.shards.iter().any(is_fenced)
+    }
+
+    /// The newest version of a page, with the digest (XXH3-128) and the length of its body. No
+    /// record is read.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageRead::contains`].
+    pub fn digest(&self, lookup: &Lookup<'_>) -> Result<Option<(Version, u128, u64)>> {
+        read::digest(self.of(lookup.url)?, lookup)
+    }
+
+    /// The newest record of a kind beside a page, such as a note.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageRead::get`].
+    pub fn get_beside(&self, lookup: &Lookup<'_>, kind: RecordKind) -> Result<Option<Page>> {
+        read::beside(self.of(lookup.url)?, lookup, kind)
     }
 }
 
@@ -104,69 +167,72 @@ impl PageRead for CloudStore {
     }
 
     fn get(&self, lookup: &Lookup<'_>) -> Result<Option<Page>> {
-        read::page(&self.core, lookup)
+        read::page(self.of(lookup.url)?, lookup)
     }
 
     fn get_version(&self, lookup: &Lookup<'_>, version: Version) -> Result<Option<Page>> {
-        read::version(&self.core, lookup, version)
+        read::version(self.of(lookup.url)?, lookup, version)
     }
 
     fn head(&self, lookup: &Lookup<'_>) -> Result<Option<PageHead>> {
-        read::head(&self.core, lookup)
+        read::head(self.of(lookup.url)?, lookup)
     }
 
     fn contains(&self, lookup: &Lookup<'_>) -> Result<bool> {
-        read::contains(&self.core, lookup)
+        read::contains(self.of(lookup.url)?, lookup)
     }
 
     fn get_many(&self, urls: &[&[u8]]) -> Result<Vec<Option<Page>>> {
-        read::pages(&self.core, urls)
+        read::pages(self.cores(), urls)
     }
 
     fn get_ahead<'s>(&'s self, urls: Box<dyn Iterator<Item = Vec<u8>> + 's>, depth: usize) -> Fetched<'s> {
-        read::ahead(&self.core, urls, depth)
+        read::ahead(self.cores(), urls, depth)
     }
 
     fn history<'s>(&'s self, lookup: &Lookup<'_>) -> Result<Results<'s, PageHead>> {
-        read::history(&self.core, lookup)
+        read::history(self.of(lookup.url)?, lookup)
     }
 
     fn versions(&self, lookup: &Lookup<'_>) -> Result<Vec<Version>> {
-        read::versions(&self.core, lookup)
+        read::versions(self.of(lookup.url)?, lookup)
     }
 
     fn variants<'s>(&'s self, url: &[u8]) -> Result<Results<'s, Variant>> {
-        read::variants(&self.core, url)
+        read::variants(self.of(url)?, url)
     }
 
     fn key(&self, url: &[u8]) -> Result<Vec<u8>> {
-        self.core.canonical(url)
+        self.first().core.canonical(url)
     }
 
     fn list<'s>(&'s self, scope: &Scope, after: Option<&Cursor>) -> Result<Results<'s, Listed>> {
-        read::list(&self.core, scope, after)
+        let lists = self.each(|shard| read::list(&shard.core, scope, after))?;
+        Ok(merge::listings(lists, scope.is_backwards))
     }
 
     fn cursor(&self, url: &[u8]) -> Result<Cursor> {
-        Ok(keys::cursor(&keys::form(&self.core.canonical(url)?)))
+        Ok(keys::cursor(&keys::form(&self.first().core.canonical(url)?)))
     }
 
     fn heads<'s>(&'s self, scope: &Scope) -> Result<Results<'s, PageHead>> {
-        read::heads(&self.core, scope)
+        let heads = self.each(|shard| read::heads(&shard.core, scope))?;
+        Ok(merge::heads(heads, scope.is_backwards))
     }
 
     /// Bytes of the segments in the index: one row of it each.
     fn contents(&self) -> Result<Contents> {
-        let rows = self.core.wait(|core| async move { core.index.segments().await })?;
+        let rows = self.each(|shard| shard.core.wait(|core| async move { core.index.segments().await }))?;
+        let segments = rows.iter().flat_map(|rows| rows.values());
         let mut contents = Contents::default();
-        contents.bytes = Some(rows.values().fold(0, |sum: u64, bytes| sum.saturating_add(bytes.written)));
+        contents.bytes = Some(segments.fold(0, |sum: u64, bytes| sum.saturating_add(bytes.written)));
         Ok(contents)
     }
 }
 
 impl PageWrite for CloudStore {
     fn put(&self, page: &Page, rule: PutRule) -> Result<Option<Put>> {
-        write::put(&self.core, page, rule)
+        write::put(self.of(&page.url)?, page, rule)
     }
 
     fn put_reader(&self, page: &Page, body: &mut dyn Read) -> Result<Version> {
@@ -176,32 +242,40 @@ impl PageWrite for CloudStore {
             let (what, offset) = (String::from_utf8_lossy(&page.url).into_owned(), bytes.len() as u64);
             Error::Read { what, offset, source }
         })?;
-        match write::put_with(&self.core, page, &bytes, PutRule::Always)? {
+        match write::put_with(self.of(&page.url)?, page, &bytes, PutRule::Always)? {
             Some(put) => Ok(put.version()),
             None => Err(Error::Unsupported { what: "version for a page that was put" }),
         }
     }
 
     fn remove(&self, url: &[u8], variant: Option<&Variant>) -> Result<bool> {
-        write::remove(&self.core, url, variant)
+        write::remove(self.of(url)?, url, variant)
     }
 
     fn remove_at(&self, url: &[u8], variant: Option<&Variant>, time_ms: i64) -> Result<Option<RemovedVersions>> {
-        write::remove_at(&self.core, url, variant, time_ms)
+        write::remove_at(self.of(url)?, url, variant, time_ms)
     }
 
     fn remove_all(&self, scope: &Scope, each: &mut dyn FnMut(Result<Removed<'_>>) -> ControlFlow<()>) -> Result<u64> {
-        write::remove_all(&self.core, scope, each)
+        let (mut pages, mut goes_on) = (0, true);
+        for shard in &self.shards {
+            pages += write::remove_all(&shard.core, scope, &mut |removed| {
+                let told = each(removed);
+                goes_on = told.is_continue();
+                told
+            })?;
+            if !goes_on {
+                break;
+            }
+        }
+        Ok(pages)
     }
 
     fn sync(&self) -> Result<()> {
-        match &self.core.writer {
-            Some(writer) => Ok(writer.sync()?),
-            None => Err(self.core.index.read_only().into()),
-        }
+        self.at_once(Shard::sync)
     }
 
     fn close(&self) -> Result<()> {
-        Ok(self.close_once()?)
+        self.at_once(Shard::close)
     }
 }

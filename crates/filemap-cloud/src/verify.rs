@@ -9,6 +9,7 @@
 //! too, until all are read.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use filemap::Version;
@@ -18,7 +19,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::bucket::Bucket;
 use crate::commit::{SEGMENTS, object};
-use crate::core::{shown, unpacked};
+use crate::core::{Core, shown, unpacked};
 use crate::error::Result;
 use crate::format::record::{Kind, Place, Record};
 use crate::format::row::{self, Row};
@@ -69,29 +70,50 @@ impl CloudStore {
     ///
     /// Those of the object storage. Damage is no error, but in the report.
     pub fn verify(&self, is_full: bool) -> Result<VerifyReport> {
-        self.core.wait(move |core| async move {
-            let index = Index::open_to_read(core.bucket.clone(), &core.options.clone().poll(NEVER)).await?;
-            let next = index.next_sequence().await?;
-            let mut check = Check {
-                bucket: &core.bucket,
-                index: &index,
-                report: VerifyReport::default(),
-                live: 0,
-                is_unknown: false,
-                rowless: Vec::new(),
-                removed: Removed::default(),
-            };
-            let segments = check.quick().await?;
-            if is_full {
-                check.full(&segments).await?;
-                check.report.changed |= index.next_sequence().await? != next;
-                check.compare();
-            }
-            let report = check.report;
-            index.close().await?;
-            Ok(report)
-        })
+        let reports = self.each(|shard| verified(&shard.core, is_full))?;
+        Ok(reports.into_iter().fold(VerifyReport::default(), VerifyReport::plus))
     }
+}
+
+impl VerifyReport {
+    /// What was found in two shards.
+    fn plus(mut self, other: VerifyReport) -> VerifyReport {
+        self.segments += other.segments;
+        self.bytes += other.bytes;
+        self.versions += other.versions;
+        self.orphans += other.orphans;
+        self.lost_rows += other.lost_rows;
+        self.gone += other.gone;
+        self.changed |= other.changed;
+        self.damage.extend(other.damage);
+        self
+    }
+}
+
+/// One shard.
+fn verified(core: &Arc<Core>, is_full: bool) -> Result<VerifyReport> {
+    core.wait(move |core| async move {
+        let index = Index::open_to_read(core.bucket.clone(), &core.options.clone().poll(NEVER)).await?;
+        let next = index.next_sequence().await?;
+        let mut check = Check {
+            bucket: &core.bucket,
+            index: &index,
+            report: VerifyReport::default(),
+            live: 0,
+            is_unknown: false,
+            rowless: Vec::new(),
+            removed: Removed::default(),
+        };
+        let segments = check.quick().await?;
+        if is_full {
+            check.full(&segments).await?;
+            check.report.changed |= index.next_sequence().await? != next;
+            check.compare();
+        }
+        let report = check.report;
+        index.close().await?;
+        Ok(report)
+    })
 }
 
 /// A verification under way.
@@ -122,7 +144,7 @@ impl Check<'_> {
             match sizes.get(id) {
                 None => gone.push(*id),
                 Some(size) if *size != written => {
-                    let name = object(*id);
+                    let name = self.bucket.named(&object(*id));
                     self.report.damage.push(format!("{name}: it has {size} bytes, {written} were written"));
                 }
                 Some(size) => self.report.bytes += size,
@@ -144,7 +166,7 @@ impl Check<'_> {
         self.index.refresh().await?;
         let now = self.index.segments().await?;
         let missed = gone.iter().filter(|id| now.contains_key(id));
-        let told = missed.map(|id| format!("{}: it is gone", object(*id)));
+        let told = missed.map(|id| format!("{}: it is gone", self.bucket.named(&object(*id))));
         let told: Vec<String> = told.filter(|what| !self.report.damage.contains(what)).collect();
         self.report.gone += told.len() as u64;
         self.report.damage.extend(told);
@@ -154,7 +176,7 @@ impl Check<'_> {
     async fn full(&mut self, segments: &BTreeMap<SegmentId, row::Bytes>) -> Result<()> {
         let mut gone = Vec::new();
         for id in segments.keys().rev() {
-            let name = object(*id);
+            let name = self.bucket.named(&object(*id));
             let Some(bytes) = self.bucket.get(&name).await? else {
                 gone.push(*id);
                 continue;
@@ -232,7 +254,7 @@ impl Check<'_> {
     }
 
     fn tell(&mut self, what: &str, key: &[u8], place: Place) {
-        let name = object(SegmentId { epoch: place.epoch, number: place.segment });
+        let name = self.bucket.named(&object(SegmentId { epoch: place.epoch, number: place.segment }));
         self.report.damage.push(format!("{name}: {what} (offset {}, {})", place.offset, shown(key)));
     }
 

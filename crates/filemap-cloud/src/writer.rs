@@ -263,7 +263,7 @@ impl Writer {
         }
         changes.segments.insert(id, of_segment);
         changes.rewritten = sources.segments.iter().map(|source| (*source, now_ms)).collect();
-        self.hand_over(&mut filling, segment, changes, 0);
+        self.hand_over(&mut filling, (segment.id(), segment.finish()), changes, 0);
         Ok(filling.sealed)
     }
 
@@ -323,12 +323,11 @@ impl Writer {
     fn seal(&self, filling: &mut Filling) {
         let Some(segment) = filling.segment.take() else { return };
         let (changes, unsynced) = (std::mem::take(&mut filling.changes), std::mem::take(&mut filling.unsynced));
-        self.hand_over(filling, segment, changes, unsynced);
+        self.hand_over(filling, (segment.id(), segment.finish()), changes, unsynced);
     }
 
-    fn hand_over(&self, filling: &mut Filling, segment: Builder, changes: Changes, unsynced: usize) {
-        let id = segment.id();
-        let bytes = Bytes::from(segment.finish());
+    fn hand_over(&self, filling: &mut Filling, (id, bytes): (SegmentId, Vec<u8>), changes: Changes, unsynced: usize) {
+        let bytes = Bytes::from(bytes);
         self.pending.seal(id.number, bytes.clone());
         filling.sealed += 1;
         let sealed = Sealed { id, nth: filling.sealed, bytes, changes, unsynced };
@@ -356,16 +355,45 @@ impl Writer {
 
     /// Makes durable what was put before.
     pub(crate) fn sync(&self) -> Result<()> {
+        self.synced(None)
+    }
+
+    /// As [`Writer::sync`], and this row of files that are kept, in one batch with the last of it.
+    pub(crate) fn sync_with(&self, kept: Vec<u8>) -> Result<()> {
+        self.synced(Some(kept))
+    }
+
+    fn synced(&self, kept: Option<Vec<u8>>) -> Result<()> {
         self.progress.check()?;
         let nth = {
             let mut filling = self.filling();
             if filling.commits.is_none() {
                 return Err(self.closed());
             }
+            let is_nothing = filling.segment.is_none();
+            if let Some(kept) = kept {
+                filling.changes.kept = Some(kept);
+                if is_nothing {
+                    self.hand_over_changes(&mut filling);
+                }
+            }
             self.seal(&mut filling);
             filling.sealed
         };
         self.progress.wait_for(nth)
+    }
+
+    /// Hands changes to the commits that come with no segment.
+    fn hand_over_changes(&self, filling: &mut Filling) {
+        let changes = Changes { next: filling.next_sequence, ..std::mem::take(&mut filling.changes) };
+        filling.last_number += 1;
+        let id = SegmentId { epoch: self.epoch, number: filling.last_number };
+        self.hand_over(filling, (id, Vec::new()), changes, 0);
+    }
+
+    /// The last sequence that was given to a record.
+    pub(crate) fn last_sequence(&self) -> u64 {
+        self.filling().next_sequence.saturating_sub(1)
     }
 
     /// Makes durable what was put, and takes no more puts: those that come beside it are in, or

@@ -56,6 +56,8 @@ pub struct Outbox {
     waiting: u64,
     /// Links since the last commit, by shard.
     new: Vec<Vec<Link>>,
+    /// The place up to which links are given to be sent, if some are held back.
+    held: Option<u64>,
     _lock: Box<dyn Lock>,
 }
 
@@ -80,7 +82,17 @@ impl Outbox {
         if !Log::exists(&*dir, NAME)? {
             let (id, next) = (u128::from_le_bytes(new_id(&*dir)?), vec![0; shards as usize]);
             let log = Log::create(dir, NAME, &state(id, &next))?;
-            return Ok(Outbox { id, log, next, pending: VecDeque::new(), bytes: 0, waiting: 0, new, _lock: lock });
+            return Ok(Outbox {
+                id,
+                log,
+                next,
+                pending: VecDeque::new(),
+                bytes: 0,
+                waiting: 0,
+                new,
+                held: None,
+                _lock: lock,
+            });
         }
         let log = Log::open(dir, NAME)?;
         let (mut at, mut found, mut pending) = (log.begin(), None, VecDeque::new());
@@ -107,7 +119,7 @@ impl Outbox {
         }
         let bytes = pending.iter().map(|pending| pending.bytes).sum();
         let waiting = pending.iter().map(|pending| pending.count).sum();
-        Ok(Outbox { id, log, next, pending, bytes, waiting, new, _lock: lock })
+        Ok(Outbox { id, log, next, pending, bytes, waiting, new, held: None, _lock: lock })
     }
 
     /// The crawl's id: random, and made with the outbox.
@@ -149,6 +161,19 @@ impl Outbox {
         self.log.sync()
     }
 
+    /// Holds links back that are committed from now on: [`Outbox::next_batch`] gives them after
+    /// [`Outbox::release`] alone. For an outbox that counts when a copy of it does.
+    pub fn hold(&mut self) {
+        self.held = Some(self.log.end());
+    }
+
+    /// What was committed may be sent.
+    pub fn release(&mut self) {
+        if self.held.is_some() {
+            self.hold();
+        }
+    }
+
     fn append(&mut self, shard: usize, links: &[Link]) -> Result<()> {
         let (first, count) = (self.next[shard], links.len() as u64);
         let mut record = vec![2];
@@ -172,7 +197,11 @@ impl Outbox {
     pub fn next_batch(&self, shard: u32, links_max: usize) -> Result<Option<Batch>> {
         let mut batch: Option<Batch> = None;
         let mut bytes = 0;
-        for pending in self.pending.iter().filter(|pending| pending.shard == shard && !pending.is_done) {
+        let is_next = |pending: &&Pending| {
+            let is_held = self.held.is_some_and(|end| pending.place >= end);
+            pending.shard == shard && !pending.is_done && !is_held
+        };
+        for pending in self.pending.iter().filter(is_next) {
             let group = self.log.read(pending.place)?;
             let links = group.as_ref().and_then(|group| read_links(group.record.get(1..)?));
             let mine = links.filter(|(of, first, _)| *of == shard && *first == pending.first);

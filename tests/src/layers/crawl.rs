@@ -3,12 +3,13 @@
 
 /// The library, lowest first.
 pub const LAYERS: &[&[&str]] = &[
-    &["clock", "error", "failure", "simhash", "stop"],
+    &["clock", "error", "failure", "shard", "simhash", "stop"],
+    &["pages"],
     &["files"],
     &["files::watched"],
-    &["settings::filter", "settings::fleet", "settings::limits", "settings::scope"],
+    &["settings::bucket", "settings::filter", "settings::fleet", "settings::limits", "settings::scope"],
     &["settings"],
-    &["files::bodies", "files::sequence", "files::sitemaps", "files::warc"],
+    &["files::bodies", "files::depot", "files::sequence", "files::sitemaps", "files::warc"],
     &["files::seen"],
     // Bytes in, links out.
     &["links"],

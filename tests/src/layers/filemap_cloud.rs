@@ -5,9 +5,9 @@
 pub const LAYERS: &[&[&str]] = &[
     &["error", "failpoint", "format::description", "format::record"],
     &["format::segment"],
-    &["format::row", "format::sources"],
+    &["format::manifest", "format::row", "format::sources"],
     &["format"],
-    &["bucket", "draft", "options", "pending", "plan", "progress", "runtime"],
+    &["bucket", "draft", "keeping", "options", "pending", "plan", "progress", "runtime"],
     &["location", "probe"],
     // The only one that knows the engine of the index.
     &["index"],
@@ -18,8 +18,9 @@ pub const LAYERS: &[&[&str]] = &[
     &["core"],
     &["parts", "walk"],
     &["read", "write"],
+    &["merge", "shard"],
     &["store"],
-    &["collect", "compact", "every", "prune", "stats", "verify"],
+    &["collect", "compact", "every", "kept", "prune", "stats", "verify"],
     &["erase", "upkeep"],
     &["opening"],
     &["repair"],

@@ -3,6 +3,8 @@
 //! the mailboxes is away or full.
 
 mod corners;
+#[cfg(feature = "cloud")]
+mod in_bucket;
 mod others;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,6 +2,8 @@
 
 mod backup;
 mod barren;
+#[cfg(feature = "cloud")]
+mod bucket;
 mod control;
 mod corners;
 mod edges;

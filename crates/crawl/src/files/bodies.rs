@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use filemap::{Page, PageStore};
+use filemap::Page;
 use filemap_core::backup::BackupOptions;
 use filemap_core::dictionaries::Dictionaries;
 use filemap_core::{Options, Record, Store};
@@ -17,6 +17,7 @@ use urlindex::{ContentSeen, DiskOptions, SeenSet, Verdict};
 
 use crate::error::Error;
 use crate::files;
+use crate::pages::Pages;
 
 /// Memory of the set of digests.
 const SEEN_BYTES: u64 = 16 << 20;
@@ -83,21 +84,21 @@ impl Bodies {
     ///
     /// # Errors
     /// Those of the set and the stores.
-    pub fn holder(&self, digest: &[u8; 16], body_bytes: u64, pages: &PageStore) -> Result<Option<Holder>, Error> {
+    pub fn holder(&self, digest: &[u8; 16], body_bytes: u64, pages: &Pages) -> Result<Option<Holder>, Error> {
         if self.seen.contains_digest(digest)? == Verdict::New {
             return Ok(None);
         }
         let Some(value) = self.holders.get(digest)? else { return Ok(None) };
-        let Some(head) = pages.engine().head(&value.body)? else { return Ok(None) };
-        let is_it = head.digest == *digest && head.body_bytes == body_bytes;
-        Ok(is_it.then_some(Holder { key: value.body, fetched_at_ms: head.version.time_ms }))
+        let Some(body) = pages.body(&value.body)? else { return Ok(None) };
+        let is_it = body.digest == *digest && body.bytes == body_bytes;
+        Ok(is_it.then_some(Holder { key: value.body, fetched_at_ms: body.time_ms }))
     }
 
     /// Another page that has the same body.
     ///
     /// # Errors
     /// Those of the set and the stores.
-    pub fn other_holder(&self, page: &Page, pages: &PageStore) -> Result<Option<Holder>, Error> {
+    pub fn other_holder(&self, page: &Page, pages: &Pages) -> Result<Option<Holder>, Error> {
         if page.body.is_empty() {
             return Ok(None);
         }
@@ -153,7 +154,8 @@ mod tests {
     #[test]
     fn a_holder_counts_only_while_it_holds_the_body() {
         let folder = tempfile::tempdir().unwrap();
-        let pages = PageStore::create(folder.path().join("pages.fm"), Options::new()).unwrap();
+        let store = filemap::PageStore::create(folder.path().join("pages.fm"), Options::new()).unwrap();
+        let pages = Pages::Local(store);
         let bodies = Bodies::open(folder.path()).unwrap();
         let digest = ContentSeen::digest(b"body");
         assert_eq!(bodies.holder(&digest, 4, &pages).unwrap(), None);

@@ -4,6 +4,7 @@
 //! or the new one.
 
 pub mod bodies;
+pub mod depot;
 pub mod seen;
 pub mod sequence;
 pub mod sitemaps;

@@ -12,7 +12,6 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use filemap::PageStore;
 use filemap::canonical::{Canonicalizer as _, Whatwg};
 use frontier::FailureKind;
 
@@ -21,6 +20,7 @@ use crate::clock::now_ms;
 use crate::error::Error;
 use crate::failure::{Failure, Reason};
 use crate::fetch::{Fetcher, Kind, Validators, retry_after};
+use crate::pages::Pages;
 use crate::record;
 
 /// The age at which a robots.txt is fetched again.
@@ -86,7 +86,7 @@ impl Cache {
     ///
     /// # Errors
     /// The store's, when it cannot keep the answer.
-    pub async fn site(&self, origin: &str, store: &PageStore, fetcher: &Fetcher) -> Result<(Arc<Site>, bool), Error> {
+    pub async fn site(&self, origin: &str, store: &Pages, fetcher: &Fetcher) -> Result<(Arc<Site>, bool), Error> {
         let slot = self.slot(origin);
         let mut held = slot.lock().await;
         if let Some(site) = held.as_ref().filter(|site| Instant::now() < site.until) {
@@ -130,7 +130,7 @@ impl Cache {
     async fn load(
         &self,
         origin: &str,
-        store: &PageStore,
+        store: &Pages,
         fetcher: &Fetcher,
     ) -> Result<(Result<Robots, Failure>, bool, Duration), Error> {
         let (mut url, mut was_fetched) = (url_of(origin), false);
@@ -156,7 +156,7 @@ impl Cache {
     }
 
     /// The stored robots.txt, if it is fresh and readable, and for how long it still is.
-    fn stored(&self, url: &str, store: &PageStore) -> Option<(Step, Duration)> {
+    fn stored(&self, url: &str, store: &Pages) -> Option<(Step, Duration)> {
         let page = store.get(url).ok()??;
         // A redirect from another spelling, which is one page to the store, is no answer to this.
         if page.url != url.as_bytes() && page.status.is_some_and(|status| (300..400).contains(&status)) {
@@ -169,7 +169,7 @@ impl Cache {
 
     /// The site's answer, or why there is none. It is obeyed even if a rule of an erasure refuses
     /// to store it; any other failure of the store ends the crawl.
-    async fn fetched(&self, url: &str, store: &PageStore, fetcher: &Fetcher) -> Result<Result<Step, Failure>, Error> {
+    async fn fetched(&self, url: &str, store: &Pages, fetcher: &Fetcher) -> Result<Result<Step, Failure>, Error> {
         let mut answer = match fetcher.get(url, &Validators::default(), Kind::Robots).await {
             Ok(answer) => answer,
             Err(failure) => return Ok(Err(unreachable(failure))),
@@ -207,7 +207,7 @@ impl Cache {
     }
 
     /// The stored rules of a site, without a request; `None` if there is no fresh one.
-    pub fn recall(&self, origin: &str, store: &PageStore) -> Option<Robots> {
+    pub fn recall(&self, origin: &str, store: &Pages) -> Option<Robots> {
         let mut url = url_of(origin);
         for _ in 0..=REDIRECTS_MAX {
             match self.stored(&url, store)?.0 {

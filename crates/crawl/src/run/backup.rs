@@ -51,6 +51,7 @@ pub(super) fn begin(
         let words = "a crawl of a fleet cannot go on from a copy: links that others have sent since would be lost";
         return Err(Error::Usage(words.to_owned()));
     }
+    opening::not_in_bucket(&Some(settings.clone()), "a backup")?;
     let whole = Folder::of(to).path().to_owned();
     let partial = PathBuf::from(format!("{}.partial", whole.display()));
     check_place(to, &whole, &partial, [store, folder.path()])?;

@@ -35,6 +35,7 @@ use super::tally::Tally;
 use super::warc::Warc;
 use crate::clock::now_ms;
 use crate::error::Error;
+use crate::files::depot::Depot;
 use crate::files::seen::Seen;
 use crate::files::sequence::SequenceNote;
 use crate::links::Link;
@@ -47,6 +48,10 @@ pub use self::asked::retry;
 
 /// Results are committed after this time at the latest.
 const COMMIT_AFTER: Duration = Duration::from_millis(200);
+/// Results are committed to a shard elsewhere when they are so many, or, in a fleet, so long after
+/// links came from others: these hand over no more before.
+const COMMIT_MOST: usize = 50_000;
+const COMMIT_LINKS_AFTER: Duration = Duration::from_secs(5);
 /// The content-seen test and the seen set are synced this often; nothing depends on it.
 const SETS_AFTER: Duration = Duration::from_secs(5);
 /// The coordinator wakes this often while nothing happens.
@@ -95,6 +100,8 @@ pub struct State {
     pub claims: Claims,
     /// Which hosts are this crawl's, and links to and from the others.
     pub fleet: Option<Fleet>,
+    /// The shard that has the pages and all this, if they are in no folder here.
+    pub depot: Option<Depot>,
     /// The numbers, for other processes.
     pub status: Status,
     /// The settings, of which a start page that redirects changes one.
@@ -224,7 +231,35 @@ impl<'a> Coordinator<'a> {
 
     /// Most pages that are in flight or uncommitted.
     fn window(&self) -> usize {
-        2 * self.crawl.settings.connections
+        let most = if self.state.depot.is_some() { COMMIT_MOST } else { 0 };
+        most + 2 * self.crawl.settings.connections
+    }
+
+    /// Whether results are to be committed now.
+    fn is_due(&self, supply: &Supply, is_forever: bool) -> bool {
+        let (waits, since) = (self.in_flight == 0, self.since.elapsed());
+        let is_due = match &self.crawl.settings.bucket {
+            Some(bucket) => {
+                let has_links = self.state.fleet.as_ref().is_some_and(Fleet::has_taken);
+                self.uncommitted >= COMMIT_MOST
+                    || since >= bucket.commit_every
+                    || has_links && since >= COMMIT_LINKS_AFTER
+                    || waits && self.own_end(supply, is_forever).is_some()
+            }
+            None => {
+                let is_starving = !matches!(supply, Supply::Plenty);
+                self.uncommitted >= self.crawl.settings.connections || since >= COMMIT_AFTER || is_starving && waits
+            }
+        };
+        self.uncommitted > 0 && is_due
+    }
+
+    /// Makes the beginning durable where pages are in a shard elsewhere: it is ours from here on.
+    ///
+    /// # Errors
+    /// The shard's.
+    pub fn begins(&mut self) -> Result<(), Error> {
+        if self.state.depot.is_some() { self.commit() } else { Ok(()) }
     }
 
     /// Crawls until nothing is left, or it is to stop.
@@ -260,11 +295,7 @@ impl<'a> Coordinator<'a> {
             self.state.warc.as_ref().map_or(Ok(()), Warc::check)?;
             self.observer.look(&self.tally, &self.state.frontier, self.in_flight).map_err(Error::Observer)?;
             let is_starving = !matches!(supply, Supply::Plenty);
-            let is_due = self.uncommitted > 0
-                && (self.uncommitted >= self.crawl.settings.connections
-                    || self.since.elapsed() >= COMMIT_AFTER
-                    || is_starving && self.in_flight == 0);
-            if is_due {
+            if self.is_due(&supply, watch.forever) {
                 self.commit()?;
                 continue;
             }
@@ -295,8 +326,12 @@ impl<'a> Coordinator<'a> {
 
     /// Whether the crawl pauses, since the disk is full. That is no lack of progress.
     fn is_full(&mut self, space: &mut Space) -> Result<bool, Error> {
-        let engine = self.crawl.pages.engine();
-        self.tally.low_space = space.look(|| engine.free_bytes().ok(), &*self.observer)?;
+        let depot = self.state.depot.as_ref();
+        let free = || match self.crawl.pages.local() {
+            Some(store) => store.engine().free_bytes().ok(),
+            None => depot.and_then(Depot::free_bytes),
+        };
+        self.tally.low_space = space.look(free, &*self.observer)?;
         if let Some(fleet) = &mut self.state.fleet {
             // What comes takes room too.
             fleet.receive(self.tally.low_space.is_none());
@@ -332,7 +367,7 @@ impl<'a> Coordinator<'a> {
         if let Supply::Until(until_ms) = supply {
             patience = patience.min(Duration::from_millis(until_ms.saturating_sub(now_ms()).max(1) as u64));
         }
-        if self.uncommitted > 0 {
+        if self.uncommitted > 0 && self.state.depot.is_none() {
             patience = patience.min(COMMIT_AFTER.saturating_sub(self.since.elapsed()).max(Duration::from_millis(1)));
         }
         match self.told.recv_timeout(patience) {
@@ -397,11 +432,13 @@ impl<'a> Coordinator<'a> {
     fn commit(&mut self) -> Result<(), Error> {
         self.observer.committing().map_err(Error::Observer)?;
         // Pages of collected results are put; pages put meanwhile belong to later results.
-        let sequence = self.crawl.pages.engine().stats().last_sequence;
+        let sequence = self.crawl.pages.last_sequence()?;
         self.crawl.pages.sync()?;
         self.state.note.note(sequence)?;
         self.state.fleet.as_mut().map_or(Ok(()), Fleet::commit)?;
         self.state.frontier.commit()?;
+        // Where the pages are elsewhere, all of the above counts with this alone.
+        self.state.depot.as_mut().map_or(Ok(()), Depot::commit)?;
         if let Some(fleet) = &mut self.state.fleet {
             fleet.committed();
             self.tally.links_waiting = fleet.waiting();

@@ -12,7 +12,9 @@ use urlindex::{Canonicalizer, CrawlRules};
 
 use super::observe::{Event, Nobody, Observer};
 use crate::error::Error;
+use crate::files::depot::Depot;
 use crate::files::{self, sequence};
+use crate::pages::Pages;
 use crate::settings::{Folder, Settings};
 
 /// Memory of the store's memtable.
@@ -58,7 +60,7 @@ pub enum Begun {
 }
 
 /// The store to crawl into, made with these rules if it is absent and its crawl has not begun.
-pub fn store_to_fill(
+fn store_to_fill(
     path: &Path,
     folder: &Folder,
     begun: Begun,
@@ -79,11 +81,7 @@ pub fn store_to_fill(
         }
         opened => opened?,
     };
-    let ours = store.canonicalizer();
-    if let Some(wanted) = wanted.filter(|wanted| (wanted.name(), wanted.version()) != (ours.name(), ours.version())) {
-        let named = |rules: &dyn Canonicalizer| (rules.name().to_owned(), rules.version());
-        return Err(Error::Rules { store: path.to_owned(), has: named(&**ours), wanted: named(&*wanted) });
-    }
+    check_rules(path, &**store.canonicalizer(), wanted)?;
     Ok(store.with_archives(Arc::new(AnyArchives::new())))
 }
 
@@ -97,8 +95,56 @@ pub fn noted_sequence(folder: &Folder) -> Result<Option<u64>, Error> {
     if folder.path().exists() { sequence::noted(&dir(folder)?) } else { Ok(None) }
 }
 
+/// Refuses what is not done to a crawl whose pages are in object storage: its folder here is
+/// brought anew by each run.
+///
+/// # Errors
+/// `Usage`, with what to do instead.
+pub fn not_in_bucket(settings: &Option<Settings>, what: &str) -> Result<(), Error> {
+    let Some(bucket) = settings.as_ref().and_then(|settings| settings.bucket.as_ref()) else { return Ok(()) };
+    Err(Error::Usage(format!(
+        "the pages of this crawl are in {}, and so is what it knows: {what} is not done to such a crawl, unless a running one can be \
+         asked; `fm-tool get`, `head` and `ls` read its pages",
+        bucket.location
+    )))
+}
+
+/// The store of a crawl, open to be written, and not older than the crawl.
+///
+/// # Errors
+/// The store's; that it is older, or has other rules than are wanted.
+pub(super) fn pages(
+    path: &Path,
+    folder: &Folder,
+    (begun, wanted): (Begun, Option<Arc<dyn Canonicalizer>>),
+    depot: Option<&Depot>,
+    observer: &Arc<dyn Observer>,
+) -> Result<Pages, Error> {
+    if let Some(depot) = depot {
+        let pages = Pages::Shard(Arc::clone(depot.shard()));
+        check_rules(path, &**pages.canonicalizer(), wanted)?;
+        return Ok(pages);
+    }
+    let noted = noted_sequence(folder)?;
+    let pages = store_to_fill(path, folder, begun, wanted, observer)?;
+    sequence::check(noted, &pages, folder.path())?;
+    Ok(Pages::Local(pages))
+}
+
+/// Refuses a store with other rules than are wanted.
+fn check_rules(path: &Path, ours: &dyn Canonicalizer, wanted: Option<Arc<dyn Canonicalizer>>) -> Result<(), Error> {
+    match wanted.filter(|wanted| (wanted.name(), wanted.version()) != (ours.name(), ours.version())) {
+        Some(wanted) => {
+            let named = |rules: &dyn Canonicalizer| (rules.name().to_owned(), rules.version());
+            Err(Error::Rules { store: path.to_owned(), has: named(ours), wanted: named(&*wanted) })
+        }
+        None => Ok(()),
+    }
+}
+
 /// The store to read beside a running crawl, and whether it is as new as that crawl.
 pub fn store_to_read(path: &Path, folder: &Folder) -> Result<(PageStore, Result<(), Error>), Error> {
+    not_in_bucket(&folder.settings()?, "this verb")?;
     let noted = noted_sequence(folder);
     let nobody: Arc<dyn Observer> = Arc::new(Nobody);
     let store = PageStore::open_read_only(path, options(&nobody))?.with_archives(Arc::new(AnyArchives::new()));

@@ -34,8 +34,9 @@ use crate::fetch::hosts::Hosts;
 use crate::fetch::trust::{self, Trust};
 use crate::fetch::{Fetcher, Way};
 use crate::files::bodies::Bodies;
+use crate::files::depot::Depot;
 use crate::files::seen::Seen;
-use crate::files::sequence::{self, SequenceNote};
+use crate::files::sequence::SequenceNote;
 use crate::files::sitemaps::Sitemaps;
 use crate::hooks::Hooks;
 use crate::links::Link;
@@ -93,6 +94,8 @@ pub struct Plan {
     pub accept: Option<Arc<dyn Accept>>,
     /// The folder of WARC files that are written on the way.
     pub warc: Option<PathBuf>,
+    /// The shard that has the pages and what the crawl knows, if they are in no folder here.
+    pub depot: Option<Depot>,
 }
 
 /// A start page that was given up.
@@ -152,9 +155,10 @@ pub fn run(mut plan: Plan) -> Result<Summary, Error> {
             .map_err(|wrong| Error::Usage(wrong.join("; ")))?,
     };
     let folder = Folder::of(&plan.store);
-    let noted = opening::noted_sequence(&folder)?;
-    let pages = opening::store_to_fill(&plan.store, &folder, plan.begun, plan.rules.clone(), &plan.observer)?;
-    sequence::check(noted, &pages, folder.path())?;
+    check_depot(&plan)?;
+    let depot = plan.depot.take();
+    let made = (plan.begun, plan.rules.clone());
+    let pages = opening::pages(&plan.store, &folder, made, depot.as_ref(), &plan.observer)?;
     let mut settings = plan.settings.clone();
     // Bad ones are refused before anything is asked or made.
     starts::starts(settings.starts(), &**pages.canonicalizer())?;
@@ -164,7 +168,8 @@ pub fn run(mut plan: Plan) -> Result<Summary, Error> {
     if settings.fleet.is_some() {
         check_hosts_apart(&**pages.canonicalizer())?;
     }
-    let fleet = settings.fleet.as_ref().map(|fleet| Fleet::join(fleet, folder.path(), &plan.seen, watched));
+    let fleet =
+        settings.fleet.as_ref().map(|fleet| Fleet::join(fleet, (folder.path(), depot.is_some()), &plan.seen, watched));
     let mut fleet = fleet.transpose()?;
     folder.keep_listed(&mut settings)?;
     folder.keep(&settings)?;
@@ -196,17 +201,29 @@ pub fn run(mut plan: Plan) -> Result<Summary, Error> {
     let fetcher = fetcher.with_turns(settings.address_delay());
     let fetcher = if settings.cookies { fetcher.with_cookies() } else { fetcher };
     let note = SequenceNote::open(&dir)?;
-    let unsure = note.unsure(pages.engine().stats().last_sequence);
+    let unsure = note.unsure(pages.last_sequence()?);
     let sitemaps = Sitemaps::open(&dir)?;
     let status = Status::new(&folder);
-    let warc = plan.warc.as_deref().map(|folder| Warc::begin(folder, &pages)).transpose()?;
-    let backups = Backups::default();
-    let state =
-        State { frontier, seen, note, claims, fleet, status, settings: settings.clone(), folder, warc, backups };
+    let warc = plan.warc.as_deref().zip(pages.local());
+    let warc = warc.map(|(folder, pages)| Warc::begin(folder, pages)).transpose()?;
+    let (backups, kept) = (Backups::default(), settings.clone());
+    let state = State { frontier, seen, note, claims, fleet, depot, status, settings: kept, folder, warc, backups };
     plan.observer.event(&Event::Begun).map_err(Error::Observer)?;
     let hooks = plan.hooks.clone();
     let crawl = Crawl::new(settings, (scope, filter), (pages, unsure), (fetcher, hooks), bodies, sitemaps);
     work(plan, &fetch, state, crawl)
+}
+
+/// Refuses what does not go with pages in object storage.
+fn check_depot(plan: &Plan) -> Result<(), Error> {
+    let refused = |words: &str| Err(Error::Usage(format!("{words} a crawl whose pages are in object storage")));
+    match &plan.settings.bucket {
+        None => Ok(()),
+        Some(_) if plan.depot.is_none() => refused("this build of the crawler does not open"),
+        Some(_) if plan.warc.is_some() => refused("--warc follows a store in a folder, and not"),
+        Some(_) if plan.settings.seen.is_some() => refused("--seen is not for"),
+        Some(_) => Ok(()),
+    }
 }
 
 /// Refuses rules by which a page has several hosts: it would be of several shards.
@@ -262,10 +279,11 @@ fn work(plan: Plan, fetch: &[Link], mut state: State, crawl: Crawl) -> Result<Su
         if let Err(error) = &control {
             plan.observer.event(&Event::Deaf { why: error.to_string() }).map_err(Error::Observer)?;
         }
-        coordinator.join()?;
-        match fetch.is_empty() {
-            true => coordinator.run(&mut watch),
-            false => coordinator.fetch_only(fetch).and_then(|()| coordinator.run(&mut watch)),
+        let joined = coordinator.join().and_then(|()| coordinator.begins());
+        match joined.map(|()| fetch.is_empty()) {
+            Err(error) => Err(error),
+            Ok(true) => coordinator.run(&mut watch),
+            Ok(false) => coordinator.fetch_only(fetch).and_then(|()| coordinator.run(&mut watch)),
         }
     };
     // Visits still in flight are dropped: the frontier assigns them again.
@@ -274,7 +292,7 @@ fn work(plan: Plan, fetch: &[Link], mut state: State, crawl: Crawl) -> Result<Su
     let warc = state.warc.take().map(Warc::end).transpose();
     let has_stopped_it = matches!(&ended, Err(Error::Broken(words)) if words == warc::STOPPED);
     let warc = if has_stopped_it { Ok(warc?) } else { warc };
-    let (end, mut tally) = ended?;
+    let (end, mut tally) = ended.map_err(|error| taken(&state, error))?;
     let warc = warc?;
     std::mem::take(&mut state.backups).end(end == End::Interrupted);
     tally.add(Reason::HookFailed, crawl.scope.take_panics());
@@ -300,6 +318,14 @@ fn work(plan: Plan, fetch: &[Link], mut state: State, crawl: Crawl) -> Result<Su
         pages.close()?;
     }
     Ok(summary)
+}
+
+/// An error, or why it came: another owner has the shard.
+fn taken(state: &State, error: Error) -> Error {
+    match &state.depot {
+        Some(depot) if depot.shard().is_lost() => Error::Taken { shard: depot.shard().name() },
+        _ => error,
+    }
 }
 
 /// Start pages that were given up.

@@ -4,6 +4,7 @@
 //! The crawl into `pages.fm` has the folder `pages.fm.crawl`: settings, frontier, seen sets. A
 //! `run` changes the settings that it has arguments for.
 
+pub mod bucket;
 pub mod filter;
 pub mod fleet;
 pub mod limits;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::files;
+use crate::settings::bucket::BucketSettings;
 use crate::settings::fleet::FleetSettings;
 use crate::settings::limits::Limits;
 use crate::settings::scope::{Reach, Scope};
@@ -113,6 +115,9 @@ pub struct Settings {
     /// The fleet that the crawl is a part of, if any.
     #[serde(default)]
     pub fleet: Option<FleetSettings>,
+    /// Where the pages are, if they are in no folder here.
+    #[serde(default)]
+    pub bucket: Option<BucketSettings>,
     /// The limits of a fetch.
     pub limits: Limits,
 }
@@ -168,6 +173,7 @@ impl Settings {
             seen: None,
             seen_owner: None,
             fleet: None,
+            bucket: None,
             limits: Limits::default(),
         }
     }

@@ -31,6 +31,7 @@ use crate::hooks::Fields;
 use crate::links::edges::Edge;
 use crate::links::{Link, requisites};
 use crate::record;
+use crate::shard::Body;
 
 use self::discovery::Discovered;
 use self::looked::Looked;
@@ -387,8 +388,8 @@ fn store(crawl: &Crawl, page: &mut Page, known: Option<&PageHead>, visit: &mut V
         }
         return Ok(Stored { changed: Some(!is_same), is_duplicate: is_repeated(crawl, &key, &holder) });
     }
-    let stored = crawl.pages.engine().head(&key).map_err(Error::from)?;
-    let has_it = |head: filemap_core::Head| head.digest == digest && head.body_bytes == page.body.len() as u64;
+    let stored = crawl.pages.body(&key)?;
+    let has_it = |body: Body| body.digest == digest && body.bytes == page.body.len() as u64;
     let is_same_status = known.is_some_and(|known| known.page.status == page.status);
     let is_there = visit.is_recorded && is_same_status && stored.is_some_and(has_it);
     let changed = match is_there {

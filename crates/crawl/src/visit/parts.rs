@@ -4,8 +4,6 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use filemap::PageStore;
-
 use super::hops::Hops;
 use super::prints::Prints;
 use crate::failure::{Failure, Reason};
@@ -15,6 +13,7 @@ use crate::files::sitemaps::Sitemaps;
 use crate::hooks::Hooks;
 use crate::hooks::fields::Field;
 use crate::links::requisites;
+use crate::pages::Pages;
 use crate::robots::cache::Cache;
 use crate::settings::Settings;
 use crate::settings::filter::{Filter, Refusal};
@@ -29,7 +28,7 @@ pub struct Crawl {
     /// Which of these are fetched.
     pub filter: Filter,
     /// The store.
-    pub pages: PageStore,
+    pub pages: Pages,
     /// Asks servers.
     pub fetcher: Fetcher,
     /// What the caller of the library adds.
@@ -88,7 +87,7 @@ impl Crawl {
     pub fn new(
         settings: Settings,
         (scope, filter): (Scope, Filter),
-        (pages, unsure): (PageStore, Range<u64>),
+        (pages, unsure): (Pages, Range<u64>),
         (fetcher, hooks): (Fetcher, Hooks),
         bodies: Bodies,
         sitemaps: Sitemaps,

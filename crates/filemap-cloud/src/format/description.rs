@@ -7,17 +7,22 @@ pub(crate) const NAME: &str = "STORE";
 /// The first line.
 const FORMAT: &str = "filemap cloud 1";
 
+/// Shards of a store at most.
+pub(crate) const MAX_SHARDS: u32 = 1_024;
+
 /// What a store was made with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Description {
+    /// How many shards there are.
+    pub(crate) shards: u32,
     pub(crate) canonicalizer: String,
     pub(crate) canonicalizer_version: u32,
 }
 
 impl Description {
     pub(crate) fn encode(&self) -> String {
-        let Description { canonicalizer, canonicalizer_version } = self;
-        format!("{FORMAT}\nshards 1\ncanonicalizer {canonicalizer} {canonicalizer_version}\n")
+        let Description { shards, canonicalizer, canonicalizer_version } = self;
+        format!("{FORMAT}\nshards {shards}\ncanonicalizer {canonicalizer} {canonicalizer_version}\n")
     }
 
     /// What this build does not know of it, as an error.
@@ -28,19 +33,24 @@ impl Description {
         if lines.next() != Some(FORMAT) {
             return Err(strange("is not of the format that this build knows (`filemap cloud 1`)"));
         }
-        let mut description = None;
+        let (mut shards, mut named) = (None, None);
         for line in lines {
             let words: Vec<&str> = line.split(' ').collect();
             match words[..] {
-                ["shards", "1"] => {}
+                ["shards", number] => {
+                    let number = number.parse().ok().filter(|number| (1..=MAX_SHARDS).contains(number));
+                    shards = Some(number.ok_or_else(|| strange("has no number of shards that can be"))?);
+                }
                 ["canonicalizer", name, version] => {
                     let version = version.parse().map_err(|_| strange("has a version that is no number"))?;
-                    description = Some(Description { canonicalizer: name.to_owned(), canonicalizer_version: version });
+                    named = Some((name.to_owned(), version));
                 }
                 _ => return Err(strange(&format!("has a line that this build does not know: `{line}`"))),
             }
         }
-        description.ok_or_else(|| strange("names no canonicalizer"))
+        let (canonicalizer, canonicalizer_version) = named.ok_or_else(|| strange("names no canonicalizer"))?;
+        let shards = shards.ok_or_else(|| strange("has no number of shards"))?;
+        Ok(Description { shards, canonicalizer, canonicalizer_version })
     }
 }
 
@@ -50,14 +60,15 @@ mod tests {
 
     #[test]
     fn a_description_comes_back_and_what_is_not_known_is_refused() {
-        let description = Description { canonicalizer: "whatwg".to_owned(), canonicalizer_version: 3 };
+        let description = Description { shards: 16, canonicalizer: "whatwg".to_owned(), canonicalizer_version: 3 };
         let text = description.encode();
         assert_eq!(Description::decode(text.as_bytes()), Ok(description));
         for wrong in [
             "",
             "filemap cloud 2\n",
             "filemap cloud 1\nshards 1\n",
-            &text.replace("shards 1", "shards 2"),
+            &text.replace("shards 16", "shards 0"),
+            &text.replace("shards 16\n", ""),
             &text.replace(" 3\n", " x\n"),
             &format!("{text}colour blue\n"),
         ] {

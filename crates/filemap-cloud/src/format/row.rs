@@ -6,6 +6,7 @@
 //! | `s`, epoch, number | bytes written and bytes dead of a segment: merged by addition |
 //! | `d`, epoch, number | when a segment was rewritten, ms since 1970: its object is to be deleted |
 //! | `m`, `next` | the first sequence that is not committed |
+//! | `m`, `kept` | the manifest of files that are kept with the shard |
 //!
 //! The ordered form is escaped (NUL becomes NUL 0xff) and ends with NUL NUL, so rows of one key
 //! are neighbours, newest first, and keys keep their order. Numbers in keys are big-endian.
@@ -26,6 +27,8 @@ pub(crate) const SEGMENTS: u8 = b's';
 pub(crate) const REWRITTEN: u8 = b'd';
 /// The key of the first sequence that is not committed.
 pub(crate) const NEXT: &[u8] = b"mnext";
+/// The key of the manifest of files that are kept.
+pub(crate) const KEPT: &[u8] = b"mkept";
 
 /// The longest key of a row that the index takes.
 pub(crate) const MAX_KEY_BYTES: usize = u16::MAX as usize;

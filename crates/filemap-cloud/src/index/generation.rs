@@ -26,7 +26,7 @@ use crate::bucket::Bucket;
 use crate::error::{Error, Result};
 
 /// The folder of the markers, and what their names begin with.
-const MARKERS: &str = "shard-00/index";
+const MARKERS: &str = "shard/index";
 /// Ends the name of a number that a repair has taken.
 const TAKEN: &str = ".repair";
 /// Ends the name of a number whose repair has failed.

@@ -208,6 +208,25 @@ fn the_number_of_shards_never_changes() {
 }
 
 #[test]
+fn links_that_are_held_are_sent_after_their_release_alone() {
+    let disk = SimDisk::new(1);
+    let mut outbox = Outbox::open_in(disk.dir(), 2).expect("made");
+    assert!(outbox.add(1, link(1)));
+    outbox.commit().expect("committed");
+    outbox.hold();
+    assert!(outbox.add(1, link(2)) && outbox.add(0, link(3)));
+    outbox.commit().expect("committed");
+    let next = |outbox: &Outbox, shard| outbox.next_batch(shard, 9).expect("read").map(|batch| batch.links);
+    assert_eq!((next(&outbox, 1), next(&outbox, 0)), (Some(vec![link(1)]), None));
+    assert_eq!(outbox.waiting(), 3);
+    outbox.release();
+    assert_eq!((next(&outbox, 1), next(&outbox, 0)), (Some(vec![link(1), link(2)]), Some(vec![link(3)])));
+    assert!(outbox.add(0, link(4)));
+    outbox.commit().expect("committed");
+    assert_eq!(next(&outbox, 0), Some(vec![link(3)]), "it holds on");
+}
+
+#[test]
 fn an_outbox_keeps_links_until_they_are_acknowledged() {
     let disk = SimDisk::new(1);
     let mut outbox = Outbox::open_in(disk.dir(), 2).expect("made");

@@ -40,6 +40,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     if !control::ask(folder.path(), &request, |answer| retried = answer["retried"].as_u64().unwrap_or(0))
         .map_err(failure::of)?
     {
+        opening::not_in_bucket(&Some(settings.clone()), "`retry`").map_err(failure::of)?;
         let mut frontier = opening::frontier_to_ask(&folder, &settings).map_err(failure::of)?;
         retried = u64::from(retry(&mut frontier, args.host.as_deref(), args.reason).map_err(failure::of)?);
         frontier.close().map_err(|error| failure::of(error.into()))?;

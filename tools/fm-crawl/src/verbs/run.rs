@@ -3,6 +3,8 @@
 //! Arguments are kept in the settings, so that continuing takes none.
 
 mod args;
+mod depot;
+mod divided;
 mod seeds;
 mod values;
 
@@ -37,6 +39,12 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     args::apply(args, builder.settings())?;
     let trust = if args.insecure { Trust::Anybody } else { Trust::Roots(roots(args)?) };
     check_patterns(builder.settings())?;
+    let depot = depot::depot(args, builder.settings())?;
+    if depot.is_some() {
+        // The settings are those of the shard, whoever crawled it last.
+        builder = Crawler::builder(&args.store).map_err(failure::of)?.depot(depot);
+        args::apply(args, builder.settings())?;
+    }
     let given = seeds::read(&args.seed, &args.seeds, builder.settings().limits.url_bytes)?;
     if !builder.was_begun() && given.is_empty() {
         return Err(Failure::Usage("a crawl needs a start page: --seed URL".to_owned()));
@@ -71,6 +79,11 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     }
     let ended = builder.build().and_then(Crawler::run);
     face.clear();
+    if let Err(error @ Error::Taken { .. }) = &ended {
+        face.log("end", json!({ "why": "taken" }))?;
+        words::complain(error);
+        return Ok(Outcome::Incomplete);
+    }
     let summary = ended.map_err(of_run)?;
     face.close_edges()?;
     face.log("end", json!({ "why": summary.end.name(), "run": summary.tally.json() }))?;

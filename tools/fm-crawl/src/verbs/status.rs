@@ -43,6 +43,13 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     );
     let lines = if flags.json { format!("{value}\n") } else { in_words(&value) };
     print(&lines)?;
+    if let Some(bucket) = &settings.bucket {
+        let (shard, shards, location) = (bucket.shard, bucket.shards, &bucket.location);
+        words::complain(format_args!(
+            "the pages are in {location}, shard {shard} of {shards}: these numbers are of the last run on this machine"
+        ));
+        return Ok(Outcome::Done);
+    }
     // Last, whether the store is as new as its crawl.
     let (_, is_as_far) = opening::store_to_read(&args.store, &folder).map_err(failure::of)?;
     is_as_far.map_err(failure::of)?;

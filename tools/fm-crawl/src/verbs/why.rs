@@ -99,7 +99,7 @@ fn robots(store: &PageStore, settings: &Settings, url: &str) -> &'static str {
     }
     let cache = cache::Cache::new(token(settings), settings.limits.retry_after);
     let (origin, path) = cache::split(url);
-    match cache.recall(origin, store) {
+    match cache.recall(origin, &crawl::pages::Pages::Local(store.clone())) {
         Some(robots) if robots.allows(path) => "allowed",
         Some(_) => "forbidden",
         None => "not known",

@@ -62,7 +62,10 @@ impl Coordinator<'_> {
     fn back_up(&mut self, to: &Path, answers: &Sender<Value>) -> Result<Option<Value>, Error> {
         self.commit()?;
         let State { frontier, folder, settings, backups, .. } = &mut *self.state;
-        let pages = self.crawl.pages.clone();
+        let Some(pages) = self.crawl.pages.local().cloned() else {
+            let refused = super::super::opening::not_in_bucket(&Some(settings.clone()), "a backup");
+            return Ok(refused.err().map(|error| refusal(&error.to_string())));
+        };
         let begun = match backup::begin(to, (pages.engine().path(), folder, settings), frontier, &self.crawl.bodies) {
             Ok(begun) => begun,
             Err(error) => return Ok(Some(refusal(&error.to_string()))),

@@ -74,19 +74,22 @@ pub struct Fleet {
 
 impl Fleet {
     /// Joins a fleet: takes the shards that were this crawl's before, and those that it is to own.
-    /// Blocks.
+    /// Links that `holds` holds are sent after [`Fleet::committed`] alone. Blocks.
     ///
     /// # Errors
     /// The server's, also that a shard has another owner, or none is free; the outbox's.
     pub fn join(
         settings: &FleetSettings,
-        folder: &Path,
+        (folder, holds): (&Path, bool),
         options: &ClientOptions,
         (stop, observer): (&Stop, &Arc<dyn Observer>),
     ) -> Result<Fleet, Error> {
         let client = LinksClient::open(&settings.links, settings.shards, options)?;
         create_dir(folder).map_err(|error| Error::io("create", folder, error))?;
         let mut outbox = Outbox::open_or_create(folder.join(files::OUTBOX), settings.shards)?;
+        if holds {
+            outbox.hold();
+        }
         compare(&client, &mut outbox, settings)?;
         let epochs = take(&client, outbox.id(), settings)?;
         if let Own::List(list) = &settings.own {
@@ -200,8 +203,15 @@ impl Fleet {
         Ok(guard(&self.outbox).commit()?)
     }
 
-    /// The frontier has committed what came: it may be dropped where it came from.
+    /// Whether links came since the last commit.
+    pub fn has_taken(&self) -> bool {
+        !self.taken.is_empty()
+    }
+
+    /// The frontier has committed what came: it may be dropped where it came from. Links that were
+    /// held may be sent.
     pub fn committed(&mut self) {
+        guard(&self.outbox).release();
         for (shard, cursor) in self.taken.drain(..) {
             self.post.order(Order::Committed { shard, cursor });
         }

@@ -10,12 +10,13 @@ use crawl::fetch::address::Override;
 use crawl::fetch::hosts::Hosts;
 use crawl::fetch::proxy::Proxy;
 use crawl::hooks::fields::Field;
-use crawl::settings::fleet::{FleetSettings, Own};
+use crawl::settings::fleet::Own;
 use crawl::settings::scope::Reach;
 use crawl::settings::{Settings, filter};
 use filemap_http::Client;
 use fm_cli::{Failure, canonical, sizes, times};
 
+use super::divided;
 use super::values::{NearBits, RobotsToken, contact, has_contact, near_bits, one_line, percent, rate, robots_token};
 
 /// Start or continue a crawl
@@ -154,9 +155,17 @@ pub struct Args {
     /// `none` to crawl alone
     #[arg(long, value_name = "http://HOST/v1/seen/NAME|redis://HOST/NAME", value_parser = seen_set)]
     pub(super) seen: Option<SharedSet>,
+    /// Put the pages, and what the crawl knows, into this store in object storage: any machine
+    /// goes on with it. STORE names the folder that a run works in here, STORE.crawl
+    #[arg(long = "store", value_name = "s3://BUCKET/PREFIX", value_parser = divided::location)]
+    pub(super) bucket: Option<String>,
+    /// With --store: commit after this time at the latest. After a kill what was fetched since is
+    /// fetched again [default: 60s]
+    #[arg(long, value_name = "TIME", value_parser = times::duration)]
+    pub(super) commit_every: Option<Duration>,
     /// Divide hosts among several crawls, which send each other their links by mailboxes of
     /// fm-serve. FILEMAP_TOKEN and FILEMAP_CA_FILE as for fm-tool; `none` to crawl alone
-    #[arg(long, value_name = "http://HOST/v1/links", value_parser = mailboxes)]
+    #[arg(long, value_name = "http://HOST/v1/links", value_parser = divided::mailboxes)]
     pub(super) links: Option<String>,
     /// In how many shards the hosts are divided: the same number for all crawls, for good
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
@@ -298,7 +307,8 @@ pub(super) fn apply(args: &Args, settings: &mut Settings) -> Result<(), Failure>
     if let Some(HostsFile(file)) = &args.hosts {
         settings.hosts.clone_from(file);
     }
-    fleet(args, settings)?;
+    divided::bucket(args, settings)?;
+    divided::fleet(args, settings)?;
     patterns(&mut settings.include, &args.include, args.no_include);
     patterns(&mut settings.exclude, &args.exclude, args.no_exclude);
     list(&mut settings.reject_extensions, &args.reject_extension, NONE);
@@ -346,7 +356,7 @@ fn hosts_file(text: &str) -> Result<HostsFile, String> {
 
 /// Words for all content types, and for no extension or field.
 const ANY: &str = "any";
-const NONE: &str = "none";
+pub(super) const NONE: &str = "none";
 
 fn content_type(text: &str) -> Result<String, String> {
     let text = text.trim().to_ascii_lowercase();
@@ -409,37 +419,6 @@ fn seen_set(text: &str) -> Result<SharedSet, String> {
         }
         _ => Err("give the address of a seen set, such as http://127.0.0.1:8640/v1/seen/pages or redis://127.0.0.1:6379/pages, or none".to_owned()),
     }
-}
-
-fn mailboxes(text: &str) -> Result<String, String> {
-    let is_one = text == NONE || Client::is_location(text) && text.trim_end_matches('/').ends_with("/v1/links");
-    let words = || "give the address of mailboxes, such as http://127.0.0.1:8640/v1/links, or none".to_owned();
-    is_one.then(|| text.to_owned()).ok_or_else(words)
-}
-
-/// The fleet that the crawl is a part of.
-fn fleet(args: &Args, settings: &mut Settings) -> Result<(), Failure> {
-    let known = settings.fleet.take();
-    if args.links.as_deref() == Some(NONE) && args.shards.is_none() && args.own.is_none() {
-        return Ok(());
-    }
-    let links = args.links.clone().or_else(|| known.as_ref().map(|known| known.links.clone()));
-    let shards = args.shards.or_else(|| known.as_ref().map(|known| known.shards));
-    let own = args.own.clone().or_else(|| known.as_ref().map(|known| known.own.clone()));
-    let (sent_seeds, sent_reached) = known.map(|known| (known.sent_seeds, known.sent_reached)).unwrap_or_default();
-    settings.fleet = match (links, shards) {
-        (Some(links), Some(shards)) if links != NONE => Some(FleetSettings {
-            sent_seeds,
-            sent_reached,
-            ..FleetSettings::new(links, shards, own.unwrap_or_default())
-        }),
-        (None, None) if own.is_none() => None,
-        _ => {
-            let words = "a crawl that is a part of a fleet needs --links and --shards, and may have --own";
-            return Err(Failure::Usage(words.to_owned()));
-        }
-    };
-    Ok(())
 }
 
 /// The user agent. It must have a contact, except with `--allow-private`.

@@ -35,13 +35,19 @@ pub fn run(location: &str, counts_uncommitted: bool, shared: &Shared) -> Result<
             "the old index could not be read: segments may be gone, and none is known: {why}"
         ));
     }
+    if report.kept_lost {
+        words::complain(
+            "what a crawl kept with its pages is lost with the old index: it begins anew, with `fm-crawl run` and its \
+             start pages, and asks for stored pages with their ETag or date",
+        );
+    }
     Ok(if report.is_complete() && !report.may_return { outcome } else { Outcome::Damaged })
 }
 
 fn summary(report: &RepairReport) -> Value {
     fields!(report;
         complete = report.is_complete() && !report.may_return, segments, versions, uncommitted, lost_bytes, may_return,
-        unknown_segments,
+        unknown_segments, kept_lost,
         problems = report.damage.len(),
     )
 }

@@ -1,0 +1,227 @@
+//! What a crawl knows, kept with its pages in a shard of a store elsewhere.
+//!
+//! The crawl's folder is scratch then: a run brings the files of the last commit there, and each
+//! commit uploads what has changed since. So whichever machine goes on has the pages and the
+//! frontier of one moment. Left out are the set of URLs, which is made again from the frontier,
+//! and the content-seen test, which begins anew on another machine.
+//!
+//! Between two snapshots of the frontier its journal alone is uploaded: what else it writes until
+//! the next one is made again from that, as after a power failure.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use filemap_io::{Access, Dir, File, Lock, OsDir, create_dir, files as io_files};
+
+use crate::error::Error;
+use crate::files;
+use crate::settings::Folder;
+use crate::settings::bucket::BucketSettings;
+use crate::shard::{Change, Shard, StateFile};
+
+/// Held while a run uses the folder.
+const LOCK: &str = "depot.lock";
+/// Files of the folder itself that are kept.
+const KEPT: [&str; 4] = [files::SETTINGS, files::SEEDS, files::SEQUENCE, files::SITEMAPS];
+/// What a snapshot of the frontier begins with: no two have the same.
+const SNAPSHOT_HEAD: usize = 512;
+const SNAPSHOT: &str = "frontier/frontier.snapshot";
+
+/// See the module.
+pub struct Depot {
+    shard: Arc<dyn Shard>,
+    folder: Folder,
+    /// What the snapshot of the last commit begins with.
+    snapshot: Vec<u8>,
+    _lock: Box<dyn Lock>,
+}
+
+/// An open file of the crawl's folder.
+struct Open {
+    name: String,
+    file: Arc<dyn File>,
+    change: Change,
+}
+
+impl Depot {
+    /// Opens the shard, and brings the files of its last commit to the crawl's folder, which
+    /// nobody else uses meanwhile. What was there goes, if it is of a crawl into this shard.
+    ///
+    /// # Errors
+    /// `Usage` if the folder is of another crawl, and that it is in use: the shard is not opened
+    /// then, so its owner stays. Those of `open`, the system's and the shard's.
+    pub fn open(
+        store: &Path,
+        bucket: &BucketSettings,
+        open: impl FnOnce() -> filemap::Result<Arc<dyn Shard>>,
+    ) -> Result<Depot, Error> {
+        let folder = Folder::of(store);
+        if let Some(settings) = folder.settings()? {
+            let is_it = |known: &BucketSettings| {
+                (&known.location, known.shards, known.shard) == (&bucket.location, bucket.shards, bucket.shard)
+            };
+            if !settings.bucket.as_ref().is_some_and(is_it) {
+                return Err(Error::Usage(format!(
+                    "{}: this folder is of a crawl into another store; name another STORE for this one",
+                    folder.path().display()
+                )));
+            }
+        }
+        create_dir(folder.path()).map_err(|error| Error::io("create", folder.path(), error))?;
+        let dir = dir(folder.path())?;
+        let lock = io_files::lock(&dir, LOCK, LOCK).map_err(|error| Error::files(folder.path(), error))?;
+        let shard = open()?;
+        clear(folder.path())?;
+        restore(&folder, &*shard)?;
+        Ok(Depot { shard, folder, snapshot: Vec::new(), _lock: lock })
+    }
+
+    /// The shard.
+    pub fn shard(&self) -> &Arc<dyn Shard> {
+        &self.shard
+    }
+
+    /// Bytes that are free on the disk of the folder, if that is known.
+    pub fn free_bytes(&self) -> Option<u64> {
+        dir(self.folder.path()).ok()?.free_bytes().ok()
+    }
+
+    /// Makes the pages durable that were put, and all that the crawl knows with them. Nothing of
+    /// that may change meanwhile, but for files of the outbox that go.
+    ///
+    /// # Errors
+    /// The system's and the shard's.
+    pub fn commit(&mut self) -> Result<(), Error> {
+        let snapshot = self.snapshot_now()?;
+        let is_new = snapshot != self.snapshot;
+        let mut open = Vec::new();
+        self.open_all("", &mut open, |name| KEPT.contains(&name).then_some(Change::Replaced))?;
+        self.open_all(files::FRONTIER, &mut open, |name| of_frontier(name, is_new))?;
+        self.open_all(files::OUTBOX, &mut open, |name| name.ends_with(".mail").then_some(Change::Appended))?;
+        let state = open.iter().map(|open| StateFile { name: &open.name, file: &*open.file, change: open.change });
+        self.shard.commit(&state.collect::<Vec<_>>())?;
+        self.snapshot = snapshot;
+        Ok(())
+    }
+
+    fn snapshot_now(&self) -> Result<Vec<u8>, Error> {
+        let path = self.folder.join(SNAPSHOT);
+        let read = || {
+            let file = filemap_io::open_to_inspect(&path)?;
+            let mut head = vec![0; SNAPSHOT_HEAD];
+            let read = file.read_at(&mut head, 0)?;
+            head.truncate(read);
+            Ok(head)
+        };
+        read().map_err(|error| Error::io("read", &path, error))
+    }
+
+    /// Opens the files of a folder that are kept.
+    fn open_all(
+        &self,
+        below: &str,
+        open: &mut Vec<Open>,
+        change: impl Fn(&str) -> Option<Change>,
+    ) -> Result<(), Error> {
+        let path = if below.is_empty() { self.folder.path().to_owned() } else { self.folder.join(below) };
+        let failed = |error| Error::io("read", &path, error);
+        let dir = match OsDir::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            dir => dir.map_err(failed)?,
+        };
+        let mut names = dir.list().map_err(failed)?;
+        names.sort_unstable();
+        for name in names {
+            let Some(change) = change(&name) else { continue };
+            let file = match dir.open(&name, Access::Read) {
+                // Of the outbox: all links in it have arrived.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                file => file.map_err(failed)?,
+            };
+            let name = if below.is_empty() { name } else { format!("{below}/{name}") };
+            open.push(Open { name, file, change });
+        }
+        Ok(())
+    }
+}
+
+/// What is kept of a file of the frontier: all of it with a new snapshot, else what the journal
+/// has more.
+fn of_frontier(name: &str, is_new: bool) -> Option<Change> {
+    let end = name.strip_prefix("frontier.")?.rsplit('.').next()?;
+    match end {
+        "journal" => Some(Change::Appended),
+        // It is never written again.
+        "run" => Some(Change::Same),
+        "snapshot" | "urls" | "links" | "pages" => Some(if is_new { Change::Replaced } else { Change::Same }),
+        _ => None,
+    }
+}
+
+fn dir(path: &Path) -> Result<OsDir, Error> {
+    OsDir::open(path).map_err(|error| Error::io("open", path, error))
+}
+
+/// Removes what is kept elsewhere, but for the settings, and the set of URLs. The content-seen
+/// test stays: nothing depends on it.
+fn clear(folder: &Path) -> Result<(), Error> {
+    for below in [files::FRONTIER, files::OUTBOX] {
+        let path = folder.join(below);
+        let dir = match OsDir::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            dir => dir.map_err(|error| Error::io("open", &path, error))?,
+        };
+        remove(&dir, |_| true)?;
+    }
+    remove(&dir(folder)?, |name| {
+        let is_kept = KEPT.contains(&name) && name != files::SETTINGS;
+        let is_of_set = name.strip_prefix(files::SEEN).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        is_kept || name == files::SEEN_NOTE || is_of_set
+    })
+}
+
+fn remove(dir: &OsDir, goes: impl Fn(&str) -> bool) -> Result<(), Error> {
+    let names = dir.list().map_err(|error| Error::io("read", dir.path(), error))?;
+    let gone = names.iter().filter(|name| goes(name)).try_for_each(|name| io_files::remove(dir, name));
+    gone.map_err(|error| Error::files(dir.path(), error))
+}
+
+/// Writes the files that the shard keeps. The settings come last: they say whose folder it is.
+fn restore(folder: &Folder, shard: &dyn Shard) -> Result<(), Error> {
+    let mut settings = None;
+    for (name, _) in shard.kept()? {
+        if name == files::SETTINGS {
+            let mut bytes = Vec::new();
+            shard.read(&name, &mut |part| {
+                bytes.extend_from_slice(part);
+                Ok(())
+            })?;
+            settings = Some(bytes);
+            continue;
+        }
+        let (below, file) = name.rsplit_once('/').unwrap_or(("", &name));
+        let is_known = match below {
+            "" => KEPT.contains(&file),
+            files::FRONTIER => of_frontier(file, true).is_some(),
+            files::OUTBOX => file.ends_with(".mail"),
+            _ => false,
+        };
+        if !is_known {
+            let words = format!("{}: it keeps a file that this build does not know: {name}", shard.name());
+            return Err(Error::Damage(words));
+        }
+        let path = if below.is_empty() { folder.path().to_owned() } else { folder.join(below) };
+        create_dir(&path).map_err(|error| Error::io("create", &path, error))?;
+        let failed = |error| Error::io("write", &folder.join(&name), error);
+        let to = dir(&path)?.open(file, Access::Create).map_err(failed)?;
+        let mut at = 0;
+        shard.read(&name, &mut |part| {
+            to.write_at(part, at)?;
+            at += part.len() as u64;
+            Ok(())
+        })?;
+        to.sync().map_err(failed)?;
+    }
+    settings.map_or(Ok(()), |bytes| files::replace(folder.path(), files::SETTINGS, &bytes))
+}

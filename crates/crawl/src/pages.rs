@@ -1,0 +1,172 @@
+//! The store of a crawl's pages: a folder here, or a shard of a store elsewhere.
+
+use std::sync::Arc;
+
+use filemap::access::PutRule;
+use filemap::canonical::Canonicalizer;
+use filemap::page::RecordKind;
+use filemap::{Error, Lookup, Page, PageHead, PageStore, Put, Result};
+
+use crate::shard::{Body, Shard};
+
+/// References that lead from one to the next, at most.
+const REFERENCES: usize = 4;
+
+/// See the module.
+#[derive(Clone)]
+pub enum Pages {
+    /// A folder here.
+    Local(PageStore),
+    /// A shard of a store elsewhere.
+    Shard(Arc<dyn Shard>),
+}
+
+impl Pages {
+    /// The store, if it is a folder here.
+    pub fn local(&self) -> Option<&PageStore> {
+        match self {
+            Pages::Local(store) => Some(store),
+            Pages::Shard(_) => None,
+        }
+    }
+
+    /// Whether another owner has taken the shard.
+    pub fn is_lost(&self) -> bool {
+        matches!(self, Pages::Shard(shard) if shard.is_lost())
+    }
+
+    /// What makes the keys.
+    pub fn canonicalizer(&self) -> &Arc<dyn Canonicalizer> {
+        match self {
+            Pages::Local(store) => store.canonicalizer(),
+            Pages::Shard(shard) => shard.canonicalizer(),
+        }
+    }
+
+    /// The key of a URL.
+    ///
+    /// # Errors
+    /// A URL that has none.
+    pub fn key(&self, url: &(impl AsRef<[u8]> + ?Sized)) -> Result<Vec<u8>> {
+        match self {
+            Pages::Local(store) => store.key(url),
+            Pages::Shard(shard) => shard.pages().key(url.as_ref()),
+        }
+    }
+
+    /// The newest version of a page, without its body.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn head(&self, url: &(impl AsRef<[u8]> + ?Sized)) -> Result<Option<PageHead>> {
+        match self {
+            Pages::Local(store) => store.head(url),
+            Pages::Shard(shard) => shard.pages().head(&Lookup::new(url)),
+        }
+    }
+
+    /// The newest version of a page; one that refers to another has the body of that.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn get(&self, url: &(impl AsRef<[u8]> + ?Sized)) -> Result<Option<Page>> {
+        let shard = match self {
+            Pages::Local(store) => return store.get(url),
+            Pages::Shard(shard) => shard.pages(),
+        };
+        let Some(mut page) = shard.get(&Lookup::new(url))? else { return Ok(None) };
+        let mut at = page.revisit.clone();
+        for _ in 0..REFERENCES {
+            let Some((url, time_ms)) = at.and_then(|to| to.refers_to_url.zip(to.refers_to_ms)) else { break };
+            let Some(original) = shard.get(&Lookup::new(&url).at(time_ms))? else { break };
+            at = original.revisit;
+            page.body = original.body;
+        }
+        Ok(Some(page))
+    }
+
+    /// The newest record of a kind beside a page.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn get_beside(&self, url: &(impl AsRef<[u8]> + ?Sized), kind: RecordKind) -> Result<Option<Page>> {
+        match self {
+            Pages::Local(store) => store.get_beside(url, kind),
+            Pages::Shard(shard) => shard.beside(&Lookup::new(url), kind),
+        }
+    }
+
+    /// The newest body of the page with a key, without reading it.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn body(&self, key: &[u8]) -> Result<Option<Body>> {
+        match self {
+            Pages::Local(store) => {
+                let head = store.engine().head(key)?;
+                let body = |head: filemap_core::Head| Body {
+                    digest: head.digest,
+                    bytes: head.body_bytes,
+                    time_ms: head.version.time_ms,
+                };
+                Ok(head.map(body))
+            }
+            Pages::Shard(shard) => shard.body(&Lookup::new(key)),
+        }
+    }
+
+    /// Puts a page.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn put_page(&self, page: &Page) -> Result<()> {
+        match self {
+            Pages::Local(store) => store.put_page(page).map(drop),
+            Pages::Shard(shard) => shard.pages().put(page, PutRule::Always).map(drop),
+        }
+    }
+
+    /// Puts a page, or notes that it is as it was.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn put_page_if_changed(&self, page: &Page) -> Result<Put> {
+        match self {
+            Pages::Local(store) => store.put_page_if_changed(page),
+            Pages::Shard(shard) => {
+                let put = shard.pages().put(page, PutRule::IfChanged)?;
+                put.ok_or(Error::Unsupported { what: "version for a page that was put" })
+            }
+        }
+    }
+
+    /// The last sequence that a version has.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn last_sequence(&self) -> Result<u64> {
+        match self {
+            Pages::Local(store) => Ok(store.engine().stats().last_sequence),
+            Pages::Shard(shard) => shard.last_sequence(),
+        }
+    }
+
+    /// Makes durable what was put; in a shard that is done with the files of the crawl.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn sync(&self) -> Result<()> {
+        self.local().map_or(Ok(()), |store| store.sync())
+    }
+
+    /// Closes it.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn close(self) -> Result<()> {
+        match self {
+            Pages::Local(store) => store.close(),
+            Pages::Shard(shard) => shard.pages().close(),
+        }
+    }
+}

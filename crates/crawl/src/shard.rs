@@ -1,0 +1,101 @@
+//! A shard of a store elsewhere, as a crawl needs it: its pages, and files that become durable
+//! with them in one step. This crate knows no object storage; whoever does implements [`Shard`].
+
+use std::fmt::Debug;
+use std::io;
+use std::sync::Arc;
+
+use filemap::canonical::Canonicalizer;
+use filemap::page::RecordKind;
+use filemap::{Lookup, Page, PageWrite, Result};
+use filemap_io::File;
+
+/// How a file differs from what was kept of it before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Not at all.
+    Same,
+    /// It is longer.
+    Appended,
+    /// In any way.
+    Replaced,
+}
+
+/// A file of what a crawl knows.
+#[derive(Clone, Copy, Debug)]
+pub struct StateFile<'a> {
+    /// Its name below the crawl's folder.
+    pub name: &'a str,
+    /// Its bytes.
+    pub file: &'a dyn File,
+    /// How it differs from what was kept last.
+    pub change: Change,
+}
+
+/// The newest body of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Body {
+    /// Its XXH3-128, highest byte first.
+    pub digest: [u8; 16],
+    /// Its length.
+    pub bytes: u64,
+    /// The time of its version.
+    pub time_ms: i64,
+}
+
+/// See the module. Calls block.
+pub trait Shard: Send + Sync {
+    /// Which it is, for people.
+    fn name(&self) -> String;
+
+    /// Its pages.
+    fn pages(&self) -> &dyn PageWrite;
+
+    /// What makes its keys.
+    fn canonicalizer(&self) -> &Arc<dyn Canonicalizer>;
+
+    /// The newest body of a page, without reading it.
+    ///
+    /// # Errors
+    /// The store's.
+    fn body(&self, lookup: &Lookup<'_>) -> Result<Option<Body>>;
+
+    /// The newest record of a kind beside a page.
+    ///
+    /// # Errors
+    /// The store's.
+    fn beside(&self, lookup: &Lookup<'_>, kind: RecordKind) -> Result<Option<Page>>;
+
+    /// The last sequence that a version has.
+    ///
+    /// # Errors
+    /// The store's.
+    fn last_sequence(&self) -> Result<u64>;
+
+    /// Whether another owner has taken it: nothing is written here any more.
+    fn is_lost(&self) -> bool;
+
+    /// The files that were committed last, and their lengths; none if none ever were.
+    ///
+    /// # Errors
+    /// The store's.
+    fn kept(&self) -> Result<Vec<(String, u64)>>;
+
+    /// The bytes of one of them.
+    ///
+    /// # Errors
+    /// The store's, and those of `each`.
+    fn read(&self, name: &str, each: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> Result<()>;
+
+    /// Makes all pages durable that were put before, and these files with them in one step.
+    ///
+    /// # Errors
+    /// The store's; that another owner has it.
+    fn commit(&self, files: &[StateFile<'_>]) -> Result<()>;
+}
+
+impl Debug for dyn Shard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name())
+    }
+}

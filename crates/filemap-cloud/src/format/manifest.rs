@@ -1,0 +1,156 @@
+//! The manifest of the files that are kept with a shard, and the row of the index that names it.
+//! A manifest is lines of words, for a person to read too; the row has its digest, and a manifest
+//! the digest of each piece.
+//!
+//! ```text
+//! filemap kept 1
+//! file frontier/frontier.urls 5243000
+//! piece 0000000a-00000001 4194304 00000000000000000000000000000000
+//! ```
+
+use std::collections::BTreeMap;
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::segment::SegmentId;
+
+/// The first line.
+const FORMAT: &str = "filemap kept 1";
+
+/// A part of a file: an object with its bytes, compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) id: SegmentId,
+    /// Its bytes in the file, and their digest.
+    pub(crate) bytes: u64,
+    pub(crate) digest: u128,
+}
+
+/// The files of one moment, each in pieces that follow each other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    pub(crate) files: BTreeMap<String, Vec<Piece>>,
+}
+
+/// The length of a file of these pieces.
+pub(crate) fn length(pieces: &[Piece]) -> u64 {
+    pieces.iter().fold(0, |sum: u64, piece| sum.saturating_add(piece.bytes))
+}
+
+/// Whether a file may have this name: parts of letters, digits, `.`, `_` and `-`, of which none
+/// leads out of its folder.
+pub(crate) fn is_name(name: &str) -> bool {
+    let is_sign = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    let is_part = |part: &str| !part.is_empty() && part.bytes().all(is_sign) && part != "." && part != "..";
+    name.split('/').all(is_part)
+}
+
+impl Manifest {
+    pub(crate) fn encode(&self) -> String {
+        let mut text = format!("{FORMAT}\n");
+        for (name, pieces) in &self.files {
+            text += &format!("file {name} {}\n", length(pieces));
+            for Piece { id, bytes, digest } in pieces {
+                text += &format!("piece {} {bytes} {digest:032x}\n", id.name());
+            }
+        }
+        text
+    }
+
+    /// What is wrong with it, as an error.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Manifest, &'static str> {
+        let text = std::str::from_utf8(bytes).map_err(|_| "it is no text")?;
+        let mut lines = text.lines();
+        if lines.next() != Some(FORMAT) {
+            return Err("it is not of the format that this build knows (`filemap kept 1`)");
+        }
+        let (mut manifest, mut lengths) = (Manifest::default(), BTreeMap::new());
+        let mut last = None;
+        for line in lines {
+            let words: Vec<&str> = line.split(' ').collect();
+            match words[..] {
+                ["file", name, bytes] if is_name(name) => {
+                    lengths.insert(name.to_owned(), bytes.parse::<u64>().map_err(|_| "a length is no number")?);
+                    manifest.files.insert(name.to_owned(), Vec::new());
+                    last = Some(name.to_owned());
+                }
+                ["piece", id, bytes, digest] => {
+                    let pieces = last.as_ref().and_then(|name| manifest.files.get_mut(name));
+                    let piece = SegmentId::of_name(id).zip(bytes.parse().ok());
+                    let piece = piece.zip(u128::from_str_radix(digest, 16).ok());
+                    let ((id, bytes), digest) = piece.ok_or("a piece does not decode")?;
+                    pieces.ok_or("a piece of no file")?.push(Piece { id, bytes, digest });
+                }
+                _ => return Err("it has a line that this build does not know"),
+            }
+        }
+        let is_whole = manifest.files.iter().all(|(name, pieces)| lengths.get(name) == Some(&length(pieces)));
+        if is_whole { Ok(manifest) } else { Err("the pieces of a file are not its length") }
+    }
+
+    /// The objects that it names.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = SegmentId> {
+        self.files.values().flatten().map(|piece| piece.id)
+    }
+}
+
+/// The row of the index: which object is the manifest, and its digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    pub(crate) id: SegmentId,
+    pub(crate) digest: u128,
+}
+
+impl Named {
+    pub(crate) fn of(id: SegmentId, manifest: &[u8]) -> Named {
+        Named { id, digest: xxh3_128(manifest) }
+    }
+
+    pub(crate) fn encode(self) -> Vec<u8> {
+        [&self.id.epoch.to_le_bytes()[..], &self.id.number.to_le_bytes(), &self.digest.to_le_bytes()].concat()
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Named> {
+        let (epoch, rest) = bytes.split_first_chunk()?;
+        let (number, rest) = rest.split_first_chunk()?;
+        let id = SegmentId { epoch: u64::from_le_bytes(*epoch), number: u64::from_le_bytes(*number) };
+        Some(Named { id, digest: u128::from_le_bytes(rest.try_into().ok()?) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manifest_comes_back_and_what_is_not_whole_is_refused() {
+        let id = |number| SegmentId { epoch: 10, number };
+        let piece = |number, bytes| Piece { id: id(number), bytes, digest: u128::from(number) << 70 };
+        let files = [("frontier/a.urls", vec![piece(1, 5), piece(3, 7)]), ("empty", vec![])];
+        let manifest = Manifest { files: files.map(|(name, pieces)| (name.to_owned(), pieces)).into() };
+        let text = manifest.encode();
+        assert_eq!(Manifest::decode(text.as_bytes()), Ok(manifest.clone()));
+        assert_eq!(manifest.objects().collect::<Vec<_>>(), [id(1), id(3)]);
+        for wrong in [
+            "",
+            "filemap kept 2\n",
+            "filemap kept 1\npiece 0000000a-00000001 5 00\n",
+            &text.replace(" 12\n", " 13\n"),
+            &text.replace("frontier/", "../"),
+            &text.replace("0000000a-00000003", "a-3"),
+        ] {
+            assert!(Manifest::decode(wrong.as_bytes()).is_err(), "{wrong}");
+        }
+        let named = Named::of(id(9), text.as_bytes());
+        assert_eq!(Named::decode(&named.encode()), Some(named));
+        assert_eq!(Named::decode(&named.encode()[..31]), None);
+    }
+
+    #[test]
+    fn a_name_leads_out_of_no_folder() {
+        assert!(is_name("frontier/frontier.7.journal") && is_name("a"));
+        for wrong in ["", "/a", "a/", "a//b", "../a", "a/..", "a b", "a\n"] {
+            assert!(!is_name(wrong), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What a handle knows of the files that are kept with its shard: the manifest that counts, and
+//! which objects of earlier ones are to be deleted.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use filemap_io::File;
+
+use crate::format::manifest::{Manifest, Named};
+use crate::format::segment::SegmentId;
+
+/// The folder of the pieces of files that are kept, and of manifests.
+pub(crate) const FOLDER: &str = "shard/crawl";
+
+/// The name of a piece's or a manifest's object.
+pub(crate) fn object(id: SegmentId) -> String {
+    format!("{FOLDER}/{}", id.name())
+}
+
+/// How a file differs from what was kept of it before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Not at all: it is not read.
+    Same,
+    /// It is longer; what was there is as it was.
+    Appended,
+    /// In any way: it is read, and pieces that are other than before are uploaded.
+    Replaced,
+}
+
+/// A file that is kept with a shard: see [`CloudStore::sync_with`](crate::CloudStore::sync_with).
+#[derive(Clone, Copy, Debug)]
+pub struct KeptFile<'a> {
+    /// Its name: letters, digits, `.`, `_`, `-`, with `/` between folders.
+    pub name: &'a str,
+    /// Its bytes, which do not change while it is read.
+    pub file: &'a dyn File,
+    /// How it differs from what this handle has kept last. Of a file that the handle has not kept
+    /// yet all is compared.
+    pub change: Change,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Keeping {
+    /// The manifest that counts; `None` before it was looked for.
+    pub(crate) known: Option<Option<(Named, Manifest)>>,
+    /// Files that this handle has kept: what is said of their changes is believed.
+    pub(crate) own: BTreeSet<String>,
+    pub(crate) last_number: u64,
+    /// Objects of manifests that count no more, and since when.
+    pub(crate) stale: Vec<(Instant, SegmentId)>,
+    /// Whether those of earlier owners were looked for.
+    pub(crate) has_swept: bool,
+}
+
+impl Keeping {
+    /// The manifest that counts.
+    pub(crate) fn manifest(&self) -> Option<&Manifest> {
+        self.known.as_ref()?.as_ref().map(|(_, manifest)| manifest)
+    }
+
+    /// Another manifest counts from now on.
+    pub(crate) fn replace(&mut self, named: Named, manifest: Manifest) {
+        let stays: BTreeSet<SegmentId> = manifest.objects().chain([named.id]).collect();
+        self.own = manifest.files.keys().cloned().collect();
+        let before = self.known.replace(Some((named, manifest))).flatten();
+        let names = before.iter().flat_map(|(named, manifest)| manifest.objects().chain([named.id]));
+        let gone: BTreeSet<SegmentId> = names.filter(|id| !stays.contains(id)).collect();
+        self.stale.extend(gone.into_iter().map(|id| (Instant::now(), id)));
+    }
+
+    /// Takes the objects whose grace is over.
+    pub(crate) fn take_old(&mut self, grace: Duration) -> Vec<SegmentId> {
+        let (old, young) = self.stale.drain(..).partition(|(since, _)| since.elapsed() >= grace);
+        self.stale = young;
+        let old: Vec<(Instant, SegmentId)> = old;
+        old.into_iter().map(|(_, id)| id).collect()
+    }
+}

@@ -1,0 +1,311 @@
+//! Files that are kept with a shard: what a crawl knows beside its pages.
+//!
+//! They count together with the pages: one row of the index names their manifest, and it is
+//! written in the batch of the rows of the last pages before. So a writer that comes later has
+//! either both or neither, whatever ends at any moment.
+//!
+//! Pieces of files and manifests are immutable objects, named by epoch and number as segments are.
+//! A piece that is as it was is not uploaded again. Objects that no manifest names any more are
+//! deleted after the grace; those of writers that lost the store too, by the next one.
+
+use std::io;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use filemap_io::File;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::bucket::Bucket;
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::failpoint::Mistake;
+use crate::format::manifest::{Manifest, Named, Piece, is_name, length};
+use crate::format::segment::SegmentId;
+use crate::index::Changes;
+use crate::keeping::{Change, FOLDER, Keeping, KeptFile, object};
+use crate::shard::Shard;
+use crate::store::CloudStore;
+use crate::writer::Writer;
+
+/// Bytes of a piece at most.
+const PIECE_BYTES: u64 = 4 << 20;
+/// A file that is appended to has at most so many pieces before it is cut anew.
+const PIECES: usize = 64;
+/// Pieces that are uploaded or read at once.
+const AT_ONCE: usize = 4;
+/// Compression of pieces.
+const LEVEL: i32 = 1;
+
+impl CloudStore {
+    /// Makes durable what was put before, as [`filemap::PageWrite::sync`], and these files with it
+    /// in one step: they take the place of all files that were kept before. Another owner that
+    /// opens the store has the pages and the files of one such step. Calls wait for each other.
+    ///
+    /// A `PUT` for each piece of 4 MiB that is new, one for the manifest, and those of a sync.
+    /// Holds four pieces in memory.
+    ///
+    /// # Errors
+    ///
+    /// [`filemap::Error::Unsupported`] of a handle with several shards: open one
+    /// ([`CloudOptions::only_shard`](crate::CloudOptions::only_shard)). [`Error::ReadOnly`],
+    /// [`Error::Fenced`], those of the object storage, [`Error::Location`]
+    /// for a name of a file that cannot be one; those of the files.
+    ///
+    /// ```
+    /// use filemap_cloud::{Change, CloudOptions, KeptFile, Mode, open_bucket};
+    /// use filemap_io::{Access, Dir, OsDir};
+    /// let folder = tempfile::tempdir()?;
+    /// let file = OsDir::open(folder.path())?.open("queue", Access::Create)?;
+    /// file.write_at(b"http://example.com/", 0)?;
+    /// let store = open_bucket("mem://kept", Mode::Fill, &CloudOptions::new())?;
+    /// store.sync_with(&[KeptFile { name: "queue", file: &*file, change: Change::Replaced }])?;
+    /// assert_eq!(store.kept()?, [("queue".to_owned(), 19)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn sync_with(&self, files: &[KeptFile<'_>]) -> filemap::Result<()> {
+        let shard = self.only()?;
+        let core = &shard.core;
+        let writer = core.writer.as_ref().ok_or_else(|| core.index.read_only())?;
+        writer.progress.check()?;
+        let mut keeping = keeping(shard)?;
+        if !std::mem::replace(&mut keeping.has_swept, true) {
+            sweep(core, writer, &keeping)?;
+        }
+        let mut next = Manifest::default();
+        let mut uploads = Uploads { core, epoch: writer.epoch, waiting: Vec::new() };
+        for file in files {
+            let pieces = pieces(&mut uploads, &mut keeping, file)?;
+            next.files.insert(file.name.to_owned(), pieces);
+        }
+        if keeping.manifest() == Some(&next) {
+            return Ok(writer.sync()?);
+        }
+        let text = Bytes::from(next.encode());
+        let named = Named::of(uploads.push(&mut keeping, text.clone())?, &text);
+        uploads.finish()?;
+        if Mistake::KeptBeforePages.is_planted(writer.mistake) {
+            core.wait(|core| async move {
+                let next = core.index.next_sequence().await?;
+                core.index.commit(&Changes { next, kept: Some(named.encode()), ..Changes::default() }, 1).await
+            })?;
+        }
+        writer.sync_with(named.encode())?;
+        keeping.replace(named, next);
+        delete_old(core, &mut keeping);
+        Ok(())
+    }
+
+    /// The files that are kept, and their lengths, as of the last commit that this handle knows;
+    /// none if none ever were. Reads a row and the manifest, once.
+    ///
+    /// # Errors
+    ///
+    /// Damage of the manifest; those of the object storage.
+    pub fn kept(&self) -> filemap::Result<Vec<(String, u64)>> {
+        let keeping = keeping(self.only()?)?;
+        let files = keeping.manifest().into_iter().flat_map(|manifest| &manifest.files);
+        Ok(files.map(|(name, pieces)| (name.clone(), length(pieces))).collect())
+    }
+
+    /// The bytes of a file of [`CloudStore::kept`], in order; none of one that is not kept. Holds
+    /// four pieces in memory.
+    ///
+    /// # Errors
+    ///
+    /// Damage of a piece; those of the object storage, and those that `each` returns.
+    pub fn read_kept(&self, name: &str, each: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> filemap::Result<()> {
+        let shard = self.only()?;
+        let keeping = keeping(shard)?;
+        let pieces = keeping.manifest().and_then(|manifest| manifest.files.get(name)).cloned().unwrap_or_default();
+        drop(keeping);
+        let mut offset = 0;
+        for some in pieces.chunks(AT_ONCE) {
+            let some = some.to_vec();
+            let read = shard.core.wait(|core| async move {
+                let reads = some.into_iter().map(|piece| {
+                    let core = Arc::clone(&core);
+                    async move { read(&core.bucket, piece).await }
+                });
+                stream::iter(reads).buffered(AT_ONCE).try_collect::<Vec<_>>().await
+            })?;
+            for bytes in read {
+                each(&bytes).map_err(|source| failed(name, offset, source))?;
+                offset += bytes.len() as u64;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is known of files that are kept, the manifest too.
+fn keeping(shard: &Shard) -> Result<MutexGuard<'_, Keeping>> {
+    let mut keeping = shard.keeping.lock().unwrap_or_else(PoisonError::into_inner);
+    if keeping.known.is_none() {
+        keeping.known = Some(shard.core.wait(|core| async move { manifest(&core).await })?);
+    }
+    Ok(keeping)
+}
+
+/// What a file could not be read or written for.
+fn failed(name: &str, offset: u64, source: io::Error) -> filemap::Error {
+    filemap::Error::Read { what: name.to_owned(), offset, source }
+}
+
+/// The manifest that counts, if there is one.
+async fn manifest(core: &Core) -> Result<Option<(Named, Manifest)>> {
+    let Some(row) = core.index.kept().await? else { return Ok(None) };
+    let damaged = |object: &str, what: &str| core.bucket.damaged(object, what);
+    let named = Named::decode(&row).ok_or_else(|| damaged("the index", "the row of kept files does not decode"))?;
+    let name = object(named.id);
+    let packed = core.bucket.get(&name).await?;
+    let packed = packed.ok_or_else(|| damaged(&name, "it is gone, and is the manifest of the files that are kept"))?;
+    let text = unpacked(&packed, MANIFEST_BYTES).ok_or_else(|| damaged(&name, "it does not decompress"))?;
+    if xxh3_128(&text) != named.digest {
+        return Err(damaged(&name, "another manifest than the index names"));
+    }
+    let manifest = Manifest::decode(&text).map_err(|what| damaged(&name, what))?;
+    Ok(Some((named, manifest)))
+}
+
+/// Bytes of a manifest at most: of some ten million pieces.
+const MANIFEST_BYTES: usize = 1 << 30;
+
+fn unpacked(packed: &[u8], most: usize) -> Option<Vec<u8>> {
+    let bytes = zstd::zstd_safe::get_frame_content_size(packed).ok()??;
+    zstd::bulk::decompress(packed, usize::try_from(bytes).ok()?.min(most)).ok()
+}
+
+async fn read(bucket: &Bucket, piece: Piece) -> Result<Vec<u8>> {
+    let name = object(piece.id);
+    let damaged = |what: &str| bucket.damaged(&name, what);
+    let packed = bucket.get(&name).await?.ok_or_else(|| damaged("it is gone, and is a part of a file that is kept"))?;
+    let bytes = unpacked(&packed, PIECE_BYTES as usize).ok_or_else(|| damaged("it does not decompress"))?;
+    let is_it = bytes.len() as u64 == piece.bytes && xxh3_128(&bytes) == piece.digest;
+    if is_it { Ok(bytes) } else { Err(damaged("another piece than the manifest names")) }
+}
+
+/// The pieces of a file; new ones are uploaded.
+fn pieces(uploads: &mut Uploads<'_>, keeping: &mut Keeping, kept: &KeptFile<'_>) -> filemap::Result<Vec<Piece>> {
+    let KeptFile { name, file, change } = *kept;
+    if !is_name(name) {
+        let (location, what) = (uploads.core.bucket.location().to_owned(), format!("no file can be kept as {name:?}"));
+        return Err(Error::Location { location, what }.into());
+    }
+    let before = keeping.manifest().and_then(|manifest| manifest.files.get(name)).cloned();
+    let is_own = keeping.own.contains(name);
+    let len = match (change, &before) {
+        (Change::Same, Some(pieces)) if is_own => return Ok(pieces.clone()),
+        _ => file.len().map_err(|source| failed(name, 0, source))?,
+    };
+    let before = before.unwrap_or_default();
+    let (mut pieces, mut at) = (Vec::new(), 0);
+    if change == Change::Appended && is_own && before.len() < PIECES && length(&before) <= len {
+        (at, pieces) = (length(&before), before.clone());
+    }
+    let from = pieces.len();
+    while at < len {
+        let bytes = take(name, file, at, PIECE_BYTES.min(len - at))?;
+        let digest = xxh3_128(&bytes);
+        let size = bytes.len() as u64;
+        // One that stood there before, in a file that was cut in the same way.
+        let known = before.get(pieces.len()).filter(|_| from == 0);
+        let known = known.filter(|piece| (piece.bytes, piece.digest) == (size, digest));
+        let id = match known {
+            Some(piece) => piece.id,
+            None => uploads.push(keeping, Bytes::from(bytes))?,
+        };
+        pieces.push(Piece { id, bytes: size, digest });
+        at += size;
+    }
+    Ok(pieces)
+}
+
+/// Bytes of a file.
+fn take(name: &str, file: &dyn File, offset: u64, bytes: u64) -> filemap::Result<Vec<u8>> {
+    let mut taken = vec![0; bytes as usize];
+    let mut at = 0;
+    while at < taken.len() {
+        let read = file.read_at(&mut taken[at..], offset + at as u64);
+        match read.map_err(|source| failed(name, offset, source))? {
+            0 => return Err(failed(name, offset, io::ErrorKind::UnexpectedEof.into())),
+            read => at += read,
+        }
+    }
+    Ok(taken)
+}
+
+/// Objects on their way.
+struct Uploads<'a> {
+    core: &'a Arc<Core>,
+    epoch: u64,
+    waiting: Vec<(SegmentId, Vec<u8>)>,
+}
+
+impl Uploads<'_> {
+    fn push(&mut self, keeping: &mut Keeping, bytes: Bytes) -> filemap::Result<SegmentId> {
+        keeping.last_number += 1;
+        let id = SegmentId { epoch: self.epoch, number: keeping.last_number };
+        let packed = zstd::bulk::compress(&bytes, LEVEL).map_err(|source| failed("a piece", 0, source))?;
+        self.waiting.push((id, packed));
+        if self.waiting.len() >= AT_ONCE {
+            self.finish()?;
+        }
+        Ok(id)
+    }
+
+    /// Waits until all are there.
+    fn finish(&mut self) -> Result<()> {
+        let waiting = std::mem::take(&mut self.waiting);
+        self.core.wait(|core| async move {
+            let uploads = waiting.into_iter().map(|(id, bytes)| {
+                let core = Arc::clone(&core);
+                async move {
+                    let name = object(id);
+                    match core.bucket.claim(&name, Bytes::from(bytes)).await? {
+                        true => Ok(()),
+                        false => Err(Error::StoreUnsuitable {
+                            location: core.bucket.location().to_owned(),
+                            what: format!(
+                                "{} is there with other bytes: two writers had one epoch",
+                                core.bucket.named(&name)
+                            ),
+                        }),
+                    }
+                }
+            });
+            stream::iter(uploads).buffer_unordered(AT_ONCE).try_collect().await
+        })
+    }
+}
+
+/// Deletes what earlier owners have left and no manifest names. Only of earlier epochs: what this
+/// one uploads is in no manifest either.
+fn sweep(core: &Arc<Core>, writer: &Writer, keeping: &Keeping) -> Result<()> {
+    let named = keeping.known.iter().flatten().flat_map(|(named, manifest)| manifest.objects().chain([named.id]));
+    let named: std::collections::BTreeSet<SegmentId> = named.collect();
+    let oldest = SystemTime::now().checked_sub(core.options.grace).unwrap_or(SystemTime::UNIX_EPOCH);
+    let epoch = writer.epoch;
+    core.wait(move |core| async move {
+        for found in core.bucket.list(FOLDER).await? {
+            let Some(id) = found.location.filename().and_then(SegmentId::of_name) else { continue };
+            let is_left = id.epoch < epoch && !named.contains(&id) && SystemTime::from(found.last_modified) <= oldest;
+            if is_left {
+                core.bucket.delete(&object(id)).await?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Deletes objects whose grace is over. One that cannot be deleted now is tried again with the
+/// next commit, or by the next owner.
+fn delete_old(core: &Arc<Core>, keeping: &mut Keeping) {
+    for id in keeping.take_old(core.options.grace) {
+        let deleted = core.wait(move |core| async move { core.bucket.delete(&object(id)).await });
+        if deleted.is_err() {
+            keeping.stale.push((std::time::Instant::now(), id));
+        }
+    }
+}

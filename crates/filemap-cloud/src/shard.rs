@@ -1,0 +1,75 @@
+//! One shard of a store: its writer's tasks, and how they end.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::task::JoinHandle;
+
+use crate::core::Core;
+use crate::error::Result;
+use crate::keeping::Keeping;
+
+/// See the module.
+pub(crate) struct Shard {
+    pub(crate) core: Arc<Core>,
+    /// The task of the commits.
+    pub(crate) commits: Mutex<Option<JoinHandle<()>>>,
+    /// The task of the upkeep.
+    pub(crate) upkeep: Mutex<Option<JoinHandle<()>>>,
+    pub(crate) closed: Mutex<Option<Result<()>>>,
+    pub(crate) keeping: Mutex<Keeping>,
+}
+
+impl Shard {
+    /// Makes durable what was put before.
+    pub(crate) fn sync(&self) -> Result<()> {
+        match &self.core.writer {
+            Some(writer) => writer.sync(),
+            None => Err(self.core.index.read_only()),
+        }
+    }
+
+    /// Syncs, and ends the work of the handle. Once: then it says what came of it.
+    pub(crate) fn close(&self) -> Result<()> {
+        let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(result) = &*closed {
+            return result.clone();
+        }
+        let upkeep = self.upkeep.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let synced = self.core.writer.as_ref().map_or(Ok(()), |writer| {
+            // A compaction ends what it is about.
+            writer.stop_upkeep();
+            let _alone = writer.compacting.lock().unwrap_or_else(PoisonError::into_inner);
+            writer.finish()
+        });
+        let commits = self.commits.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let ended = self.core.wait(|core| async move {
+            if let Some(upkeep) = upkeep {
+                upkeep.abort();
+            }
+            if let Some(commits) = commits {
+                commits.await.map_err(|error| core.bucket.unavailable("a commit", 0, &error))?;
+            }
+            core.index.close().await
+        });
+        closed.insert(synced.and(ended)).clone()
+    }
+}
+
+impl Drop for Shard {
+    /// Ends the work of the handle without making anything durable.
+    fn drop(&mut self) {
+        let is_closed = self.closed.get_mut().unwrap_or_else(PoisonError::into_inner).is_some();
+        if is_closed {
+            return;
+        }
+        if let Some(writer) = &self.core.writer {
+            writer.stop_upkeep();
+            writer.end();
+        }
+        let core = Arc::clone(&self.core);
+        self.core.runtime.spawn(async move {
+            // Nobody asks for the result.
+            let _ = core.index.close().await;
+        });
+    }
+}

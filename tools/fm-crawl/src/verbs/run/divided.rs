@@ -1,0 +1,93 @@
+//! Which part of a crawl is this one's, and where its pages go: the arguments of fleets and of
+//! stores in object storage.
+
+use crawl::settings::Settings;
+use crawl::settings::bucket::BucketSettings;
+use crawl::settings::fleet::{FleetSettings, Own};
+use filemap_http::Client;
+use fm_cli::Failure;
+
+use super::args::{Args, NONE};
+
+/// The location of a store in object storage.
+pub(super) fn location(text: &str) -> Result<String, String> {
+    let is_one = ["s3://", "mem://"].iter().any(|scheme| text.starts_with(scheme));
+    let words = || "give the location of a store in object storage, such as s3://bucket/pages".to_owned();
+    is_one.then(|| text.trim_end_matches('/').to_owned()).ok_or_else(words)
+}
+
+/// Where the pages are, if in no folder here.
+pub(super) fn bucket(args: &Args, settings: &mut Settings) -> Result<(), Failure> {
+    let usage = |words: String| Err(Failure::Usage(words));
+    let Some(location) = args.bucket.clone().or_else(|| settings.bucket.as_ref().map(|known| known.location.clone()))
+    else {
+        return match args.commit_every {
+            Some(_) => usage("--commit-every goes with --store".to_owned()),
+            None => Ok(()),
+        };
+    };
+    let known = settings.bucket.take().unwrap_or_else(|| BucketSettings::new(&*location));
+    let shards = args.shards.unwrap_or(known.shards);
+    let shard = match &args.own {
+        None if shards > 1 && shards != known.shards => {
+            return usage(format!("--shards {shards}: name this crawl's shard, such as --own 0"));
+        }
+        None => known.shard,
+        Some(Own::Auto) if shards == 1 => 0,
+        Some(Own::Auto) => {
+            return usage("--own auto: a crawl into object storage has one shard: name it, such as --own 0".to_owned());
+        }
+        Some(Own::List(list)) => match list.iter().collect::<Vec<_>>()[..] {
+            [shard] if *shard < shards => *shard,
+            [shard] => return usage(format!("--own {shard}: there are {shards} shards, numbered from 0")),
+            _ => {
+                let words =
+                    "--own: a crawl into object storage has one shard: start one for each, in a STORE of its own";
+                return usage(words.to_owned());
+            }
+        },
+    };
+    let commit_every = args.commit_every.unwrap_or(known.commit_every);
+    settings.bucket = Some(BucketSettings { location, shards, shard, commit_every });
+    Ok(())
+}
+
+/// The address of mailboxes, or none.
+pub(super) fn mailboxes(text: &str) -> Result<String, String> {
+    let is_one = text == NONE || Client::is_location(text) && text.trim_end_matches('/').ends_with("/v1/links");
+    let words = || "give the address of mailboxes, such as http://127.0.0.1:8640/v1/links, or none".to_owned();
+    is_one.then(|| text.to_owned()).ok_or_else(words)
+}
+
+/// The fleet that the crawl is a part of.
+pub(super) fn fleet(args: &Args, settings: &mut Settings) -> Result<(), Failure> {
+    let known = settings.fleet.take();
+    if args.links.as_deref() == Some(NONE) && args.shards.is_none() && args.own.is_none() {
+        return Ok(());
+    }
+    let links = args.links.clone().or_else(|| known.as_ref().map(|known| known.links.clone()));
+    let shards = args.shards.or_else(|| known.as_ref().map(|known| known.shards));
+    let own = args.own.clone().or_else(|| known.as_ref().map(|known| known.own.clone()));
+    if let (Some(bucket), None | Some(NONE)) = (&settings.bucket, links.as_deref()) {
+        return match bucket.shards {
+            1 => Ok(()),
+            shards => Err(Failure::Usage(format!(
+                "--shards {shards}: crawls of several shards send each other their links: give --links"
+            ))),
+        };
+    }
+    let (sent_seeds, sent_reached) = known.map(|known| (known.sent_seeds, known.sent_reached)).unwrap_or_default();
+    settings.fleet = match (links, shards) {
+        (Some(links), Some(shards)) if links != NONE => Some(FleetSettings {
+            sent_seeds,
+            sent_reached,
+            ..FleetSettings::new(links, shards, own.unwrap_or_default())
+        }),
+        (None, None) if own.is_none() => None,
+        _ => {
+            let words = "a crawl that is a part of a fleet needs --links and --shards, and may have --own";
+            return Err(Failure::Usage(words.to_owned()));
+        }
+    };
+    Ok(())
+}
