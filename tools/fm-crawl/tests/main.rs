@@ -21,6 +21,8 @@ mod sitemaps;
 mod sites;
 mod spellings;
 mod tls;
+#[cfg(not(feature = "cloud"))]
+mod unbuilt;
 mod warc;
 mod ways;
 mod web;

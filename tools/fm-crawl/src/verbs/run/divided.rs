@@ -26,6 +26,14 @@ pub(super) fn bucket(args: &Args, settings: &mut Settings) -> Result<(), Failure
             None => Ok(()),
         };
     };
+    let rest = location.split_once("://").map_or("", |(_, rest)| rest);
+    if rest.contains('@') || rest.split('/').next().is_some_and(|bucket| bucket.contains(':')) {
+        // What stands there may be a secret: it is not repeated.
+        return usage(
+            "--store: a location has no user and no password: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+                .to_owned(),
+        );
+    }
     let known = settings.bucket.take().unwrap_or_else(|| BucketSettings::new(&*location));
     let shards = args.shards.unwrap_or(known.shards);
     let shard = match &args.own {

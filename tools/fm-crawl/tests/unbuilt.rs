@@ -1,0 +1,16 @@
+//! A build without object storage refuses it by name, and makes nothing.
+
+use crate::web::crawl::Bench;
+
+#[test]
+fn a_bucket_is_refused_with_advice() {
+    let bench = Bench::new();
+    let refused = |location: &str, words: &str| {
+        let store = format!("--store={location}");
+        let ran = bench.run("run", &[&store, "--seed=http://a.test/", "--allow-private"]).ended(2);
+        assert!(ran.words.contains(words) && !ran.words.contains("5e3c7e7"), "{}", ran.words);
+    };
+    refused("s3://bucket/pages", "--features cloud");
+    refused("s3://key:5e3c7e7@bucket/pages", "no password");
+    assert!(!bench.path("pages.fm.crawl").exists());
+}
