@@ -5,7 +5,7 @@ use std::sync::Arc;
 use filemap::access::PutRule;
 use filemap::canonical::Canonicalizer;
 use filemap::page::RecordKind;
-use filemap::{Error, Lookup, Page, PageHead, PageStore, Put, Result};
+use filemap::{Error, Lookup, Page, PageHead, PageStore, PageWrite, Put, Result};
 
 use crate::shard::{Body, Shard};
 
@@ -61,7 +61,7 @@ impl Pages {
     pub fn head(&self, url: &(impl AsRef<[u8]> + ?Sized)) -> Result<Option<PageHead>> {
         match self {
             Pages::Local(store) => store.head(url),
-            Pages::Shard(shard) => shard.pages().head(&Lookup::new(url)),
+            Pages::Shard(shard) => waiting(|| shard.pages().head(&Lookup::new(url))),
         }
     }
 
@@ -70,19 +70,10 @@ impl Pages {
     /// # Errors
     /// The store's.
     pub fn get(&self, url: &(impl AsRef<[u8]> + ?Sized)) -> Result<Option<Page>> {
-        let shard = match self {
-            Pages::Local(store) => return store.get(url),
-            Pages::Shard(shard) => shard.pages(),
-        };
-        let Some(mut page) = shard.get(&Lookup::new(url))? else { return Ok(None) };
-        let mut at = page.revisit.clone();
-        for _ in 0..REFERENCES {
-            let Some((url, time_ms)) = at.and_then(|to| to.refers_to_url.zip(to.refers_to_ms)) else { break };
-            let Some(original) = shard.get(&Lookup::new(&url).at(time_ms))? else { break };
-            at = original.revisit;
-            page.body = original.body;
+        match self {
+            Pages::Local(store) => store.get(url),
+            Pages::Shard(shard) => waiting(|| whole(shard.pages(), url.as_ref())),
         }
-        Ok(Some(page))
     }
 
     /// The newest record of a kind beside a page.
@@ -92,7 +83,7 @@ impl Pages {
     pub fn get_beside(&self, url: &(impl AsRef<[u8]> + ?Sized), kind: RecordKind) -> Result<Option<Page>> {
         match self {
             Pages::Local(store) => store.get_beside(url, kind),
-            Pages::Shard(shard) => shard.beside(&Lookup::new(url), kind),
+            Pages::Shard(shard) => waiting(|| shard.beside(&Lookup::new(url), kind)),
         }
     }
 
@@ -111,7 +102,7 @@ impl Pages {
                 };
                 Ok(head.map(body))
             }
-            Pages::Shard(shard) => shard.body(&Lookup::new(key)),
+            Pages::Shard(shard) => waiting(|| shard.body(&Lookup::new(key))),
         }
     }
 
@@ -122,7 +113,7 @@ impl Pages {
     pub fn put_page(&self, page: &Page) -> Result<()> {
         match self {
             Pages::Local(store) => store.put_page(page).map(drop),
-            Pages::Shard(shard) => shard.pages().put(page, PutRule::Always).map(drop),
+            Pages::Shard(shard) => waiting(|| shard.pages().put(page, PutRule::Always).map(drop)),
         }
     }
 
@@ -134,7 +125,7 @@ impl Pages {
         match self {
             Pages::Local(store) => store.put_page_if_changed(page),
             Pages::Shard(shard) => {
-                let put = shard.pages().put(page, PutRule::IfChanged)?;
+                let put = waiting(|| shard.pages().put(page, PutRule::IfChanged))?;
                 put.ok_or(Error::Unsupported { what: "version for a page that was put" })
             }
         }
@@ -169,4 +160,22 @@ impl Pages {
             Pages::Shard(shard) => shard.pages().close(),
         }
     }
+}
+
+/// Runs a call that may wait for object storage: the other visits of this thread go on elsewhere.
+fn waiting<T>(call: impl FnOnce() -> T) -> T {
+    tokio::task::block_in_place(call)
+}
+
+/// The newest version of a page; one that refers to another has the body of that.
+fn whole(shard: &dyn PageWrite, url: &[u8]) -> Result<Option<Page>> {
+    let Some(mut page) = shard.get(&Lookup::new(url))? else { return Ok(None) };
+    let mut at = page.revisit.clone();
+    for _ in 0..REFERENCES {
+        let Some((url, time_ms)) = at.and_then(|to| to.refers_to_url.zip(to.refers_to_ms)) else { break };
+        let Some(original) = shard.get(&Lookup::new(&url).at(time_ms))? else { break };
+        at = original.revisit;
+        page.body = original.body;
+    }
+    Ok(Some(page))
 }

@@ -16,8 +16,8 @@ use filemap_io::{Access, Dir, File, Lock, OsDir, create_dir, files as io_files};
 
 use crate::error::Error;
 use crate::files;
-use crate::settings::Folder;
 use crate::settings::bucket::BucketSettings;
+use crate::settings::{Folder, Settings};
 use crate::shard::{Change, Shard, StateFile};
 
 /// Held while a run uses the folder.
@@ -72,8 +72,9 @@ impl Depot {
         let dir = dir(folder.path())?;
         let lock = io_files::lock(&dir, LOCK, LOCK).map_err(|error| Error::files(folder.path(), error))?;
         let shard = open()?;
-        clear(folder.path())?;
-        restore(&folder, &*shard)?;
+        let kept = shard.kept()?;
+        begin(&folder, bucket, kept.is_empty())?;
+        restore(&folder, &*shard, &kept)?;
         Ok(Depot { shard, folder, snapshot: Vec::new(), _lock: lock })
     }
 
@@ -163,10 +164,28 @@ fn dir(path: &Path) -> Result<OsDir, Error> {
     OsDir::open(path).map_err(|error| Error::io("open", path, error))
 }
 
-/// Removes what is kept elsewhere, but for the settings, and the set of URLs. The content-seen
-/// test stays: nothing depends on it.
-fn clear(folder: &Path) -> Result<(), Error> {
-    for below in [files::FRONTIER, files::OUTBOX] {
+/// Removes what is kept elsewhere, and the set of URLs. The content-seen test stays: nothing
+/// depends on it.
+///
+/// Of a shard that keeps nothing the crawl was not begun: its settings go, and only the outbox
+/// stays, by whose id mailboxes know the crawl. Else settings take their place that say whose
+/// folder it is and refer to no other file: a run that ends here does not keep the next one out.
+fn begin(folder: &Folder, bucket: &BucketSettings, is_new: bool) -> Result<(), Error> {
+    let path = folder.path();
+    if is_new {
+        let gone = io_files::remove(&dir(path)?, files::SETTINGS);
+        gone.map_err(|error| Error::files(path, error))?;
+    } else {
+        let mut settings = Settings::new(0);
+        settings.bucket = Some(bucket.clone());
+        folder.keep(&settings)?;
+    }
+    let below = if is_new { &[files::FRONTIER][..] } else { &[files::FRONTIER, files::OUTBOX] };
+    clear(path, below)
+}
+
+fn clear(folder: &Path, folders: &[&str]) -> Result<(), Error> {
+    for below in folders {
         let path = folder.join(below);
         let dir = match OsDir::open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -187,20 +206,20 @@ fn remove(dir: &OsDir, goes: impl Fn(&str) -> bool) -> Result<(), Error> {
     gone.map_err(|error| Error::files(dir.path(), error))
 }
 
-/// Writes the files that the shard keeps. The settings come last: they say whose folder it is.
-fn restore(folder: &Folder, shard: &dyn Shard) -> Result<(), Error> {
+/// Writes the files that the shard keeps. The settings come last: they refer to others.
+fn restore(folder: &Folder, shard: &dyn Shard, kept: &[(String, u64)]) -> Result<(), Error> {
     let mut settings = None;
-    for (name, _) in shard.kept()? {
+    for (name, _) in kept {
         if name == files::SETTINGS {
             let mut bytes = Vec::new();
-            shard.read(&name, &mut |part| {
+            shard.read(name, &mut |part| {
                 bytes.extend_from_slice(part);
                 Ok(())
             })?;
             settings = Some(bytes);
             continue;
         }
-        let (below, file) = name.rsplit_once('/').unwrap_or(("", &name));
+        let (below, file) = name.rsplit_once('/').unwrap_or(("", name));
         let is_known = match below {
             "" => KEPT.contains(&file),
             files::FRONTIER => of_frontier(file, true).is_some(),
@@ -213,10 +232,10 @@ fn restore(folder: &Folder, shard: &dyn Shard) -> Result<(), Error> {
         }
         let path = if below.is_empty() { folder.path().to_owned() } else { folder.join(below) };
         create_dir(&path).map_err(|error| Error::io("create", &path, error))?;
-        let failed = |error| Error::io("write", &folder.join(&name), error);
+        let failed = |error| Error::io("write", &folder.join(name), error);
         let to = dir(&path)?.open(file, Access::Create).map_err(failed)?;
         let mut at = 0;
-        shard.read(&name, &mut |part| {
+        shard.read(name, &mut |part| {
             to.write_at(part, at)?;
             at += part.len() as u64;
             Ok(())
@@ -224,4 +243,157 @@ fn restore(folder: &Folder, shard: &dyn Shard) -> Result<(), Error> {
         to.sync().map_err(failed)?;
     }
     settings.map_or(Ok(()), |bytes| files::replace(folder.path(), files::SETTINGS, &bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::fs;
+    use std::path::PathBuf;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Mutex, PoisonError};
+
+    use filemap::canonical::Canonicalizer;
+    use filemap::page::RecordKind;
+    use filemap::{Lookup, Options, Page, PageStore, PageWrite, Result};
+
+    use super::*;
+    use crate::shard::Body;
+
+    /// A shard in memory: of its pages nothing is asked.
+    struct InMemory {
+        pages: PageStore,
+        kept: Mutex<BTreeMap<String, Vec<u8>>>,
+        fails: AtomicBool,
+    }
+
+    impl Shard for InMemory {
+        fn name(&self) -> String {
+            "a shard".to_owned()
+        }
+
+        fn pages(&self) -> &dyn PageWrite {
+            &self.pages
+        }
+
+        fn canonicalizer(&self) -> &Arc<dyn Canonicalizer> {
+            self.pages.canonicalizer()
+        }
+
+        fn body(&self, _: &Lookup<'_>) -> Result<Option<Body>> {
+            Ok(None)
+        }
+
+        fn beside(&self, _: &Lookup<'_>, _: RecordKind) -> Result<Option<Page>> {
+            Ok(None)
+        }
+
+        fn last_sequence(&self) -> Result<u64> {
+            Ok(0)
+        }
+
+        fn is_lost(&self) -> bool {
+            false
+        }
+
+        fn kept(&self) -> Result<Vec<(String, u64)>> {
+            let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            Ok(kept.iter().map(|(name, bytes)| (name.clone(), bytes.len() as u64)).collect())
+        }
+
+        fn read(&self, name: &str, each: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> Result<()> {
+            if self.fails.load(Ordering::Relaxed) {
+                return Err(filemap::Error::Unsupported { what: "reading" });
+            }
+            let bytes = self.kept.lock().unwrap_or_else(PoisonError::into_inner)[name].clone();
+            each(&bytes).map_err(|source| filemap::Error::Read { what: name.to_owned(), offset: 0, source })
+        }
+
+        fn commit(&self, files: &[StateFile<'_>]) -> Result<()> {
+            let read = |file: &StateFile<'_>| {
+                let mut bytes = vec![0; file.file.len().expect("its length") as usize];
+                file.file.read_at(&mut bytes, 0).expect("read");
+                (file.name.to_owned(), bytes)
+            };
+            *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = files.iter().map(read).collect();
+            Ok(())
+        }
+    }
+
+    struct Bench {
+        place: tempfile::TempDir,
+        bucket: BucketSettings,
+        shard: Arc<InMemory>,
+    }
+
+    impl Bench {
+        fn new() -> Bench {
+            let place = tempfile::tempdir().expect("a folder");
+            let pages = PageStore::create(place.path().join("pages.fm"), Options::new()).expect("a store");
+            let (kept, fails) = (Mutex::default(), AtomicBool::new(false));
+            let shard = Arc::new(InMemory { pages, kept, fails });
+            Bench { place, bucket: BucketSettings::new("s3://bucket/pages"), shard }
+        }
+
+        fn store(&self) -> PathBuf {
+            self.place.path().join("news")
+        }
+
+        fn folder(&self) -> Folder {
+            Folder::of(&self.store())
+        }
+
+        fn open(&self) -> std::result::Result<Depot, Error> {
+            let shard = Arc::clone(&self.shard) as Arc<dyn Shard>;
+            Depot::open(&self.store(), &self.bucket, || Ok(shard))
+        }
+
+        /// A run with a list of start pages, up to its first commit.
+        fn begin(&self) -> Depot {
+            let depot = self.open().expect("opened");
+            let folder = self.folder();
+            let mut settings = Settings::new(7);
+            settings.bucket = Some(self.bucket.clone());
+            settings.listed = Arc::new(vec!["http://a.example/".to_owned()]);
+            folder.keep_listed(&mut settings).expect("kept");
+            folder.keep(&settings).expect("kept");
+            for (below, file) in [(files::FRONTIER, "frontier.snapshot"), (files::OUTBOX, "1.mail")] {
+                fs::create_dir_all(folder.join(below)).expect("made");
+                fs::write(folder.join(below).join(file), file).expect("written");
+            }
+            depot
+        }
+    }
+
+    #[test]
+    fn a_run_that_ends_while_it_brings_the_files_keeps_no_other_out() {
+        let bench = Bench::new();
+        bench.begin().commit().expect("committed");
+        bench.shard.fails.store(true, Ordering::Relaxed);
+        assert!(bench.open().is_err());
+        let known = bench.folder().settings().expect("read").expect("there");
+        assert_eq!((known.bucket.as_ref(), known.listed.len()), (Some(&bench.bucket), 0));
+        bench.shard.fails.store(false, Ordering::Relaxed);
+        bench.open().expect("opened");
+        let known = bench.folder().settings().expect("read").expect("there");
+        assert_eq!((known.begun_ms, known.listed.as_slice()), (7, &["http://a.example/".to_owned()][..]));
+        assert_eq!(fs::read(bench.folder().join("outbox").join("1.mail")).expect("there"), b"1.mail");
+    }
+
+    #[test]
+    fn a_run_that_ends_before_its_first_commit_has_not_begun_and_keeps_its_id_at_the_mailboxes() {
+        let bench = Bench::new();
+        drop(bench.begin());
+        bench.open().expect("opened");
+        assert_eq!(bench.folder().settings().expect("read"), None);
+        assert!(!bench.folder().join(SNAPSHOT).exists() && !bench.folder().join(files::SEEDS).exists());
+        assert!(bench.folder().join(files::OUTBOX).join("1.mail").exists());
+        // The bucket's are those that count, whatever is here.
+        let mut depot = bench.begin();
+        depot.commit().expect("committed");
+        fs::write(bench.folder().join(files::OUTBOX).join("2.mail"), "more").expect("written");
+        drop(depot);
+        bench.open().expect("opened");
+        assert!(!bench.folder().join(files::OUTBOX).join("2.mail").exists());
+    }
 }

@@ -21,6 +21,42 @@ const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'#').add(b'%');
 /// assert_eq!(filemap::dump::index_key(b"http://www.example.com/A?b=2&a=1"), b"com,example)/a?a=1&b=2");
 /// ```
 pub fn surt(url: &[u8]) -> Vec<u8> {
+    of_plain(url).unwrap_or_else(|| of_any(url))
+}
+
+/// The key of a URL in which nothing but the host's order and the case of letters changes, as in
+/// most: in a tenth of the time. `None` if there may be more to do.
+fn of_plain(url: &[u8]) -> Option<Vec<u8>> {
+    let rest = url.strip_prefix(b"http://").or_else(|| url.strip_prefix(b"https://"))?;
+    let (host, path) = rest.split_at(memchr::memchr(b'/', rest)?);
+    if !is_plain_name(host) || host.starts_with(b".") || memchr::memmem::find(host, b"..").is_some() {
+        return None;
+    }
+    let mut before = b' ';
+    for &byte in path {
+        let is_plain = byte.is_ascii_graphic() && !matches!(byte, b'%' | b'#' | b'?' | b'(');
+        if !is_plain || before == b'/' && matches!(byte, b'/' | b'.') {
+            return None;
+        }
+        before = byte;
+    }
+    let mut key = Vec::with_capacity(url.len());
+    for label in without_www(host).rsplit(|&byte| byte == b'.') {
+        key.extend_from_slice(label);
+        key.push(b',');
+    }
+    key.pop();
+    key.push(b')');
+    let from = key.len();
+    key.extend_from_slice(path);
+    key[from..].make_ascii_lowercase();
+    if path.len() > 1 && before == b'/' {
+        key.pop();
+    }
+    Some(key)
+}
+
+fn of_any(url: &[u8]) -> Vec<u8> {
     let url: Vec<u8> = url.trim_ascii().iter().copied().filter(|byte| !matches!(byte, b'\r' | b'\n' | b'\t')).collect();
     if url.is_empty() {
         return b"-".to_vec();
@@ -109,14 +145,14 @@ fn canonical_host(host: &[u8]) -> Vec<u8> {
         }
     }
     let labels: Vec<&[u8]> = host.split(|&byte| byte == b'.').filter(|label| !label.is_empty()).collect();
-    let host = escaped(&labels.join(&b'.')).to_ascii_lowercase();
-    match host.strip_prefix(b"www") {
-        Some(rest) => {
-            let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-            rest[digits..].strip_prefix(b".").map_or(host.clone(), <[u8]>::to_vec)
-        }
-        None => host,
-    }
+    without_www(&escaped(&labels.join(&b'.')).to_ascii_lowercase()).to_vec()
+}
+
+/// A host without `www.`, `www2.` and the like.
+fn without_www(host: &[u8]) -> &[u8] {
+    let Some(rest) = host.strip_prefix(b"www") else { return host };
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    rest[digits..].strip_prefix(b".").unwrap_or(host)
 }
 
 /// Whether a host is a name that is canonical already, as nearly all are: to find that out from
@@ -276,6 +312,30 @@ mod tests {
 
     fn key(url: &str) -> String {
         String::from_utf8(surt(url.as_bytes())).expect("ASCII")
+    }
+
+    #[test]
+    fn the_shorter_way_is_taken_by_plain_urls() {
+        for url in ["http://www.example.com/", "https://a.example/A/b.html", "http://a.example/x/y/~z;v=1&2/"] {
+            assert_eq!(of_plain(url.as_bytes()), Some(of_any(url.as_bytes())), "{url}");
+        }
+        for url in ["http://a.example", "http://A.example/", "http://a.example/?", "http://a.example/a//b", "a/b"] {
+            assert_eq!(of_plain(url.as_bytes()), None, "{url}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_shorter_way_to_a_key_gives_the_same(
+            host in "(www[0-9]?\\.)?[a-zA-Z0-9.:@-]{0,12}(\\.[a-z]{1,3})?",
+            path in "(/|[a-zA-Z0-9./%#?;=&()~\\\\é-]){0,16}",
+            scheme in "(https?|ftp|HTTP)",
+        ) {
+            let url = format!("{scheme}://{host}{path}");
+            if let Some(key) = of_plain(url.as_bytes()) {
+                prop_assert_eq!(key, of_any(url.as_bytes()), "{}", url);
+            }
+        }
     }
 
     #[test]

@@ -354,7 +354,7 @@ mod tests {
     #[test]
     fn bytes_of_nothing_else_are_a_part() {
         let (_dir, store) = store(9);
-        let (split, part) = (store.splits(1).unwrap(), parts(&store, &Scope::new().host("a.example"), 1));
+        let (split, part) = (store.engine().splits(1).unwrap(), parts(&store, &Scope::new().host("a.example"), 1));
         assert_eq!(UrlPart::from_bytes(&split[0].to_bytes()).unwrap(), None);
         let bytes = part[0].to_bytes();
         for end in 0..bytes.len() {

@@ -39,13 +39,15 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     args::apply(args, builder.settings())?;
     let trust = if args.insecure { Trust::Anybody } else { Trust::Roots(roots(args)?) };
     check_patterns(builder.settings())?;
+    check_bucket(args, builder.settings())?;
+    let given = seeds::read(&args.seed, &args.seeds, builder.settings().limits.url_bytes)?;
+    // Takes the shard from whoever has it.
     let depot = depot::depot(args, builder.settings())?;
     if depot.is_some() {
         // The settings are those of the shard, whoever crawled it last.
         builder = Crawler::builder(&args.store).map_err(failure::of)?.depot(depot);
         args::apply(args, builder.settings())?;
     }
-    let given = seeds::read(&args.seed, &args.seeds, builder.settings().limits.url_bytes)?;
     if !builder.was_begun() && given.is_empty() {
         return Err(Failure::Usage("a crawl needs a start page: --seed URL".to_owned()));
     }
@@ -100,6 +102,21 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     }
     said?;
     Ok(outcome(&summary, args.tolerate))
+}
+
+/// Refuses what does not go with pages in object storage, before a shard is taken.
+fn check_bucket(args: &Args, settings: &Settings) -> Result<(), Failure> {
+    if settings.bucket.is_none() {
+        return Ok(());
+    }
+    let refused = |words: &str| Err(Failure::Usage(format!("{words} a crawl whose pages are in object storage")));
+    if args.warc.is_some() {
+        return refused("--warc follows a store in a folder, and not");
+    }
+    if settings.seen.is_some() {
+        return refused("--seen is not for");
+    }
+    Ok(())
 }
 
 fn of_run(error: Error) -> Failure {

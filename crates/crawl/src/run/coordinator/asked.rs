@@ -49,7 +49,11 @@ impl Coordinator<'_> {
             },
             Request::Page { key } => view::page(self.state.frontier.page(key)?.as_ref()),
             Request::Retry { host, reason } => match reason.as_deref().map(kind_named).transpose() {
-                Ok(reason) => json!({ "retried": retry(&mut self.state.frontier, host.as_deref(), reason)? }),
+                Ok(reason) => {
+                    let retried = retry(&mut self.state.frontier, host.as_deref(), reason)?;
+                    self.commit()?;
+                    json!({ "retried": retried })
+                }
                 Err(words) => refusal(&format!("reason: {words}")),
             },
         };

@@ -11,9 +11,8 @@ use super::args::{Args, NONE};
 
 /// The location of a store in object storage.
 pub(super) fn location(text: &str) -> Result<String, String> {
-    let is_one = ["s3://", "mem://"].iter().any(|scheme| text.starts_with(scheme));
     let words = || "give the location of a store in object storage, such as s3://bucket/pages".to_owned();
-    is_one.then(|| text.trim_end_matches('/').to_owned()).ok_or_else(words)
+    text.starts_with("s3://").then(|| text.trim_end_matches('/').to_owned()).ok_or_else(words)
 }
 
 /// Where the pages are, if in no folder here.
@@ -70,7 +69,8 @@ pub(super) fn mailboxes(text: &str) -> Result<String, String> {
 /// The fleet that the crawl is a part of.
 pub(super) fn fleet(args: &Args, settings: &mut Settings) -> Result<(), Failure> {
     let known = settings.fleet.take();
-    if args.links.as_deref() == Some(NONE) && args.shards.is_none() && args.own.is_none() {
+    let is_alone = args.links.as_deref() == Some(NONE) && args.shards.is_none() && args.own.is_none();
+    if is_alone && settings.bucket.as_ref().is_none_or(|bucket| bucket.shards == 1) {
         return Ok(());
     }
     let links = args.links.clone().or_else(|| known.as_ref().map(|known| known.links.clone()));
