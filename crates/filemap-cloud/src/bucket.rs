@@ -59,9 +59,18 @@ impl Bucket {
         Bucket { of_index, ..self }
     }
 
-    /// The same with the objects of another shard.
-    pub(crate) fn of_shard(&self, shard: u32) -> Bucket {
-        Bucket { shard, ..self.clone() }
+    /// The objects of a shard of a store that has `of`. If it has others, errors say which.
+    pub(crate) fn of_shard(&self, shard: u32, of: u32) -> Bucket {
+        let location = match of {
+            1 => Arc::clone(&self.location),
+            _ => format!("{} (shard {shard})", self.location).into(),
+        };
+        Bucket { shard, location, ..self.clone() }
+    }
+
+    /// What the names of the shard's objects begin with.
+    pub(crate) fn shard_name(&self) -> String {
+        format!("shard-{:02}", self.shard)
     }
 
     /// Which shard it has the objects of.
@@ -72,7 +81,7 @@ impl Bucket {
     /// The name of an object below the store's prefix.
     pub(crate) fn named(&self, name: &str) -> String {
         match name.strip_prefix(SHARD) {
-            Some(rest) => format!("shard-{:02}/{rest}", self.shard),
+            Some(rest) => format!("{}/{rest}", self.shard_name()),
             None => name.to_owned(),
         }
     }
@@ -236,6 +245,22 @@ impl Bucket {
         };
         let names = objects.iter().filter_map(|object| object.location.filename());
         Ok(names.max().map(str::to_owned).or(known))
+    }
+
+    /// The names of folders in a folder below the store's prefix; in the prefix itself if it is
+    /// empty.
+    pub(crate) async fn folders(&self, folder: &str) -> Result<Vec<String>> {
+        let path = if folder.is_empty() { self.root.clone() } else { self.path(folder) };
+        let mut attempts = 0;
+        loop {
+            match self.timed(0, self.objects.list_with_delimiter(Some(&path))).await {
+                Ok(found) => {
+                    let names = found.common_prefixes.iter().filter_map(|path| path.filename());
+                    return Ok(names.map(str::to_owned).collect());
+                }
+                Err(error) => self.pause(&mut attempts, &format!("listing {}", self.named(folder)), error).await?,
+            }
+        }
     }
 
     async fn listed<'s>(

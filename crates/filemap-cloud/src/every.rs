@@ -54,7 +54,12 @@ impl CloudStore {
             let every = Every { ranges, scan: None, ready: VecDeque::new() };
             Parts::new(core, every, |core, every| step(core, every).boxed())
         };
-        self.cores().cores.iter().map(of_shard).collect::<Vec<_>>().into_iter().flatten()
+        let all = self.cores().cores.iter().map(of_shard).collect::<Vec<_>>().into_iter().flatten();
+        // The next shard would hide what is missing of the one before.
+        all.scan(false, |has_ended, found| {
+            let is_of_one = matches!(&found, Ok(_) | Err(Error::Unreadable { .. }));
+            (!std::mem::replace(has_ended, *has_ended || !is_of_one)).then_some(found)
+        })
     }
 }
 

@@ -96,25 +96,43 @@ impl Index {
         replaces_if_match: bool,
     ) -> Result<Index> {
         let clock = clock(options);
-        let Some(manifest) = manifest(&bucket, generation).await? else {
-            let what = "it is gone; `repair` makes a new index of the segments, and no writer opens before that";
-            return Err(bucket.damaged(&generation.folder(), what));
-        };
+        let Some(manifest) = manifest(&bucket, generation).await? else { return Err(gone(&bucket, generation)) };
         seen(&manifest).for_each(|seen_ms| clock.pass(seen_ms));
         jobs(&bucket, generation).await?.into_iter().for_each(|seen_ms| clock.pass(seen_ms));
         Index::write(bucket, generation, options, replaces_if_match, clock).await
     }
 
-    /// As [`Index::open_to_write`], and makes it if it is absent or half made.
+    /// Whether it is there, or half made. It is not opened.
+    async fn is_there(bucket: &Bucket, generation: Generation) -> Result<bool> {
+        Ok(manifest(bucket, generation).await?.is_some())
+    }
+
+    /// An error if it is not there. It is not opened.
+    pub(crate) async fn check_there(bucket: &Bucket, generation: Generation) -> Result<()> {
+        if Index::is_there(bucket, generation).await? { Ok(()) } else { Err(gone(bucket, generation)) }
+    }
+
+    /// Makes it if it is absent. One that is there, or half made, is not opened: it may have a
+    /// writer.
     pub(crate) async fn make(
         bucket: Bucket,
         generation: Generation,
         options: &CloudOptions,
         replaces_if_match: bool,
-    ) -> Result<Index> {
-        match manifest(&bucket, generation).await? {
-            Some(_) => Index::open_to_write(bucket, generation, options, replaces_if_match).await,
-            None => Index::write(bucket, generation, options, replaces_if_match, clock(options)).await,
+    ) -> Result<()> {
+        if Index::is_there(&bucket, generation).await? {
+            return Ok(());
+        }
+        let made = match Index::write(bucket.clone(), generation, options, replaces_if_match, clock(options)).await {
+            Ok(index) => index.close().await,
+            Err(error) => Err(error),
+        };
+        match made {
+            // Another has made it at the same time, and may have opened it.
+            Err(error) if matches!(error, Error::Fenced { .. }) || error.is_damage() => {
+                if Index::is_there(&bucket, generation).await? { Ok(()) } else { Err(error) }
+            }
+            made => made,
         }
     }
 
@@ -332,6 +350,11 @@ impl Index {
     pub(crate) fn read_only(&self) -> Error {
         Error::ReadOnly { location: self.bucket.location().to_owned() }
     }
+}
+
+fn gone(bucket: &Bucket, generation: Generation) -> Error {
+    let what = "it is gone; `repair` makes a new index of the segments, and no writer opens before that";
+    bucket.damaged(&generation.folder(), what)
 }
 
 /// The newest manifest; `None` if the index is not there.

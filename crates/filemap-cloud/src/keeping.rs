@@ -71,10 +71,9 @@ impl Keeping {
     }
 
     /// Takes the objects whose grace is over.
-    pub(crate) fn take_old(&mut self, grace: Duration) -> Vec<SegmentId> {
+    pub(crate) fn take_old(&mut self, grace: Duration) -> Vec<(Instant, SegmentId)> {
         let (old, young) = self.stale.drain(..).partition(|(since, _)| since.elapsed() >= grace);
         self.stale = young;
-        let old: Vec<(Instant, SegmentId)> = old;
-        old.into_iter().map(|(_, id)| id).collect()
+        old
     }
 }

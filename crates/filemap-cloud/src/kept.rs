@@ -8,6 +8,7 @@
 //! A piece that is as it was is not uploaded again. Objects that no manifest names any more are
 //! deleted after the grace; those of writers that lost the store too, by the next one.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -31,7 +32,7 @@ use crate::writer::Writer;
 
 /// Bytes of a piece at most.
 const PIECE_BYTES: u64 = 4 << 20;
-/// A file that is appended to has at most so many pieces before it is cut anew.
+/// A file that is appended to has at most so many short pieces before it is cut anew.
 const PIECES: usize = 64;
 /// Pieces that are uploaded or read at once.
 const AT_ONCE: usize = 4;
@@ -69,10 +70,9 @@ impl CloudStore {
         let core = &shard.core;
         let writer = core.writer.as_ref().ok_or_else(|| core.index.read_only())?;
         writer.progress.check()?;
-        let mut keeping = keeping(shard)?;
-        if !std::mem::replace(&mut keeping.has_swept, true) {
-            sweep(core, writer, &keeping)?;
-        }
+        let mut keeping = keeping(shard, false)?;
+        // What it cannot delete is left for the next commit.
+        keeping.has_swept = keeping.has_swept || sweep(core, writer, &keeping).is_ok();
         let mut next = Manifest::default();
         let mut uploads = Uploads { core, epoch: writer.epoch, waiting: Vec::new() };
         for file in files {
@@ -80,7 +80,9 @@ impl CloudStore {
             next.files.insert(file.name.to_owned(), pieces);
         }
         if keeping.manifest() == Some(&next) {
-            return Ok(writer.sync()?);
+            writer.sync()?;
+            keeping.own = next.files.into_keys().collect();
+            return Ok(());
         }
         let text = Bytes::from(next.encode());
         let named = Named::of(uploads.push(&mut keeping, text.clone())?, &text);
@@ -98,13 +100,14 @@ impl CloudStore {
     }
 
     /// The files that are kept, and their lengths, as of the last commit that this handle knows;
-    /// none if none ever were. Reads a row and the manifest, once.
+    /// none if none ever were. Reads a row and the manifest: a writer once, a handle that reads
+    /// each time, and the manifest if it is another.
     ///
     /// # Errors
     ///
     /// Damage of the manifest; those of the object storage.
     pub fn kept(&self) -> filemap::Result<Vec<(String, u64)>> {
-        let keeping = keeping(self.only()?)?;
+        let keeping = keeping(self.only()?, true)?;
         let files = keeping.manifest().into_iter().flat_map(|manifest| &manifest.files);
         Ok(files.map(|(name, pieces)| (name.clone(), length(pieces))).collect())
     }
@@ -114,22 +117,39 @@ impl CloudStore {
     ///
     /// # Errors
     ///
-    /// Damage of a piece; those of the object storage, and those that `each` returns.
+    /// Damage of a piece; those of the object storage, and those that `each` returns;
+    /// [`Error::Unavailable`] of a handle that reads, if a writer has replaced the file meanwhile.
     pub fn read_kept(&self, name: &str, each: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> filemap::Result<()> {
         let shard = self.only()?;
-        let keeping = keeping(shard)?;
-        let pieces = keeping.manifest().and_then(|manifest| manifest.files.get(name)).cloned().unwrap_or_default();
-        drop(keeping);
-        let mut offset = 0;
-        for some in pieces.chunks(AT_ONCE) {
-            let some = some.to_vec();
+        let mut pieces = pieces_of(&*keeping(shard, false)?, name);
+        let (mut at, mut offset, mut has_looked) = (0, 0, shard.core.writer.is_some());
+        while at < pieces.len() {
+            let some = pieces[at..pieces.len().min(at + AT_ONCE)].to_vec();
             let read = shard.core.wait(|core| async move {
                 let reads = some.into_iter().map(|piece| {
                     let core = Arc::clone(&core);
                     async move { read(&core.bucket, piece).await }
                 });
                 stream::iter(reads).buffered(AT_ONCE).try_collect::<Vec<_>>().await
-            })?;
+            });
+            let read = match read {
+                Err(error) if error.is_damage() && !std::mem::replace(&mut has_looked, true) => {
+                    shard.core.wait(|core| async move { core.index.refresh().await })?;
+                    let now = pieces_of(&*keeping(shard, true)?, name);
+                    if now == pieces {
+                        return Err(error.into());
+                    }
+                    if now.get(..at) != Some(&pieces[..at]) {
+                        let operation = format!("reading {name}");
+                        let what = "a writer has replaced it meanwhile; read it again";
+                        return Err(shard.core.bucket.unavailable(&operation, 0, &what).into());
+                    }
+                    pieces = now;
+                    continue;
+                }
+                read => read?,
+            };
+            at += read.len();
             for bytes in read {
                 each(&bytes).map_err(|source| failed(name, offset, source))?;
                 offset += bytes.len() as u64;
@@ -139,13 +159,20 @@ impl CloudStore {
     }
 }
 
-/// What is known of files that are kept, the manifest too.
-fn keeping(shard: &Shard) -> Result<MutexGuard<'_, Keeping>> {
+/// What is known of files that are kept, the manifest too. `is_newest`: a handle that reads looks
+/// for another.
+fn keeping(shard: &Shard, is_newest: bool) -> Result<MutexGuard<'_, Keeping>> {
     let mut keeping = shard.keeping.lock().unwrap_or_else(PoisonError::into_inner);
-    if keeping.known.is_none() {
-        keeping.known = Some(shard.core.wait(|core| async move { manifest(&core).await })?);
+    if keeping.known.is_none() || is_newest && shard.core.writer.is_none() {
+        let known = keeping.known.take().flatten();
+        keeping.known = Some(shard.core.wait(|core| async move { manifest(&core, known).await })?);
     }
     Ok(keeping)
+}
+
+/// The pieces of a file; none of one that is not kept.
+fn pieces_of(keeping: &Keeping, name: &str) -> Vec<Piece> {
+    keeping.manifest().and_then(|manifest| manifest.files.get(name)).cloned().unwrap_or_default()
 }
 
 /// What a file could not be read or written for.
@@ -153,13 +180,36 @@ fn failed(name: &str, offset: u64, source: io::Error) -> filemap::Error {
     filemap::Error::Read { what: name.to_owned(), offset, source }
 }
 
-/// The manifest that counts, if there is one.
-async fn manifest(core: &Core) -> Result<Option<(Named, Manifest)>> {
-    let Some(row) = core.index.kept().await? else { return Ok(None) };
-    let damaged = |object: &str, what: &str| core.bucket.damaged(object, what);
-    let named = Named::decode(&row).ok_or_else(|| damaged("the index", "the row of kept files does not decode"))?;
+/// The manifest that counts, if there is one; it is read if it is another than is known.
+async fn manifest(core: &Core, known: Option<(Named, Manifest)>) -> Result<Option<(Named, Manifest)>> {
+    let mut row = core.index.kept().await?;
+    loop {
+        let of_known = known.as_ref().map(|(named, _)| named.encode());
+        if of_known.is_some() && of_known.as_deref() == row.as_deref() {
+            return Ok(known);
+        }
+        match of_row(&core.bucket, row.as_deref()).await {
+            Err(error) if error.is_damage() && core.writer.is_none() => {
+                // A writer may have replaced it.
+                core.index.refresh().await?;
+                let now = core.index.kept().await?;
+                if now == row {
+                    return Err(error);
+                }
+                row = now;
+            }
+            found => return found,
+        }
+    }
+}
+
+/// The manifest that a row of the index names.
+async fn of_row(bucket: &Bucket, row: Option<&[u8]>) -> Result<Option<(Named, Manifest)>> {
+    let Some(row) = row else { return Ok(None) };
+    let damaged = |object: &str, what: &str| bucket.damaged(object, what);
+    let named = Named::decode(row).ok_or_else(|| damaged("the index", "the row of kept files does not decode"))?;
     let name = object(named.id);
-    let packed = core.bucket.get(&name).await?;
+    let packed = bucket.get(&name).await?;
     let packed = packed.ok_or_else(|| damaged(&name, "it is gone, and is the manifest of the files that are kept"))?;
     let text = unpacked(&packed, MANIFEST_BYTES).ok_or_else(|| damaged(&name, "it does not decompress"))?;
     if xxh3_128(&text) != named.digest {
@@ -167,6 +217,39 @@ async fn manifest(core: &Core) -> Result<Option<(Named, Manifest)>> {
     }
     let manifest = Manifest::decode(&text).map_err(|what| damaged(&name, what))?;
     Ok(Some((named, manifest)))
+}
+
+/// What is not whole of the files that a row names: the manifest, pieces that are gone; `is_full`
+/// reads them all.
+pub(crate) async fn wrong(bucket: &Bucket, row: Option<&[u8]>, is_full: bool) -> Result<Vec<String>> {
+    let manifest = match of_row(bucket, row).await {
+        Ok(None) => return Ok(Vec::new()),
+        Ok(Some((_, manifest))) => manifest,
+        Err(Error::Damaged { object, what, .. }) => return Ok(vec![format!("{object}: {what}")]),
+        Err(error) => return Err(error),
+    };
+    let there = bucket.list(FOLDER).await?;
+    let there = there.iter().filter_map(|found| SegmentId::of_name(found.location.filename()?));
+    let there: BTreeSet<SegmentId> = there.collect();
+    let mut wrong = Vec::new();
+    for (name, pieces) in &manifest.files {
+        for piece in pieces.iter().filter(|piece| !there.contains(&piece.id)) {
+            wrong.push(format!("{}: it is gone, and is a part of the file {name}", bucket.named(&object(piece.id))));
+        }
+    }
+    if !is_full {
+        return Ok(wrong);
+    }
+    let pieces: Vec<Piece> = manifest.files.into_values().flatten().filter(|piece| there.contains(&piece.id)).collect();
+    let mut read = stream::iter(pieces.into_iter().map(|piece| read(bucket, piece))).buffered(AT_ONCE);
+    while let Some(read) = read.next().await {
+        match read {
+            Ok(_) => {}
+            Err(Error::Damaged { object, what, .. }) => wrong.push(format!("{object}: {what}")),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(wrong)
 }
 
 /// Bytes of a manifest at most: of some ten million pieces.
@@ -201,17 +284,16 @@ fn pieces(uploads: &mut Uploads<'_>, keeping: &mut Keeping, kept: &KeptFile<'_>)
     };
     let before = before.unwrap_or_default();
     let (mut pieces, mut at) = (Vec::new(), 0);
-    if change == Change::Appended && is_own && before.len() < PIECES && length(&before) <= len {
-        (at, pieces) = (length(&before), before.clone());
+    if change == Change::Appended && is_own && length(&before) <= len {
+        pieces = before[..stay(&before)].to_vec();
+        at = length(&pieces);
     }
-    let from = pieces.len();
     while at < len {
         let bytes = take(name, file, at, PIECE_BYTES.min(len - at))?;
         let digest = xxh3_128(&bytes);
         let size = bytes.len() as u64;
         // One that stood there before, in a file that was cut in the same way.
-        let known = before.get(pieces.len()).filter(|_| from == 0);
-        let known = known.filter(|piece| (piece.bytes, piece.digest) == (size, digest));
+        let known = before.get(pieces.len()).filter(|piece| (piece.bytes, piece.digest) == (size, digest));
         let id = match known {
             Some(piece) => piece.id,
             None => uploads.push(keeping, Bytes::from(bytes))?,
@@ -220,6 +302,14 @@ fn pieces(uploads: &mut Uploads<'_>, keeping: &mut Keeping, kept: &KeptFile<'_>)
         at += size;
     }
     Ok(pieces)
+}
+
+/// How many pieces stay of a file that is appended to: all, or those before the first short one
+/// when too many are short.
+fn stay(before: &[Piece]) -> usize {
+    let is_short = |piece: &Piece| piece.bytes < PIECE_BYTES;
+    let short = before.iter().filter(|piece| is_short(piece)).count();
+    if short < PIECES { before.len() } else { before.iter().position(is_short).unwrap_or(before.len()) }
 }
 
 /// Bytes of a file.
@@ -284,7 +374,7 @@ impl Uploads<'_> {
 /// one uploads is in no manifest either.
 fn sweep(core: &Arc<Core>, writer: &Writer, keeping: &Keeping) -> Result<()> {
     let named = keeping.known.iter().flatten().flat_map(|(named, manifest)| manifest.objects().chain([named.id]));
-    let named: std::collections::BTreeSet<SegmentId> = named.collect();
+    let named: BTreeSet<SegmentId> = named.collect();
     let oldest = SystemTime::now().checked_sub(core.options.grace).unwrap_or(SystemTime::UNIX_EPOCH);
     let epoch = writer.epoch;
     core.wait(move |core| async move {
@@ -299,13 +389,31 @@ fn sweep(core: &Arc<Core>, writer: &Writer, keeping: &Keeping) -> Result<()> {
     })
 }
 
-/// Deletes objects whose grace is over. One that cannot be deleted now is tried again with the
-/// next commit, or by the next owner.
+/// Deletes objects whose grace is over, up to the first that cannot be deleted now: it and the
+/// rest are tried again with the next commit, or by the next owner.
 fn delete_old(core: &Arc<Core>, keeping: &mut Keeping) {
-    for id in keeping.take_old(core.options.grace) {
+    let mut old = keeping.take_old(core.options.grace).into_iter();
+    for (since, id) in old.by_ref() {
         let deleted = core.wait(move |core| async move { core.bucket.delete(&object(id)).await });
         if deleted.is_err() {
-            keeping.stale.push((std::time::Instant::now(), id));
+            keeping.stale.push((since, id));
+            break;
         }
+    }
+    keeping.stale.extend(old);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_pieces_stay_for_good_and_short_ones_are_cut_anew_when_they_are_many() {
+        let piece = |bytes| Piece { id: SegmentId { epoch: 1, number: 1 }, bytes, digest: 0 };
+        let of = |full: usize, short: usize| [vec![piece(PIECE_BYTES); full], vec![piece(7); short]].concat();
+        assert_eq!(stay(&of(PIECES * 4, 0)), PIECES * 4);
+        assert_eq!(stay(&of(PIECES * 4, PIECES - 1)), PIECES * 5 - 1);
+        assert_eq!(stay(&of(PIECES * 4, PIECES)), PIECES * 4);
+        assert_eq!(stay(&of(0, PIECES)), 0);
     }
 }

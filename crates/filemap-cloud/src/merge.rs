@@ -1,8 +1,9 @@
-//! Listings of several shards as one, in the order of their keys.
+//! Listings of several shards as one, in the order of their keys. After an error that is not of
+//! one version nothing follows: the other shards would hide what is missing.
 
 use filemap::access::{Listed, Results, keys};
 use filemap::page::RecordKind;
-use filemap::{PageHead, Result};
+use filemap::{Error, PageHead, Result};
 
 /// Listings as one.
 pub(crate) fn listings<'s>(lists: Vec<Results<'s, Listed>>, is_backwards: bool) -> Results<'s, Listed> {
@@ -65,15 +66,17 @@ impl<T, F: Fn(&T) -> Vec<u8>> Iterator for Merged<'_, T, F> {
         };
         let (nth, _) = first?;
         let (_, found) = self.heads[nth].take()?;
-        self.advance(nth);
+        if matches!(&found, Ok(_) | Err(Error::Unreadable { .. })) {
+            self.advance(nth);
+        } else {
+            self.heads.fill_with(|| None);
+        }
         Some(found)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use filemap::Error;
-
     use super::*;
 
     fn lists() -> Vec<Results<'static, u8>> {
@@ -92,7 +95,14 @@ mod tests {
         for is_backwards in [false, true] {
             let mut broken = lists();
             broken.push(Box::new([Err(Error::Unsupported { what: "it" })].into_iter()));
-            assert!(all(broken, is_backwards).next().is_some_and(|first| first.is_err()));
+            let broken: Vec<_> = all(broken, is_backwards).collect();
+            assert!(matches!(&broken[..], [Err(_)]), "nothing follows");
+            let mut lists = lists();
+            let source = || std::sync::Arc::new(Error::Unsupported { what: "it" });
+            let version = filemap::Version { time_ms: 1, sequence: 1 };
+            lists
+                .push(Box::new([Err(Error::Unreadable { url: String::new(), version, source: source() })].into_iter()));
+            assert_eq!(all(lists, false).filter(Result::is_ok).count(), 6, "the others follow");
         }
     }
 }

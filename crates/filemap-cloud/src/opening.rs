@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use object_store::ObjectStore;
@@ -17,7 +18,7 @@ use crate::commit::{Committer, SEGMENTS, object};
 use crate::core::Core;
 use crate::due::Due;
 use crate::error::{Error, Result};
-use crate::format::description::{self, Description};
+use crate::format::description::{self, Description, MAX_SHARDS};
 use crate::format::segment::SegmentId;
 use crate::index::{Changes, Generation, Generations, Index};
 use crate::options::{CloudOptions, Mode};
@@ -27,6 +28,13 @@ use crate::shard::Shard;
 use crate::store::CloudStore;
 use crate::writer::{Begin, Writer};
 use crate::{location, probe, runtime, upkeep};
+
+/// Is there while one makes a store of several shards.
+const MAKING: &str = "making";
+/// One shard is made in so long.
+const LONGEST_SHARD: Duration = Duration::from_secs(15);
+/// How often is looked whether another has made the store.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// The store at a location in object storage: `s3://bucket/prefix` or `mem://name/prefix`, all
 /// its shards or one ([`CloudOptions::only_shard`]).
@@ -93,9 +101,15 @@ fn open_in(bucket: Bucket, mode: Mode, options: &CloudOptions) -> Result<CloudSt
     let (waiting, options, name) = (runtime.clone(), options.clone(), bucket.clone());
     let opened = runtime::wait(&waiting, async move {
         let Described { shards: of, canonicalizer } = described(&bucket, mode, &options).await?;
-        let mut shards = Vec::new();
-        for shard in wanted(&bucket, of, &options)? {
-            let parts = (bucket.of_shard(shard), Arc::clone(&canonicalizer), runtime.clone());
+        let (mut shards, wanted) = (Vec::new(), wanted(&bucket, of, &options)?);
+        if mode != Mode::Read && wanted.len() > 1 {
+            // A store that cannot be opened whole keeps its writers.
+            for shard in wanted.clone() {
+                check_writable(&bucket.of_shard(shard, of)).await?;
+            }
+        }
+        for shard in wanted {
+            let parts = (bucket.of_shard(shard, of), Arc::clone(&canonicalizer), runtime.clone());
             shards.push(shard_in(parts, mode, options.clone()).await?);
         }
         Ok(CloudStore::over(shards, of))
@@ -111,6 +125,13 @@ pub(crate) fn wanted(bucket: &Bucket, of: u32, options: &CloudOptions) -> Result
     }
     let what = format!("it has no shard {shard}, but {of}, numbered from 0");
     Err(Error::Location { location: bucket.location().to_owned(), what })
+}
+
+/// An error if no writer can open a shard, as far as it shows without opening it.
+async fn check_writable(bucket: &Bucket) -> Result<()> {
+    let now = Generations::read(bucket).await?;
+    now.check_no_repair(bucket)?;
+    Index::check_there(bucket, now.newest).await
 }
 
 /// One shard.
@@ -212,34 +233,12 @@ pub(crate) struct Described {
 /// What the store was made with, which is made if it is absent and may be made.
 pub(crate) async fn described(bucket: &Bucket, mode: Mode, options: &CloudOptions) -> Result<Described> {
     let wanted = options.shards.unwrap_or(1);
+    if !(1..=MAX_SHARDS).contains(&wanted) {
+        let what = format!("a store has 1 to {MAX_SHARDS} shards, not {wanted}");
+        return Err(Error::Location { location: bucket.location().to_owned(), what });
+    }
     let found = match bucket.get(description::NAME).await? {
-        None => {
-            for shard in 0..wanted {
-                if let Some(left) = bucket.of_shard(shard).list(SEGMENTS).await?.first() {
-                    let what = format!("it is gone, and {} is there: a store was here; put it back", left.location);
-                    return Err(bucket.damaged(description::NAME, what));
-                }
-            }
-            if mode != Mode::Fill {
-                return Err(Error::NotAStore { location: bucket.location().to_owned() });
-            }
-            // Nothing is left in an object storage that is refused.
-            let found = probe::probe(bucket, &token(bucket)?).await?;
-            // First: a store that has a description has an index, or has lost it.
-            for shard in 0..wanted {
-                let bucket = bucket.of_shard(shard);
-                let first = Generations::read(&bucket).await?.newest;
-                Index::make(bucket, first, options, found.replaces_if_match).await?.close().await?;
-            }
-            let made = Description {
-                shards: wanted,
-                canonicalizer: options.canonicalizer.name().to_owned(),
-                canonicalizer_version: options.canonicalizer.version(),
-            };
-            bucket.create(description::NAME, Bytes::from(made.encode())).await?;
-            // Another may have been faster.
-            bucket.get(description::NAME).await?
-        }
+        None => absent(bucket, mode, options, wanted).await?,
         found => found,
     };
     let location = || bucket.location().to_owned();
@@ -256,6 +255,87 @@ pub(crate) async fn described(bucket: &Bucket, mode: Mode, options: &CloudOption
         Error::Format { location: location(), what }
     };
     Ok(Described { shards, canonicalizer: named.ok_or_else(unknown)? })
+}
+
+/// The description of a store that has none yet: of one that is made now, by this call or another.
+async fn absent(bucket: &Bucket, mode: Mode, options: &CloudOptions, shards: u32) -> Result<Option<Bytes>> {
+    if let Some(left) = left(bucket).await? {
+        // It may have been made meanwhile.
+        let found = bucket.get(description::NAME).await?;
+        let what = || format!("it is gone, and {left} is there: a store was here; put it back");
+        return found.map(Some).ok_or_else(|| bucket.damaged(description::NAME, what()));
+    }
+    if mode != Mode::Fill {
+        return Err(Error::NotAStore { location: bucket.location().to_owned() });
+    }
+    // Nothing is left in an object storage that is refused.
+    let found = probe::probe(bucket, &token(bucket)?).await?;
+    if shards == 1 {
+        return made(bucket, options, shards, found).await;
+    }
+    // An index is opened by who makes it: of members that begin together one makes all.
+    if let Some(made) = turn(bucket).await? {
+        return Ok(Some(made));
+    }
+    let made = made(bucket, options, shards, found).await;
+    // If it stays, the next to make the store waits for a while.
+    let _ = bucket.delete(MAKING).await;
+    made
+}
+
+/// Waits until it is this call's turn to make a store, or until another has made it.
+async fn turn(bucket: &Bucket) -> Result<Option<Bytes>> {
+    let token = Bytes::from(token(bucket)?);
+    let (mut shards, mut since) = (0, Instant::now());
+    // Whoever makes no further shard for so long was killed.
+    while !bucket.claim(MAKING, token.clone()).await? && since.elapsed() < LONGEST_SHARD {
+        if let Some(made) = bucket.get(description::NAME).await? {
+            return Ok(Some(made));
+        }
+        let now = bucket.folders("").await?.len();
+        if now > shards {
+            (shards, since) = (now, Instant::now());
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    Ok(None)
+}
+
+/// Makes the indexes that are not there, and the description.
+async fn made(bucket: &Bucket, options: &CloudOptions, shards: u32, found: probe::Found) -> Result<Option<Bytes>> {
+    // First: a store that has a description has an index, or has lost it.
+    for shard in 0..shards {
+        // Another may have made it: then shards may have writers.
+        if let Some(made) = bucket.get(description::NAME).await? {
+            return Ok(Some(made));
+        }
+        let bucket = bucket.of_shard(shard, shards);
+        let first = Generations::read(&bucket).await?.newest;
+        Index::make(bucket, first, options, found.replaces_if_match).await?;
+    }
+    let made = Description {
+        shards,
+        canonicalizer: options.canonicalizer.name().to_owned(),
+        canonicalizer_version: options.canonicalizer.version(),
+    };
+    bucket.create(description::NAME, Bytes::from(made.encode())).await?;
+    // Another may have been faster.
+    bucket.get(description::NAME).await
+}
+
+/// A folder that only a store that was made has, whatever its shards.
+async fn left(bucket: &Bucket) -> Result<Option<String>> {
+    for shard in bucket.folders("").await? {
+        let is_shard = |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        if !shard.strip_prefix("shard-").is_some_and(is_shard) {
+            continue;
+        }
+        let folders = bucket.folders(&shard).await?;
+        if let Some(found) = folders.iter().find(|name| ["seg", "crawl", "index"].contains(&&***name)) {
+            return Ok(Some(format!("{shard}/{found}")));
+        }
+    }
+    Ok(None)
 }
 
 /// A name that no probe had before.

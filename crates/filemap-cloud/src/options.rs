@@ -6,7 +6,6 @@ use std::time::Duration;
 use urlindex::{Canonicalizer, Whatwg};
 
 use crate::failpoint::Mistake;
-use crate::format::description::MAX_SHARDS;
 
 /// The default bound of bytes over live bytes.
 pub(crate) const SPACE_BOUND: f64 = 1.25;
@@ -94,7 +93,7 @@ impl CloudOptions {
     }
 
     /// Bytes in memory that are not safe yet, at which a put waits; default 64 MiB. One page more
-    /// may be there.
+    /// may be there. For each shard that a handle has.
     pub fn unsynced_bytes(self, bytes: usize) -> CloudOptions {
         CloudOptions { unsynced_bytes: bytes, ..self }
     }
@@ -117,7 +116,7 @@ impl CloudOptions {
         CloudOptions { slowest: bytes_a_second, ..self }
     }
 
-    /// Memory for blocks of the index; default 64 MiB.
+    /// Memory for blocks of the index; default 64 MiB. For each shard that a handle has.
     pub fn cache_bytes(self, bytes: u64) -> CloudOptions {
         CloudOptions { cache_bytes: bytes, ..self }
     }
@@ -151,10 +150,10 @@ impl CloudOptions {
     }
 
     /// How many shards a new store has, for good: 1 to 1,024, default 1. Each has one writer at
-    /// once, on any machine; a host's pages are in one of them. A store that exists with another
-    /// number is refused.
+    /// once, on any machine; a host's pages are in one of them. Another number is refused when a
+    /// store is opened, and so is one that exists with another number.
     pub fn shards(self, shards: u32) -> CloudOptions {
-        CloudOptions { shards: Some(shards.clamp(1, MAX_SHARDS)), ..self }
+        CloudOptions { shards: Some(shards), ..self }
     }
 
     /// Opens this shard alone, numbered from 0: its writer is the one whose place is taken. Calls

@@ -300,7 +300,13 @@ async fn heads_of(core: Arc<Core>, mut listing: Listing) -> error::Result<Part<L
             Ok(None) => core.head_sought(&sought).await,
             head => head,
         };
-        head.map_err(Error::from).transpose()
+        match head {
+            Err(error) if error.is_damage() => {
+                let (url, source) = (shown(&sought.key), Arc::new(error.into()));
+                Some(Err(Error::Unreadable { url, version, source }))
+            }
+            head => head.map_err(Error::from).transpose(),
+        }
     }));
     let heads = heads.await.into_iter().flatten().collect();
     Ok(((!is_end).then_some(listing), heads))

@@ -40,7 +40,7 @@ use crate::index::{Changes, Generation, Generations, Index, Taken};
 use crate::opening::{bounds, described, index_to_write, token, wanted};
 use crate::options::{CloudOptions, Mode};
 use crate::verify::Removed;
-use crate::{keeping, location, probe, runtime};
+use crate::{keeping, kept, location, probe, runtime};
 
 /// What a repair found and made.
 ///
@@ -64,7 +64,8 @@ pub struct RepairReport {
     /// case repeat the repair with
     /// [`CloudOptions::repair_uncommitted`](crate::CloudOptions::repair_uncommitted).
     pub uncommitted: u64,
-    /// What could not be read of which segments, and why, and which segments are gone. A version
+    /// What could not be read of which segments, and why, and which segments are gone; what is
+    /// missing of files that are kept; and which of several shards are not repaired. A version
     /// whose body alone is damaged is in the new index, and reading it is an error; those of a
     /// segment that is gone are lost.
     pub damage: Vec<String>,
@@ -77,7 +78,8 @@ pub struct RepairReport {
     /// though some may be. `None`: it said so.
     pub unknown_segments: Option<String>,
     /// Files were kept with the store ([`CloudStore::sync_with`](crate::CloudStore::sync_with)),
-    /// and without the old index nobody knows which: a crawl into the store begins anew.
+    /// and without the old index nobody knows which, or they are not all there: a crawl into the
+    /// store begins anew.
     pub kept_lost: bool,
 }
 
@@ -90,9 +92,9 @@ impl RepairReport {
 }
 
 /// Makes a new index of the segments of the store at `location`, of each shard or of one
-/// ([`CloudOptions::only_shard`]); an error in one leaves those before it repaired. Reads every
-/// segment once; holds the tombstones in memory. A writer that has the store open may not write
-/// any more, and none begins until the repair has ended.
+/// ([`CloudOptions::only_shard`]). Of several, one that cannot be repaired is in the report, and
+/// the others are repaired. Reads every segment once; holds the tombstones in memory. A writer
+/// that has the store open may not write any more, and none begins until the repair has ended.
 ///
 /// # Errors
 ///
@@ -131,8 +133,18 @@ fn repair_in(bucket: Bucket, options: &CloudOptions) -> Result<RepairReport> {
 async fn repaired(bucket: &Bucket, options: &CloudOptions) -> Result<RepairReport> {
     let of = described(bucket, Mode::Write, options).await?.shards;
     let mut all = RepairReport::default();
-    for shard in wanted(bucket, of, options)? {
-        let found = repaired_shard(&bucket.of_shard(shard), options).await?;
+    let wanted = wanted(bucket, of, options)?;
+    let is_one = wanted.len() == 1;
+    for shard in wanted {
+        let bucket = bucket.of_shard(shard, of);
+        let found = match repaired_shard(&bucket, options).await {
+            Err(error) if !is_one => {
+                // What was lost in those before is told once.
+                all.damage.push(format!("{}: not repaired: {error}", bucket.shard_name()));
+                continue;
+            }
+            found => found?,
+        };
         all.segments += found.segments;
         all.versions += found.versions;
         all.uncommitted += found.uncommitted;
@@ -161,6 +173,8 @@ async fn made(bucket: &Bucket, options: &CloudOptions, new: Generation) -> Resul
     let old = Old::read(bucket, options).await?;
     let found = probe::probe(bucket, &token(bucket)?).await?;
     let index = Index::make_new(bucket.clone(), new, options, found.replaces_if_match).await?;
+    let wrong = kept::wrong(bucket, old.kept.as_deref(), false).await?;
+    let kept_lost = !wrong.is_empty() || old.loses_kept(bucket).await?;
     let mut repair = Repair {
         bucket,
         index: &index,
@@ -168,8 +182,8 @@ async fn made(bucket: &Bucket, options: &CloudOptions, new: Generation) -> Resul
         old_next: old.next,
         removed: Removed::default(),
         named: Sources { bases: old.base.into_iter().collect(), ..Sources::default() },
-        kept: old.kept.clone(),
-        found: RepairReport { kept_lost: old.loses_kept(bucket).await?, ..RepairReport::default() },
+        kept: old.kept.clone().filter(|_| !kept_lost),
+        found: RepairReport { kept_lost, damage: wrong, ..RepairReport::default() },
         commits: 0,
     };
     repair.found.unknown_segments = old.unread;

@@ -20,11 +20,13 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::bucket::Bucket;
 use crate::commit::{SEGMENTS, object};
 use crate::core::{Core, shown, unpacked};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::record::{Kind, Place, Record};
 use crate::format::row::{self, Row};
 use crate::format::segment::{Placed, Segment, SegmentId, Summary};
 use crate::index::Index;
+use crate::kept;
+use crate::options::CloudOptions;
 use crate::store::CloudStore;
 
 /// What a verification found.
@@ -52,7 +54,7 @@ pub struct VerifyReport {
     /// Segments that are gone; each is in `damage`.
     pub gone: u64,
     /// Segments came or went meanwhile, as a writer was at work, or are gone: versions were not
-    /// compared.
+    /// compared. Or one of several shards could not be checked.
     pub changed: bool,
     /// What is damaged or gone.
     pub damage: Vec<String>,
@@ -60,18 +62,35 @@ pub struct VerifyReport {
 
 /// The index that is checked looks for no news.
 const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
+/// Looks at files that are kept, while a writer replaces them.
+const LOOKS: usize = 4;
 
 impl CloudStore {
-    /// Checks the store: that the segments of the index are there, whole by their sizes; `is_full`
-    /// reads them all. What was put since the last sync is not checked. Opens the index once more;
-    /// in full, holds the tombstones in memory.
+    /// Checks the store: that the segments of the index are there, whole by their sizes, and the
+    /// files that are kept; `is_full` reads them all. Of several shards, one that cannot be
+    /// checked is in the report as damage, with [`VerifyReport::changed`]. What was put since the
+    /// last sync is not checked. Opens the index once more; in full, holds the tombstones in
+    /// memory.
     ///
     /// # Errors
     ///
     /// Those of the object storage. Damage is no error, but in the report.
     pub fn verify(&self, is_full: bool) -> Result<VerifyReport> {
-        let reports = self.each(|shard| verified(&shard.core, is_full))?;
-        Ok(reports.into_iter().fold(VerifyReport::default(), VerifyReport::plus))
+        let mut reports =
+            self.each(|shard| Ok::<_, Error>((shard.core.bucket.shard_name(), verified(&shard.core, is_full))))?;
+        if reports.len() == 1
+            && let Some((_, report)) = reports.pop()
+        {
+            return report;
+        }
+        let reports = reports.into_iter().map(|(name, report)| {
+            report.unwrap_or_else(|error| VerifyReport {
+                damage: vec![format!("{name}: not verified: {error}")],
+                changed: true,
+                ..VerifyReport::default()
+            })
+        });
+        Ok(reports.fold(VerifyReport::default(), VerifyReport::plus))
     }
 }
 
@@ -105,6 +124,7 @@ fn verified(core: &Arc<Core>, is_full: bool) -> Result<VerifyReport> {
             removed: Removed::default(),
         };
         let segments = check.quick().await?;
+        check.kept(&core.options, is_full).await?;
         if is_full {
             check.full(&segments).await?;
             check.report.changed |= index.next_sequence().await? != next;
@@ -155,6 +175,30 @@ impl Check<'_> {
         self.report.orphans = sizes.keys().filter(is_orphan).count() as u64;
         self.gone(&gone).await?;
         Ok(rows)
+    }
+
+    /// Files that are kept: their manifest, and their pieces.
+    async fn kept(&mut self, options: &CloudOptions, is_full: bool) -> Result<()> {
+        let mut row = self.index.kept().await?;
+        for _ in 0..LOOKS {
+            let wrong = kept::wrong(self.bucket, row.as_deref(), is_full).await?;
+            if wrong.is_empty() {
+                return Ok(());
+            }
+            // A writer may have replaced them, and deleted what was. The index that is checked
+            // stays as it is.
+            let index = Index::open_to_read(self.bucket.clone(), &options.clone().poll(NEVER)).await?;
+            let now = index.kept().await;
+            index.close().await?;
+            let now = now?;
+            if now == row {
+                self.report.damage.extend(wrong);
+                return Ok(());
+            }
+            row = now;
+        }
+        self.report.changed = true;
+        Ok(())
     }
 
     /// Tells of segments that are not there; one that a compaction has rewritten is not missed.

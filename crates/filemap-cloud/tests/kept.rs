@@ -13,6 +13,7 @@ use filemap_cloud::{Change, CloudOptions, CloudStore, KeptFile, Mistake, Mode, o
 use filemap_io::{Access, Dir, OsDir};
 
 use crate::bucket::{Faults, Rule, Simulated};
+use crate::mend::Objects;
 
 const SEEDS: u64 = 24;
 const SEEDS_TO_CATCH: u64 = 400;
@@ -270,4 +271,92 @@ fn a_repair_keeps_the_files_and_says_where_it_cannot() {
     assert!(report.kept_lost && !report.is_complete() && report.versions == PAGES as u64, "{report:?}");
     let store = opened(&end, Mode::Write, &options).expect("opened");
     assert_eq!(store.kept().expect("none"), []);
+}
+
+#[test]
+fn files_that_are_not_whole_are_named_and_a_repair_gives_them_up() {
+    for (what, is_gone) in [("the manifest", true), ("a piece", true), ("the manifest", false), ("a piece", false)] {
+        let objects = Objects::new();
+        let end = Simulated::new(Arc::clone(&objects.objects), 1, NONE);
+        let options = options(1, None);
+        let store = opened(&end, Mode::Fill, &options).expect("made");
+        (0..PAGES).for_each(|nth| assert!(store.put(&page(nth), PutRule::Always).is_ok()));
+        sync(&store, 0).expect("kept");
+        store.close().expect("closed");
+        let reader = opened(&end, Mode::Read, &options).expect("opened");
+        assert_eq!(reader.verify(true).expect("read").damage, [""; 0]);
+        // Pieces are uploaded before the manifest that names them.
+        let names = objects.names("a/shard-00/crawl");
+        let name = if what == "a piece" { names.first() } else { names.last() }.expect("one");
+        match is_gone {
+            true => objects.delete(name),
+            false => objects.replace(name, b"other bytes".to_vec()),
+        }
+        for is_full in [false, true] {
+            let report = reader.verify(is_full).expect("read");
+            let is_told = report.damage.len() == 1 && report.damage[0].starts_with(&name.to_string()[2..]);
+            let is_seen = is_full || is_gone || what == "the manifest";
+            assert!(is_told == is_seen && !report.changed, "{what}, gone: {is_gone}, full: {is_full}: {report:?}");
+        }
+        if what == "a piece" && !is_gone {
+            // A repair looks at names alone.
+            continue;
+        }
+        let repaired = || repair_on(Arc::clone(&end) as _, "a", "the simulation", &options).expect("repaired");
+        let report = repaired();
+        assert!(report.kept_lost && !report.is_complete() && report.damage.len() == 1, "{what}: {report:?}");
+        assert!(repaired().is_complete(), "it is told once");
+        let store = opened(&end, Mode::Write, &options).expect("opened");
+        assert_eq!(store.kept().expect("none"), []);
+        sync(&store, 0).expect("a crawl begins anew");
+        assert_eq!(state_of(&store), Ok(Some(0)));
+    }
+}
+
+#[test]
+fn a_handle_that_reads_finds_the_files_of_now_when_those_it_knew_are_gone() {
+    let objects = Objects::new();
+    let end = Simulated::new(Arc::clone(&objects.objects), 1, NONE);
+    // A grace of none: what is replaced is deleted at once.
+    let options = options(0, None);
+    let store = opened(&end, Mode::Fill, &options).expect("made");
+    let put = |pages: std::ops::Range<usize>| {
+        pages.for_each(|nth| assert!(store.put(&page(nth), PutRule::Always).is_ok()));
+    };
+    put(0..PAGES);
+    sync(&store, 0).expect("kept");
+    let [one, other] = [(); 2].map(|()| opened(&end, Mode::Read, &options).expect("opened"));
+    one.kept().expect("read");
+    put(PAGES..3 * PAGES);
+    sync(&store, 1).expect("kept");
+    // One knows the manifest, the other has a view of the index in which it is named.
+    assert_eq!(state_of(&other), Ok(Some(1)));
+    let mut state = Vec::new();
+    one.read_kept("state", &mut |part| {
+        state.extend_from_slice(part);
+        Ok(())
+    })
+    .expect("those of now");
+    assert_eq!(state, b"1");
+    assert_eq!(state_of(&one), Ok(Some(1)));
+    store.close().expect("closed");
+}
+
+#[test]
+fn objects_that_cannot_be_deleted_fail_no_commit() {
+    let objects = Objects::new();
+    let end = Simulated::new(Arc::clone(&objects.objects), 1, NONE);
+    let options = options(0, None);
+    let store = opened(&end, Mode::Fill, &options).expect("made");
+    end.rule("delete", "shard-00/crawl", Rule::Refused);
+    end.rule_too("list", "shard-00/crawl", Rule::Refused);
+    (0..3).for_each(|state| sync(&store, state).expect("kept"));
+    end.counts.take();
+    sync(&store, 3).expect("kept");
+    assert_eq!(end.counts.take()[3], 1, "the first that is refused is the last that is asked for");
+    assert!(objects.names("a/shard-00/crawl").len() > 5);
+    end.no_rule();
+    sync(&store, 4).expect("kept");
+    assert_eq!(objects.names("a/shard-00/crawl").len(), 5);
+    store.close().expect("closed");
 }

@@ -1,12 +1,16 @@
 //! A store of several shards reads as one, and each of its shards has a writer of its own.
 
+use std::sync::Arc;
+
 use filemap::access::{PutRule, Scope};
 use filemap::{Lookup, Page, PageRead, PageWrite};
-use filemap_cloud::{CloudOptions, CloudStore, Error, Mode, open_bucket, repair};
+use filemap_cloud::{CloudOptions, CloudStore, Error, Mode, open_bucket, open_on, repair, repair_on};
 use filemap_core::compact::CompactionGoal;
 use filemap_core::prune::PruneRule;
 
 use crate::as_store::{locations, opened, options, pages};
+use crate::bucket::{Faults, Rule, Simulated};
+use crate::mend::Objects;
 
 const SHARDS: u32 = 5;
 
@@ -150,4 +154,89 @@ fn what_does_not_fit_the_store_is_refused() {
     };
     refused(location, options().shards(4), "it has 5 shards, not 4");
     refused(location, options().only_shard(5), "no shard 5");
+    for shards in [0, 1_025] {
+        refused("mem://misfit-new", options().shards(shards), "1 to 1024 shards");
+    }
+}
+
+#[test]
+fn members_of_a_fleet_that_begin_together_make_one_store() {
+    for round in 0..6 {
+        for location in locations(&format!("together-{round}")) {
+            let begin = |shard: u32| {
+                let options = options().shards(SHARDS).only_shard(shard).space_bound(None);
+                let store = open_bucket(&location, Mode::Fill, &options).expect("opened");
+                store.sync_with(&[]).expect("no other has the shard");
+                store
+            };
+            let members: Vec<CloudStore> = std::thread::scope(|scope| {
+                let members: Vec<_> = (0..SHARDS).map(|shard| scope.spawn(move || begin(shard))).collect();
+                members.into_iter().map(|member| member.join().expect("no panic")).collect()
+            });
+            for member in members {
+                member.close().expect("no other has the shard");
+            }
+        }
+    }
+}
+
+fn simulated() -> Arc<Simulated> {
+    Simulated::new(Arc::default(), 0, Faults::default())
+}
+
+fn opened_on(end: &Arc<Simulated>, mode: Mode, options: &CloudOptions) -> filemap_cloud::Result<CloudStore> {
+    open_on(Arc::clone(end) as _, "a", "the test", mode, options)
+}
+
+#[test]
+fn a_shard_that_cannot_be_repaired_or_verified_is_named_and_the_others_are_done() {
+    let (end, options) = (simulated(), options().shards(SHARDS).max_retries(1));
+    let store = opened_on(&end, Mode::Fill, &options).expect("made");
+    pages().iter().for_each(|page| assert!(store.put(page, PutRule::Always).is_ok()));
+    store.close().expect("closed");
+    let reader = opened_on(&end, Mode::Read, &options).expect("there");
+    let versions = reader.verify(true).expect("read").versions;
+    end.rule("list", "shard-03/", Rule::Refused);
+    let verified = reader.verify(true).expect("the others are read");
+    assert!(verified.changed && verified.damage.len() == 1 && verified.versions < versions, "{verified:?}");
+    assert!(verified.damage[0].starts_with("shard-03: not verified: the test (shard 3): "), "{verified:?}");
+    let repaired = repair_on(Arc::clone(&end) as _, "a", "the test", &options).expect("the others are repaired");
+    assert!(!repaired.is_complete() && repaired.damage.len() == 1, "{repaired:?}");
+    assert!(repaired.damage[0].starts_with("shard-03: not repaired: "), "{repaired:?}");
+    let only = options.clone().only_shard(3);
+    assert!(repair_on(Arc::clone(&end) as _, "a", "the test", &only).is_err(), "one alone is an error");
+    end.no_rule();
+    let repaired = repair_on(Arc::clone(&end) as _, "a", "the test", &options).expect("repaired");
+    assert!(repaired.is_complete() && repaired.versions == versions, "{repaired:?}");
+}
+
+#[test]
+fn a_store_that_cannot_be_opened_whole_fences_nobody() {
+    let (end, options) = (simulated(), options().shards(2));
+    opened_on(&end, Mode::Fill, &options).expect("made").close().expect("closed");
+    let first = opened_on(&end, Mode::Write, &options.clone().only_shard(0)).expect("opened");
+    end.rule("put", "shard-01/index/2$", Rule::Fails);
+    end.rule_too("put", "shard-01/index/2.failed", Rule::Fails);
+    let only = options.clone().only_shard(1).max_retries(1);
+    assert!(repair_on(Arc::clone(&end) as _, "a", "the test", &only).is_err(), "it is interrupted");
+    let error = opened_on(&end, Mode::Write, &options).err().expect("refused");
+    assert!(matches!(&error, Error::Repairing { .. }) && error.to_string().contains("(shard 1)"), "{error}");
+    first.sync_with(&[]).expect("it has its shard");
+    first.close().expect("closed");
+}
+
+#[test]
+fn a_store_without_its_description_is_damaged_whatever_shards_are_wanted() {
+    let objects = Objects::new();
+    let end = Simulated::new(Arc::clone(&objects.objects), 0, Faults::default());
+    let three = options().shards(4).only_shard(3);
+    let store = opened_on(&end, Mode::Fill, &three).expect("made");
+    store.sync_with(&[]).expect("kept");
+    store.close().expect("closed");
+    objects.delete(&"a/STORE".into());
+    assert!(objects.names("a/shard-03/seg").is_empty(), "files that are kept alone");
+    for options in [options(), options().shards(2), three] {
+        let error = opened_on(&end, Mode::Fill, &options).err().expect("refused");
+        assert!(matches!(&error, Error::Damaged { what, .. } if what.contains("shard-03/crawl")), "{error}");
+    }
 }

@@ -133,6 +133,7 @@ fn what_does_not_go_with_a_bucket_is_refused_by_name() {
     refused(&["--seed=http://tree.test/", &warc], "--warc");
     refused(&["--seed=http://tree.test/", "--seen=redis://127.0.0.1:1/x"], "--seen");
     refused(&["--seed=http://tree.test/", "--own=0,1"], "has one shard");
+    refused(&["--seed=http://tree.test/", "--own=0", "--shards=1025"], "at most 1024 shards");
     Bench::finish(start(&bench, &location, &web, &["--seed=http://tree.test/"])).ended(0);
     for verb in [&["retry"][..], &["add", "http://tree.test/x"], &["why", "http://tree.test/"]] {
         let ran = bench.run(verb[0], &verb[1..]).ended(2);

@@ -12,5 +12,8 @@ fn a_bucket_is_refused_with_advice() {
     };
     refused("s3://bucket/pages", "--features cloud");
     refused("s3://key:5e3c7e7@bucket/pages", "no password");
+    let many = ["--store=s3://bucket/pages", "--shards=1025", "--own=0", "--seed=http://a.test/"];
+    let ran = bench.run("run", &many).ended(2);
+    assert!(ran.words.contains("at most 1024 shards"), "{}", ran.words);
     assert!(!bench.path("pages.fm.crawl").exists());
 }

@@ -9,6 +9,9 @@ use fm_cli::Failure;
 
 use super::args::{Args, NONE};
 
+/// Shards of a store in object storage at most; mailboxes may have more.
+const MAX_SHARDS: u32 = 1_024;
+
 /// The location of a store in object storage.
 pub(super) fn location(text: &str) -> Result<String, String> {
     let words = || "give the location of a store in object storage, such as s3://bucket/pages".to_owned();
@@ -35,6 +38,9 @@ pub(super) fn bucket(args: &Args, settings: &mut Settings) -> Result<(), Failure
     }
     let known = settings.bucket.take().unwrap_or_else(|| BucketSettings::new(&*location));
     let shards = args.shards.unwrap_or(known.shards);
+    if shards > MAX_SHARDS {
+        return usage(format!("--shards {shards}: a store in object storage has at most {MAX_SHARDS} shards"));
+    }
     let shard = match &args.own {
         None if shards > 1 && shards != known.shards => {
             return usage(format!("--shards {shards}: name this crawl's shard, such as --own 0"));
