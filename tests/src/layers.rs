@@ -51,7 +51,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
             "urlindex-redis",
         ],
     ),
-    ("fm-serve", &["filemap", "filemap-core", "filemap-http", "fm-cli", "mailbox", "urlindex"]),
+    ("fm-serve", &["filemap", "filemap-core", "filemap-http", "fm-cli", "mailbox", "urlindex", "urlindex-redis"]),
     ("filemap-tests", &["filemap", "filemap-core", "filemap-io", "urlindex"]),
     ("filemap-oracle", &["filemap-core"]),
     ("filemap-crash", &["filemap-core", "filemap-io", "filemap-oracle"]),

@@ -1,7 +1,7 @@
 //! The index: SlateDB, an LSM tree on object storage. No other module knows it, so that another
 //! engine could take its place: a repair makes an index of the segments alone.
 //!
-//! The settings here are those without which pages are lost, or money: docs/CLOUD.md says why.
+//! `settings` are those without which pages are lost, or money: docs/CLOUD.md says why.
 //! Invariants: fences of the write-ahead log are never collected (`wal_fence_options`); old
 //! manifests are collected only where conditional replacement was found to work; every retry is
 //! bounded; codec, merge operator and filters are the same in writer, reader and compactor.
@@ -9,6 +9,7 @@
 mod clock;
 mod generation;
 mod scan;
+mod settings;
 mod view;
 
 use std::collections::BTreeMap;
@@ -18,15 +19,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use slatedb::admin::Admin;
-use slatedb::config::{
-    CompactionWorkerOptions, CompactorOptions, CompressionCodec, FlushOptions, FlushType,
-    GarbageCollectorDirectoryOptions, GarbageCollectorOptions, Settings,
-};
-use slatedb::db_cache::foyer::{FoyerCache, FoyerCacheOptions};
-use slatedb::{
-    BloomFilterPolicy, CloseReason, Db, ErrorKind, FilterPolicy, MergeOperator, MergeOperatorError, PrefixExtractor,
-    PrefixTarget, VersionedManifest, WriteBatch,
-};
+use slatedb::config::{FlushOptions, FlushType};
+use slatedb::{CloseReason, Db, ErrorKind, VersionedManifest, WriteBatch};
 
 use crate::bucket::Bucket;
 use crate::error::{Error, Result};
@@ -38,22 +32,15 @@ use clock::Clock;
 pub(crate) use generation::{Generation, Generations, Taken};
 pub(crate) use scan::Scan;
 use scan::{Wanted, is_gone};
+use settings::{MIN_AGE, Sum, cache, collect_fences, filters, settings};
 use view::Views;
 
 /// The folder of indexes, by generation: a repair makes a new one.
 const FOLDER: &str = "shard/ix";
-/// A commit waits for the write-ahead log at most so long before it is uploaded.
-const FLUSH_EVERY: Duration = Duration::from_millis(20);
 /// Commits between two flushes of the memtable: opening reads all objects of the log since.
 const COMMITS_A_FLUSH: u64 = 200;
-/// Nothing that a reader may still use is collected before.
-const MIN_AGE: Duration = Duration::from_secs(2 * 3600);
 /// A clock that is ahead by so little takes nothing from that.
 const CLOCK_SLACK: Duration = Duration::from_secs(60);
-/// How often is collected.
-const COLLECT_EVERY: Duration = Duration::from_secs(600);
-/// Bits of the Bloom filters a key: one false answer of a hundred.
-const FILTER_BITS: u32 = 10;
 /// A look at what others wrote takes at most so long.
 const LONGEST_LOOK: Duration = Duration::from_secs(60);
 /// Sequences end long before: a larger one is damage.
@@ -401,78 +388,6 @@ fn clock(options: &CloudOptions) -> Arc<Clock> {
     Arc::new(Clock::new(if is_ahead { Duration::from_secs(3 * 3600) } else { Duration::ZERO }))
 }
 
-fn settings(options: &CloudOptions, bucket: &Bucket, replaces_if_match: bool, min_age: Duration) -> Settings {
-    let retries = Some(bucket.retries());
-    let collected = Some(GarbageCollectorDirectoryOptions {
-        interval: Some(COLLECT_EVERY),
-        min_age,
-        ..GarbageCollectorDirectoryOptions::default()
-    });
-    let metadata = collected.filter(|_| replaces_if_match);
-    let codec = Some(CompressionCodec::Lz4);
-    let worker = CompactionWorkerOptions {
-        compactions_poll_interval: options.poll,
-        compression_codec: codec,
-        min_filter_keys: 1,
-        object_store_max_retries: retries,
-        ..CompactionWorkerOptions::default()
-    };
-    let compactor = CompactorOptions {
-        poll_interval: options.poll,
-        commit_compacted_interval: options.poll,
-        checkpoint_lifetime: MIN_AGE,
-        worker: Some(worker),
-        object_store_max_retries: retries,
-        ..CompactorOptions::default()
-    };
-    let collector = GarbageCollectorOptions {
-        manifest_options: metadata,
-        compactions_options: metadata,
-        wal_options: collected,
-        compacted_options: collected,
-        // A fence that is collected lets a fenced writer acknowledge what is lost.
-        wal_fence_options: None,
-        detach_options: None,
-        boundary_files_enabled: replaces_if_match,
-        object_store_max_retries: retries,
-        metric_level: None,
-    };
-    Settings {
-        flush_interval: Some(FLUSH_EVERY),
-        manifest_poll_interval: options.poll,
-        min_filter_keys: 1,
-        l0_max_ssts: 64,
-        l0_max_ssts_per_key: 64,
-        compression_codec: codec,
-        compactor_options: Some(compactor),
-        garbage_collector_options: Some(collector),
-        object_store_max_retries: retries,
-        ..Settings::default()
-    }
-}
-
-/// What must never be set: see [`Mistake::FencesCollected`].
-fn collect_fences(settings: &mut Settings) {
-    let at_once = Duration::from_millis(2);
-    let collected = GarbageCollectorDirectoryOptions {
-        interval: Some(at_once),
-        min_age: at_once,
-        ..GarbageCollectorDirectoryOptions::default()
-    };
-    if let Some(collector) = &mut settings.garbage_collector_options {
-        (collector.wal_options, collector.wal_fence_options) = (Some(collected), Some(collected));
-    }
-}
-
-fn cache(options: &CloudOptions) -> Arc<FoyerCache> {
-    Arc::new(FoyerCache::new_with_opts(FoyerCacheOptions { max_capacity: options.cache_bytes, shards: 4 }))
-}
-
-fn filters() -> Vec<Arc<dyn FilterPolicy>> {
-    let policy = BloomFilterPolicy::new(FILTER_BITS).with_prefix_extractor(Arc::new(KeyOfRow));
-    vec![Arc::new(policy.with_whole_key_filtering(false))]
-}
-
 /// What went wrong in the index, in the store's words.
 fn failed(bucket: &Bucket, operation: &str, error: &slatedb::Error) -> Error {
     let location = || bucket.location().to_owned();
@@ -483,38 +398,5 @@ fn failed(bucket: &Bucket, operation: &str, error: &slatedb::Error) -> Error {
             bucket.damaged(FOLDER, format!("{operation} failed: {error}; `repair` makes a new index of the segments"))
         }
         _ => bucket.unavailable(operation, bucket.retries(), error),
-    }
-}
-
-/// Adds what is known of a segment.
-struct Sum;
-
-impl MergeOperator for Sum {
-    fn merge(
-        &self,
-        _key: &Bytes,
-        existing: Option<Bytes>,
-        value: Bytes,
-    ) -> std::result::Result<Bytes, MergeOperatorError> {
-        // What is no sum counts as nothing: `verify` finds it.
-        let decoded = |bytes: &Bytes| row::Bytes::decode(bytes).unwrap_or_default();
-        let sum = existing.as_ref().map(decoded).unwrap_or_default().plus(decoded(&value));
-        Ok(Bytes::copy_from_slice(&sum.encode()))
-    }
-}
-
-/// The filters hold the part of a row that says its key; the whole of other rows.
-struct KeyOfRow;
-
-impl PrefixExtractor for KeyOfRow {
-    fn name(&self) -> &str {
-        "filemap key 1"
-    }
-
-    fn prefix_len(&self, target: &PrefixTarget) -> Option<usize> {
-        match target {
-            PrefixTarget::Point(row) if row.first() != Some(&row::VERSIONS) => Some(row.len()),
-            PrefixTarget::Point(row) | PrefixTarget::Prefix(row) => row::key_bytes(row),
-        }
     }
 }

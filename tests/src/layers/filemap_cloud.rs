@@ -20,8 +20,8 @@ pub const LAYERS: &[&[&str]] = &[
     &["read", "write"],
     &["merge", "shard"],
     &["store"],
-    &["collect", "compact", "every", "kept", "prune", "stats", "verify"],
-    &["erase", "upkeep"],
+    &["collect", "compact", "every", "kept", "prune", "stats"],
+    &["erase", "upkeep", "verify"],
     &["opening"],
     &["repair"],
 ];

@@ -17,7 +17,7 @@ pub const LAYERS: &[&[&str]] = &[
         "server::counters",
         "server::hour",
         "server::lookup",
-        "server::seen::shared",
+        "server::seen::external",
         "server::seen::worker",
     ],
     &["server::links::boxes", "server::seen::sets"],

@@ -9,7 +9,7 @@ use urlindex::canonical::named;
 use urlindex::{Canonicalizer, RequestId, Result, SeenSet, SeenStats, Verdict};
 use urlindex_redis::{NewRedisSet, RedisOptions, RedisUrlSet};
 
-/// Whose requests are remembered: those of all servers, so that a client may ask another one again.
+/// Whose requests are remembered: those of all servers, so that a client may ask another again.
 const OWNER: u128 = u128::from_be_bytes(*b"fm-serve clients");
 /// How long a request waits for Redis before its client is told to ask again.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -37,6 +37,6 @@ mod tokens;
 pub use links::boxes::LinkBoxes;
 pub use options::ServerOptions;
 pub use routes::Server;
+pub use seen::external::SharedSet;
 pub use seen::sets::SeenSets;
-pub use seen::shared::SharedSet;
 pub use tokens::{Right, Tokens};

@@ -56,8 +56,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let (path, edges) = (args.log.clone(), args.edges.clone());
     let log = Opening { edges, path, most: args.log_size, begin: begin(args), seeds };
     let face = Arc::new(Face::new(flags, log));
-    let asks_others = builder.settings().seen.is_some() || builder.settings().fleet.is_some();
-    let seen = if asks_others { credentials()? } else { ClientOptions::new() };
+    let seen = credentials(builder.settings())?;
     builder = builder
         .rules(args.rules.as_ref().map(canonical::Canonical::canonicalizer))
         .trust(trust)
@@ -144,8 +143,11 @@ fn outcome(summary: &Summary, tolerated: f64) -> Outcome {
     }
 }
 
-/// How the server of a shared seen set is asked.
-fn credentials() -> Result<ClientOptions, Failure> {
+/// How the server of a shared seen set, or of mailboxes, is asked.
+fn credentials(settings: &Settings) -> Result<ClientOptions, Failure> {
+    if settings.seen.is_none() && settings.fleet.is_none() {
+        return Ok(ClientOptions::new());
+    }
     let credentials = fm_cli::credentials::read()?;
     let mut options = ClientOptions::new();
     if let Some(token) = credentials.token {

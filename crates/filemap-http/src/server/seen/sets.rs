@@ -9,7 +9,7 @@ use urlindex::{
     Verdict,
 };
 
-use super::shared::SharedSet;
+use super::external::SharedSet;
 use super::worker::Worker;
 
 /// The longest name of a set.
