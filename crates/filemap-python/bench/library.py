@@ -16,8 +16,9 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-import filemap
 import pyarrow
+
+import filemap
 
 # What of the library a figure of the package is compared with, where the names differ: a table
 # with its heads or its pages.
