@@ -7,7 +7,7 @@
 //!
 //! Invariant: every sequence below the moment's is in exactly one split.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
@@ -22,6 +22,10 @@ const SAMPLES: u64 = 128;
 const MAX_SAMPLES: u64 = 8192;
 /// Bytes searched for a head at one place.
 const SEARCH_BYTES: u64 = 4 << 20;
+/// Records looked at in one place, to tell the work of reading its pages from their stored bytes.
+const SAMPLE_RECORDS: usize = 4;
+/// What reading any record costs, in bytes of a body that are decompressed in that time.
+const RECORD_WORK: u64 = 8 << 10;
 /// The layout of [`Split::to_bytes`].
 const LAYOUT: u8 = 1;
 /// Bytes of a split: layout, store, and nine numbers.
@@ -99,18 +103,19 @@ impl Split {
     }
 }
 
-/// A place in a segment, and the live bytes from there to the next one.
+/// A place in a segment, and what reading the live versions from there to the next one costs.
 struct Sample {
     sequence: u64,
-    bytes: u64,
+    /// In bytes of bodies.
+    work: u64,
     /// Where it is, in a segment of the log's order.
     place: Option<Tail>,
 }
 
 impl Store {
-    /// The store as of now in `number` disjoint parts of about equal live bytes: each page is in
-    /// exactly one. Some are empty if there are few pages. Reads some heads of every segment, no
-    /// body.
+    /// The store as of now in `number` disjoint parts that take about equal time to read: each page
+    /// is in exactly one. Some are empty if there are few pages. Reads some heads of every segment,
+    /// no body.
     ///
     /// # Errors
     /// `InvalidOption` for 0; `Closed`; `Io`.
@@ -123,11 +128,11 @@ impl Store {
         let mut samples = if number == 1 { Vec::new() } else { self.samples(number, end)? };
         samples.retain(|s| s.sequence < before);
         samples.sort_by_key(|s| s.sequence);
-        let total: u128 = samples.iter().map(|s| u128::from(s.bytes)).sum();
+        let total: u128 = samples.iter().map(|s| u128::from(s.work)).sum();
         let (mut firsts, mut sum, mut at) = (vec![0], 0, 0);
         for nth in 1..number {
             while let Some(sample) = samples.get(at).filter(|_| sum * u128::from(number) < total * u128::from(nth)) {
-                sum += u128::from(sample.bytes);
+                sum += u128::from(sample.work);
                 at += 1;
             }
             firsts.push(samples.get(at).map_or(before, |s| s.sequence));
@@ -165,23 +170,45 @@ impl Store {
             for nth in 0..number {
                 let at = |nth: u64| FIRST_RECORD + (u128::from(length) * u128::from(nth) / u128::from(number)) as u64;
                 let range = at(nth)..at(nth + 1).min(at(nth) + SEARCH_BYTES);
-                let found = match self.reading.values().first_head(segment, range, |kind| kind != Kind::Chunk) {
-                    // Removed meanwhile: the balance is less good.
-                    Err(e) if e.is_corrupt() => None,
-                    found => found?,
-                };
                 let bytes = live / number;
-                match found {
-                    Some((offset, sequence)) => {
-                        let place = (!segment.is_output).then_some(Tail { ordinal: segment.ordinal, offset });
-                        samples.push(Sample { sequence, bytes, place });
-                    }
+                match self.sample(segment, range, bytes)? {
+                    Some(sample) => samples.push(sample),
                     // Within a large record: it belongs to the sample before.
-                    None => samples.last_mut().into_iter().for_each(|last: &mut Sample| last.bytes += bytes),
+                    None => samples.last_mut().into_iter().for_each(|last: &mut Sample| last.work += bytes),
                 }
             }
         }
         Ok(samples)
+    }
+
+    /// The first place of a version in a range of a segment, and the work of `bytes` stored there by
+    /// that of the records in front.
+    fn sample(&self, segment: &Arc<Segment>, range: Range<u64>, bytes: u64) -> Result<Option<Sample>> {
+        let (mut first, mut seen, mut stored, mut work) = (None, 0, 0, 0);
+        let looked = self.reading.values().each_head(segment, range, |offset, header| {
+            if header.kind != Kind::Chunk {
+                first.get_or_insert((offset, header.sequence));
+            }
+            if header.kind != Kind::Tombstone {
+                // The body of a chunked record is in its chunks, before it.
+                let body = if header.kind == Kind::Chunked { 0 } else { header.raw_bytes };
+                stored += u128::from(header.total_bytes());
+                work += u128::from(RECORD_WORK + body);
+            }
+            seen += 1;
+            if seen < SAMPLE_RECORDS || first.is_none() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        match looked {
+            // Removed meanwhile: the balance is less good.
+            Err(e) if e.is_corrupt() => return Ok(None),
+            looked => looked?,
+        }
+        let work = (u128::from(bytes) * work).checked_div(stored).unwrap_or(0);
+        Ok(first.map(|(offset, sequence)| Sample {
+            sequence,
+            work: u64::try_from(work).unwrap_or(u64::MAX),
+            place: (!segment.is_output).then_some(Tail { ordinal: segment.ordinal, offset }),
+        }))
     }
 
     /// [`Store::pages`] of a split, as of when the splits were made, whatever was put or compacted

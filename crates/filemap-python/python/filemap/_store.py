@@ -103,7 +103,7 @@ class PageStore(_native.PageStore):
         )
 
     def splits(self, number: int, *, filter: "Filter | None" = None) -> "list[Split]":
-        """The store as of now in `number` disjoint parts of about equal bytes.
+        """The store as of now in `number` disjoint parts that take about equal time to read.
 
         Each can be pickled and read in another process. Together they are the pages of `pages()`,
         or those that `filter` selects. If it selects a small share by host, domain or prefix (at

@@ -9,14 +9,14 @@ pub(crate) mod draft;
 pub(crate) mod read;
 pub(crate) mod reader;
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use filemap_io::{Access, Dir, File};
 
 use crate::error::{Error, Result};
 use crate::format::location::UNIT_BYTES;
-use crate::format::value::{self, FIXED_BYTES, Kind};
+use crate::format::value::{self, FIXED_BYTES, Header, Kind};
 use crate::format::{Flaw, header, location, names, seed};
 use crate::logs::scan::{Extent, Framing, Scan};
 use crate::logs::segments::{Bounds, Family, Segment, Segments};
@@ -149,6 +149,28 @@ impl ValueLog {
         range: Range<u64>,
         is_wanted: impl Fn(Kind) -> bool,
     ) -> Result<Option<(u64, u64)>> {
+        let mut first = None;
+        self.each_head(segment, range, |offset, header| {
+            if !is_wanted(header.kind) {
+                return ControlFlow::Continue(());
+            }
+            first = Some((offset, header.sequence));
+            ControlFlow::Break(())
+        })?;
+        Ok(first)
+    }
+
+    /// Shows `visit` the offset and header of each record, but for fillers, with a whole head in a
+    /// range of a segment, until it breaks. Reads heads, not payloads.
+    ///
+    /// # Errors
+    /// `Io`; `Corrupt` when the segment is gone.
+    pub(crate) fn each_head(
+        &self,
+        segment: &Arc<Segment>,
+        range: Range<u64>,
+        mut visit: impl FnMut(u64, &Header) -> ControlFlow<()>,
+    ) -> Result<()> {
         let file = self.segments.file(segment)?;
         let failed = |e| Error::io("read", segment.name())(e);
         let (mut window, mut start, mut at) = (Vec::new(), range.start, range.start.next_multiple_of(UNIT_BYTES));
@@ -168,13 +190,16 @@ impl ValueLog {
                 continue;
             };
             let here = hold(&mut window, at, header.payload_at())?;
-            at += match value::decode_head(window.get(here..).unwrap_or_default(), segment.seed, at) {
-                Ok(h) if h.kind != Kind::Filler && is_wanted(h.kind) => return Ok(Some((at, h.sequence))),
-                Ok(h) => h.total_bytes(),
-                Err(_) => UNIT_BYTES,
+            let Ok(header) = value::decode_head(window.get(here..).unwrap_or_default(), segment.seed, at) else {
+                at += UNIT_BYTES;
+                continue;
             };
+            if header.kind != Kind::Filler && visit(at, &header).is_break() {
+                return Ok(());
+            }
+            at += header.total_bytes();
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Scans a value segment's records between two offsets.

@@ -170,6 +170,20 @@ fn splits_have_equal_shares_before_and_after_compaction() {
 }
 
 #[test]
+fn splits_have_equal_shares_of_the_work_where_bytes_are_compressed_unequally() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::create(temp.path().join("a"), options()).unwrap();
+    for n in 0..2000u64 {
+        // 40 KB that take no room, then 4 KB that take 4 KB.
+        let body = if n < 1000 { vec![n as u8; 40_000] } else { body(n, 4000) };
+        store.put(&Record::new(format!("http://example.com/{n}").as_bytes(), &body).time(1)).unwrap();
+    }
+    let [first, _] = &store.splits(2).unwrap()[..] else { panic!("two splits") };
+    let share = store.pages_in(first).unwrap().count();
+    assert!((500..750).contains(&share), "{share} of 2000; it were 1,500 by stored bytes");
+}
+
+#[test]
 fn splits_of_few_pages_and_of_none_are_as_many_as_asked_for() {
     let temp = tempfile::tempdir().unwrap();
     let store = Store::create(temp.path().join("a"), options()).unwrap();
