@@ -1,5 +1,6 @@
 """What the tests of the package share."""
 
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,8 @@ import pytest
 import filemap
 
 sys.path.insert(0, str(Path(__file__).parent))
+# A shell that begins the tests in the background has it ignored, and so would their children.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -3,7 +3,9 @@ process in the soak."""
 
 import asyncio
 import gc
+import gzip
 import io
+import itertools
 import os
 import pickle
 import sys
@@ -15,6 +17,7 @@ import pytest
 
 import filemap
 from filemap import seen, warc
+from filemap._native import PutQueue, decode_body
 
 IS_SOAK = os.environ.get("FILEMAP_CHECK") == "soak"
 ROUNDS = 500 if IS_SOAK else 60
@@ -42,6 +45,17 @@ def failing(call: Callable[[], object]) -> Callable[[], object]:
     return called
 
 
+def drained(table: filemap.Table) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    pyarrow.RecordBatchReader.from_stream(table).read_all()
+
+
+def put_later(store: filemap.PageStore, body: bytes) -> None:
+    queue = PutQueue(store)
+    queue.put("http://queue.example/", body)
+    queue.close()
+
+
 def calls(store: filemap.PageStore, known: seen.SeenSet, folder: Path) -> dict[str, Any]:
     body = os.urandom(3000)
     headers = [("Content-Type", "text/html"), ("X", "y")]
@@ -52,6 +66,7 @@ def calls(store: filemap.PageStore, known: seen.SeenSet, folder: Path) -> dict[s
         b"WARC-Date: 2020-01-01T00:00:00Z\r\nContent-Length: 4\r\n\r\nbody\r\n\r\n"
     )
     version = store.put(URL, body)
+    numbers = itertools.count()
     return {
         "put": lambda: store.put_if_changed(URL, body, headers=headers, time=1.5),
         "put page": lambda: store.put_if_changed(page),
@@ -70,9 +85,21 @@ def calls(store: filemap.PageStore, known: seen.SeenSet, folder: Path) -> dict[s
         "left alone": lambda: next(store.pages()),
         "splits": lambda: [list(pickle.loads(pickle.dumps(part))) for part in store.splits(2)],
         "table": lambda: store.to_arrow().__arrow_c_stream__(),
+        "table, read": lambda: drained(store.to_arrow()),
         "table, unread": lambda: store.to_arrow(["url"]),
         "stat": store.stat,
         "html": lambda: (store.stat()._repr_html_(), store[URL]._repr_html_()),
+        "removed": lambda: (
+            store.put("http://gone.example/", body),
+            store.remove("http://gone.example/"),
+        ),
+        "counted": lambda: (len(store), URL in store, list(store.variants(URL))),
+        "changes": lambda: list(store.changes()),
+        "made durable": lambda: (store.sync(), store.refresh()),
+        "pruned": lambda: store.prune(host="none.example", older_than=1),
+        "exported": lambda: warc.export(store, folder / f"export{next(numbers)}"),
+        "decoded": lambda: decode_body(["gzip"], gzip.compress(body)),
+        "queue": lambda: put_later(store, body),
         "verify": lambda: store.verify(quick=True, progress=lambda done, total: None),
         "asyncio": lambda: asyncio.run(store.aget(URL)),
         "import": lambda: warc.import_(store, io.BytesIO(warc_file)),

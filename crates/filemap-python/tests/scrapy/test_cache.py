@@ -8,6 +8,8 @@ import gzip
 import ipaddress
 import json
 import os
+import subprocess
+import sys
 import time
 import zlib
 from pathlib import Path
@@ -247,6 +249,8 @@ def test_what_cannot_be_stored_is_counted_and_reaches_the_spider(
             member = mock.Mock(held=None, call=mock.Mock(side_effect=error))
             with mock.patch.object(storage.pages, "_member", member):
                 storage.store_response(None, Request(URL), Response(URL, body=b"d"))
+                storage._expire(storage.pages)
+        assert storage._stats.get_value("filemap/cache/expire_error") == 2
         assert storage._stats.get_value("filemap/cache/store_error") == 2
         assert storage._stats.get_value("filemap/cache/refused") == 2
     assert f"{URL} is not stored: disk full" in caplog.text
@@ -382,6 +386,37 @@ def test_what_expired_is_no_answer_and_is_removed_at_the_close(cache: str) -> No
         (left,) = store.variants(URL)
         assert left.startswith(b"scrapy:other:")
         assert list(store.variants(f"{URL}2")) != []
+
+
+def test_a_client_of_the_holder_removes_what_expired_of_its_own(tmp_path: Path) -> None:
+    script = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from helpers import storage_of
+from scrapy.http import Request, Response
+with storage_of({str(tmp_path)!r}, "holder", HTTPCACHE_EXPIRATION_SECS=10) as storage:
+    storage.store_response(None, Request({URL!r}), Response({URL!r}))
+    storage.pages.settle()
+    print("open", flush=True)
+    sys.stdin.read()
+"""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", script], **pipes) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"open\n"
+        with storage_of(tmp_path, HTTPCACHE_EXPIRATION_SECS=10) as storage:
+            assert not storage.pages.is_holder
+            storage.store_response(None, Request(URL), Response(URL))
+            storage.store_response(None, Request(f"{URL}2"), Response(f"{URL}2"))
+            stats = storage._stats
+            with mock.patch("filemap.scrapy.cache.time", return_value=time.time() + 100):
+                storage.close_spider(None)
+        assert stats is not None
+        assert stats.get_value("filemap/cache/expired") == 2
+        holder.communicate()
+    with store_of(str(tmp_path)) as store:
+        (left,) = store.urls(variants=True)
+        assert left == URL
 
 
 def test_the_same_body_again_is_a_version_of_the_description_only(cache: str) -> None:

@@ -151,7 +151,7 @@ def test_a_killed_crawl_asks_for_no_stored_page_again(tmp_path: Path) -> None:
         assert "filemap/cache/retrieve_error" not in final
         assert "httpcache/retrieve_error" not in final
     with filemap.open(cache, "w") as store:
-        assert store.verify() is not None
+        assert store.verify().ok
 
 
 def has(cache: Path, url: str) -> bool:

@@ -21,7 +21,7 @@ from scrapy.http import Request
 from scrapy.utils.misc import load_object
 
 from filemap.scrapy import FileMapDupeFilter
-from filemap.scrapy.dupefilter import fingerprints_of
+from filemap.scrapy.dupefilter import OldFingerprints
 from filemap.scrapy.shared_seen import Journal, Notes, SeenService
 from fm_serve import served
 from redis_server import Redis
@@ -118,11 +118,26 @@ def test_both_formats_of_requests_seen_are_read(tmp_path: Path, cut: int) -> Non
     text.write_text("".join(f"{fingerprint.hex()}\n" for fingerprint in known))
     binary.write_bytes(b"".join(b"\0\x14" + fingerprint for fingerprint in known))
     binary.write_bytes(binary.read_bytes()[: -cut or None])
-    assert list(fingerprints_of(str(text))) == known
-    assert list(fingerprints_of(str(binary))) == (known[:-1] if cut else known)
-    empty = tmp_path / "empty"
-    empty.write_bytes(b"")
-    assert list(fingerprints_of(str(empty))) == []
+    text.write_bytes(text.read_bytes()[: -cut or None])
+    for path, at in ((text, 19 * 41), (binary, 19 * 22)):
+        found = OldFingerprints(str(path))
+        assert list(found) == (known[:-1] if cut else known)
+        assert found.unread_from == (at if cut else None)
+    empty = OldFingerprints(str(tmp_path / "empty"))
+    (tmp_path / "empty").write_bytes(b"")
+    assert list(empty) == []
+    assert empty.unread_from is None
+
+
+def test_a_cut_requests_seen_is_told(tmp_path: Path, seen: dict[str, str]) -> None:
+    (tmp_path / "requests.seen").write_bytes(b"\0\x14" + bytes(20) + b"\0\x14cut")
+    crawler = crawler_of(**{**seen, "JOBDIR": str(tmp_path)})
+    ours = FileMapDupeFilter.from_crawler(crawler)
+    ours.open()
+    ours.close("finished")
+    assert crawler.stats is not None
+    assert crawler.stats.get_value("filemap/dupefilter/imported") == 1
+    assert crawler.stats.get_value("filemap/dupefilter/import_cut") == 1
 
 
 def test_fingerprints_of_any_length(seen: dict[str, str]) -> None:

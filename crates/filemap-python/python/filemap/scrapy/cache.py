@@ -41,7 +41,7 @@ from .responses import (
     time_of,
 )
 from .served_pages import Pages, pages_at
-from .shared_pages import Failures, Record, SharedPages
+from .shared_pages import FAILURES, Failures, Record, SharedPages
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ LARGEST_BODY: Final = 1 << 30
 _CATCHES_SINCE: Final = (2, 18)
 _LONGEST_VARIANT: Final = 1024
 _LONGEST_URL: Final = 60_000
-NOT_DURABLE: Final = "What was stored last may be lost with the server's power: %(error)s"
+NOT_DURABLE: Final = "What was stored last may be lost with the power: %(error)s"
 
 
 def variant_start(spider_name: str | None) -> bytes:
@@ -138,7 +138,7 @@ class FileMapCacheStorage:
         """
         try:
             return self._retrieve(request)
-        except (filemap.FileMapError, NoteError, UnknownClassError, TypeError, ValueError) as error:
+        except (*FAILURES, NoteError, UnknownClassError, TypeError, ValueError) as error:
             self._count("filemap/cache/retrieve_error")
             if scrapy.version_info >= _CATCHES_SINCE:
                 raise
@@ -178,8 +178,8 @@ class FileMapCacheStorage:
     def _expire(self, pages: Pages) -> None:
         before = int((time() - self.expiration_secs) * 1000)
         try:
-            self._count("filemap/cache/expired", pages.expire(self._start, before) or 0)
-        except filemap.RemoteError as error:
+            self._count("filemap/cache/expired", pages.expire(self._start, before))
+        except FAILURES as error:
             self._count("filemap/cache/expire_error")
             logger.error("Expired entries are not all removed: %(error)s", {"error": error})
 
@@ -188,7 +188,7 @@ class FileMapCacheStorage:
             if isinstance(pages, SharedPages):
                 pages.pack()
             pages.close()
-        except filemap.RemoteError as error:
+        except FAILURES as error:
             self._count("filemap/cache/close_error")
             logger.error(NOT_DURABLE, {"error": error})
 

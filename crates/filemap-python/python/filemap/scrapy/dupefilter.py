@@ -27,11 +27,10 @@ from scrapy.dupefilters import RFPDupeFilter
 from scrapy.http import Request
 from scrapy.utils.job import job_dir
 
-import filemap
-
 from .addresses import reach_of
 from .closing import close_unavailable
-from .served_seen import Seen, seen_at
+from .served_seen import Seen, ServedSeen, seen_at
+from .shared_pages import FAILURES
 
 if TYPE_CHECKING:
     from scrapy.statscollectors import StatsCollector
@@ -136,9 +135,9 @@ class FileMapDupeFilter(RFPDupeFilter):
     def request_seen(self, request: Request) -> bool:
         """Whether an equal request was asked about; adds this one.
 
-        If the set's server is gone, the request is taken for a new one, so that none is lost, and
-        the spider closes with the reason `filemap_unavailable`: without a filter a crawl may never
-        end.
+        If the set cannot answer (a full disk, damage, a server that is gone), the request is taken
+        for a new one, so that none is lost, and the spider closes with the reason
+        `filemap_unavailable`: without a filter a crawl may never end.
         """
         if self._seen is None:
             self.open()
@@ -146,7 +145,7 @@ class FileMapDupeFilter(RFPDupeFilter):
         if not self._is_lost:
             try:
                 return not self._seen.add(self._fingerprint_of(request))
-            except filemap.RemoteError as error:
+            except FAILURES as error:
                 spider = None if self._crawler is None else self._crawler.spider
                 if spider is None:
                     raise
@@ -174,16 +173,16 @@ class FileMapDupeFilter(RFPDupeFilter):
         super().close(reason)
 
     def _close_set(self, seen: Seen) -> None:
-        if self._is_lost:
-            return  # Its server would be waited for once more.
+        if self._is_lost and isinstance(seen, ServedSeen):
+            return  # It would be waited for once more.
         try:
             if self._stats is not None:
                 self._stats.set_value("filemap/dupefilter/fingerprints", len(seen))
             seen.close()
-        except filemap.RemoteError as error:
+        except FAILURES as error:
             if self._stats is not None:
                 self._stats.inc_value("filemap/dupefilter/close_error")
-            self.logger.error("What was seen last may be lost with the server's power: %s", error)
+            self.logger.error("What was seen last may be lost with the power: %s", error)
 
     def _fingerprint_text(self, request: Request) -> bytes:
         text = self.request_fingerprint(request)
@@ -204,9 +203,16 @@ class FileMapDupeFilter(RFPDupeFilter):
         if _imported(mark) == now:
             return
         count = 0
-        for batch in _batches(fingerprints_of(old)):
+        fingerprints = OldFingerprints(old)
+        for batch in _batches(fingerprints):
             seen.add_many(batch)
             count += len(batch)
+        if fingerprints.unread_from is not None:
+            what = "%s: from byte %d of %d on it cannot be read: a fingerprint that its process was"
+            what += " writing when it was killed, or damage that may cost more of them"
+            self.logger.warning(what, old, fingerprints.unread_from, state.st_size)
+            if self._stats is not None:
+                self._stats.inc_value("filemap/dupefilter/import_cut")
         temporary = f"{mark}.new"
         with open(temporary, "w", encoding="ascii") as file:
             json.dump(now, file)
@@ -224,24 +230,44 @@ def _imported(mark: str) -> object:
         return None
 
 
-def fingerprints_of(path: str) -> Iterator[bytes]:
+class OldFingerprints:
     """The fingerprints of a `requests.seen`: lines of hexadecimal digits up to Scrapy 2.18, bytes
-    with their length in two bytes before each since. What a kill cut at the end is left out."""
-    with open(path, "rb") as file:
-        is_text = len(first := file.read(1)) == 1 and first in b"0123456789abcdefABCDEF"
-        file.seek(0)
-        if is_text:
-            for line in file:
-                try:
-                    yield bytes.fromhex(line.decode("ascii"))
-                except ValueError:
-                    if line.endswith(b"\n"):
-                        yield line.strip()
-            return
-        while len(size := file.read(2)) == 2:
-            fingerprint = file.read(int.from_bytes(size, "big"))
-            if len(fingerprint) < int.from_bytes(size, "big"):
+    with their length in two bytes before each since."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self.unread_from: int | None = None
+        """Where the file ends amid a fingerprint, once all before it was given."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        self.unread_from = None
+        with open(self._path, "rb") as file:
+            is_text = len(first := file.read(1)) == 1 and first in b"0123456789abcdefABCDEF"
+            file.seek(0)
+            yield from self._of_lines(file) if is_text else self._of_bytes(file)
+
+    def _of_lines(self, file: IO[bytes]) -> Iterator[bytes]:
+        at = 0
+        for line in file:
+            # A cut line of an even number of digits would be another fingerprint.
+            if not line.endswith(b"\n"):
+                self.unread_from = at
                 return
+            at += len(line)
+            try:
+                yield bytes.fromhex(line.decode("ascii"))
+            except ValueError:
+                yield line.strip()
+
+    def _of_bytes(self, file: IO[bytes]) -> Iterator[bytes]:
+        at = 0
+        while size := file.read(2):
+            length = int.from_bytes(size, "big")
+            fingerprint = file.read(length)
+            if len(size) < 2 or len(fingerprint) < length:
+                self.unread_from = at
+                return
+            at += 2 + length
             yield fingerprint
 
 

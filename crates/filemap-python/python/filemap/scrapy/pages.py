@@ -22,8 +22,9 @@ Put the middleware between the engine and the downloader at 901 or more: below c
 it undoes itself, and below Scrapy's own cache.
 
 Stats: `filemap/hit`, `filemap/revalidated`, `filemap/stored`, `filemap/unchanged`,
-`filemap/ignored`, `filemap/refused`, `filemap/retrieve_error`, `filemap/attributes_lost`; of a
-server `filemap/store_error` and `filemap/close_error`.
+`filemap/ignored`, `filemap/refused`, `filemap/retrieve_error`, `filemap/store_error`,
+`filemap/close_error`, `filemap/attributes_lost`. A page that cannot be read is asked for again, and
+one that cannot be stored goes to the spider all the same: both are logged.
 """
 
 import logging
@@ -50,21 +51,14 @@ from .responses import (
     time_of,
 )
 from .served_pages import Pages, pages_at
-from .shared_pages import Record
+from .shared_pages import FAILURES, Record
 
 logger = logging.getLogger(__name__)
 
 FLAG: Final = "filemap"
 _ASKED: Final = "_filemap_asked"
 _PLAINLY: Final = "_filemap_plainly"
-_UNREAD: Final = (
-    filemap.CorruptError,
-    filemap.RemoteError,
-    NoteError,
-    UnknownClassError,
-    TypeError,
-    ValueError,
-)
+_UNREAD: Final = (*FAILURES, NoteError, UnknownClassError, TypeError, ValueError)
 
 
 class PageStoreMiddleware:
@@ -114,7 +108,7 @@ class PageStoreMiddleware:
             return
         try:
             pages.close()
-        except filemap.RemoteError as error:
+        except FAILURES as error:
             self._stats.inc_value("filemap/close_error")
             logger.error(cache.NOT_DURABLE, {"error": error})
 
@@ -231,7 +225,7 @@ class PageStoreMiddleware:
             self._stats.inc_value("filemap/refused")
             logger.info("%(url)s is not kept: %(error)s", {"url": url, "error": error})
             return
-        except filemap.RemoteError as error:
+        except FAILURES as error:
             self._stats.inc_value("filemap/store_error")
             logger.error("%(url)s is not stored: %(error)s", {"url": url, "error": error})
             return

@@ -22,6 +22,9 @@ from .waiting import Waiting
 
 logger = logging.getLogger(__name__)
 
+FAILURES: Final = (filemap.FileMapError, OSError)
+"""What calls of a store raise when it is damaged, full, locked or not reached."""
+
 Fields = list[tuple[bytes, bytes]]
 Failures = list[tuple[str, Exception]]
 
@@ -105,14 +108,14 @@ class PagesService:
             self._put_what_is_left(waiting)
             waiting.empty()
             self._waiting = waiting
-        except (filemap.FileMapError, OSError) as error:
+        except FAILURES as error:
             waiting.close()
             what = "%s.waiting may have pages of a killed process, for the next opening: %s"
             logger.error(what, path, error)
 
     def _put_what_is_left(self, waiting: Waiting) -> None:
         """Puts what a holder that was killed had taken."""
-        count = 0
+        count = lost = 0
         for head, body in waiting.left():
             try:
                 record = Record.of_wire(head, body)
@@ -120,13 +123,16 @@ class PagesService:
                     self.store.put_if_changed(record.url, record.body, **arguments_of(record))
                     count += 1
             except (wire.Broken, filemap.RefusedError, TypeError, ValueError) as error:
-                logger.error("A page that a killed process had taken is not kept: %s", error)
+                lost += 1
+                what = "%s, which a killed process had taken, is not kept: %s"
+                logger.error(what, head.get("url"), error)
         if waiting.unread_from is not None:
             what = "%s.waiting: from byte %d on nothing can be read: a page that its process was"
             what += " noting when it was killed, or damage that may cost more pages"
             logger.warning(what, self._path, waiting.unread_from)
-        if count:
-            logger.info("%d pages that a killed process had taken are put", count)
+        if count or lost:
+            what = "Of the pages that a killed process had taken, %d are put and %d are not kept"
+            logger.info(what, count, lost)
 
     def get(self, url: str, variant: bytes | None) -> Record | None:
         """The newest version."""
@@ -238,6 +244,11 @@ class PagesService:
             return _found(self.get(str(head.get("url")), _variant(head)))
         if call == "head":
             return _found(self.head(str(head.get("url")), _variant(head)))
+        if call == "expire":
+            start, before_ms = wire.bytes_of(head.get("start")), head.get("before")
+            if not isinstance(before_ms, int):
+                raise wire.Broken(f"{head!r} does not say before when")
+            return {"count": self.expire(start, before_ms)}, b""
         raise wire.Broken(f"there is no call {call!r}")
 
     def close(self) -> None:
@@ -347,7 +358,7 @@ class SharedPages:
             self.put(record)
         except filemap.InvalidUrlError:
             raise
-        except (filemap.FileMapError, OSError) as error:
+        except FAILURES as error:
             return [(record.url, error)]
         return []
 
@@ -356,18 +367,21 @@ class SharedPages:
         held = self._member.held
         return [] if held is None else held.settle()
 
-    def expire(self, start: bytes, before_ms: int) -> int | None:
-        """As `PagesService.expire`, if this process is the holder; else None."""
-        return self._member.call(
-            lambda service, _: service.expire(start, before_ms), lambda _link, _again: None
-        )
+    def expire(self, start: bytes, before_ms: int) -> int:
+        """As `PagesService.expire`. Raises `OSError` if the holder takes longer than a minute."""
+
+        def remote(link: Link, _again: bool) -> int:
+            said = {"call": "expire", "start": wire.text_of(start), "before": before_ms}
+            return int(link.ask(said)[0]["count"])
+
+        return self._member.call(lambda service, _: service.expire(start, before_ms), remote)
 
     def pack(self) -> None:
         """As `PagesService.pack`, if this process is the holder. Others are served meanwhile."""
         try:
             if (held := self._member.held) is not None:
                 held.pack()
-        except (filemap.FileMapError, OSError) as error:
+        except FAILURES as error:
             logger.error("%s was not compressed anew, and has all its pages: %s", self.path, error)
 
     def close(self) -> None:

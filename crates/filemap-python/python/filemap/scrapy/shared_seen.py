@@ -18,6 +18,7 @@ left to ask.
 
 import contextlib
 import hashlib
+import logging
 import mmap
 import os
 import struct
@@ -31,6 +32,8 @@ from filemap.seen import DiskSet
 
 from . import wire
 from .broker import Link, Member
+
+logger = logging.getLogger(__name__)
 
 SYNC_SECS: Final = 5.0
 """Between two syncs of the set: what a power failure may cost."""
@@ -60,11 +63,16 @@ class Notes:
         self._path = path
         self._last: OrderedDict[bytes, tuple[int, int, bytes]] = OrderedDict()
         data = os.pread(self._file, _MOST_CLIENTS * _NOTE_BYTES, 0)
-        for place in range(len(data) // _NOTE_BYTES):
+        for place in range(-(-len(data) // _NOTE_BYTES)):
             note = data[place * _NOTE_BYTES : (place + 1) * _NOTE_BYTES]
-            client, number, size, key, check = _NOTE.unpack(note)
-            if check == zlib.crc32(note[: _NOTE_BYTES - 4]) and size <= _LONGEST_KEY:
+            whole = note.ljust(_NOTE_BYTES, b"\0")
+            client, number, size, key, check = _NOTE.unpack(whole)
+            if check == zlib.crc32(whole[: _NOTE_BYTES - 4]) and size <= _LONGEST_KEY:
                 self._last[client] = (place, number, key[:size])
+            elif note.strip(b"\0"):
+                # Of a kill amid the note: its question was not answered.
+                what = "%s: the note at byte %d was being written when its process was killed, or is damaged"
+                logger.warning(what, path, place * _NOTE_BYTES)
 
     def keys(self) -> Iterable[bytes]:
         """The fingerprints of all notes."""
@@ -112,6 +120,10 @@ class Journal:
         found = os.pread(self._file, os.fstat(self._file).st_size, 0)
         self.keys = list(_listed(found))
         """What was in the file: of a holder that was killed."""
+        end = sum(1 + len(key) for key in self.keys)
+        if found[end:].strip(b"\0"):
+            what = "%s: from byte %d on it is damaged: fingerprints may be missing"
+            logger.warning(what, path, end)
         self._bytes = max(_JOURNAL_BYTES, len(found))
         self._map = self._mapped()
         self._at = len(found)
