@@ -208,7 +208,10 @@ impl Note {
                 entry.lost.push(format!("its attributes after the first {MAX_ATTRIBUTES} are not kept"));
                 return;
             }
-            let Some(name) = name.text() else { continue };
+            let Some(name) = name.text() else {
+                entry.lost.push("an attribute whose name is no text is not kept".to_owned());
+                continue;
+            };
             let is_empty = value.is_none() || value.items().is_some_and(|items| items.len() == 0);
             if is_empty || matches!(name, "url" | "status" | "headers" | "body" | "request" | "certificate" | "time") {
                 continue;

@@ -65,18 +65,24 @@ pub fn scrapy(taking: &mut Taking<'_, '_>, path: &Path, spider: Option<&str>) ->
             return Ok(());
         }
         taking.is_cache |= is_empty(&connection, "Dict")?;
-        let mut times = connection.prepare("SELECT value FROM Dict WHERE key = CAST(?1 AS BLOB) OR key = ?1")?;
+        let mut values = connection.prepare("SELECT value FROM Dict WHERE key = CAST(?1 AS BLOB) OR key = ?1")?;
         let mut all = connection.prepare("SELECT key, value FROM Dict ORDER BY rowid")?;
         let (mut rows, mut foreign) = (all.query([])?, 0u64);
         while let Some(row) = rows.next()? {
             let key = bytes(row, 0)?;
             let key = String::from_utf8_lossy(&key);
             let Some(fingerprint) = key.strip_suffix("_data") else {
-                foreign += u64::from(!key.ends_with("_time"));
+                match key.strip_suffix("_time") {
+                    Some(fingerprint) if !values.exists([format!("{fingerprint}_data")])? => {
+                        taking.damaged(&format!("{named}: {fingerprint}"), "its response is not in the file");
+                    }
+                    Some(_) => {}
+                    None => foreign += 1,
+                }
                 continue;
             };
             let data = bytes(row, 1)?;
-            let time = times.query_row([format!("{fingerprint}_time")], |row| bytes(row, 0)).optional()?;
+            let time = values.query_row([format!("{fingerprint}_time")], |row| bytes(row, 0)).optional()?;
             let entry = format!("{named}: {fingerprint}");
             match time.map(|time| scrapy_dbm_entry(spider, fingerprint, &data, &time)) {
                 Some(Ok(page)) => ended = taking.put(&entry, page).map(|()| true),
