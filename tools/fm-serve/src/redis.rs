@@ -60,55 +60,17 @@ impl SharedSet for OnRedis {
         Arc::clone(&self.canonicalizer)
     }
 
-    fn add(&self, id: RequestId, urls: &[&[u8]]) -> Result<Vec<Verdict>> {
-        Ok(self.set.add(OWNER, id, urls)?)
-    }
-}
-
-impl SeenSet for OnRedis {
-    fn check_and_insert(&self, url: &[u8]) -> Result<Verdict> {
-        self.set.check_and_insert(url)
-    }
-
-    fn contains(&self, url: &[u8]) -> Result<Verdict> {
-        self.set.contains(url)
-    }
-
-    fn check_and_insert_batch(&self, urls: &[&[u8]], verdicts: &mut Vec<Verdict>) -> Result<()> {
-        self.set.check_and_insert_batch(urls, verdicts)
-    }
-
-    fn contains_batch(&self, urls: &[&[u8]], verdicts: &mut Vec<Verdict>) -> Result<()> {
-        self.set.contains_batch(urls, verdicts)
-    }
-
-    fn len(&self) -> u64 {
-        self.set.len()
-    }
-
-    fn memory_bytes(&self) -> u64 {
-        self.set.memory_bytes()
-    }
-
-    fn disk_bytes(&self) -> u64 {
-        self.set.disk_bytes()
-    }
-
-    fn false_positive_rate(&self) -> f64 {
-        self.set.false_positive_rate()
-    }
-
-    fn expected_loss(&self) -> f64 {
-        self.set.expected_loss()
-    }
-
-    fn sync(&self) -> Result<()> {
-        self.set.sync()
+    fn set(&self) -> &dyn SeenSet {
+        &self.set
     }
 
     fn stats(&self) -> SeenStats {
         // Without an answer the URLs are those that were counted last.
         let _ = self.set.count();
         self.set.stats()
+    }
+
+    fn add(&self, id: RequestId, urls: &[&[u8]]) -> Result<Vec<Verdict>> {
+        Ok(self.set.add(OWNER, id, urls)?)
     }
 }

@@ -103,7 +103,7 @@ async fn add_there(served: Arc<Served>, id: Option<RequestId>, urls: Upload, roo
                 return set.add(id, keys);
             }
             let mut verdicts = Vec::with_capacity(keys.len());
-            set.check_and_insert_batch(keys, &mut verdicts)?;
+            set.set().check_and_insert_batch(keys, &mut verdicts)?;
             Ok(verdicts)
         })
     };

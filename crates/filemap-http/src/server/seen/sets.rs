@@ -92,7 +92,7 @@ impl Served {
         match &self.from {
             From::Worker(worker) => worker.set().set(),
             From::Reader(set) => &**set,
-            From::Shared(set) => &**set,
+            From::Shared(set) => set.set(),
         }
     }
 
@@ -133,7 +133,7 @@ impl Served {
 
     /// Its figures. Blocks: a filter counts its bits, and a set that others keep is asked.
     pub(crate) fn stats(&self) -> SeenStats {
-        self.seen().stats()
+        self.shared().map_or_else(|| self.seen().stats(), |set| set.stats())
     }
 }
 
