@@ -6,6 +6,7 @@
 //! manifests are collected only where conditional replacement was found to work; every retry is
 //! bounded; codec, merge operator and filters are the same in writer, reader and compactor.
 
+mod blocks;
 mod clock;
 mod generation;
 mod scan;
@@ -28,11 +29,12 @@ use crate::failpoint::Mistake;
 use crate::format::row::{self, Row};
 use crate::format::segment::SegmentId;
 use crate::options::CloudOptions;
+use blocks::Blocks;
 use clock::Clock;
 pub(crate) use generation::{Generation, Generations, Taken};
 pub(crate) use scan::Scan;
 use scan::{Wanted, is_gone};
-use settings::{MIN_AGE, Sum, cache, collect_fences, filters, settings};
+use settings::{MIN_AGE, Sum, collect_fences, filters, settings};
 use view::Views;
 
 /// The folder of indexes, by generation: a repair makes a new one.
@@ -156,7 +158,7 @@ impl Index {
         let builder = Db::builder(bucket.path(&generation.folder()), Arc::clone(bucket.of_index()))
             .with_settings(settings)
             .with_system_clock(Arc::clone(&clock) as _)
-            .with_db_cache(cache(options), 0)
+            .with_db_cache(Arc::new(Blocks::new(options.cache_bytes)), 0)
             .with_merge_operator(Arc::new(Sum))
             .with_filter_policies(filters());
         let db = builder.build().await.map_err(|error| failed(&bucket, "opening the index", &error))?;

@@ -9,7 +9,6 @@ use slatedb::config::{
     CompactionWorkerOptions, CompactorOptions, CompressionCodec, GarbageCollectorDirectoryOptions,
     GarbageCollectorOptions, Settings,
 };
-use slatedb::db_cache::foyer::{FoyerCache, FoyerCacheOptions};
 use slatedb::{BloomFilterPolicy, FilterPolicy, MergeOperator, MergeOperatorError, PrefixExtractor, PrefixTarget};
 
 use crate::bucket::Bucket;
@@ -91,10 +90,6 @@ pub(super) fn collect_fences(settings: &mut Settings) {
     if let Some(collector) = &mut settings.garbage_collector_options {
         (collector.wal_options, collector.wal_fence_options) = (Some(collected), Some(collected));
     }
-}
-
-pub(super) fn cache(options: &CloudOptions) -> Arc<FoyerCache> {
-    Arc::new(FoyerCache::new_with_opts(FoyerCacheOptions { max_capacity: options.cache_bytes, shards: 4 }))
 }
 
 pub(super) fn filters() -> Vec<Arc<dyn FilterPolicy>> {

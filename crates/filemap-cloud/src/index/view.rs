@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use slatedb::db_cache::foyer::FoyerCache;
 use slatedb::{DbReader, DbReaderMode, config::DbReaderOptions};
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 
-use super::{Generation, Generations, LONGEST_LOOK, MIN_AGE, Sum, cache, failed, filters};
+use super::blocks::Blocks;
+use super::{Generation, Generations, LONGEST_LOOK, MIN_AGE, Sum, failed, filters};
 use crate::bucket::Bucket;
 use crate::error::Result;
 use crate::options::CloudOptions;
@@ -32,7 +32,7 @@ pub(super) struct Views {
     bucket: Bucket,
     options: CloudOptions,
     /// Of all views: what did not change is still there.
-    cache: Arc<FoyerCache>,
+    cache: Arc<Blocks>,
     state: RwLock<State>,
     /// Held while the index is looked at: the last look that has ended.
     looking: Mutex<Ended>,
@@ -77,7 +77,7 @@ impl Views {
     pub(super) async fn open(bucket: &Bucket, options: &CloudOptions) -> Result<Views> {
         let since = Instant::now();
         let generation = Generations::read(bucket).await?.newest;
-        let cache = cache(options);
+        let cache = Arc::new(Blocks::new(options.cache_bytes));
         let view = Arc::new(view(bucket, generation, &cache).await?);
         let state = RwLock::new(State { view, generation, since, tried: since, last: None });
         let (looking, begun) = (Mutex::new(Ended { nth: 0, result: Ok(()) }), AtomicU64::default());
@@ -157,7 +157,7 @@ impl Views {
     }
 }
 
-async fn view(bucket: &Bucket, generation: Generation, cache: &Arc<FoyerCache>) -> Result<View> {
+async fn view(bucket: &Bucket, generation: Generation, cache: &Arc<Blocks>) -> Result<View> {
     let reader_options = DbReaderOptions {
         manifest_poll_interval: NEVER,
         checkpoint_lifetime: MIN_AGE,

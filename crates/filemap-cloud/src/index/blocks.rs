@@ -1,0 +1,104 @@
+//! Blocks of the index in memory, for SlateDB. The cache of its own that is shared by loads brings
+//! one for disks along: 25 crates, two of them C.
+
+use std::hash::RandomState;
+
+use async_trait::async_trait;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{OptionsBuilder, Weighter};
+use slatedb::Error;
+use slatedb::db_cache::{CacheFetch, CacheLoader, CachedEntry, CachedKey, DbCache};
+
+/// Parts with a lock each. The largest block that is kept has a part's share of the bytes.
+const PARTS: usize = 4;
+/// Typical size of a block, by which the cache's own tables are sized.
+const USUAL_BYTES: u64 = 4 << 10;
+
+/// Blocks, indexes and filters of tables, in bounded memory. Calls that need the same one at the
+/// same time load it once.
+pub(super) struct Blocks {
+    entries: Cache<CachedKey, CachedEntry, ByBytes, RandomState>,
+}
+
+#[derive(Clone)]
+struct ByBytes;
+
+impl Weighter<CachedKey, CachedEntry> for ByBytes {
+    fn weight(&self, _: &CachedKey, entry: &CachedEntry) -> u64 {
+        (size_of::<CachedKey>() + size_of::<CachedEntry>() + entry.size()) as u64
+    }
+}
+
+impl Blocks {
+    /// A cache of at most `bytes`.
+    pub(super) fn new(bytes: u64) -> Blocks {
+        let usual = usize::try_from(bytes / USUAL_BYTES).unwrap_or(usize::MAX);
+        let options = OptionsBuilder::new()
+            .estimated_items_capacity(usual)
+            .weight_capacity(bytes)
+            .shards(PARTS)
+            .build()
+            .expect("both capacities are given");
+        let lifecycle = DefaultLifecycle::default();
+        Blocks { entries: Cache::with_options(options, ByBytes, RandomState::new(), lifecycle) }
+    }
+
+    async fn fetch(&self, key: &CachedKey, load: CacheLoader) -> Result<CacheFetch, Error> {
+        match self.entries.get_value_or_guard_async(key).await {
+            Ok(entry) => Ok(CacheFetch::hit(entry)),
+            Err(place) => {
+                let entry = load().await?;
+                // Without a place if it was removed meanwhile.
+                let _ = place.insert(entry.clone());
+                Ok(CacheFetch::miss(entry))
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl DbCache for Blocks {
+    async fn get_block(&self, key: &CachedKey) -> Result<Option<CachedEntry>, Error> {
+        Ok(self.entries.get(key))
+    }
+
+    async fn get_index(&self, key: &CachedKey) -> Result<Option<CachedEntry>, Error> {
+        Ok(self.entries.get(key))
+    }
+
+    async fn get_filter(&self, key: &CachedKey) -> Result<Option<CachedEntry>, Error> {
+        Ok(self.entries.get(key))
+    }
+
+    async fn get_stats(&self, key: &CachedKey) -> Result<Option<CachedEntry>, Error> {
+        Ok(self.entries.get(key))
+    }
+
+    async fn insert(&self, key: CachedKey, entry: CachedEntry) {
+        self.entries.insert(key, entry);
+    }
+
+    async fn remove(&self, key: &CachedKey) {
+        self.entries.remove(key);
+    }
+
+    fn entry_count(&self) -> u64 {
+        self.entries.len() as u64
+    }
+
+    async fn fetch_block(&self, key: CachedKey, load: CacheLoader) -> Result<CacheFetch, Error> {
+        self.fetch(&key, load).await
+    }
+
+    async fn fetch_index(&self, key: CachedKey, load: CacheLoader) -> Result<CacheFetch, Error> {
+        self.fetch(&key, load).await
+    }
+
+    async fn fetch_filter(&self, key: CachedKey, load: CacheLoader) -> Result<CacheFetch, Error> {
+        self.fetch(&key, load).await
+    }
+
+    async fn fetch_stats(&self, key: CachedKey, load: CacheLoader) -> Result<CacheFetch, Error> {
+        self.fetch(&key, load).await
+    }
+}
