@@ -1,7 +1,7 @@
 //! Measures the memory of hosts: of as many pages, each on a host of its own or all on one, the
 //! difference.
 //!
-//! `cargo run --release -p frontier --example hosts DIR [HOSTS]`
+//! `cargo run --release -p frontier --example bytes_a_host DIR [HOSTS]`
 
 use std::path::Path;
 
