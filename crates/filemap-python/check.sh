@@ -40,7 +40,6 @@ wheel=$(echo "$work"/wheels/filemap_store-*-abi3-*.whl)
 
 environment main "$python" -r tests/requirements.txt
 
-# Takes one processor, as each part of the tests does.
 types() {
     "$venv/bin/ruff" format --check -q python tests examples bench
     "$venv/bin/ruff" check -q python tests examples bench
@@ -50,21 +49,31 @@ types() {
     "$venv/bin/abi3audit" --strict "$wheel"
 }
 
-say "tests; format, types and ABI beside them"
-(set -e; types) > "$work/types.log" 2>&1 &
-beside=$!
-trap 'kill "$beside" 2> /dev/null || true' EXIT
-# One process each: Scrapy installs an event loop for good.
-for part in "tests/test_*.py" tests/requests_cache tests/scrapy; do
-    # shellcheck disable=SC2086
-    FILEMAP_CHECK=$how "$venv/bin/python" -X dev -m pytest -q -p no:cacheprovider $part
+# One process each: Scrapy installs an event loop for good. All at once: each waits for much, and takes one processor.
+say "format, types and ABI; tests"
+parts=(types "tests/test_*.py" tests/scrapy tests/requests_cache)
+part() {
+    if [ "$1" = types ]; then
+        types
+    else
+        # shellcheck disable=SC2086
+        FILEMAP_CHECK=$how "$venv/bin/python" -X dev -m pytest -q -p no:cacheprovider $1
+    fi
+}
+running=()
+trap 'kill "${running[@]}" 2> /dev/null || true' EXIT
+for number in "${!parts[@]}"; do
+    (set -e; part "${parts[number]}") > "$work/part$number.log" 2>&1 &
+    running+=($!)
 done
-status=0
-wait "$beside" || status=$?
+failed=
+for number in "${!parts[@]}"; do
+    wait "${running[number]}" || failed="$failed ${parts[number]};"
+    say "${parts[number]}"
+    cat "$work/part$number.log"
+done
 trap - EXIT
-say "format, types, ABI"
-cat "$work/types.log"
-[ "$status" -eq 0 ] || { echo "they are not as they should be" >&2; exit 1; }
+[ -z "$failed" ] || { echo "failed:$failed see above" >&2; exit 1; }
 
 if [ "$how" = soak ]; then
     # PySpark is 400 MB: too much for the gate.

@@ -21,7 +21,18 @@ use crate::bucket::{Faults, Simulated};
 const SEEDS: u64 = 40;
 const SEEDS_TO_CATCH: u64 = 960;
 /// Threads: runs wait far more than they work.
-const AT_ONCE: u64 = 12;
+const AT_ONCE: usize = 12;
+/// Of a hunt, which mostly ends with one of the first.
+const HUNTING_AT_ONCE: usize = 6;
+/// Seeds that have caught a mistake, to be tried first, and some more than once: the threads of a
+/// store decide, too.
+const CAUGHT_BEFORE: [(Mistake, &[u64]); 5] = [
+    (Mistake::CommittedBeforeUpload, &[52, 58, 52, 58, 52, 58]),
+    (Mistake::OwnCollected, &[9, 11]),
+    (Mistake::MovedUnchecked, &[3]),
+    (Mistake::TombstonesDropped, &[8]),
+    (Mistake::SourcesUnnamed, &[36]),
+];
 const OWNERS: usize = 4;
 const CALLS: usize = 30;
 const FAULTS: Faults = Faults { fail: 15, lose: 15, delay: 300 };
@@ -311,12 +322,12 @@ fn run(seed: u64, mistake: Option<Mistake>, is_hunt: bool) -> Result<(), String>
 }
 
 /// The first failure of these seeds, and its seed.
-fn first_failure(seeds: u64, mistake: Option<Mistake>) -> Option<(u64, String)> {
-    (0..seeds.div_ceil(AT_ONCE)).find_map(|part| {
+fn first_failure(seeds: &[u64], mistake: Option<Mistake>) -> Option<(u64, String)> {
+    let at_once = if mistake.is_some() { HUNTING_AT_ONCE } else { AT_ONCE };
+    seeds.chunks(at_once).find_map(|part| {
         std::thread::scope(|scope| {
-            let seeds = part * AT_ONCE..seeds.min((part + 1) * AT_ONCE);
             let one = |seed| move || run(seed, mistake, mistake.is_some()).err().map(|what| (seed, what));
-            let runs: Vec<_> = seeds.map(|seed| scope.spawn(one(seed))).collect();
+            let runs: Vec<_> = part.iter().map(|seed| scope.spawn(one(*seed))).collect();
             runs.into_iter().filter_map(|run| run.join().expect("no panic")).next()
         })
     })
@@ -325,14 +336,17 @@ fn first_failure(seeds: u64, mistake: Option<Mistake>) -> Option<(u64, String)> 
 #[test]
 fn nothing_acknowledged_is_lost_and_nothing_removed_comes_back() {
     let seeds = std::env::var("FILEMAP_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(SEEDS);
-    let failure = first_failure(seeds, None);
+    let failure = first_failure(&(0..seeds).collect::<Vec<_>>(), None);
     assert!(failure.is_none(), "{}", failure.map(|(_, what)| what).unwrap_or_default());
 }
 
 #[test]
 fn every_planted_mistake_is_caught() {
+    // One after the other: on a busy machine some are seldom caught.
     for mistake in Mistake::ALL {
-        let caught = first_failure(SEEDS_TO_CATCH, Some(mistake));
+        let before =
+            CAUGHT_BEFORE.iter().filter(|caught| caught.0 == mistake).flat_map(|caught| caught.1.iter().copied());
+        let caught = first_failure(&before.chain(0..SEEDS_TO_CATCH).collect::<Vec<_>>(), Some(mistake));
         let (seed, what) = caught.unwrap_or_else(|| panic!("{mistake:?} is not caught"));
         // The mistake is what was caught, and nothing else.
         let without = run(seed, None, true);
