@@ -61,11 +61,14 @@ part() {
     fi
 }
 running=()
-trap 'kill "${running[@]}" 2> /dev/null || true' EXIT
+trap 'kill -- "${running[@]/#/-}" 2> /dev/null || true' EXIT
+# Groups of processes of their own, which end with this one.
+set -m
 for number in "${!parts[@]}"; do
-    (set -e; part "${parts[number]}") > "$work/part$number.log" 2>&1 &
+    (set -e; part "${parts[number]}") > "$work/part$number.log" 2>&1 < /dev/null &
     running+=($!)
 done
+set +m
 failed=
 for number in "${!parts[@]}"; do
     wait "${running[number]}" || failed="$failed ${parts[number]};"

@@ -198,8 +198,8 @@ impl PageStore {
         Ok(iterate::pages_in(&self.handle()?, part, Scope::new(host, prefix, domain)?, times)?)
     }
 
-    /// The store as of now in disjoint parts of about equal bytes, or the pages of a scope in
-    /// parts of about as many. See `filemap.PageStore.splits`.
+    /// The store as of now in disjoint parts that take about equal time to read, or the pages of a
+    /// scope in parts of about as many. See `filemap.PageStore.splits`.
     #[pyo3(signature = (number, *, host = None, prefix = None, domain = None))]
     fn _splits(
         &self,

@@ -1,7 +1,10 @@
 //! Blocks of the index in memory, for SlateDB. The cache of its own that is shared by loads brings
 //! one for disks along: 25 crates, two of them C.
 
+use std::future::{Future, poll_fn};
 use std::hash::RandomState;
+use std::pin::pin;
+use std::task::Poll;
 
 use async_trait::async_trait;
 use quick_cache::sync::{Cache, DefaultLifecycle};
@@ -9,13 +12,14 @@ use quick_cache::{OptionsBuilder, Weighter};
 use slatedb::Error;
 use slatedb::db_cache::{CacheFetch, CacheLoader, CachedEntry, CachedKey, DbCache};
 
-/// Parts with a lock each. The largest block that is kept has a part's share of the bytes.
+/// Parts with a lock each, of a cache that is not small: what is larger than a part is not kept.
 const PARTS: usize = 4;
+const SMALL_BYTES: u64 = 16 << 20;
 /// Typical size of a block, by which the cache's own tables are sized.
 const USUAL_BYTES: u64 = 4 << 10;
 
 /// Blocks, indexes and filters of tables, in bounded memory. Calls that need the same one at the
-/// same time load it once.
+/// same time load it once, if that succeeds.
 pub(super) struct Blocks {
     entries: Cache<CachedKey, CachedEntry, ByBytes, RandomState>,
 }
@@ -36,23 +40,39 @@ impl Blocks {
         let options = OptionsBuilder::new()
             .estimated_items_capacity(usual)
             .weight_capacity(bytes)
-            .shards(PARTS)
+            .shards(if bytes < SMALL_BYTES { 1 } else { PARTS })
             .build()
             .expect("both capacities are given");
         let lifecycle = DefaultLifecycle::default();
         Blocks { entries: Cache::with_options(options, ByBytes, RandomState::new(), lifecycle) }
     }
 
-    async fn fetch(&self, key: &CachedKey, load: CacheLoader) -> Result<CacheFetch, Error> {
-        match self.entries.get_value_or_guard_async(key).await {
-            Ok(entry) => Ok(CacheFetch::hit(entry)),
-            Err(place) => {
+    /// SlateDB polls a load no more while it waits for that of a newer table. Loads wait for older
+    /// tables never, so there is no circle.
+    async fn fetch(&self, key: CachedKey, load: CacheLoader) -> Result<CacheFetch, Error> {
+        let mut joined = pin!(self.entries.get_value_or_guard_async(&key));
+        let at_once = poll_fn(|context| Poll::Ready(joined.as_mut().poll(context))).await;
+        let entry = match at_once {
+            Poll::Ready(Ok(entry)) => return Ok(CacheFetch::hit(entry)),
+            Poll::Ready(Err(place)) => {
                 let entry = load().await?;
                 // Without a place if it was removed meanwhile.
                 let _ = place.insert(entry.clone());
-                Ok(CacheFetch::miss(entry))
+                entry
             }
-        }
+            Poll::Pending => match joined.await {
+                Ok(entry) => return Ok(CacheFetch::hit(entry)),
+                // The load that was waited for has failed: all that waited try side by side, or the
+                // last would be told after as many bounds of retries.
+                Err(place) => {
+                    drop(place);
+                    let entry = load().await?;
+                    self.entries.insert(key, entry.clone());
+                    entry
+                }
+            },
+        };
+        Ok(CacheFetch::miss(entry))
     }
 }
 
@@ -87,18 +107,18 @@ impl DbCache for Blocks {
     }
 
     async fn fetch_block(&self, key: CachedKey, load: CacheLoader) -> Result<CacheFetch, Error> {
-        self.fetch(&key, load).await
+        self.fetch(key, load).await
     }
 
     async fn fetch_index(&self, key: CachedKey, load: CacheLoader) -> Result<CacheFetch, Error> {
-        self.fetch(&key, load).await
+        self.fetch(key, load).await
     }
 
     async fn fetch_filter(&self, key: CachedKey, load: CacheLoader) -> Result<CacheFetch, Error> {
-        self.fetch(&key, load).await
+        self.fetch(key, load).await
     }
 
     async fn fetch_stats(&self, key: CachedKey, load: CacheLoader) -> Result<CacheFetch, Error> {
-        self.fetch(&key, load).await
+        self.fetch(key, load).await
     }
 }

@@ -26,6 +26,8 @@ const SEARCH_BYTES: u64 = 4 << 20;
 const SAMPLE_RECORDS: usize = 4;
 /// What reading any record costs, in bytes of a body that are decompressed in that time.
 const RECORD_WORK: u64 = 8 << 10;
+/// The most bytes of a body that count for a record that refers to it.
+const LONGEST_REFERRED: u64 = 64 << 10;
 /// The layout of [`Split::to_bytes`].
 const LAYOUT: u8 = 1;
 /// Bytes of a split: layout, store, and nine numbers.
@@ -171,27 +173,39 @@ impl Store {
                 let at = |nth: u64| FIRST_RECORD + (u128::from(length) * u128::from(nth) / u128::from(number)) as u64;
                 let range = at(nth)..at(nth + 1).min(at(nth) + SEARCH_BYTES);
                 let bytes = live / number;
-                match self.sample(segment, range, bytes)? {
-                    Some(sample) => samples.push(sample),
+                let (first, work) = self.sample(segment, range, bytes)?;
+                match first {
+                    Some((offset, sequence)) => {
+                        let place = (!segment.is_output).then_some(Tail { ordinal: segment.ordinal, offset });
+                        samples.push(Sample { sequence, work, place });
+                    }
                     // Within a large record: it belongs to the sample before.
-                    None => samples.last_mut().into_iter().for_each(|last: &mut Sample| last.work += bytes),
+                    None => {
+                        let last = samples.last_mut();
+                        last.into_iter().for_each(|last: &mut Sample| last.work = last.work.saturating_add(work));
+                    }
                 }
             }
         }
         Ok(samples)
     }
 
-    /// The first place of a version in a range of a segment, and the work of `bytes` stored there by
-    /// that of the records in front.
-    fn sample(&self, segment: &Arc<Segment>, range: Range<u64>, bytes: u64) -> Result<Option<Sample>> {
+    /// Offset and sequence of the first version in a range of a segment, and the work of `bytes`
+    /// stored there by that of the records in front.
+    fn sample(&self, segment: &Arc<Segment>, range: Range<u64>, bytes: u64) -> Result<(Option<(u64, u64)>, u64)> {
         let (mut first, mut seen, mut stored, mut work) = (None, 0, 0, 0);
         let looked = self.reading.values().each_head(segment, range, |offset, header| {
             if header.kind != Kind::Chunk {
                 first.get_or_insert((offset, header.sequence));
             }
+            let body = match header.kind {
+                // The body is in chunks before it.
+                Kind::Chunked => 0,
+                // The body is elsewhere. That of one is not to outweigh all that is stored here.
+                Kind::Reference => header.raw_bytes.min(LONGEST_REFERRED),
+                _ => header.raw_bytes,
+            };
             if header.kind != Kind::Tombstone {
-                // The body of a chunked record is in its chunks, before it.
-                let body = if header.kind == Kind::Chunked { 0 } else { header.raw_bytes };
                 stored += u128::from(header.total_bytes());
                 work += u128::from(RECORD_WORK + body);
             }
@@ -200,15 +214,11 @@ impl Store {
         });
         match looked {
             // Removed meanwhile: the balance is less good.
-            Err(e) if e.is_corrupt() => return Ok(None),
+            Err(e) if e.is_corrupt() => return Ok((None, bytes)),
             looked => looked?,
         }
-        let work = (u128::from(bytes) * work).checked_div(stored).unwrap_or(0);
-        Ok(first.map(|(offset, sequence)| Sample {
-            sequence,
-            work: u64::try_from(work).unwrap_or(u64::MAX),
-            place: (!segment.is_output).then_some(Tail { ordinal: segment.ordinal, offset }),
-        }))
+        let work = (u128::from(bytes) * work).checked_div(stored).unwrap_or(u128::from(bytes));
+        Ok((first, u64::try_from(work).unwrap_or(u64::MAX)))
     }
 
     /// [`Store::pages`] of a split, as of when the splits were made, whatever was put or compacted

@@ -49,6 +49,8 @@ class Lines:
             raise filemap.CorruptError("line 7 is bad")
         if head.get("odd"):
             raise KeyError("odd")
+        if head.get("slow"):
+            time.sleep(0.5)
         return {"at": self.add(body.decode(), bool(head.get("again")))}, body[::-1]
 
     def close(self) -> None:
@@ -123,6 +125,21 @@ def test_errors_of_the_holder_are_raised_at_the_client(path: Path) -> None:
     with pytest.raises(broker.Refused, match="odd"):
         second.call(lambda *_: None, lambda link, _: link.ask({"odd": True}) and None)
     assert add(second, "c") == 2
+    second.close()
+    first.close()
+
+
+def test_an_answer_that_comes_too_late_is_not_that_of_the_next_call(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker, "_ANSWER_SECS", 0.2)
+    first, second = member(path), member(path, patience=0.1)
+    add(first, "a"), add(second, "b")
+    with pytest.raises(OSError, match="timed out"):
+        second.call(lambda *_: None, lambda link, _: link.ask({"slow": True}, b"slow") and None)
+    time.sleep(0.6)
+    assert add(second, "c") == 3
+    assert path.read_text() == "a\nb\nslow\nc\n"
     second.close()
     first.close()
 

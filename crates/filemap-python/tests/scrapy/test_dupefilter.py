@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from helpers import crawler_of
 from scrapy.dupefilters import RFPDupeFilter
@@ -123,6 +124,10 @@ def test_both_formats_of_requests_seen_are_read(tmp_path: Path, cut: int) -> Non
         found = OldFingerprints(str(path))
         assert list(found) == (known[:-1] if cut else known)
         assert found.unread_from == (at if cut else None)
+    zeros = tmp_path / "zeros"
+    zeros.write_bytes(b"\0\x14" + known[0] + bytes(100))
+    found = OldFingerprints(str(zeros))
+    assert (list(found), found.unread_from) == (known[:1], 22)
     empty = OldFingerprints(str(tmp_path / "empty"))
     (tmp_path / "empty").write_bytes(b"")
     assert list(empty) == []
@@ -150,6 +155,21 @@ def test_fingerprints_of_any_length(seen: dict[str, str]) -> None:
     assert not found.request_seen(Request("http://a/2"))
     assert found.request_seen(Request("http://a/1"))
     found.close("finished")
+
+
+def test_a_journal_on_a_full_disk_stays_as_it_is(tmp_path: Path) -> None:
+    journal = Journal(str(tmp_path / "journal"))
+    keys = [number.to_bytes(32, "big") for number in range(40_000)]
+    with mock.patch("os.posix_fallocate", side_effect=OSError(28, "full")):
+        with pytest.raises(OSError, match="full"):
+            for key in keys:
+                journal.write(key)
+        with pytest.raises(OSError, match="full"):
+            journal.write(keys[0])
+    for key in keys[:100]:
+        journal.write(key)
+    journal.forget()
+    journal.close()
 
 
 def test_the_same_question_has_the_same_answer_also_of_the_next_holder(tmp_path: Path) -> None:

@@ -42,8 +42,8 @@ impl PageStore {
         PageTable::new(self, options)
     }
 
-    /// The store as of now in `number` disjoint parts of about equal bytes, for
-    /// [`TableOptions::split`]; see [`filemap_core::Store::splits`].
+    /// The store as of now in `number` disjoint parts that take about equal time to
+    /// read, for [`TableOptions::split`]; see [`filemap_core::Store::splits`].
     ///
     /// # Errors
     ///

@@ -180,7 +180,7 @@ fn splits_have_equal_shares_of_the_work_where_bytes_are_compressed_unequally() {
     }
     let [first, _] = &store.splits(2).unwrap()[..] else { panic!("two splits") };
     let share = store.pages_in(first).unwrap().count();
-    assert!((500..750).contains(&share), "{share} of 2000; it were 1,500 by stored bytes");
+    assert!((500..750).contains(&share), "{share} of 2000; it would be 1,500 by stored bytes");
 }
 
 #[test]

@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 _R = TypeVar("_R")
 
-_HELLO: Final = {"filemap": "broker", "version": 1}
+_HELLO: Final = {"filemap": "broker", "version": 2}
 _PAUSE_SECS: Final = 0.02
 _ANSWER_SECS: Final = 60.0
 _LONGEST_ADDRESS: Final = 100
@@ -107,8 +107,14 @@ class Link:
         Raises `OSError` if the holder is gone, and what the call raised there.
         """
         with self._turn:
-            wire.send(self._connection, head, body)
-            answer, answered = wire.receive(self._connection)
+            try:
+                wire.send(self._connection, head, body)
+                answer, answered = wire.receive(self._connection)
+            except BaseException:
+                # A late answer would be taken for that of the next call.
+                with contextlib.suppress(OSError):
+                    self._connection.shutdown(socket.SHUT_RDWR)
+                raise
         error = answer.get("error")
         if error is not None:
             raise _exception(error)
@@ -256,10 +262,10 @@ class Member(Generic[_S]):
             except OSError as error:
                 if isinstance(error, filemap.FileMapError):
                     raise
+                self._lose(role)
                 if time.monotonic() > deadline:
                     raise
                 again = True
-                self._lose(role)
 
     def join(self, deadline: float | None = None) -> None:
         """Becomes the holder, or a client of it.

@@ -51,6 +51,14 @@ FILE_NAME: Final = "pages.fm"
 LARGEST_BODY: Final = 1 << 30
 """Bodies are decoded to at most this where `DOWNLOAD_MAXSIZE` has no bound."""
 
+_UNREAD: Final = (
+    filemap.FileMapError,
+    OSError,
+    NoteError,
+    UnknownClassError,
+    TypeError,
+    ValueError,
+)
 _CATCHES_SINCE: Final = (2, 18)
 _LONGEST_VARIANT: Final = 1024
 _LONGEST_URL: Final = 60_000
@@ -138,7 +146,7 @@ class FileMapCacheStorage:
         """
         try:
             return self._retrieve(request)
-        except (*FAILURES, NoteError, UnknownClassError, TypeError, ValueError) as error:
+        except _UNREAD as error:
             self._count("filemap/cache/retrieve_error")
             if scrapy.version_info >= _CATCHES_SINCE:
                 raise

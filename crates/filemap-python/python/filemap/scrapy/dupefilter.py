@@ -143,8 +143,9 @@ class FileMapDupeFilter(RFPDupeFilter):
             self.open()
             assert self._seen is not None
         if not self._is_lost:
+            fingerprint = self._fingerprint_of(request)
             try:
-                return not self._seen.add(self._fingerprint_of(request))
+                return not self._seen.add(fingerprint)
             except FAILURES as error:
                 spider = None if self._crawler is None else self._crawler.spider
                 if spider is None:
@@ -176,9 +177,11 @@ class FileMapDupeFilter(RFPDupeFilter):
         if self._is_lost and isinstance(seen, ServedSeen):
             return  # It would be waited for once more.
         try:
-            if self._stats is not None:
-                self._stats.set_value("filemap/dupefilter/fingerprints", len(seen))
-            seen.close()
+            try:
+                if self._stats is not None:
+                    self._stats.set_value("filemap/dupefilter/fingerprints", len(seen))
+            finally:
+                seen.close()
         except FAILURES as error:
             if self._stats is not None:
                 self._stats.inc_value("filemap/dupefilter/close_error")
@@ -264,7 +267,8 @@ class OldFingerprints:
         while size := file.read(2):
             length = int.from_bytes(size, "big")
             fingerprint = file.read(length)
-            if len(size) < 2 or len(fingerprint) < length:
+            # Zeros are what a power failure leaves.
+            if len(size) < 2 or length == 0 or len(fingerprint) < length:
                 self.unread_from = at
                 return
             at += 2 + length

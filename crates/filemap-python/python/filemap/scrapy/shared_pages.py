@@ -17,12 +17,12 @@ import filemap
 from filemap._native import PutQueue
 
 from . import wire
-from .broker import Link, Member
+from .broker import Link, Member, Refused
 from .waiting import Waiting
 
 logger = logging.getLogger(__name__)
 
-FAILURES: Final = (filemap.FileMapError, OSError)
+FAILURES: Final = (filemap.CorruptError, Refused, OSError)
 """What calls of a store raise when it is damaged, full, locked or not reached."""
 
 Fields = list[tuple[bytes, bytes]]
@@ -108,7 +108,7 @@ class PagesService:
             self._put_what_is_left(waiting)
             waiting.empty()
             self._waiting = waiting
-        except FAILURES as error:
+        except (filemap.FileMapError, OSError) as error:
             waiting.close()
             what = "%s.waiting may have pages of a killed process, for the next opening: %s"
             logger.error(what, path, error)
@@ -211,9 +211,11 @@ class PagesService:
         ]
         count = 0
         for url, variant in old:
-            newest = self.store.head(url, variant=variant)
-            if newest is not None and newest.time_ms < before_ms:
-                count += self.store.remove(url, variant=variant)
+            with self._turn:  # So that none that was put meanwhile goes.
+                self._queue.wait(url)
+                newest = self.store.head(url, variant=variant)
+                if newest is not None and newest.time_ms < before_ms:
+                    count += self.store.remove(url, variant=variant)
         return count
 
     def pack(self) -> None:
@@ -358,7 +360,7 @@ class SharedPages:
             self.put(record)
         except filemap.InvalidUrlError:
             raise
-        except FAILURES as error:
+        except (filemap.FileMapError, OSError) as error:
             return [(record.url, error)]
         return []
 
@@ -368,11 +370,16 @@ class SharedPages:
         return [] if held is None else held.settle()
 
     def expire(self, start: bytes, before_ms: int) -> int:
-        """As `PagesService.expire`. Raises `OSError` if the holder takes longer than a minute."""
+        """As `PagesService.expire`. Raises `RemoteError` if the holder takes longer than a minute,
+        and goes on with it."""
 
         def remote(link: Link, _again: bool) -> int:
             said = {"call": "expire", "start": wire.text_of(start), "before": before_ms}
-            return int(link.ask(said)[0]["count"])
+            try:
+                return int(link.ask(said)[0]["count"])
+            except TimeoutError as error:  # It is not to begin once more.
+                what = "the process that holds the store still removes them"
+                raise filemap.RemoteError(what) from error
 
         return self._member.call(lambda service, _: service.expire(start, before_ms), remote)
 
@@ -381,7 +388,7 @@ class SharedPages:
         try:
             if (held := self._member.held) is not None:
                 held.pack()
-        except FAILURES as error:
+        except (filemap.FileMapError, OSError) as error:
             logger.error("%s was not compressed anew, and has all its pages: %s", self.path, error)
 
     def close(self) -> None:

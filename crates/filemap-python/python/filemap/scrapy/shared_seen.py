@@ -122,19 +122,21 @@ class Journal:
         """What was in the file: of a holder that was killed."""
         end = sum(1 + len(key) for key in self.keys)
         if found[end:].strip(b"\0"):
-            what = "%s: from byte %d on it is damaged: fingerprints may be missing"
+            what = "%s: from byte %d on it cannot be read: a process was emptying it when it was"
+            what += " killed, or it is damaged and fingerprints are missing"
             logger.warning(what, path, end)
         self._bytes = max(_JOURNAL_BYTES, len(found))
-        self._map = self._mapped()
+        self._map = self._mapped(self._bytes)
         self._at = len(found)
 
     def write(self, key: bytes) -> None:
         """Appends a fingerprint."""
         end = self._at + 1 + len(key)
         if end >= self._bytes:
+            # On a full disk all stays as it is.
+            grown = self._mapped(self._bytes + _JOURNAL_BYTES)
             self._map.close()
-            self._bytes += _JOURNAL_BYTES
-            self._map = self._mapped()
+            self._map, self._bytes = grown, self._bytes + _JOURNAL_BYTES
         self._map[self._at : end] = bytes((len(key) + 1,)) + key
         self._at = end
 
@@ -144,7 +146,7 @@ class Journal:
             self._map.close()
             self._bytes = _JOURNAL_BYTES
             os.ftruncate(self._file, self._bytes)
-            self._map = self._mapped()
+            self._map = self._mapped(self._bytes)
         used = min(self._at, self._bytes)
         self._map[:used] = bytes(used)
         self._at = 0
@@ -161,9 +163,9 @@ class Journal:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path)
 
-    def _mapped(self) -> mmap.mmap:
-        os.posix_fallocate(self._file, 0, self._bytes)
-        return mmap.mmap(self._file, self._bytes)
+    def _mapped(self, size: int) -> mmap.mmap:
+        os.posix_fallocate(self._file, 0, size)
+        return mmap.mmap(self._file, size)
 
 
 def _listed(data: bytes) -> Iterator[bytes]:
