@@ -62,12 +62,12 @@ impl Blocks {
             }
             Poll::Pending => match joined.await {
                 Ok(entry) => return Ok(CacheFetch::hit(entry)),
-                // The load that was waited for has failed: all that waited try side by side, or the
-                // last would be told after as many bounds of retries.
+                // The load that was waited for has failed: all that waited try side by side.
+                // One after the other, the last would wait for the retries of all.
                 Err(place) => {
                     drop(place);
                     let entry = load().await?;
-                    self.entries.insert(key, entry.clone());
+                    self.entries.insert(key.clone(), entry.clone());
                     entry
                 }
             },

@@ -114,6 +114,9 @@ struct Sample {
     place: Option<Tail>,
 }
 
+/// Offset and sequence of a record.
+type Found = (u64, u64);
+
 impl Store {
     /// The store as of now in `number` disjoint parts that take about equal time to read: each page
     /// is in exactly one. Some are empty if there are few pages. Reads some heads of every segment,
@@ -192,7 +195,7 @@ impl Store {
 
     /// Offset and sequence of the first version in a range of a segment, and the work of `bytes`
     /// stored there by that of the records in front.
-    fn sample(&self, segment: &Arc<Segment>, range: Range<u64>, bytes: u64) -> Result<(Option<(u64, u64)>, u64)> {
+    fn sample(&self, segment: &Arc<Segment>, range: Range<u64>, bytes: u64) -> Result<(Option<Found>, u64)> {
         let (mut first, mut seen, mut stored, mut work) = (None, 0, 0, 0);
         let looked = self.reading.values().each_head(segment, range, |offset, header| {
             if header.kind != Kind::Chunk {
