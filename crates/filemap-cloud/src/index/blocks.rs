@@ -1,5 +1,5 @@
-//! Blocks of the index in memory, for SlateDB. The cache of its own that is shared by loads brings
-//! one for disks along: 25 crates, two of them C.
+//! Blocks of the index in memory, for SlateDB. Its `foyer` cache loads a block once for all that
+//! ask, as this one does, but brings a cache for disks with it: 25 crates, two of them C.
 
 use std::future::{Future, poll_fn};
 use std::hash::RandomState;
@@ -47,8 +47,9 @@ impl Blocks {
         Blocks { entries: Cache::with_options(options, ByBytes, RandomState::new(), lifecycle) }
     }
 
-    /// SlateDB polls a load no more while it waits for that of a newer table. Loads wait for older
-    /// tables never, so there is no circle.
+    /// The first caller loads, and the others wait for it. SlateDB may leave the first one
+    /// unpolled while it reads a newer table. That cannot end in a deadlock: nothing that reads a
+    /// newer table waits for an older one.
     async fn fetch(&self, key: CachedKey, load: CacheLoader) -> Result<CacheFetch, Error> {
         let mut joined = pin!(self.entries.get_value_or_guard_async(&key));
         let at_once = poll_fn(|context| Poll::Ready(joined.as_mut().poll(context))).await;

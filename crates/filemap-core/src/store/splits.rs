@@ -193,8 +193,8 @@ impl Store {
         Ok(samples)
     }
 
-    /// Offset and sequence of the first version in a range of a segment, and the work of `bytes`
-    /// stored there by that of the records in front.
+    /// Offset and sequence of the first record in a range of a segment that is no chunk; and the
+    /// work of reading `bytes` stored there, estimated from its first records.
     fn sample(&self, segment: &Arc<Segment>, range: Range<u64>, bytes: u64) -> Result<(Option<Found>, u64)> {
         let (mut first, mut seen, mut stored, mut work) = (None, 0, 0, 0);
         let looked = self.reading.values().each_head(segment, range, |offset, header| {

@@ -62,7 +62,7 @@ _UNREAD: Final = (
 _CATCHES_SINCE: Final = (2, 18)
 _LONGEST_VARIANT: Final = 1024
 _LONGEST_URL: Final = 60_000
-NOT_DURABLE: Final = "What was stored last may be lost with the power: %(error)s"
+NOT_DURABLE: Final = "What was stored last may not survive a power failure: %(error)s"
 
 
 def variant_start(spider_name: str | None) -> bytes:

@@ -185,7 +185,7 @@ class FileMapDupeFilter(RFPDupeFilter):
         except FAILURES as error:
             if self._stats is not None:
                 self._stats.inc_value("filemap/dupefilter/close_error")
-            self.logger.error("What was seen last may be lost with the power: %s", error)
+            self.logger.error("What was seen last may not survive a power failure: %s", error)
 
     def _fingerprint_text(self, request: Request) -> bytes:
         text = self.request_fingerprint(request)
