@@ -136,6 +136,15 @@ impl Drop for StopOnDrop {
 
 /// Builds a [`Crawler`]. What is not set is as [`Settings::new`] has it, or as it was in the run
 /// before.
+///
+/// ```
+/// # let place = tempfile::tempdir()?;
+/// let mut builder = crawl::Crawler::builder(place.path().join("pages.fm"))?.max_pages(100);
+/// assert!(!builder.was_begun() && builder.settings().obeys_robots);
+/// // A crawl needs a start page and a contact.
+/// assert!(builder.build().is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Builder {
     plan: Plan,
     trust: Trust,

@@ -8,13 +8,31 @@ use std::path::{Path, PathBuf};
 use filemap_io::StorageError;
 
 /// The result of what can end a crawl.
+///
+/// ```
+/// fn depth(given: &str) -> crawl::Result<u16> {
+///     given.parse::<u16>().map_err(|wrong| crawl::Error::Usage(format!("{given}: {wrong}")))
+/// }
+/// assert!(depth("7").is_ok_and(|depth| depth == 7) && depth("deep").is_err());
+/// ```
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// What an observer may return.
+///
+/// ```
+/// let why: crawl::BoxError = "the log is full".into();
+/// assert_eq!(crawl::Error::Observer(why).to_string(), "the log is full");
+/// ```
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a crawl cannot begin, or cannot go on. What was committed stays: the next run goes on from
 /// there.
+///
+/// ```
+/// let error = crawl::Error::Locked("pages.fm: another crawl has it".to_owned());
+/// assert!(error.is_locked() && !error.is_damage());
+/// assert_eq!(error.to_string(), "pages.fm: another crawl has it");
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -12,6 +12,13 @@ use frontier::{FailureKind, Remedy};
 macro_rules! reasons {
     ($($(#[$doc:meta])* $reason:ident $name:literal $kind:ident,)*) => {
         /// A reason.
+        ///
+        /// ```
+        /// use crawl::Reason;
+        /// use frontier::{FailureKind, Remedy};
+        /// assert_eq!((Reason::Dns.name(), Reason::Dns.kind()), ("dns", FailureKind::Dns));
+        /// assert_eq!(Reason::Robots.remedy(), Remedy::GiveUp);
+        /// ```
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Reason {
             $($(#[$doc])* $reason,)*
@@ -195,6 +202,12 @@ pub fn why(kind: Option<FailureKind>, note: Option<String>) -> Option<String> {
 }
 
 /// A reason with details.
+///
+/// ```
+/// use crawl::{Failure, Reason};
+/// assert_eq!(Failure::new(Reason::Dns, "no such host").to_string(), "dns: no such host");
+/// assert_eq!(Failure::from(Reason::RatioLimit).to_string(), "ratio-limit");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The reason.

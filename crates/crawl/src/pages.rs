@@ -13,6 +13,17 @@ use crate::shard::{Body, Shard};
 const REFERENCES: usize = 4;
 
 /// See the module.
+///
+/// ```
+/// use crawl::pages::Pages;
+/// # let place = tempfile::tempdir()?;
+/// # let path = place.path().join("pages.fm");
+/// let pages = Pages::Local(filemap::PageStore::create(path, filemap::Options::new())?);
+/// pages.put_page(&filemap::Page::new("http://example.com/", 7, 200, "hello"))?;
+/// assert_eq!(pages.get("http://example.com/")?.expect("it is there").body, b"hello");
+/// assert!(pages.local().is_some() && !pages.is_lost());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub enum Pages {
     /// A folder here.

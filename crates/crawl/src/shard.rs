@@ -11,6 +11,14 @@ use filemap::{Lookup, Page, PageWrite, Result};
 use filemap_io::File;
 
 /// How a file differs from what was kept of it before.
+///
+/// ```
+/// use crawl::shard::Change;
+/// fn is_uploaded(change: Change) -> bool {
+///     change != Change::Same
+/// }
+/// assert!(is_uploaded(Change::Appended) && !is_uploaded(Change::Same));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Not at all.
@@ -22,6 +30,17 @@ pub enum Change {
 }
 
 /// A file of what a crawl knows.
+///
+/// ```
+/// use crawl::shard::{Change, StateFile};
+/// use filemap_io::{Access, Dir, OsDir};
+/// # let place = tempfile::tempdir()?;
+/// let file = OsDir::open(place.path())?.open("seeds", Access::Create)?;
+/// file.write_at(b"http://example.com/\n", 0)?;
+/// let state = StateFile { name: "seeds", file: &*file, change: Change::Replaced };
+/// assert_eq!((state.name, state.file.len()?), ("seeds", 20));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct StateFile<'a> {
     /// Its name below the crawl's folder.
@@ -33,6 +52,18 @@ pub struct StateFile<'a> {
 }
 
 /// The newest body of a page.
+///
+/// ```
+/// use crawl::shard::Body;
+/// # let place = tempfile::tempdir()?;
+/// # let path = place.path().join("pages.fm");
+/// # let store = filemap::PageStore::create(path, filemap::Options::new())?;
+/// let pages = crawl::pages::Pages::Local(store);
+/// pages.put_page(&filemap::Page::new("http://example.com/", 7, 200, "hello"))?;
+/// let digest = urlindex::ContentSeen::digest(b"hello");
+/// assert_eq!(pages.body(b"http://example.com/")?, Some(Body { digest, bytes: 5, time_ms: 7 }));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Body {
     /// Its XXH3-128, highest byte first.
@@ -44,6 +75,14 @@ pub struct Body {
 }
 
 /// See the module. Calls block.
+///
+/// ```
+/// use crawl::shard::Shard;
+/// /// Bytes of what the crawl knew at its last commit.
+/// fn kept_bytes(shard: &dyn Shard) -> filemap::Result<u64> {
+///     Ok(shard.kept()?.iter().map(|(_, bytes)| bytes).sum())
+/// }
+/// ```
 pub trait Shard: Send + Sync {
     /// Which it is, for people.
     fn name(&self) -> String;

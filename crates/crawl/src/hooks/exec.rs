@@ -33,6 +33,18 @@ const ANSWER_BYTES: u64 = 16 << 20;
 const END_WITHIN: Duration = Duration::from_secs(2);
 
 /// Child processes as a hook.
+///
+/// ```
+/// use crawl::hooks::exec::Exec;
+/// use crawl::{Capture, Fields, OnPage};
+/// let script = r#"while read -r page; do echo '{"fields": {"seen": "yes"}}'; done"#;
+/// let hook = Exec::new(script, 1, std::time::Duration::from_secs(20));
+/// # let (url, fields) = ("http://example.com/", Fields::new());
+/// # let page = filemap::Page::new(url, 0, 200, "<p>hello");
+/// # let capture = Capture { url, key: url, depth: 0, page: &page, links: &[], fields: &fields };
+/// assert_eq!(hook.on_page(&capture)?.fields["seen"], "yes");
+/// # Ok::<(), crawl::BoxError>(())
+/// ```
 pub struct Exec {
     command: String,
     timeout: Duration,

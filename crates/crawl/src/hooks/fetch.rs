@@ -18,6 +18,13 @@ use crate::failure::{Failure, Reason};
 use crate::fetch::Answer;
 
 /// What an own fetcher has got for a URL.
+///
+/// ```
+/// use crawl::Response;
+/// let mut response = Response { status: 200, body: b"<p>hello".to_vec(), ..Response::default() };
+/// response.headers.push("Content-Type", "text/html");
+/// assert_eq!(response.headers.get("content-type"), Some(&b"text/html"[..]));
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Response {
     /// The status code; redirects (300 to 399) are followed by the crawl, by their `Location`.
@@ -31,10 +38,34 @@ pub struct Response {
 }
 
 /// A fetch under way.
+///
+/// ```
+/// fn echo(url: &str) -> crawl::hooks::Fetching<'_> {
+///     let response = crawl::Response { status: 200, body: url.into(), ..Default::default() };
+///     Box::pin(async move { Ok(response) })
+/// }
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// assert_eq!(runtime.block_on(echo("http://example.com/"))?.body, b"http://example.com/");
+/// # Ok::<(), crawl::BoxError>(())
+/// ```
 pub type Fetching<'a> = Pin<Box<dyn Future<Output = Result<Response, BoxError>> + Send + 'a>>;
 
 /// Fetches pages instead of the crawl, which keeps deciding which page and when. The address of a
 /// page is not checked: an own fetcher answers for where it connects to.
+///
+/// ```
+/// use crawl::hooks::Fetching;
+/// use crawl::{Fetch, Response};
+/// struct Made;
+/// impl Fetch for Made {
+///     fn fetch<'a>(&'a self, _url: &'a str) -> Fetching<'a> {
+///         Box::pin(async { Ok(Response { status: 200, ..Response::default() }) })
+///     }
+/// }
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// assert_eq!(runtime.block_on(Made.fetch("http://example.com/"))?.status, 200);
+/// # Ok::<(), crawl::BoxError>(())
+/// ```
 pub trait Fetch: Send + Sync {
     /// Fetches a URL. It runs on the crawl's own runtime (tokio); [`Blocking`] makes one of a
     /// closure that blocks.
@@ -42,6 +73,18 @@ pub trait Fetch: Send + Sync {
 }
 
 /// A fetcher that blocks, on a bounded number of threads.
+///
+/// ```
+/// use crawl::{Blocking, Fetch, Response};
+/// // At most four calls at once.
+/// let fetcher = Blocking::new(4, |url: &str| {
+///     Ok(Response { status: 200, body: url.into(), ..Response::default() })
+/// });
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// let response = runtime.block_on(fetcher.fetch("http://example.com/"))?;
+/// assert_eq!(response.body, b"http://example.com/");
+/// # Ok::<(), crawl::BoxError>(())
+/// ```
 pub struct Blocking<F> {
     call: Arc<F>,
     places: Semaphore,

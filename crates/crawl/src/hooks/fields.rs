@@ -8,6 +8,12 @@ use super::text;
 use crate::simhash::simhash64;
 
 /// A field that can be switched on.
+///
+/// ```
+/// use crawl::hooks::fields::Field;
+/// assert_eq!(Field::named("lang"), Ok(Field::Lang));
+/// assert!(Field::named("title").is_err());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field {
     /// `lang`: the `lang` of the `html` element, else the header `Content-Language`.

@@ -21,6 +21,15 @@ pub use self::page::{Capture, Fields, OnPage, Parse, Reply};
 use crate::record;
 
 /// The hooks of a crawl; without any it is what `fm-crawl` does.
+///
+/// ```
+/// use crawl::{BoxError, Capture, Hooks, Reply};
+/// fn count(page: &Capture<'_>) -> Result<Reply, BoxError> {
+///     Ok(Reply::new().field("bytes", page.page.body.len().to_string()))
+/// }
+/// let hooks = Hooks { on_page: vec![std::sync::Arc::new(count)], ..Hooks::default() };
+/// assert!(hooks.fetch.is_none() && hooks.parse.is_none() && !hooks.edges);
+/// ```
 #[derive(Clone, Default)]
 pub struct Hooks {
     /// Fetches pages instead of the crawl.

@@ -7,9 +7,26 @@ use filemap::Page;
 use crate::error::BoxError;
 
 /// Values by their names, kept beside a page. A value is one line of text.
+///
+/// ```
+/// let fields = crawl::Fields::from([("lang".to_owned(), "de".to_owned())]);
+/// let note = crawl::record::fields("http://example.com/", &fields, 7).expect("there is one");
+/// assert_eq!(crawl::record::fields_in(&note), fields);
+/// ```
 pub type Fields = BTreeMap<String, String>;
 
 /// A page that was fetched and is not stored yet.
+///
+/// ```
+/// use crawl::{Capture, Fields};
+/// fn is_start(capture: &Capture<'_>) -> bool {
+///     capture.depth == 0 && capture.page.status == Some(200)
+/// }
+/// let (url, fields) = ("http://example.com/", Fields::new());
+/// let page = filemap::Page::new(url, 0, 200, "<p>hello");
+/// let capture = Capture { url, key: url, depth: 0, page: &page, links: &[], fields: &fields };
+/// assert!(is_start(&capture));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Capture<'a> {
     /// The URL it was asked for at.
@@ -103,6 +120,19 @@ impl Reply {
 }
 
 /// Looks at each page before it is stored. Every closure of that form is one.
+///
+/// ```
+/// use crawl::{BoxError, Capture, Fields, OnPage, Reply};
+/// fn long_ones(capture: &Capture<'_>) -> Result<Reply, BoxError> {
+///     let is_short = capture.page.body.len() < 100;
+///     Ok(if is_short { Reply::new().not_stored() } else { Reply::new() })
+/// }
+/// # let (url, fields) = ("http://example.com/", Fields::new());
+/// # let page = filemap::Page::new(url, 0, 200, "<p>short");
+/// # let capture = Capture { url, key: url, depth: 0, page: &page, links: &[], fields: &fields };
+/// assert!(!long_ones.on_page(&capture)?.stores);
+/// # Ok::<(), BoxError>(())
+/// ```
 pub trait OnPage: Send + Sync {
     /// Says what becomes of a page. May block.
     ///
@@ -118,6 +148,17 @@ impl<F: Fn(&Capture<'_>) -> Result<Reply, BoxError> + Send + Sync> OnPage for F 
 }
 
 /// Finds the links of a page instead of the crawl. Every closure of that form is one.
+///
+/// ```
+/// use crawl::{BoxError, Parse};
+/// fn lines(_url: &str, page: &filemap::Page) -> Result<Option<Vec<String>>, BoxError> {
+///     let text = std::str::from_utf8(&page.body)?;
+///     Ok(Some(text.lines().map(str::to_owned).collect()))
+/// }
+/// let list = filemap::Page::new("http://example.com/list", 0, 200, "/a\n/b\n");
+/// assert_eq!(lines.links("http://example.com/list", &list)?.unwrap(), ["/a", "/b"]);
+/// # Ok::<(), BoxError>(())
+/// ```
 pub trait Parse: Send + Sync {
     /// The links of a page at a URL, relative ones too; `None` for those that the crawl finds.
     ///

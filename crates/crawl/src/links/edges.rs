@@ -12,6 +12,16 @@ use super::{Bounds, Found, Link, text};
 const TEXT_BYTES: usize = 1024;
 
 /// A link of a page.
+///
+/// ```
+/// use crawl::Edge;
+/// fn is_followed(edge: &Edge) -> bool {
+///     edge.rel.as_deref().is_none_or(|rel| !rel.contains("nofollow"))
+/// }
+/// let (to, text) = ("http://example.com/".to_owned(), "Home".to_owned());
+/// let edge = Edge { to, element: "a", rel: Some("nofollow".to_owned()), text };
+/// assert!(!is_followed(&edge));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edge {
     /// The canonical URL that it leads to.

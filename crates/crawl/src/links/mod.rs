@@ -157,6 +157,14 @@ impl Change {
 }
 
 /// A link, resolved.
+///
+/// ```
+/// use filemap::canonical::Whatwg;
+/// let link = crawl::Link::named("HTTP://Example.com:80/a#top", &Whatwg, 2000)?;
+/// assert_eq!(link.url, "http://example.com/a");
+/// assert!(crawl::Link::named("ftp://example.com/", &Whatwg, 2000).is_err());
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
     /// The URL to ask for.
