@@ -68,6 +68,12 @@ pub fn check_literal(host: &str) -> Result<(), Failure> {
 }
 
 /// A name with a fixed address, like curl's `--resolve`, but optionally with another port.
+///
+/// ```
+/// use crawl::fetch::address::Override;
+/// assert!(Override::parse("example.com:*:127.0.0.1:8080").is_ok());
+/// assert!(Override::parse("example.com").is_err());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Override {
     host: Option<String>,
@@ -102,6 +108,18 @@ impl Override {
 }
 
 /// Resolves names to allowed addresses.
+///
+/// ```
+/// use crawl::fetch::address::{Override, Resolver};
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+/// let overrides = vec![Override::parse("example.com:80:127.0.0.1:8080")?];
+/// let mut resolver = Resolver { overrides, allow_private: false };
+/// assert!(runtime.block_on(resolver.addresses("example.com", 80)).is_err());
+/// resolver.allow_private = true;
+/// let found = runtime.block_on(resolver.addresses("example.com", 80))?;
+/// assert_eq!(found[0].to_string(), "127.0.0.1:8080");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Resolver {
     /// Names with fixed addresses; the first match counts.

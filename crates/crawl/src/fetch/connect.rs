@@ -29,6 +29,14 @@ use crate::failure::{Failure, Reason};
 pub struct Remote(pub SocketAddr);
 
 /// How connections leave this machine.
+///
+/// ```
+/// use crawl::fetch::{Way, proxy::Proxy};
+/// let way = Way { proxy: Some(Proxy::parse("socks5://proxy.example")?), ..Way::default() };
+/// let proxy = way.proxy_to("example.com").expect("it is that of all hosts");
+/// assert_eq!((proxy.host.as_str(), proxy.port), ("proxy.example", 1080));
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Way {
     /// The proxy that they go to.

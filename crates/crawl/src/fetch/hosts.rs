@@ -52,6 +52,16 @@ const OWN_FIELDS: [HeaderName; 13] = [
 ];
 
 /// The settings of one host, where they differ from the crawl's.
+///
+/// ```
+/// use crawl::fetch::hosts::HostSettings;
+/// use hyper::header::{AUTHORIZATION, HeaderValue};
+/// let password = (AUTHORIZATION, HeaderValue::from_static("Basic dXM6Y3JldA=="));
+/// let settings = HostSettings { fields: vec![password], ..HostSettings::default() };
+/// // It says no passwords.
+/// let said = format!("{settings:?}");
+/// assert!(said.contains("authorization") && !said.contains("Basic"));
+/// ```
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct HostSettings {
     /// Time between two requests.
@@ -78,6 +88,17 @@ impl fmt::Debug for HostSettings {
 }
 
 /// The settings of all hosts that have their own.
+///
+/// ```
+/// use crawl::fetch::hosts::Hosts;
+/// # let place = tempfile::tempdir()?;
+/// # let path = place.path().join("hosts.toml");
+/// std::fs::write(&path, "[hosts.\"*.example\"]\ndelay = 2.5\n")?;
+/// let hosts = Hosts::open(Some(&path))?;
+/// assert_eq!(hosts.delay("docs.example"), Some(std::time::Duration::from_millis(2500)));
+/// assert!(hosts.of("example.com").is_none());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct Hosts {
     table: RwLock<Arc<Table>>,
@@ -99,6 +120,19 @@ struct Watched {
 }
 
 /// What has become of the file of hosts.
+///
+/// ```
+/// use crawl::fetch::hosts::{Change, Hosts};
+/// # let place = tempfile::tempdir()?;
+/// # let path = place.path().join("hosts.toml");
+/// std::fs::write(&path, "[hosts.a]\nrate = 1\n")?;
+/// let hosts = Hosts::open(Some(&path))?;
+/// std::fs::write(&path, "[hosts.a]\nrate = 1\n[hosts.b]\nrate = 2\n")?;
+/// // It is read again at the second look: nobody has touched it since the first.
+/// let change = hosts.look().or_else(|| hosts.look());
+/// assert_eq!(change, Some(Change { file: path, hosts: Ok(2) }));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The file.

@@ -52,6 +52,11 @@ use self::turns::Turns;
 const TYPE_SHOWN: usize = 100;
 
 /// Validators of an earlier version, for a conditional request.
+///
+/// ```
+/// let known = crawl::fetch::Validators { etag: Some(b"\"1\"".to_vec()), ..Default::default() };
+/// assert_eq!(known.last_modified, None);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Validators {
     /// Its `ETag`.
@@ -61,6 +66,12 @@ pub struct Validators {
 }
 
 /// An answer.
+///
+/// ```
+/// fn is_whole(answer: &crawl::fetch::Answer) -> bool {
+///     answer.status == 200 && answer.cut.is_none()
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Answer {
     /// The status code.
@@ -90,6 +101,13 @@ pub struct Answer {
 }
 
 /// What is fetched, for the limit of its body.
+///
+/// ```
+/// use crawl::fetch::{Answer, Fetcher, Kind, Validators};
+/// async fn image(from: &Fetcher, url: &str) -> Result<Answer, crawl::Failure> {
+///     from.get(url, &Validators::default(), Kind::Requisite).await
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A page.
@@ -103,6 +121,25 @@ pub enum Kind {
 }
 
 /// Fetches URLs.
+///
+/// ```
+/// use crawl::fetch::{Fetcher, Kind, Validators, trust};
+/// # let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+/// # let url = format!("http://{}/", listener.local_addr()?);
+/// # std::thread::spawn(move || {
+/// #     use std::io::{Read, Write};
+/// #     let mut stream = listener.accept().unwrap().0;
+/// #     stream.read(&mut [0; 4096]).unwrap();
+/// #     stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello").unwrap();
+/// # });
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+/// # let (limits, tls) = (Default::default(), trust::tls(trust::Trust::Anybody)?);
+/// # let resolver = crawl::fetch::address::Resolver { allow_private: true, ..Default::default() };
+/// let fetcher = Fetcher::new(limits, "example/1", (resolver, Default::default()), tls)?;
+/// let answer = runtime.block_on(fetcher.get(&url, &Validators::default(), Kind::Page))?;
+/// assert_eq!((answer.status, &answer.body[..]), (200, &b"hello"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Fetcher {
     clients: Arc<Clients>,

@@ -31,6 +31,14 @@ enum Kind {
 }
 
 /// A proxy.
+///
+/// ```
+/// use crawl::fetch::proxy::Proxy;
+/// let proxy = Proxy::parse("http://user:secret@proxy.example:3128")?;
+/// // Its credentials are never said.
+/// assert_eq!(proxy.to_string(), "http://proxy.example:3128");
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Proxy {
     kind: Kind,

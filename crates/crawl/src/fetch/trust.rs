@@ -9,6 +9,13 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
 
 /// Which servers are trusted.
+///
+/// ```
+/// use crawl::fetch::trust::{Trust, tls};
+/// let config = tls(Trust::Roots(Vec::new()))?;
+/// assert!(config.alpn_protocols.contains(&b"h2".to_vec()));
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Debug)]
 pub enum Trust {
     /// Those of the roots that browsers trust, and of these.

@@ -28,6 +28,20 @@ const CHECKPOINT_BYTES: u64 = 64 << 20;
 const SHARDS: usize = 64;
 
 /// Bodies and the pages that have them.
+///
+/// ```
+/// use crawl::files::bodies::Bodies;
+/// # let place = tempfile::tempdir()?;
+/// # let path = place.path().join("pages.fm");
+/// # let store = filemap::PageStore::create(path, filemap::Options::new())?;
+/// let pages = crawl::pages::Pages::Local(store);
+/// pages.put_page(&filemap::Page::new("http://example.com/", 7, 200, "body"))?;
+/// let (bodies, digest) = (Bodies::open(place.path())?, urlindex::ContentSeen::digest(b"body"));
+/// assert_eq!(bodies.holder(&digest, 4, &pages)?, None);
+/// bodies.note(&digest, b"http://example.com/", 7)?;
+/// assert_eq!(bodies.holder(&digest, 4, &pages)?.expect("noted").key, b"http://example.com/");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Bodies {
     seen: ContentSeen,
     holders: Store,
@@ -35,6 +49,15 @@ pub struct Bodies {
 }
 
 /// A page that has a body.
+///
+/// ```
+/// use crawl::files::bodies::Holder;
+/// let holder = Holder { key: b"http://example.com/".to_vec(), fetched_at_ms: 7 };
+/// let mut page = filemap::Page::new("http://example.com/copy", 9, 200, "body");
+/// // What is stored of a page whose body another one has.
+/// let reference = crawl::record::duplicate(&mut page, &holder.key, holder.fetched_at_ms);
+/// assert!(reference.body.is_empty() && page.body == b"body");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// The page's key.

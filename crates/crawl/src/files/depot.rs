@@ -29,6 +29,18 @@ const SNAPSHOT_HEAD: usize = 512;
 const SNAPSHOT: &str = "frontier/frontier.snapshot";
 
 /// See the module.
+///
+/// ```
+/// use crawl::files::depot::Depot;
+/// use crawl::settings::bucket::BucketSettings;
+/// # use crawl::shard::Shard;
+/// # use std::{path::Path, sync::Arc};
+/// fn into_shard(store: &Path, shard: Arc<dyn Shard>) -> crawl::Result<crawl::Builder> {
+///     let bucket = BucketSettings::new("s3://bucket/pages");
+///     let depot = Depot::open(store, &bucket, || Ok(shard))?;
+///     Ok(crawl::Crawler::builder(store)?.depot(Some(depot)))
+/// }
+/// ```
 pub struct Depot {
     shard: Arc<dyn Shard>,
     folder: Folder,

@@ -39,6 +39,20 @@ fn remove_rest(dir: &OsDir) -> Result<(), Error> {
 }
 
 /// The set, and how many of the frontier's pages it has.
+///
+/// ```
+/// use crawl::files::seen::Seen;
+/// use frontier::{Frontier, FrontierOptions};
+/// use urlindex::{SeenSet, StoredSet};
+/// # let place = tempfile::tempdir()?;
+/// let mut frontier = Frontier::create(place.path().join("frontier"), FrontierOptions::new())?;
+/// frontier.seed(&["http://example.com/"], 7)?;
+/// frontier.commit()?;
+/// let dir = filemap_io::OsDir::open(place.path())?;
+/// Seen::open(&dir, &urlindex::Whatwg, &frontier)?.close()?;
+/// assert_eq!(StoredSet::open(place.path().join("seen"))?.len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Seen {
     set: StoredSet,
     entered: u32,

@@ -40,6 +40,17 @@ filemap_io::layout! {
 }
 
 /// The note, open to be written.
+///
+/// ```
+/// use crawl::files::sequence::{SequenceNote, noted};
+/// # let place = tempfile::tempdir()?;
+/// let dir = filemap_io::OsDir::open(place.path())?;
+/// let mut note = SequenceNote::open(&dir)?;
+/// note.note(7)?;
+/// note.note(5)?;
+/// assert_eq!((note.get(), noted(&dir)?), (7, Some(7)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct SequenceNote {
     file: Arc<dyn File>,

@@ -24,6 +24,16 @@ pub const OF_ROBOTS: u8 = 1;
 pub const LEVELS: u8 = 3;
 
 /// Sitemaps that were named. A question does not wait for the file.
+///
+/// ```
+/// use crawl::files::sitemaps::{OF_ROBOTS, Sitemaps};
+/// # let place = tempfile::tempdir()?;
+/// let sitemaps = Sitemaps::open(&filemap_io::OsDir::open(place.path())?)?;
+/// sitemaps.name(["http://example.com/map.xml"].into_iter(), OF_ROBOTS)?;
+/// assert_eq!(sitemaps.level("http://example.com/map.xml"), Some(OF_ROBOTS));
+/// assert_eq!(sitemaps.level("http://example.com/"), None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Sitemaps {
     levels: Mutex<HashMap<u64, u8>>,
     file: Mutex<Lines>,

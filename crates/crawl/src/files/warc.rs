@@ -26,6 +26,22 @@ const FILE_BYTES: u64 = 1_000_000_000;
 const NUMBER_MAX: u32 = 99_999;
 
 /// A series of WARC files.
+///
+/// ```
+/// use crawl::files::warc::Series;
+/// # let place = tempfile::tempdir()?;
+/// # let path = place.path().join("pages.fm");
+/// # let store = filemap::PageStore::create(path, filemap::Options::new())?;
+/// let (mut series, mut follower) = Series::open(&place.path().join("warc"), &store)?;
+/// store.put_page(&filemap::Page::new("http://example.com/", 1_700_000_000_000, 200, "hello"))?;
+/// store.sync()?;
+/// while let Some(part) = follower.part()? {
+///     series.add(&part, &follower)?;
+/// }
+/// series.finish(&follower)?;
+/// assert!(place.path().join("warc/pages-00000.warc.gz").exists());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Series {
     dir: OsDir,

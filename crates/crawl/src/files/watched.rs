@@ -10,6 +10,18 @@ use filemap_io::{Stamp, open_to_inspect};
 const SETTLES: Duration = Duration::from_secs(3);
 
 /// Follows a file, which is half there while somebody writes it.
+///
+/// ```
+/// use crawl::files::watched::Watch;
+/// # let place = tempfile::tempdir()?;
+/// # let path = place.path().join("list");
+/// std::fs::write(&path, "old")?;
+/// let mut watch = Watch::new(&path);
+/// std::fs::write(&path, "new text")?;
+/// // It has changed, but somebody may still write it; now it rests.
+/// assert!(!watch.is_due() && watch.is_due());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Watch {
     path: PathBuf,

@@ -36,6 +36,26 @@ const MEMORY_BYTES: usize = 32 << 20;
 const SITE_BYTES: usize = 512;
 
 /// A site's rules.
+///
+/// ```
+/// use crawl::fetch::{Fetcher, trust};
+/// use crawl::robots::cache::Cache;
+/// # let place = tempfile::tempdir()?;
+/// # let path = place.path().join("pages.fm");
+/// # let store = filemap::PageStore::create(path, filemap::Options::new())?;
+/// # let pages = crawl::pages::Pages::Local(store);
+/// # let (limits, tls) = (Default::default(), trust::tls(trust::Trust::Anybody)?);
+/// # let fetcher = Fetcher::new(limits, "example/1", Default::default(), tls)?;
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+/// # let (url, text) = ("http://example.com/robots.txt", "User-agent: *\nDisallow: /private\n");
+/// # pages.put_page(&filemap::Page::new(url, crawl::clock::now_ms(), 200, text))?;
+/// let cache = Cache::new("example", std::time::Duration::from_secs(600));
+/// let site = cache.site("http://example.com", &pages, &fetcher);
+/// let (site, was_asked) = runtime.block_on(site)?;
+/// // A fresh robots.txt is in the store.
+/// assert!(!was_asked && !site.robots.as_ref().unwrap().allows("/private"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Site {
     /// The rules; `Err` with the reason to stay away.
@@ -48,6 +68,20 @@ pub struct Site {
 type Slot = Arc<tokio::sync::Mutex<Option<Arc<Site>>>>;
 
 /// The robots.txt of all sites.
+///
+/// ```
+/// use crawl::robots::cache::{Cache, url_of};
+/// # let place = tempfile::tempdir()?;
+/// # let path = place.path().join("pages.fm");
+/// # let store = filemap::PageStore::create(path, filemap::Options::new())?;
+/// let (pages, site) = (crawl::pages::Pages::Local(store), "http://example.com");
+/// let cache = Cache::new("example", std::time::Duration::from_secs(600));
+/// assert!(cache.recall(site, &pages).is_none());
+/// let text = "User-agent: *\nDisallow: /private\n";
+/// pages.put_page(&filemap::Page::new(url_of(site), crawl::clock::now_ms(), 200, text))?;
+/// assert!(cache.recall(site, &pages).is_some_and(|robots| !robots.allows("/private")));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Cache {
     agent: String,

@@ -17,6 +17,13 @@ pub const MAX_BYTES: usize = 500 << 10;
 const SITEMAPS_MAX: usize = 1000;
 
 /// The rules of one robots.txt for us.
+///
+/// ```
+/// let text = b"User-agent: *\nDisallow: /private\nCrawl-delay: 2\n";
+/// let robots = crawl::robots::Robots::parse(text, "example");
+/// assert!(robots.allows("/") && !robots.allows("/private/page"));
+/// assert_eq!(robots.crawl_delay, Some(std::time::Duration::from_secs(2)));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Robots {
     rules: Vec<Rule>,
