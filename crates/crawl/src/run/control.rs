@@ -26,6 +26,15 @@ const REQUEST_BYTES: u64 = 16 << 20;
 const REQUEST_WITHIN: Duration = Duration::from_secs(10);
 
 /// What a crawl can be asked.
+///
+/// ```
+/// use crawl::run::control::Request;
+/// let request = Request::Add { urls: vec!["http://example.com/".to_owned()] };
+/// let line = r#"{"do":"add","urls":["http://example.com/"]}"#;
+/// assert_eq!(serde_json::to_string(&request)?, line);
+/// assert_eq!(serde_json::from_str::<Request>(line)?, request);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "do")]
 pub enum Request {
@@ -63,6 +72,15 @@ pub enum Request {
 }
 
 /// A request and where its answers go. Whoever drops it ends the answers.
+///
+/// ```
+/// use crawl::run::control::{Asked, Request, refusal};
+/// let (answers, said) = std::sync::mpsc::channel();
+/// let asked = Asked { request: Request::Pause, answers };
+/// asked.answers.send(refusal("not now"))?;
+/// assert_eq!(said.recv()?["refused"], "not now");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Asked {
     /// The request.
     pub request: Request,
@@ -71,6 +89,18 @@ pub struct Asked {
 }
 
 /// A listening socket; its file and its thread go with it.
+///
+/// ```
+/// use crawl::run::control::{Asked, Control, Request, ask};
+/// # let place = tempfile::tempdir()?;
+/// let answer = |asked: Asked| drop(asked.answers.send(serde_json::json!({ "added": 1 })));
+/// let listening = Control::listen(place.path(), answer)?;
+/// let add = Request::Add { urls: vec!["http://example.com/".to_owned()] };
+/// assert!(ask(place.path(), &add, |answer| assert_eq!(answer["added"], 1))?);
+/// drop(listening);
+/// assert!(!ask(place.path(), &add, |_| ())?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Control {
     dir: OsDir,
     path: PathBuf,

@@ -60,6 +60,10 @@ const LOOK_UP: Duration = Duration::from_millis(100);
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 
 /// Why a run ended.
+///
+/// ```
+/// assert_eq!(crawl::run::End::MaxPages.name(), "max-pages");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Nothing is left to fetch.

@@ -8,6 +8,19 @@ use crate::error::Error;
 use crate::failure::{is_lost, word};
 
 /// What was not fetched.
+///
+/// ```
+/// use crawl::run::{Coverage, End};
+/// # let place = tempfile::tempdir()?;
+/// # let path = place.path().join("frontier");
+/// # let mut frontier = frontier::Frontier::create(&path, frontier::FrontierOptions::new())?;
+/// frontier.seed(&["http://example.com/"], 0)?;
+/// let coverage = Coverage::of(&frontier)?;
+/// assert_eq!((coverage.pages, coverage.waiting), (1, 1));
+/// // A page that waits is missing where the crawl has waited for it in vain.
+/// assert_eq!((coverage.missing(End::Interrupted), coverage.missing(End::Waiting)), (0, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Coverage {
     /// Known pages.

@@ -10,6 +10,15 @@ use crate::error::BoxError;
 use crate::visit::Visit;
 
 /// Why a crawl hands out no page for the sake of its fleet.
+///
+/// ```
+/// use crawl::run::{Event, Pause};
+/// fn is_held_up(event: &Event) -> bool {
+///     matches!(event, Event::HeldUp { why: Some(Pause::Unheard | Pause::Full) })
+/// }
+/// assert!(is_held_up(&Event::HeldUp { why: Some(Pause::Full) }));
+/// assert!(!is_held_up(&Event::HeldUp { why: None }));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
     /// The server of the mailboxes was not reached for the time of the lease.
@@ -19,6 +28,18 @@ pub enum Pause {
 }
 
 /// Something that people may want to know.
+///
+/// ```
+/// use crawl::run::Event;
+/// fn words(event: &Event) -> Option<String> {
+///     match event {
+///         Event::LowSpace { free_bytes, .. } => Some(format!("{free_bytes} bytes are free")),
+///         _ => None,
+///     }
+/// }
+/// let event = Event::LowSpace { free_bytes: 7, min_free_bytes: 9 };
+/// assert_eq!(words(&event).as_deref(), Some("7 bytes are free"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -138,6 +159,24 @@ pub enum Event {
 
 /// Who is told of a running crawl, from several threads. An error of a method ends the crawl, as
 /// [`crate::Error::Observer`], but where it says otherwise.
+///
+/// ```
+/// use crawl::BoxError;
+/// use crawl::run::{Event, Observer};
+/// # use std::sync::Mutex;
+/// #[derive(Default)]
+/// struct Log(Mutex<Vec<Event>>);
+/// impl Observer for Log {
+///     fn event(&self, event: &Event) -> Result<(), BoxError> {
+///         self.0.lock().unwrap().push(event.clone());
+///         Ok(())
+///     }
+/// }
+/// let log = Log::default();
+/// log.event(&Event::Begun)?;
+/// assert_eq!(*log.0.lock().unwrap(), [Event::Begun]);
+/// # Ok::<(), BoxError>(())
+/// ```
 pub trait Observer: Send + Sync {
     /// Something happened. Errors are ignored of [`Event::AskedAgain`], [`Event::Forgotten`],
     /// [`Event::LinksLater`] and [`Event::Poisoned`].
@@ -186,6 +225,11 @@ pub trait Observer: Send + Sync {
 }
 
 /// An observer that listens to nothing.
+///
+/// ```
+/// use crawl::run::{Event, Nobody, Observer};
+/// assert!(Nobody.event(&Event::Paused).is_ok() && Nobody.committed().is_ok());
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Nobody;
 

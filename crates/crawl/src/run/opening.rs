@@ -51,6 +51,15 @@ fn options(observer: &Arc<dyn Observer>) -> Options {
 }
 
 /// When a crawl began.
+///
+/// ```
+/// use crawl::run::opening::{Begun, settings};
+/// # let place = tempfile::tempdir()?;
+/// let store = place.path().join("pages.fm");
+/// let begun = if settings(&store).is_ok() { Begun::Before } else { Begun::Now };
+/// assert!(begun == Begun::Now);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Begun {
     /// In an earlier run, which has made the store.

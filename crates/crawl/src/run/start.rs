@@ -53,6 +53,43 @@ const THREADS_MAX: usize = 8;
 const SHUTDOWN_WITHIN: Duration = Duration::from_secs(5);
 
 /// What a run is given.
+///
+/// ```
+/// use crawl::run::{Nobody, Plan, opening::Begun, run};
+/// use crawl::settings::Settings;
+/// use crawl::{Blocking, Hooks, Response};
+/// # use std::sync::Arc;
+/// # let place = tempfile::tempdir()?;
+/// let mut settings = Settings::new(crawl::clock::now_ms());
+/// settings.seeds.push("http://example.com/".to_owned());
+/// settings.obeys_robots = false;
+/// let empty = Blocking::new(1, |_: &str| Ok(Response { status: 200, ..Response::default() }));
+/// let plan = Plan {
+///     store: place.path().join("pages.fm"),
+///     begun: Begun::Now,
+///     settings,
+///     hooks: Hooks { fetch: Some(Arc::new(empty)), ..Hooks::default() },
+///     observer: Arc::new(Nobody),
+///     max_pages: 10,
+///     # rules: None,
+///     # filter: None,
+///     # tls: None,
+///     # resolver: Default::default(),
+///     # way: Default::default(),
+///     # seen: Default::default(),
+///     # redis_password: None,
+///     # takes_back: false,
+///     # fetch: Vec::new(),
+///     # forever: false,
+///     # min_free: 0,
+///     # stop: Default::default(),
+///     # accept: None,
+///     # warc: None,
+///     # depot: None,
+/// };
+/// assert_eq!(run(plan)?.tally.fetched, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Plan {
     /// The store.
     pub store: PathBuf,
@@ -99,6 +136,15 @@ pub struct Plan {
 }
 
 /// A start page that was given up.
+///
+/// ```
+/// use crawl::run::LostSeed;
+/// fn words(lost: &LostSeed) -> String {
+///     format!("{}: {}", lost.url, lost.why.as_deref().unwrap_or("nobody knows why"))
+/// }
+/// let lost = LostSeed { url: "http://example.com/".to_owned(), why: None };
+/// assert_eq!(words(&lost), "http://example.com/: nobody knows why");
+/// ```
 #[derive(Clone, Debug)]
 pub struct LostSeed {
     /// Its URL.
@@ -108,6 +154,22 @@ pub struct LostSeed {
 }
 
 /// What came of a run.
+///
+/// ```
+/// use crawl::{Blocking, Crawler, Response};
+/// # let place = tempfile::tempdir()?;
+/// let empty = Blocking::new(1, |_: &str| Ok(Response { status: 200, ..Response::default() }));
+/// let crawler = Crawler::builder(place.path().join("pages.fm"))?
+///     .seed("http://example.com/")
+///     .contact("mailto:me@example.com")
+///     .obey_robots(false)
+///     .fetch_by(Some(std::sync::Arc::new(empty)))
+///     .build()?;
+/// let summary = crawler.run()?;
+/// assert_eq!((summary.end.name(), summary.tally.fetched), ("complete", 1));
+/// assert!(!summary.is_empty() && summary.lost_seeds.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Summary {
     /// Why it ended.

@@ -22,6 +22,20 @@ const ONE_IN: u32 = 200;
 const HOSTS: usize = 100;
 
 /// Whether a run goes on.
+///
+/// ```
+/// use crawl::run::{Tally, status::{Phase, Status}};
+/// use crawl::settings::{Folder, Settings};
+/// # let place = tempfile::tempdir()?;
+/// # let path = place.path().join("frontier");
+/// # let frontier = frontier::Frontier::create(&path, frontier::FrontierOptions::new())?;
+/// let folder = Folder::of(&place.path().join("pages.fm"));
+/// folder.keep(&Settings::new(0))?;
+/// Status::new(&folder).publish(&Tally::default(), &frontier, Phase::Ended);
+/// let text = std::fs::read_to_string(folder.join(crawl::files::STATUS))?;
+/// assert!(text.contains("\"is_running\":false"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// It does.
@@ -31,6 +45,21 @@ pub enum Phase {
 }
 
 /// The numbers of a run.
+///
+/// ```
+/// use crawl::run::{Tally, status::{Phase, Status}};
+/// use crawl::settings::{Folder, Settings};
+/// # let place = tempfile::tempdir()?;
+/// # let path = place.path().join("frontier");
+/// # let mut frontier = frontier::Frontier::create(&path, frontier::FrontierOptions::new())?;
+/// # let folder = Folder::of(&place.path().join("pages.fm"));
+/// # folder.keep(&Settings::new(0))?;
+/// frontier.seed(&["http://example.com/"], 0)?;
+/// Status::new(&folder).publish(&Tally::default(), &frontier, Phase::Running);
+/// let text = std::fs::read_to_string(folder.join(crawl::files::STATUS))?;
+/// assert_eq!(serde_json::from_str::<serde_json::Value>(&text)?["frontier"]["queued"], 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Status {
     folder: Folder,
     begun: Instant,

@@ -9,6 +9,14 @@ use crate::failure::Reason;
 use crate::visit::{Told, Visit};
 
 /// The counts of a run.
+///
+/// ```
+/// use crawl::{Reason, run::Tally};
+/// let mut tally = Tally::default();
+/// tally.add(Reason::BodyLimit, 1);
+/// tally.add(Reason::Dns, 2);
+/// assert_eq!(tally.reasons_in_words(), "dns 2, body-limit 1");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
     /// Fetched pages, redirects and "not modified" included.

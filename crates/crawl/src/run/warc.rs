@@ -19,6 +19,12 @@ const EVERY: Duration = Duration::from_secs(1);
 pub const STOPPED: &str = "WARC files cannot be written";
 
 /// What was written to WARC files.
+///
+/// ```
+/// use crawl::run::Written;
+/// let written = Written { records: 7, ..Written::default() };
+/// assert!(written.damaged == 0 && written.last_damage.is_none());
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// Records of what was put.

@@ -5,6 +5,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 /// A shard of a store in object storage, which keeps what the crawl knows too.
+///
+/// ```
+/// use crawl::settings::bucket::BucketSettings;
+/// let bucket = BucketSettings::new("s3://bucket/pages");
+/// assert_eq!((bucket.shards, bucket.shard), (1, 0));
+/// assert_eq!(bucket.commit_every, BucketSettings::COMMIT_EVERY);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BucketSettings {
     /// The store: `s3://bucket/prefix`.

@@ -16,6 +16,12 @@ const PREFIX: &str = "prefix:";
 const COMPILED_BYTES: usize = 64 << 20;
 
 /// Why a URL is not fetched.
+///
+/// ```
+/// use crawl::settings::filter::{Filter, Refusal};
+/// let filter = Filter::open(&[], &[], &["zip".to_owned()]).unwrap();
+/// assert_eq!(filter.refusal("http://example.com/a.ZIP?x"), Some(Refusal::Extension));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// A pattern excludes it.
@@ -27,6 +33,16 @@ pub enum Refusal {
 }
 
 /// What is fetched, and what is not.
+///
+/// ```
+/// use crawl::settings::filter::{Filter, Refusal, checked};
+/// let (docs, pdf) = (checked("prefix:http://example.com/docs/")?, checked(r"\.pdf$")?);
+/// let filter = Filter::open(&[docs], &[pdf], &[]).unwrap();
+/// assert_eq!(filter.refusal("http://example.com/docs/a"), None);
+/// assert_eq!(filter.refusal("http://example.com/docs/a.pdf"), Some(Refusal::Excluded));
+/// assert_eq!(filter.refusal("http://example.com/"), Some(Refusal::NotIncluded));
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Debug)]
 pub struct Filter {
     include: Side,
@@ -35,6 +51,19 @@ pub struct Filter {
 }
 
 /// What one look at the files of patterns has found.
+///
+/// ```
+/// use crawl::settings::filter::{Change, Filter};
+/// # let place = tempfile::tempdir()?;
+/// # let path = place.path().join("patterns");
+/// std::fs::write(&path, "# none yet\n")?;
+/// let filter = Filter::open(&[], &[format!("@{}", path.display())], &[]).unwrap();
+/// std::fs::write(&path, "/private/\n/old/\n")?;
+/// // It is read again at the second look: nobody has touched it since the first.
+/// let changes: Vec<Change> = filter.look().into_iter().chain(filter.look()).collect();
+/// assert_eq!(changes, [Change { file: path, patterns: Ok(2) }]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, PartialEq, Eq)]
 pub struct Change {
     /// The file.

@@ -6,6 +6,12 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 /// Which crawls divide hosts, and what is this one's.
+///
+/// ```
+/// use crawl::settings::fleet::{FleetSettings, Own};
+/// let fleet = FleetSettings::new("http://127.0.0.1:8080/v1/links", 16, Own::Auto);
+/// assert_eq!((fleet.shards, fleet.sent_seeds, fleet.sent_reached), (16, (0, 0), 0));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FleetSettings {
     /// Where the mailboxes are: the address of `/v1/links` of an fm-serve.
@@ -30,6 +36,13 @@ impl FleetSettings {
 }
 
 /// The shards of a crawl.
+///
+/// ```
+/// use crawl::settings::fleet::Own;
+/// assert_eq!("auto".parse(), Ok(Own::Auto));
+/// assert_eq!("2, 0".parse(), Ok(Own::List([0, 2].into())));
+/// assert!("two".parse::<Own>().is_err());
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Own {

@@ -7,6 +7,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 /// The limits of one fetch and of its links.
+///
+/// ```
+/// use crawl::settings::limits::Limits;
+/// let limits = Limits { types: vec!["image/*".to_owned()], ..Limits::default() };
+/// assert!(limits.accepts("image/png") && !limits.accepts("text/html; charset=utf-8"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
     /// Bytes of a decoded body; of a longer one the beginning is kept.

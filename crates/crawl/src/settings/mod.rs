@@ -28,6 +28,13 @@ use crate::settings::limits::Limits;
 use crate::settings::scope::{Reach, Scope};
 
 /// The settings of a crawl.
+///
+/// ```
+/// let mut settings = crawl::settings::Settings::new(0);
+/// assert!(settings.obeys_robots && settings.delay_ms() == 1000);
+/// settings.rate = 0.5;
+/// assert_eq!(settings.delay_ms(), 2000);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// The time of the first run, in ms since 1970.
@@ -208,6 +215,16 @@ impl Settings {
 }
 
 /// The folder of a crawl.
+///
+/// ```
+/// use crawl::settings::{Folder, Settings};
+/// # let place = tempfile::tempdir()?;
+/// let folder = Folder::of(&place.path().join("pages.fm"));
+/// assert_eq!(folder.settings()?, None);
+/// folder.keep(&Settings::new(7))?;
+/// assert_eq!(folder.settings()?, Some(Settings::new(7)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Folder(PathBuf);
 

@@ -12,6 +12,14 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use serde::{Deserialize, Serialize};
 
 /// How far a crawl goes from its seeds.
+///
+/// ```
+/// use crawl::settings::scope::{Reach, Scope};
+/// let contains = |reach, url| Scope::new(reach, ["http://example.com/docs/"]).contains(url);
+/// assert!(contains(Reach::Domain, "http://a.example.com/"));
+/// assert!(!contains(Reach::Host, "http://a.example.com/"));
+/// assert!(!contains(Reach::Prefix, "http://example.com/blog/"));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Reach {
@@ -27,6 +35,14 @@ pub enum Reach {
 }
 
 /// Decides which URLs are in scope, beside the reach. Every closure of that form is one.
+///
+/// ```
+/// use crawl::settings::scope::{Reach, Scope};
+/// let not_days = |url: &str, is_within: bool| is_within && !url.contains("/day/");
+/// let scope = Scope::new(Reach::Host, ["http://example.com/"]);
+/// let scope = scope.accepting(Some(std::sync::Arc::new(not_days)));
+/// assert!(scope.contains("http://example.com/a") && !scope.contains("http://example.com/day/1"));
+/// ```
 pub trait Accept: Send + Sync {
     /// Whether a URL is in scope; `is_within` is what the reach says. It is asked for each link,
     /// from many threads, and must be quick. If it panics, what the reach says counts.
@@ -40,6 +56,14 @@ impl<F: Fn(&str, bool) -> bool + Send + Sync> Accept for F {
 }
 
 /// The scope of a crawl. It grows when a start page redirects out of it.
+///
+/// ```
+/// use crawl::settings::scope::{Reach, Scope};
+/// let scope = Scope::new(Reach::Host, ["http://example.com/"]);
+/// assert!(scope.contains("https://www.example.com/a") && !scope.contains("http://example.org/"));
+/// scope.widen("http://example.org/");
+/// assert!(scope.contains("http://example.org/a"));
+/// ```
 pub struct Scope {
     reach: Reach,
     accept: Option<Arc<dyn Accept>>,

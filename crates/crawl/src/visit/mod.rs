@@ -38,6 +38,27 @@ use self::looked::Looked;
 pub use self::parts::{Crawl, token};
 
 /// The result of a visit.
+///
+/// ```
+/// use crawl::visit::Visit;
+/// # use std::sync::{Arc, Mutex};
+/// #[derive(Default)]
+/// struct Statuses(Mutex<Vec<(String, Option<u16>)>>);
+/// impl crawl::run::Observer for Statuses {
+///     fn visited(&self, visit: &Visit, _new_links: u32) -> Result<(), crawl::BoxError> {
+///         self.0.lock().unwrap().push((visit.url.clone(), visit.status));
+///         Ok(())
+///     }
+/// }
+/// # let (place, told) = (tempfile::tempdir()?, Arc::new(Statuses::default()));
+/// # let empty = |_: &str| Ok(crawl::Response { status: 200, ..Default::default() });
+/// # let builder = crawl::Crawler::builder(place.path().join("pages.fm"))?.obey_robots(false);
+/// # let builder = builder.seed("http://example.com/").contact("mailto:me@example.com");
+/// # let builder = builder.fetch_by(Some(Arc::new(crawl::Blocking::new(1, empty))));
+/// # builder.observer(told.clone()).build()?.run()?;
+/// assert_eq!(*told.0.lock().unwrap(), [("http://example.com/".to_owned(), Some(200))]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Visit {
     /// The page.
@@ -94,6 +115,18 @@ pub struct Visit {
 }
 
 /// The result for the frontier.
+///
+/// ```
+/// use crawl::visit::Told;
+/// fn words(told: &Told) -> String {
+///     match told {
+///         Told::Fetched(fetched) => format!("{} links", fetched.links.len()),
+///         Told::Failed(failure) => failure.to_string(),
+///         Told::Later => "later".to_owned(),
+///     }
+/// }
+/// assert_eq!(words(&Told::Failed(crawl::Reason::Robots.into())), "robots");
+/// ```
 #[derive(Debug)]
 pub enum Told {
     /// The page was fetched.
@@ -106,6 +139,11 @@ pub enum Told {
 }
 
 /// A fetched page.
+///
+/// ```
+/// let fetched = crawl::visit::Fetched { changed: Some(false), ..Default::default() };
+/// assert!(fetched.links.is_empty() && !fetched.is_duplicate && !fetched.is_barren);
+/// ```
 #[derive(Debug, Default)]
 pub struct Fetched {
     /// The time of the fetch.

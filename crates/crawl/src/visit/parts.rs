@@ -20,6 +20,28 @@ use crate::settings::filter::{Filter, Refusal};
 use crate::settings::scope::Scope;
 
 /// What all visits share.
+///
+/// ```
+/// use crawl::visit::Crawl;
+/// # use crawl::files::{bodies::Bodies, sitemaps::Sitemaps};
+/// # use crawl::settings::{Settings, filter::Filter};
+/// # let place = tempfile::tempdir()?;
+/// # let path = place.path().join("pages.fm");
+/// # let store = filemap::PageStore::create(path, filemap::Options::new())?;
+/// # let tls = crawl::fetch::trust::tls(crawl::fetch::trust::Trust::Anybody)?;
+/// # let ways = Default::default();
+/// # let fetcher = crawl::fetch::Fetcher::new(Default::default(), "example/1", ways, tls)?;
+/// # let sitemaps = Sitemaps::open(&filemap_io::OsDir::open(place.path())?)?;
+/// # let (settings, bodies) = (Settings::new(0), Bodies::open(place.path())?);
+/// # let pages = (crawl::pages::Pages::Local(store), 0..0);
+/// let filter = Filter::open(&[], &[r"\.pdf$".to_owned()], &[]).unwrap();
+/// let scope = settings.scope();
+/// # let asks = (fetcher, crawl::Hooks::default());
+/// let crawl = Crawl::new(settings, (scope, filter), pages, asks, bodies, sitemaps);
+/// assert!(crawl.refusal("http://example.com/a.pdf", false).is_some());
+/// assert!(crawl.refusal("http://example.com/a", false).is_none());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Crawl {
     /// How it goes.
     pub settings: Settings,
