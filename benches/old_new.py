@@ -40,13 +40,15 @@ def run(*command, **more):
     return subprocess.run([str(part) for part in command], check=True, text=True, **more)
 
 
-def build(checkout, target):
-    """The path of `compare`, built from a checkout; its Cargo.lock may change."""
+def build(checkout, folder, name):
+    """The path of `compare`, built from a checkout; its Cargo.lock may change. What both builds
+    need is built once."""
+    target = folder / "target"
     environment = dict(os.environ, CARGO_TARGET_DIR=str(target))
     manifest = checkout / "benches" / "compare" / "Cargo.toml"
     cargo = os.environ.get("CARGO", "cargo")
     run(cargo, "build", "--release", "--manifest-path", manifest, env=environment)
-    return target / "release" / "compare"
+    return shutil.copy(target / "release" / "compare", folder / name)
 
 
 def checkout_of(revision, folder):
@@ -136,7 +138,7 @@ def main():
     args = parser.parse_args()
 
     old_checkout = checkout_of(args.old_rev, args.build / "checkout")
-    programs = {"old": build(old_checkout, args.build / "old"), "new": build(ROOT, args.build / "new")}
+    programs = {"old": build(old_checkout, args.build, "old"), "new": build(ROOT, args.build, "new")}
     ratios = {name: [] for name in RATES}
     for number in range(args.rounds):
         # Who goes first changes from round to round.

@@ -89,6 +89,12 @@ if [ "$how" = soak ]; then
     "$venv/bin/pyright" --pythonpath "$venv/bin/python" python/filemap/spark.py
     FILEMAP_CHECK=$how FILEMAP_SPARK=1 "$venv/bin/python" -X dev -m pytest -q -p no:cacheprovider tests/test_docs.py
 
+    # With CUDA's libraries, gigabytes. Those that read a store here warn of Python's own changes.
+    say "PyTorch and Hugging Face's datasets"
+    environment training "$python" -r tests/requirements.txt torch datasets
+    FILEMAP_CHECK=$how FILEMAP_TRAINING=1 "$venv/bin/python" -m pytest -q -p no:cacheprovider \
+        -W default tests/test_docs.py
+
     say "other versions of Python"
     for version in 3.12 3.13 3.14 3.15; do
         other=

@@ -39,6 +39,11 @@ impl Watch {
         }
     }
 
+    /// What was raised, if anything.
+    pub fn raised(&self) -> Option<&PyErr> {
+        self.raised.as_ref()
+    }
+
     /// What was raised, if anything; else the result.
     ///
     /// # Errors

@@ -1,7 +1,10 @@
 //! Tables: a store as a stream of Arrow record batches, by the C stream interface, and its parts
 //! for several processes.
 
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{RecordBatch, RecordBatchReader};
@@ -11,7 +14,7 @@ use filemap::dump::{MimeRange, Selection, StatusRange};
 use filemap::store::UrlPart;
 use filemap::table::{Column, OnDamage, Records, TableOptions, TableWatch};
 use filemap_core::list::Split;
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyKeyboardInterrupt, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
@@ -19,6 +22,7 @@ use crate::argument::{self, Scope, Text, named, number};
 use crate::errors::{self, Failure};
 use crate::fork::OfProcess;
 use crate::iterate::{self, Pages, Times};
+use crate::signals::Watch;
 use crate::store::PageStore;
 use crate::times;
 
@@ -42,9 +46,30 @@ impl Iterator for Rows {
 
     fn next(&mut self) -> Option<Result<RecordBatch, ArrowError>> {
         match self.table.get_mut() {
-            Ok(table) => table.next(),
+            // The caller is C, which a panic must not reach.
+            Ok(table) => catch_unwind(AssertUnwindSafe(|| table.next()))
+                .unwrap_or_else(|_| Some(Err(ArrowError::ComputeError("reading the table panicked".to_owned())))),
             Err(error) => Some(Err(ArrowError::ExternalError(Box::new(error)))),
         }
+    }
+}
+
+/// Looks for signals while the thread that made a table reads it. Another thread may not: the
+/// interpreter's thread could wait for it. An error of a stream is text, so Ctrl-C is asked for
+/// once more, for when the interpreter goes on.
+fn signals() -> impl FnMut() -> ControlFlow<()> + Send + 'static {
+    let (of, mut watch) = (thread::current().id(), Watch::new());
+    move || {
+        if thread::current().id() != of || watch.tick(|_| Ok(())).is_continue() {
+            return ControlFlow::Continue(());
+        }
+        Python::attach(|py| {
+            if watch.raised().is_some_and(|error| error.is_instance_of::<PyKeyboardInterrupt>(py)) {
+                // An error here is that there is no interpreter to be interrupted.
+                let _ = py.import("_thread").and_then(|module| module.call_method0("interrupt_main"));
+            }
+        });
+        ControlFlow::Break(())
     }
 }
 
@@ -177,7 +202,7 @@ impl PageStore {
         if skip_damage {
             options = options.on_damage(OnDamage::Count);
         }
-        let table = self.with(py, |store| Ok(store.table(&options)?))?;
+        let table = self.with(py, |store| Ok(store.table(&options)?))?.while_going(signals());
         let (schema, watch) = (table.schema(), table.watch());
         let rows = Rows { table: OfProcess::new(table), schema };
         Ok(Table { reader: Mutex::new(Some(FFI_ArrowArrayStream::new(Box::new(rows)))), watch })

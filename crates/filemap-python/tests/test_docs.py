@@ -1,7 +1,7 @@
 """Every block of docs/PYTHON.md and of both READMEs runs as it stands, in order.
 
 A block that begins with "```python torch" runs where torch is installed, and is named as skipped
-elsewhere; of Spark, with Java. One that begins with "```python fm_serve" is of a server, which runs here and not at the
+elsewhere; of Spark, with Java. A soak has both: FILEMAP_TRAINING and FILEMAP_SPARK. One that begins with "```python fm_serve" is of a server, which runs here and not at the
 address that the page has.
 """
 
@@ -56,4 +56,6 @@ def is_there(name: str) -> bool:
         return program() is not None or "FILEMAP_CHECK" in os.environ
     if name == "pyspark" and shutil.which("java") is None and "FILEMAP_SPARK" not in os.environ:
         return False
+    if name in ("torch", "datasets") and "FILEMAP_TRAINING" in os.environ:
+        return True
     return importlib.util.find_spec(name) is not None

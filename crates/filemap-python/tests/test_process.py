@@ -122,13 +122,21 @@ def test_a_killed_process_loses_no_page_that_was_put(path: Path) -> None:
         "list(store.urls(host='nowhere'))",
         "[len(store) for _ in range(10**6)]",
         "[store.verify() for _ in range(10**6)]",
+        "table(store.to_arrow(filter={'host': 'nowhere'}))",
+        "[table(store.to_arrow(['url', 'body'])) for _ in range(10**6)]",
     ],
 )
 def test_ctrl_c_ends_long_calls(path: Path, store: filemap.PageStore, call: str) -> None:
     store.put_many((f"http://h/{n}", b"x" * 100) for n in range(20_000))
     store.close()
     code = f"""
-import sys, filemap
+import sys, time, filemap, pyarrow
+def table(rows):
+    try:
+        pyarrow.table(rows)
+    except OSError:
+        # The stream's error. KeyboardInterrupt comes as soon as the interpreter goes on.
+        time.sleep(20)
 with filemap.open(sys.argv[1]) as store:
     print("begun", flush=True)
     try:

@@ -2,6 +2,7 @@
 
 import asyncio
 import pickle
+import time
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -416,6 +417,28 @@ def test_absent_files_are_named(path: Path) -> None:
         assert seen > 20
     with filemap.open(path, "w", accept_loss=True) as store:
         assert store.absent[0].accepted
+
+
+@pytest.mark.parametrize(
+    ("scope", "of"),
+    [
+        ({"host": "a.example.org"}, ["http://a.example.org/"]),
+        ({"prefix": "http://b.example.org/x"}, ["http://b.example.org/x/"]),
+        ({"regex": "/x/$"}, ["http://b.example.org/x/", "http://c.example.net/x/"]),
+    ],
+)
+def test_pruning_a_part_leaves_all_else(
+    store: filemap.PageStore, scope: dict[str, str], of: list[str]
+) -> None:
+    urls = ["http://a.example.org/", "http://b.example.org/x/", "http://c.example.net/x/"]
+    for url in urls:
+        store.put(url, b"old", time=T0)
+        store.put(url, b"new", time=time.time())
+    pruned = store.prune(**scope, older_than=3600.0)
+    assert pruned.ok and pruned.versions == len(of)
+    for url in urls:
+        assert len(list(store.history(url))) == (1 if url in of else 2)
+        assert store[url].body == b"new"
 
 
 def test_upkeep(store: filemap.PageStore, tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """Tables and splits: the same pages as every other way, in the columns of Common Crawl."""
 
+import os
 import pickle
 import random
+import subprocess
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from multiprocessing import get_context
@@ -14,6 +16,7 @@ import filemap
 pa = pytest.importorskip("pyarrow")
 
 T0 = 1_700_000_000
+COLUMNS = ["url", "url_host_name", "fetch_time", "fetch_status", "content_digest", "headers"]
 
 
 @pytest.fixture
@@ -103,6 +106,24 @@ def test_other_readers_of_arrow_take_it(filled: filemap.PageStore) -> None:
         "SELECT fetch_status, count(*) FROM pages GROUP BY 1 ORDER BY 1"
     ).fetchall()
     assert counted == [(200, 270), (404, 30)]
+
+
+@pytest.mark.skipif("FM_TOOL" not in os.environ, reason="FM_TOOL names the program")
+def test_others_read_the_parquet_file_of_fm_tool(
+    filled: filemap.PageStore, path: Path, tmp_path: Path
+) -> None:
+    from pyarrow import parquet
+
+    want = pa.table(filled.to_arrow([*COLUMNS, "body"]))
+    filled.close()
+    file = tmp_path / "pages.parquet"
+    columns = ("--columns", ",".join([*COLUMNS, "body"]))
+    command = [os.environ["FM_TOOL"], "dump", path, "--format", "parquet", "-o", file, *columns]
+    subprocess.run(command, check=True, capture_output=True)
+    assert parquet.read_table(file).sort_by("url") == want.sort_by("url")
+    duckdb = pytest.importorskip("duckdb")
+    found = duckdb.sql(f"SELECT count(*), sum(octet_length(body)) FROM '{file}'").fetchone()
+    assert found == (300, sum(len(body.as_py()) for body in want["body"]))
 
 
 def flip_in(path: Path, body: bytes) -> None:

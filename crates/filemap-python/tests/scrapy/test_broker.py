@@ -97,6 +97,26 @@ def test_an_idle_client_takes_over_by_itself_within_a_second(path: Path) -> None
     second.close()
 
 
+def test_an_idle_client_of_a_killed_holder_takes_over_within_a_second(path: Path) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", script_of_client(), str(path), "holder", "1000000"],
+        stdout=subprocess.PIPE,
+    )
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    second = member(path)
+    add(second, "b")
+    assert not second.is_holder
+    holder.kill()
+    holder.wait()
+    until = time.monotonic() + 1
+    holder.stdout.close()
+    while not second.is_holder and time.monotonic() < until:
+        time.sleep(0.01)
+    assert second.is_holder
+    second.close()
+
+
 def test_only_the_owner_may_use_the_socket(path: Path) -> None:
     old = os.umask(0)
     try:
@@ -233,11 +253,15 @@ part.close()
 """
 
 
+def script_of_client() -> str:
+    return textwrap.dedent(CLIENT).format(tests=str(Path(__file__).parent))
+
+
 @pytest.mark.parametrize("round_", range(3))
 def test_a_killed_holder_loses_nothing_that_it_answered_and_nothing_is_done_twice(
     path: Path, round_: int
 ) -> None:
-    script = textwrap.dedent(CLIENT).format(tests=str(Path(__file__).parent))
+    script = script_of_client()
     count = 200
 
     def start(name: str, lines: int) -> "subprocess.Popen[str]":

@@ -454,6 +454,30 @@ def test_a_note_is_json_and_short(cache: str) -> None:
     assert abs(note["time"] * 1000 - page.time_ms) < 1
 
 
+def test_a_cache_of_ten_thousand_pages_has_a_dozen_files(tmp_path: Path) -> None:
+    folder = tmp_path / "pages.fm"
+    with storage_of(tmp_path) as storage:
+        for number in range(10_000):
+            url = f"{URL}&n={number}"
+            storage.store_response(None, Request(url), HtmlResponse(url, body=TEXT + url.encode()))
+        open_files = len(list(folder.iterdir()))
+    with filemap.open(folder) as store:
+        assert store.count(variants=True) == 10_000
+    assert max(open_files, len(list(folder.iterdir()))) <= 12
+
+
+@pytest.mark.parametrize("setting", ["True", "False"])
+def test_the_setting_for_gzip_changes_no_answer(tmp_path: Path, setting: str) -> None:
+    response = HtmlResponse(URL, body=TEXT)
+    with storage_of(tmp_path, HTTPCACHE_GZIP=setting) as storage:
+        assert storage.use_gzip == (setting == "True")
+        assert kept(storage, response).body == TEXT
+    # As it may be changed between two crawls.
+    with storage_of(tmp_path, HTTPCACHE_GZIP=setting == "False") as storage:
+        found = storage.retrieve_response(None, Request(URL))
+        assert found is not None and found.body == TEXT
+
+
 def test_a_small_cache_is_compressed_anew_when_it_is_closed(tmp_path: Path) -> None:
     """Its first pages were stored before there was a dictionary."""
     frame = "".join(f'<div class="part-{n}"><a href="/menu/{n * 7919}">{n}</a>' for n in range(150))

@@ -5,13 +5,16 @@
 //! `parquet`, `write_parquet` writes the same columns to a file.
 //!
 //! Invariants:
-//! - memory is bounded by a batch, the largest page, and a bit for each version;
+//! - memory is bounded by a batch, that of two more with bodies, the largest page, and a bit for
+//!   each version;
 //! - a body is decompressed only for a column that needs it, and after the row was selected;
 //! - the value of a column does not depend on which others are read;
 //! - what is damaged is left out, counted, and an error at the end unless the caller takes the
 //!   count.
 
+mod bodies;
 mod column;
+mod going;
 mod options;
 #[cfg(feature = "parquet")]
 mod parquet;

@@ -1,6 +1,7 @@
 //! The reader of a table: versions in the order of the log, as record batches.
 
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow_array::{RecordBatch, RecordBatchReader};
@@ -9,6 +10,7 @@ use filemap_core::list::{Heads, Pages};
 use filemap_core::{Head, Value};
 
 use super::column::{Column, schema};
+use super::going::Going;
 use super::options::{OnDamage, Records, TableOptions};
 use super::report::{TableReport, TableWatch};
 use super::rows::{Columns, Row, received};
@@ -44,6 +46,7 @@ pub struct PageTable {
     needs_digest: bool,
     report: TableReport,
     watch: TableWatch,
+    going: Going,
     /// Damage met since it was asked for, if it is.
     errors: Option<Vec<Error>>,
     is_over: bool,
@@ -64,12 +67,13 @@ impl PageTable {
         let has = |column: Column| options.columns.contains(&column);
         let schema: SchemaRef = Arc::new(schema(&options.columns));
         let needs_body = has(Column::Body) || has(Column::ContentMimeDetected);
+        let going = Going::default();
         let source = match &options.urls {
             Some(_) if options.records != Records::Pages => {
                 return Err(Error::Unsupported { what: "parts by URL of anything but pages" });
             }
             Some(part) => Source::Urls(store.found_of_urls(part, !options.all_versions)?.keeping_lost()),
-            None => pass(store, options, needs_body, None)?,
+            None => pass(store, options, needs_body, None, &going)?,
         };
         Ok(PageTable {
             store: store.clone(),
@@ -81,6 +85,7 @@ impl PageTable {
             options: options.clone(),
             report: TableReport::default(),
             watch: TableWatch::default(),
+            going,
             errors: None,
             is_over: false,
         })
@@ -89,6 +94,27 @@ impl PageTable {
     /// The report, which can be read wherever the table goes.
     pub fn watch(&self) -> TableWatch {
         self.watch.clone()
+    }
+
+    /// Asks `going` at the beginning of each batch, between rows, and while versions that are not
+    /// selected are passed over. After a `Break` the table ends with
+    /// [`filemap_core::Error::Cancelled`].
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::ops::ControlFlow;
+    /// # use filemap::{Options, Page, PageStore};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+    /// store.put_page(&Page::new("http://example.com/", 1_700_000_000_000, 200, "hello"))?;
+    /// let mut table = store.table(&Default::default())?.while_going(|| ControlFlow::Break(()));
+    /// assert!(table.next().is_some_and(|batch| batch.is_err()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn while_going(self, going: impl FnMut() -> ControlFlow<()> + Send + 'static) -> PageTable {
+        self.going.ask(Box::new(going));
+        self
     }
 
     /// Appends the next version; false at the end.
@@ -142,7 +168,7 @@ impl PageTable {
             return Ok(false);
         }
         let options = self.options.clone().split(Some(part.as_of().clone()));
-        self.source = pass(&self.store, &options, self.needs_body, Some(lost))?;
+        self.source = pass(&self.store, &options, self.needs_body, Some(lost), &self.going)?;
         self.step()
     }
 
@@ -208,7 +234,14 @@ impl PageTable {
     fn batch(&mut self) -> Result<Option<RecordBatch>> {
         self.is_over |= self.options.limit.is_some_and(|limit| self.report.rows >= limit);
         while !self.is_over && !self.is_full() {
-            match self.step() {
+            let stepped = self.step();
+            if self.going.has_ended() {
+                self.is_over = true;
+                self.report.stopped = true;
+                self.watch.set(&self.report);
+                return Err(filemap_core::Error::Cancelled.into());
+            }
+            match stepped {
                 Ok(is_more) => self.is_over = !is_more,
                 Err(error) if error.is_damage() => {
                     self.report.damaged += 1;
@@ -260,21 +293,28 @@ impl PageTable {
 type Keys = Option<HashSet<Vec<u8>>>;
 
 /// A pass over the value log, or over a split of it.
-fn pass(store: &PageStore, options: &TableOptions, needs_body: bool, keys: Keys) -> Result<Source> {
+fn pass(store: &PageStore, options: &TableOptions, needs_body: bool, keys: Keys, going: &Going) -> Result<Source> {
     Ok(match needs_body {
-        true => Source::Pages(pages(store, options, keys)?),
-        false => Source::Heads(heads(store, options, keys)?),
+        true => Source::Pages(pages(store, options, keys, going)?),
+        false => Source::Heads(heads(store, options, keys, going)?),
     })
 }
 
-/// Which versions are looked at, by key and time.
-fn chosen(options: &TableOptions, keys: Keys) -> impl Fn(&[u8], filemap_core::Version) -> bool + Send + 'static {
-    let (records, selection) = (options.records, options.selection.clone());
+/// Which versions are looked at, by key and time: all once the table has ended, so that a search
+/// for the next one ends too.
+fn chosen(
+    options: &TableOptions,
+    keys: Keys,
+    going: &Going,
+) -> impl Fn(&[u8], filemap_core::Version) -> bool + Send + use<> {
+    let (records, selection, going) = (options.records, options.selection.clone(), going.clone());
     let is_meant = move |key: &[u8]| keys.as_ref().is_none_or(|keys| keys.contains(key)) && records.takes(key);
-    move |key, version| is_meant(key) && selection.takes_key(key::url(key), version.time_ms)
+    move |key: &[u8], version: filemap_core::Version| {
+        (is_meant(key) && selection.takes_key(key::url(key), version.time_ms)) || going.has_ended()
+    }
 }
 
-fn heads(store: &PageStore, options: &TableOptions, keys: Keys) -> Result<Heads> {
+fn heads(store: &PageStore, options: &TableOptions, keys: Keys, going: &Going) -> Result<Heads> {
     let engine = store.engine();
     let heads = match (&options.split, options.all_versions) {
         (None, false) => engine.heads(),
@@ -282,10 +322,10 @@ fn heads(store: &PageStore, options: &TableOptions, keys: Keys) -> Result<Heads>
         (Some(split), false) => engine.heads_in(split)?,
         (Some(split), true) => engine.version_heads_in(split)?,
     };
-    Ok(heads.only(chosen(options, keys)))
+    Ok(heads.only(chosen(options, keys, going)))
 }
 
-fn pages(store: &PageStore, options: &TableOptions, keys: Keys) -> Result<Pages> {
+fn pages(store: &PageStore, options: &TableOptions, keys: Keys, going: &Going) -> Result<Pages> {
     let engine = store.engine();
     let pages = match (&options.split, options.all_versions) {
         (None, false) => engine.pages(),
@@ -293,14 +333,14 @@ fn pages(store: &PageStore, options: &TableOptions, keys: Keys) -> Result<Pages>
         (Some(split), false) => engine.pages_in(split)?,
         (Some(split), true) => engine.versions_in(split)?,
     };
-    let pages = pages.only(chosen(options, keys));
+    let pages = pages.only(chosen(options, keys, going));
     if !options.selection.is_of_description() {
         return Ok(pages);
     }
-    let (store, selection) = (store.clone(), options.selection.clone());
+    let (store, selection, going) = (store.clone(), options.selection.clone(), going.clone());
     // What cannot be decided here is decided, or is an error, when the row is made.
     let takes = move |key: &[u8], head: &Head| {
-        store.describe_alone(key, head).is_none_or(|page| selection.takes_description(&page))
+        going.has_ended() || store.describe_alone(key, head).is_none_or(|page| selection.takes_description(&page))
     };
     Ok(pages.wanted(takes))
 }

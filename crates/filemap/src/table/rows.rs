@@ -7,13 +7,13 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use arrow_array::builder::{
-    BinaryBuilder, Int32Builder, LargeBinaryBuilder, MapBuilder, StringBuilder, TimestampMillisecondBuilder,
-    UInt16Builder, UInt64Builder,
+    BinaryBuilder, Int32Builder, MapBuilder, StringBuilder, TimestampMillisecondBuilder, UInt16Builder, UInt64Builder,
 };
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{ArrowError, SchemaRef};
 use filemap_core::Version;
 
+use super::bodies::Bodies;
 use super::column::{Column, UTC, header_field};
 use super::url::Parts;
 use crate::dump::index_key;
@@ -36,7 +36,7 @@ pub(super) struct Row<'a> {
 enum Builder {
     Text(StringBuilder),
     Binary(BinaryBuilder),
-    Body(LargeBinaryBuilder),
+    Body(Bodies),
     Status(UInt16Builder),
     Port(Int32Builder),
     Number(UInt64Builder),
@@ -48,7 +48,7 @@ impl Builder {
     fn new(column: Column) -> Builder {
         match column {
             Column::Variant => Builder::Binary(BinaryBuilder::new()),
-            Column::Body => Builder::Body(LargeBinaryBuilder::new()),
+            Column::Body => Builder::Body(Bodies::new()),
             Column::FetchStatus => Builder::Status(UInt16Builder::new()),
             Column::UrlPort => Builder::Port(Int32Builder::new()),
             Column::VersionSequence | Column::StoredBytes | Column::BodyBytes => Builder::Number(UInt64Builder::new()),
@@ -62,17 +62,17 @@ impl Builder {
         }
     }
 
-    fn finish(&mut self) -> ArrayRef {
-        match self {
+    fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
+        Ok(match self {
             Builder::Text(builder) => Arc::new(builder.finish()),
             Builder::Binary(builder) => Arc::new(builder.finish()),
-            Builder::Body(builder) => Arc::new(builder.finish()),
+            Builder::Body(bodies) => Arc::new(bodies.finish()?),
             Builder::Status(builder) => Arc::new(builder.finish()),
             Builder::Port(builder) => Arc::new(builder.finish()),
             Builder::Number(builder) => Arc::new(builder.finish()),
             Builder::Time(builder) => Arc::new(builder.finish()),
             Builder::Headers(builder) => Arc::new(builder.finish()),
-        }
+        })
     }
 }
 
@@ -113,10 +113,7 @@ impl Columns {
                     builder.append_option(variant);
                     variant.map_or(0, <[u8]>::len)
                 }
-                Builder::Body(builder) => {
-                    builder.append_option(row.body);
-                    row.body.map_or(0, <[u8]>::len)
-                }
+                Builder::Body(bodies) => bodies.push(row.body),
                 Builder::Status(builder) => {
                     builder.append_option(row.page.status);
                     0
@@ -147,7 +144,8 @@ impl Columns {
 
     /// The batch, and a new one is begun.
     pub(super) fn finish(&mut self) -> Result<RecordBatch, ArrowError> {
-        let arrays: Vec<ArrayRef> = self.builders.iter_mut().map(|(_, builder)| builder.finish()).collect();
+        let arrays: Vec<ArrayRef> =
+            self.builders.iter_mut().map(|(_, builder)| builder.finish()).collect::<Result<_, _>>()?;
         let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(self.rows));
         (self.rows, self.bytes) = (0, 0);
         RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)

@@ -1,0 +1,110 @@
+//! The column of bodies, in memory that the next batches use again.
+//!
+//! A batch has megabytes of bodies. Fresh memory for each costs as much as copying the bodies into
+//! it, since the kernel clears every page. So the memory of a batch that was dropped comes back
+//! here.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow_array::LargeBinaryArray;
+use arrow_buffer::{Buffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
+use arrow_schema::ArrowError;
+
+/// Batches whose memory is kept: one that the reader of a table has, and one that is made.
+const MOST_KEPT: usize = 2;
+
+/// Memory that came back.
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<Vec<u8>>>>);
+
+/// The bodies of a batch, whoever has it.
+struct Lent {
+    bodies: Vec<u8>,
+    home: Kept,
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.bodies
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let mut kept = self.home.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() < MOST_KEPT {
+            self.bodies.clear();
+            kept.push(std::mem::take(&mut self.bodies));
+        }
+    }
+}
+
+/// Builds the column, a batch at a time.
+pub(super) struct Bodies {
+    /// Where each body of the batch ends, after a zero.
+    ends: Vec<i64>,
+    nulls: NullBufferBuilder,
+    bodies: Vec<u8>,
+    kept: Kept,
+}
+
+impl Bodies {
+    pub fn new() -> Bodies {
+        Bodies { ends: vec![0], nulls: NullBufferBuilder::new(0), bodies: Vec::new(), kept: Kept::default() }
+    }
+
+    /// Appends a row. Returns the length of the body.
+    pub fn push(&mut self, body: Option<&[u8]>) -> usize {
+        self.nulls.append(body.is_some());
+        self.bodies.extend_from_slice(body.unwrap_or_default());
+        self.ends.push(self.bodies.len() as i64);
+        body.map_or(0, <[u8]>::len)
+    }
+
+    /// The column, and a new one is begun.
+    pub fn finish(&mut self) -> Result<LargeBinaryArray, ArrowError> {
+        let next = self.kept.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
+        let bodies = std::mem::replace(&mut self.bodies, next);
+        let ends = std::mem::replace(&mut self.ends, vec![0]);
+        let lent = Lent { bodies, home: self.kept.clone() };
+        let values = Buffer::from(bytes::Bytes::from_owner(lent));
+        LargeBinaryArray::try_new(OffsetBuffer::new(ScalarBuffer::from(ends)), values, self.nulls.finish())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::Array as _;
+
+    use super::*;
+
+    #[test]
+    fn memory_comes_back_and_no_batch_that_is_held_changes() {
+        let mut bodies = Bodies::new();
+        assert_eq!((bodies.push(Some(b"one")), bodies.push(None), bodies.push(Some(b""))), (3, 0, 0));
+        let first = bodies.finish().unwrap();
+        bodies.push(Some(b"two"));
+        let second = bodies.finish().unwrap();
+        let at = second.values().as_ptr();
+        drop(second);
+        let third = bodies.finish().unwrap();
+        assert!(third.is_empty());
+        bodies.push(Some(b"six"));
+        let fourth = bodies.finish().unwrap();
+        assert_eq!(fourth.values().as_ptr(), at);
+        assert_eq!((first.value(0), first.is_null(1), first.value(2), fourth.value(0)), (&b"one"[..], true, &b""[..], &b"six"[..]));
+    }
+
+    #[test]
+    fn no_more_is_kept_than_two_batches() {
+        let mut bodies = Bodies::new();
+        let batches: Vec<_> = (0..5)
+            .map(|_| {
+                bodies.push(Some(b"body"));
+                bodies.finish().unwrap()
+            })
+            .collect();
+        drop(batches);
+        assert_eq!(bodies.kept.0.lock().unwrap().len(), MOST_KEPT);
+    }
+}
