@@ -1,6 +1,14 @@
 //! Mistakes that the simulation must catch. Compiled out without feature `sim`.
 
 /// A mistake that a store makes on demand.
+///
+/// ```
+/// use filemap_cloud::{CloudOptions, Mistake};
+/// let options = CloudOptions::new().mistake(Mistake::TombstonesForgotten);
+/// # let _ = options;
+/// // Some have tests of their own.
+/// assert!(!Mistake::ALL.contains(&Mistake::ClockAhead));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mistake {

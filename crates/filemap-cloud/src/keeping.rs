@@ -18,6 +18,21 @@ pub(crate) fn object(id: SegmentId) -> String {
 }
 
 /// How a file differs from what was kept of it before.
+///
+/// ```
+/// use filemap_cloud::{Change, CloudOptions, KeptFile, Mode, open_bucket};
+/// # use filemap_io::{Access, Dir, OsDir};
+/// # let folder = tempfile::tempdir()?;
+/// # let file = OsDir::open(folder.path())?.open("queue", Access::Create)?;
+/// let store = open_bucket("mem://changed", Mode::Fill, &CloudOptions::new())?;
+/// let keep = |change| store.sync_with(&[KeptFile { name: "queue", file: &*file, change }]);
+/// file.write_at(b"http://example.com/\n", 0)?;
+/// keep(Change::Replaced)?;
+/// file.write_at(b"http://example.org/\n", 20)?;
+/// keep(Change::Appended)?;
+/// assert_eq!(store.kept()?, [("queue".to_owned(), 40)]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Not at all: it is not read.
@@ -29,6 +44,23 @@ pub enum Change {
 }
 
 /// A file that is kept with a shard: see [`CloudStore::sync_with`](crate::CloudStore::sync_with).
+///
+/// ```
+/// use filemap_cloud::{Change, CloudOptions, KeptFile, Mode, open_bucket};
+/// # use filemap_io::{Access, Dir, OsDir};
+/// # let folder = tempfile::tempdir()?;
+/// # let file = OsDir::open(folder.path())?.open("queue", Access::Create)?;
+/// file.write_at(b"http://example.com/", 0)?;
+/// let store = open_bucket("mem://kept-file", Mode::Fill, &CloudOptions::new())?;
+/// store.sync_with(&[KeptFile { name: "queue", file: &*file, change: Change::Replaced }])?;
+/// let mut read = Vec::new();
+/// store.read_kept("queue", &mut |bytes| {
+///     read.extend_from_slice(bytes);
+///     Ok(())
+/// })?;
+/// assert_eq!(read, b"http://example.com/");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct KeptFile<'a> {
     /// Its name: letters, digits, `.`, `_`, `-`, with `/` between folders.

@@ -37,6 +37,19 @@ pub struct CloudStats {
 }
 
 /// A segment, as the index has it.
+///
+/// ```
+/// use filemap::access::PutRule;
+/// use filemap::{Page, PageWrite};
+/// use filemap_cloud::{CloudOptions, Mode, open_bucket};
+/// let store = open_bucket("mem://segments", Mode::Fill, &CloudOptions::new())?;
+/// let page = Page::new("http://example.com/", 1_700_000_000_000, 200, "hello");
+/// store.put(&page, PutRule::IfNew)?;
+/// store.sync()?;
+/// let segments = store.segments()?;
+/// assert!(segments.len() == 1 && segments[0].live_bytes > 0 && segments[0].dead_bytes == 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CloudSegment {

@@ -4,6 +4,18 @@
 filemap_io::failpoints! {
     feature = "sim";
     /// A bug that the engine commits on demand. Each breaks one of the crash rules.
+    ///
+    /// ```
+    /// # #[cfg(feature = "sim")]
+    /// # {
+    /// use filemap_core::sim::{Fault, plant};
+    ///
+    /// plant(Some(Fault::SyncSkipped));
+    /// // What stores do in this thread now must fail the tests.
+    /// plant(None);
+    /// assert!(Fault::ALL.contains(&Fault::SyncSkipped));
+    /// # }
+    /// ```
     #[allow(missing_docs, reason = "the names say it, and the tests list them")]
     #[non_exhaustive]
     pub enum Fault {

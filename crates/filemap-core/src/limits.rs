@@ -2,6 +2,16 @@
 //! shrinks them so that splits, stages, rolls and map borders happen all the time.
 
 /// Engine sizes; `Default` has those of production.
+///
+/// ```
+/// # #[cfg(feature = "sim")]
+/// # {
+/// use filemap_core::sim::Limits;
+///
+/// let limits = Limits { leaf_slots: 4, ..Limits::default() };
+/// assert!(limits.leaf_slots < Limits::default().leaf_slots);
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Slots of a leaf before it is split; at most what a page holds.

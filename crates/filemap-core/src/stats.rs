@@ -91,6 +91,16 @@ pub enum StatValue {
 macro_rules! stats {
     ($($(#[doc = $doc:literal])+ $name:ident: $type:ty = $kind:ident,)*) => {
         /// Statistics of a store. Counters start at 0 when the handle is opened.
+        ///
+        /// ```
+        /// # let temp = tempfile::tempdir()?;
+        /// # let at = temp.path().join("a");
+        /// # let store = filemap_core::Store::create(at, filemap_core::Options::new())?;
+        /// store.put(&filemap_core::Record::new(b"http://a.example/", b"A page."))?;
+        /// let stats = store.stats();
+        /// assert_eq!((stats.puts, stats.removes), (1, 0));
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
         #[derive(Clone, Debug, Default)]
         #[non_exhaustive]
         pub struct Stats {

@@ -30,6 +30,11 @@ struct State {
 }
 
 /// Figures of a replica.
+///
+/// ```
+/// let figures = filemap_http::Following::new("http://127.0.0.1:8640").figures();
+/// assert_eq!((figures.location.as_str(), figures.up_to_date), ("http://127.0.0.1:8640", None));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FollowingFigures {

@@ -150,6 +150,40 @@ impl AsyncClient {
 ///
 /// No line is lost if a future of [`AsyncLines::next`] is dropped: the next one gives it. If this
 /// is dropped while a line is waited for, its thread waits until the server says something.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use filemap::{Options, Page, PageStore};
+/// # use filemap_http::server::{Server, ServerOptions};
+/// use std::time::Duration;
+///
+/// use filemap_http::{AsyncClient, ClientOptions, Said};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// # store.put_page(&Page::new("http://example.com/", 1_700_000_000_000, 200, "hello"))?;
+/// # store.sync()?;
+/// # let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+/// # let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))?;
+/// # let location = format!("http://{}", listener.local_addr()?);
+/// # let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+/// # let server = Server::new(store, ServerOptions::new());
+/// # let serving = runtime.spawn(server.serve(listener, None, async { drop(stopped.await) }));
+/// # runtime.block_on(async {
+/// let store = AsyncClient::open(&location, &ClientOptions::new(), 32).await?;
+/// let mut lines = store.changes(None, Duration::ZERO).await?;
+/// let mut told = 0;
+/// while let Some(line) = lines.next().await {
+///     told += u32::from(matches!(line?.said, Said::Told(_)));
+/// }
+/// assert_eq!(told, 2, "a page, and that all is listed");
+/// # Ok::<(), filemap::Error>(())
+/// # })?;
+/// # drop(stop);
+/// # runtime.block_on(serving)??;
+/// # Ok(())
+/// # }
+/// ```
 pub struct AsyncLines {
     store: AsyncStore<Client>,
     /// Lines that were read.

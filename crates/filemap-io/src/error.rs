@@ -6,6 +6,13 @@ use std::io;
 use std::sync::Arc;
 
 /// What can go wrong with stored files.
+///
+/// ```
+/// use filemap_io::StorageError;
+/// let error = StorageError::corrupt("value0.dat", 4096, "a checksum does not match");
+/// assert!(error.is_corrupt() && !error.is_absent());
+/// assert!(error.to_string().starts_with("value0.dat is damaged at offset 4096: "));
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StorageError {

@@ -9,6 +9,14 @@ use crate::layout::Wire as _;
 
 crate::layout! {
     /// What every header begins with: see [`Kind`].
+    ///
+    /// ```
+    /// use filemap_io::header::Start;
+    /// let mut header = [0; Start::BYTES];
+    /// Start::MAGIC.put(&mut header, *b"NOTES001");
+    /// Start::READ_VERSION.put(&mut header, 2);
+    /// assert_eq!(header[..9], *b"NOTES001\x02");
+    /// ```
     pub struct Start {
         0 MAGIC: [u8; 8] = "magic";
         8 READ_VERSION: u16 = "the version that a reader must know";

@@ -166,6 +166,13 @@ impl<T: Wire> Wire for Secret<T> {
 }
 
 /// Reserved bytes: zero.
+///
+/// ```
+/// use filemap_io::layout::{Wire, Zeros};
+/// let mut bytes = [7; 4];
+/// Zeros::<3>.write(&mut bytes);
+/// assert_eq!(bytes, [0, 0, 0, 7]);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Zeros<const N: usize>;
 
@@ -196,6 +203,14 @@ pub fn get<T: Wire>(bytes: &[u8], at: usize) -> T {
 }
 
 /// A field of a layout.
+///
+/// ```
+/// use filemap_io::layout::Field;
+/// const SECOND: Field<u16> = Field::new(2);
+/// let mut record = [0; 4];
+/// SECOND.put(&mut record, 0x0201);
+/// assert_eq!((record, SECOND.get(&record), SECOND.end()), ([0, 0, 1, 2], 0x0201, 4));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Field<T> {
     /// Byte offset in the record.

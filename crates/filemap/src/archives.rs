@@ -35,6 +35,13 @@ pub trait Archives: Debug + Send + Sync {
 }
 
 /// Files of this machine. An address of another is an error.
+///
+/// ```
+/// use filemap::archives::{Archives, LocalArchives};
+///
+/// let elsewhere = LocalArchives.open("https://example.com/a.warc", 0, None).err();
+/// assert_eq!(elsewhere.map(|error| error.kind()), Some(std::io::ErrorKind::Unsupported));
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LocalArchives;
 

@@ -66,6 +66,15 @@ impl CopyReport {
 }
 
 /// An event of a copy.
+///
+/// ```
+/// use filemap::copy::{CopyEvent, CopyReport};
+///
+/// fn is_loss(event: CopyEvent<'_>) -> bool {
+///     matches!(event, CopyEvent::Damage(_) | CopyEvent::Refused(..))
+/// }
+/// assert!(!is_loss(CopyEvent::Progress(&CopyReport::default())));
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum CopyEvent<'a> {

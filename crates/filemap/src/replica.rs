@@ -29,6 +29,14 @@ pub use place::{forget_place, is_replica, note_place, noted_place};
 const HELD_BYTES: usize = 64 << 20;
 
 /// A change of the other store.
+///
+/// ```
+/// use filemap::replica::Told;
+///
+/// // Whether it says that what was not listed is not there.
+/// let clears = |told: &Told| matches!(told, Told::Listed { is_whole: true });
+/// assert!(clears(&Told::Listed { is_whole: true }) && !clears(&Told::Damaged(None)));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Told {
@@ -102,6 +110,24 @@ pub struct Counts {
 }
 
 /// A replica in the making. What was applied is durable after a `sync` of the store.
+///
+/// ```
+/// # use filemap::{Options, Page, PageStore, Version};
+/// use filemap::replica::{Replica, Told};
+/// use filemap::store::BodyForm;
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// let mut replica = Replica::new(store, None)?;
+/// let page = Box::new(Page::new("http://example.com/", 1_700_000_000_000, 200, "hello"));
+/// let version = Version { time_ms: page.fetched_at_ms, sequence: 1 };
+/// let put = Told::Put { page, form: BodyForm::Whole, version, elsewhere: None };
+/// for told in [put, Told::Listed { is_whole: true }] {
+///     replica.apply(told, &mut |_, _| Ok(None))?;
+/// }
+/// assert_eq!(replica.counts().put, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Replica {
     store: PageStore,
     loader: Loader,

@@ -92,6 +92,19 @@ pub struct Assignment {
 
 /// Pages that were asked for under an id ([`crate::Frontier::claim`]), in the order of their
 /// numbers, with their canonical URLs. Some may be settled: they belong to what was asked all the same.
+///
+/// ```
+/// use frontier::{Claim, Frontier, FrontierOptions, Next};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("frontier");
+/// let mut frontier = Frontier::create(&path, FrontierOptions::new()).unwrap();
+/// frontier.seed(&["http://example.com/"], 0).unwrap();
+/// let Next::Fetch(assignment) = frontier.next(0).unwrap() else { panic!("the seed waits") };
+/// frontier.claim(7, &[assignment.page]).unwrap();
+/// let pages = vec![(assignment.page, "http://example.com/".to_owned())];
+/// assert_eq!(frontier.claims().unwrap(), [Claim { id: 7, pages }]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// The id.
@@ -240,6 +253,20 @@ pub struct Failure {
 }
 
 /// What is to be done about a failure.
+///
+/// ```
+/// use frontier::{Failure, FailureKind, Frontier, FrontierOptions, Next, PageStatus, Remedy};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("frontier");
+/// let mut frontier = Frontier::create(&path, FrontierOptions::new()).unwrap();
+/// frontier.seed(&["http://example.com/"], 0).unwrap();
+/// let Next::Fetch(assignment) = frontier.next(0).unwrap() else { panic!("the seed waits") };
+/// let (kind, remedy) = (FailureKind::ClientStatus, Remedy::GiveUp);
+/// frontier.failed(assignment.page, &Failure { kind, retry_after_ms: None, remedy }, 0).unwrap();
+/// let page = frontier.page("http://example.com/").unwrap().expect("it is known");
+/// assert_eq!(page.status, PageStatus::Gone);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
     /// Another attempt at the page, up to [`crate::FrontierOptions::attempts_max`]. When a host has
@@ -256,6 +283,20 @@ pub enum Remedy {
 }
 
 /// How a host fails.
+///
+/// ```
+/// use frontier::{Failing, Failure, FailureKind, Frontier, FrontierOptions, Next, Remedy};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("frontier");
+/// let mut frontier = Frontier::create(&path, FrontierOptions::new()).unwrap();
+/// frontier.seed(&["http://example.com/"], 0).unwrap();
+/// let Next::Fetch(assignment) = frontier.next(0).unwrap() else { panic!("the seed waits") };
+/// let (kind, remedy) = (FailureKind::Timeout, Remedy::HostRests);
+/// frontier.failed(assignment.page, &Failure { kind, retry_after_ms: None, remedy }, 0).unwrap();
+/// let page = frontier.page("http://example.com/").unwrap().expect("it is known");
+/// assert_eq!(page.host_failing, Some(Failing { since_ms: 0, rests: 1, until_ms: 2_000 }));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failing {
     /// When it first did, since it last answered.
@@ -267,6 +308,19 @@ pub struct Failing {
 }
 
 /// What others say of a page's changes.
+///
+/// ```
+/// use frontier::{Frontier, FrontierOptions, Hint, Recrawl};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("frontier");
+/// let options = FrontierOptions::new().recrawl(Some(Recrawl::new()));
+/// let mut frontier = Frontier::create(&path, options).unwrap();
+/// frontier.seed(&["http://example.com/"], 0).unwrap();
+/// let hourly = Hint { key: "http://example.com/", changed_ms: None, every_ms: Some(3_600_000) };
+/// let of_unknown = Hint { key: "http://example.org/", ..hourly };
+/// assert_eq!(frontier.hint(&[hourly, of_unknown], 0).unwrap(), 1);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hint<'a> {
     /// The page's canonical URL.

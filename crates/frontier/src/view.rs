@@ -78,6 +78,18 @@ pub struct PageState {
 }
 
 /// What is known of a page without a read from disk.
+///
+/// ```
+/// use frontier::{Frontier, FrontierOptions, PageBrief};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("frontier");
+/// let mut frontier = Frontier::create(&path, FrontierOptions::new()).unwrap();
+/// frontier.seed(&["http://example.com/", "http://example.org/"], 0).unwrap();
+/// let of_host = |page: &PageBrief<'_>| page.host == "example.org";
+/// let urls: Vec<String> = frontier.list(of_host).map(|page| page.unwrap().url).collect();
+/// assert_eq!(urls, ["http://example.org/"]);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageBrief<'a> {
     /// Its status.

@@ -29,6 +29,19 @@ const NEW_NOTE: &str = "mailboxes.new";
 const SHARDS_MAX: u32 = 4096;
 
 /// What a crawl of a fleet does.
+///
+/// ```
+/// use mailbox::{Activity, MailboxOptions, Mailboxes};
+///
+/// # let folder = tempfile::tempdir()?;
+/// let boxes = Mailboxes::create(folder.path().join("links"), 1, MailboxOptions::new())?;
+/// let epoch = boxes.claim(0, 7)?;
+/// boxes.report(7, &[(0, epoch)], Activity::Working)?;
+/// assert!(!boxes.standing().is_over);
+/// boxes.report(7, &[(0, epoch)], Activity::Idle)?;
+/// assert!(boxes.standing().is_over);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
     /// It has something to fetch, to post or to take.
@@ -40,6 +53,17 @@ pub enum Activity {
 }
 
 /// Who owns a shard.
+///
+/// ```
+/// use mailbox::{MailboxOptions, Mailboxes};
+///
+/// # let folder = tempfile::tempdir()?;
+/// let boxes = Mailboxes::create(folder.path().join("links"), 1, MailboxOptions::new())?;
+/// boxes.claim(0, 7)?;
+/// let owner = boxes.stats()[0].owner.expect("just claimed");
+/// assert_eq!((owner.crawl, owner.is_idle), (7, false));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// The crawl's id, which is that of its outbox.
@@ -51,6 +75,18 @@ pub struct Owner {
 }
 
 /// What is known of a shard.
+///
+/// ```
+/// use mailbox::{Link, MailboxOptions, Mailboxes};
+///
+/// # let folder = tempfile::tempdir()?;
+/// let boxes = Mailboxes::create(folder.path().join("links"), 1, MailboxOptions::new())?;
+/// let link = Link { url: "http://example.com/".into(), depth: 3, is_seed: false };
+/// boxes.post(0, 7, 0, &[link])?;
+/// let stats = boxes.stats()[0];
+/// assert_eq!((stats.waiting, stats.entered, stats.owner), (1, 1, None));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardStats {
     /// Its number.
@@ -68,6 +104,17 @@ pub struct ShardStats {
 }
 
 /// How a fleet gets on.
+///
+/// ```
+/// use mailbox::{MailboxOptions, Mailboxes};
+///
+/// # let folder = tempfile::tempdir()?;
+/// let boxes = Mailboxes::create(folder.path().join("links"), 2, MailboxOptions::new())?;
+/// boxes.claim(1, 7)?;
+/// let standing = boxes.standing();
+/// assert_eq!((standing.free, standing.working), (vec![0], 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
     /// Whether it is at its end.
@@ -84,7 +131,21 @@ pub struct Standing {
 }
 
 /// The mailboxes of all shards of a fleet, in a folder. Calls may come from any thread; those of
-/// one shard wait for each other. Example: the crate's.
+/// one shard wait for each other.
+///
+/// ```
+/// use mailbox::{Link, MailboxOptions, Mailboxes};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("links");
+/// let boxes = Mailboxes::create(&path, 2, MailboxOptions::new())?;
+/// let link = Link { url: "http://example.com/".into(), depth: 3, is_seed: false };
+/// boxes.post(1, 7, 0, &[link.clone()])?;
+/// drop(boxes);
+/// let boxes = Mailboxes::open(&path, MailboxOptions::new())?.expect("just made");
+/// assert_eq!(boxes.read(1, None, 1_000)?.links, [link]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Mailboxes {
     options: MailboxOptions,

@@ -35,6 +35,18 @@ filemap_io::options! {
 }
 
 /// What a batch of links came to.
+///
+/// ```
+/// use mailbox::{Link, MailboxOptions, Mailboxes, Posted};
+///
+/// # let folder = tempfile::tempdir()?;
+/// let boxes = Mailboxes::create(folder.path().join("links"), 1, MailboxOptions::new())?;
+/// let links = [Link { url: "http://example.com/".into(), depth: 3, is_seed: false }];
+/// assert_eq!(boxes.post(0, 7, 0, &links)?, Posted { entered: 1, next: 1 });
+/// // Sent again, as its answer was lost.
+/// assert_eq!(boxes.post(0, 7, 0, &links)?, Posted { entered: 0, next: 1 });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Posted {
     /// Links entered; the others were there.
@@ -44,6 +56,19 @@ pub struct Posted {
 }
 
 /// Links from a place of a mailbox on.
+///
+/// ```
+/// use mailbox::{Link, MailboxOptions, Mailboxes};
+///
+/// # let folder = tempfile::tempdir()?;
+/// let boxes = Mailboxes::create(folder.path().join("links"), 1, MailboxOptions::new())?;
+/// let link = Link { url: "http://example.com/".into(), depth: 3, is_seed: false };
+/// boxes.post(0, 7, 0, &[link])?;
+/// let part = boxes.read(0, None, 1_000)?;
+/// assert_eq!(part.links.len(), 1);
+/// assert!(boxes.read(0, Some(part.cursor), 1_000)?.links.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// In the order in which they came.

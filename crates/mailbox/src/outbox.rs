@@ -35,6 +35,18 @@ struct Pending {
 }
 
 /// Links of one shard that are to be posted together.
+///
+/// ```
+/// use mailbox::{Link, Outbox};
+///
+/// # let folder = tempfile::tempdir()?;
+/// let mut outbox = Outbox::open_or_create(folder.path().join("outbox"), 2)?;
+/// outbox.add(1, Link { url: "http://example.com/".into(), depth: 3, is_seed: false });
+/// outbox.commit()?;
+/// let batch = outbox.next_batch(1, 1_000)?.expect("it waits");
+/// assert_eq!((batch.first, batch.links.len()), (0, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     /// The number of the first among all links of the shard.
@@ -43,7 +55,21 @@ pub struct Batch {
     pub links: Vec<Link>,
 }
 
-/// The outbox of a crawl. Example: the crate's.
+/// The outbox of a crawl.
+///
+/// ```
+/// use mailbox::{Link, Outbox};
+///
+/// # let folder = tempfile::tempdir()?;
+/// let mut outbox = Outbox::open_or_create(folder.path().join("outbox"), 2)?;
+/// assert!(outbox.add(1, Link { url: "http://example.com/".into(), depth: 3, is_seed: false }));
+/// outbox.commit()?;
+/// assert_eq!(outbox.waiting(), 1);
+/// // The mailbox of shard 1 has the first link.
+/// outbox.acknowledge(1, 1)?;
+/// assert_eq!(outbox.waiting(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Outbox {
     id: u128,

@@ -21,6 +21,18 @@ use crate::store::since::{Found, Since, What};
 /// Its text, which `FromStr` reads, has the store's id, its life (another one after a recovery
 /// that dropped something, and in a backup), the generation of its rules of erasures, and the next
 /// sequence.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let at = temp.path().join("a");
+/// # let store = filemap_core::Store::create(at, filemap_core::Options::new())?;
+/// use filemap_core::changes::ChangeCursor;
+///
+/// let place = store.changes_end()?;
+/// assert_eq!(place.to_string().parse::<ChangeCursor>()?, place);
+/// assert!("nowhere".parse::<ChangeCursor>().is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ChangeCursor {
     store_id: [u8; 16],
@@ -70,6 +82,21 @@ impl FromStr for ChangeCursor {
 }
 
 /// One change of a store.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let at = temp.path().join("a");
+/// # let store = filemap_core::Store::create(at, filemap_core::Options::new())?;
+/// use filemap_core::Record;
+/// use filemap_core::changes::Change;
+///
+/// let before = store.changes_end()?;
+/// store.put(&Record::new(b"http://a.example/", b"A page."))?;
+/// store.sync()?;
+/// let change = store.changes(before)?.next().expect("it was put")?;
+/// assert!(matches!(change, Change::Put { key, .. } if key == b"http://a.example/"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Change {
@@ -114,6 +141,18 @@ pub enum Change {
 }
 
 /// The changes of a store since a place in its history; see [`Store::changes`].
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let at = temp.path().join("a");
+/// # let store = filemap_core::Store::create(at, filemap_core::Options::new())?;
+/// let mut changes = store.changes(store.changes_end()?)?;
+/// assert!(changes.next().is_none());
+/// store.put(&filemap_core::Record::new(b"http://a.example/", b"A page."))?;
+/// store.sync()?;
+/// assert!(changes.renew()? && changes.next().is_some());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Changes {
     reading: Arc<Reading>,
     at: ChangeCursor,

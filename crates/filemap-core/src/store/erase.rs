@@ -80,6 +80,15 @@ pub enum ErasureStep {
 }
 
 /// Result of an erasure.
+///
+/// ```
+/// use filemap_core::erase::Erased;
+///
+/// let mut erased = Erased::default();
+/// assert!(erased.is_complete());
+/// erased.left.push("value0.dat".to_owned());
+/// assert!(!erased.is_complete());
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Erased {

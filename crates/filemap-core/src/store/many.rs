@@ -76,6 +76,18 @@ impl Store {
 }
 
 /// Iterates over values that are read ahead; see [`Store::get_ahead`].
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let at = temp.path().join("a");
+/// # let store = filemap_core::Store::create(at, filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page."))?;
+/// let mut ahead = store.get_ahead(["http://a.example/", "http://b.example/"], 32);
+/// let (key, value) = ahead.next().expect("the first of two");
+/// assert!(key == "http://a.example/" && value?.is_some());
+/// assert_eq!(ahead.count(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct GetAhead<'a, I: Iterator> {
     store: &'a Store,

@@ -27,6 +27,31 @@ const BLOCK_BYTES: usize = 1 << 20;
 const MOST_HITS: usize = 1 << 20;
 
 /// What to search for, and the callbacks.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let at = temp.path().join("a");
+/// # let store = filemap_core::Store::create(at, filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page."))?;
+/// # store.sync()?;
+/// # use std::ops::ControlFlow;
+/// # use std::sync::Arc;
+/// use filemap_core::erase::{Erasure, Search};
+///
+/// # let nothing = || Arc::new(|_: &[u8]| false);
+/// # let what = Erasure { keys: nothing(), versions: Arc::new(|_, _| true), groups: nothing() };
+/// let mut mentions = Vec::new();
+/// let found = store.search(Search {
+///     texts: &[b"A page".to_vec()],
+///     what: &what,
+///     tombstones_too: false,
+///     mention: &mut |key, _| mentions.push(key.to_vec()),
+///     progress: &mut |_| ControlFlow::Continue(()),
+/// })?;
+/// // It stays, and is no remains of what was erased.
+/// assert!(found.left.is_empty() && mentions == [b"http://a.example/"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Search<'a> {
     /// Texts that should be nowhere.
     pub texts: &'a [Vec<u8>],

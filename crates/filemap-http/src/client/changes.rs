@@ -20,6 +20,34 @@ use crate::wire;
 const MAX_LINE: u64 = 256 << 20;
 
 /// A line of what has changed.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use filemap::{Options, PageStore};
+/// # use filemap_http::server::{Server, ServerOptions};
+/// use std::time::Duration;
+///
+/// use filemap::replica::Told;
+/// use filemap_http::{Client, ClientOptions, Said};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// # let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+/// # let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))?;
+/// # let location = format!("http://{}", listener.local_addr()?);
+/// # let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+/// # let server = Server::new(store, ServerOptions::new());
+/// # let serving = runtime.spawn(server.serve(listener, None, async { drop(stopped.await) }));
+/// let store = Client::open(&location, &ClientOptions::new())?;
+/// let line = store.changes(None, Duration::ZERO)?.next().expect("all is listed")?;
+/// assert_eq!(line.said, Said::Told(Told::Listed { is_whole: true }));
+/// // From there on, later.
+/// assert!(store.changes(Some(line.place.as_str()), Duration::ZERO)?.next().is_some());
+/// # drop(stop);
+/// # runtime.block_on(serving)??;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Line {
@@ -30,6 +58,14 @@ pub struct Line {
 }
 
 /// What a line of changes says.
+///
+/// ```
+/// use filemap::replica::Told;
+/// use filemap_http::Said;
+///
+/// let is_last = |said: &Said| matches!(said, Said::End | Said::Outrun(_));
+/// assert!(is_last(&Said::End) && !is_last(&Said::Told(Told::Listed { is_whole: true })));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Said {
@@ -44,6 +80,36 @@ pub enum Said {
 }
 
 /// The lines of one answer.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use filemap::{Options, Page, PageStore};
+/// # use filemap_http::server::{Server, ServerOptions};
+/// use std::time::Duration;
+///
+/// use filemap_http::{Client, ClientOptions, Said};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// # store.put_page(&Page::new("http://example.com/", 1_700_000_000_000, 200, "hello"))?;
+/// # store.sync()?;
+/// # let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+/// # let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))?;
+/// # let location = format!("http://{}", listener.local_addr()?);
+/// # let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+/// # let server = Server::new(store, ServerOptions::new());
+/// # let serving = runtime.spawn(server.serve(listener, None, async { drop(stopped.await) }));
+/// let store = Client::open(&location, &ClientOptions::new())?;
+/// let mut last = None;
+/// for line in store.changes(None, Duration::ZERO)? {
+///     last = Some(line?.said);
+/// }
+/// assert_eq!(last, Some(Said::End));
+/// # drop(stop);
+/// # runtime.block_on(serving)??;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Lines {
     connection: Connection,
     /// `None` once nothing more comes.

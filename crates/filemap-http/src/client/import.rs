@@ -15,6 +15,15 @@ use crate::wire::upload::{self, Sums};
 const MAX_LINE: u64 = 16 << 20;
 
 /// The form of a file of an archive.
+///
+/// ```
+/// use filemap::import::is_zip;
+/// use filemap_http::ArchiveForm;
+///
+/// let form_of = |begin: &[u8]| if is_zip(begin) { ArchiveForm::Wacz } else { ArchiveForm::Warc };
+/// assert_eq!(form_of(b"PK\x03\x04"), ArchiveForm::Wacz);
+/// assert_eq!(form_of(b"WARC/1.1\r\n"), ArchiveForm::Warc);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ArchiveForm {
@@ -25,6 +34,18 @@ pub enum ArchiveForm {
 }
 
 /// What a server said of a file that was sent to it.
+///
+/// ```
+/// use filemap_http::Imported;
+///
+/// fn is_all_in(sent: &Imported) -> bool {
+///     sent.failure.is_none() && sent.report.losses() == 0
+/// }
+/// let mut sent = Imported::default();
+/// assert!(is_all_in(&sent));
+/// sent.report.damaged = 1;
+/// assert!(!is_all_in(&sent));
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Imported {

@@ -14,6 +14,19 @@ use crate::wire::links::{Entered, FleetStanding, LinkLine, LinksPart, Report, Ta
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// What a request to mailboxes was answered.
+///
+/// ```
+/// use filemap_http::Mailed;
+///
+/// fn done<T>(mailed: Mailed<T>) -> Option<T> {
+///     match mailed {
+///         Mailed::Done(told) => Some(told),
+///         Mailed::Fenced(_) | Mailed::Refused(_) => None,
+///     }
+/// }
+/// assert_eq!(done(Mailed::Done(7)), Some(7));
+/// assert_eq!(done::<u64>(Mailed::Fenced("a later run has shard 2".to_owned())), None);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mailed<T> {
     /// It is done, durably.
@@ -26,6 +39,15 @@ pub enum Mailed<T> {
 }
 
 /// How a fleet gets on, as a crawl of it is told.
+///
+/// ```
+/// use filemap_http::FleetNews;
+///
+/// let news = FleetNews { fenced: vec![2], ..FleetNews::default() };
+/// let mut own = vec![1, 2, 3];
+/// own.retain(|shard| !news.fenced.contains(shard));
+/// assert_eq!(own, [1, 3]);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FleetNews {
     /// The fleet.

@@ -18,6 +18,22 @@ const MAX_WORD: u64 = 16;
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// What a request to add URLs was answered.
+///
+/// ```
+/// use filemap_http::Added;
+/// use urlindex::Verdict;
+///
+/// fn count_new(added: &Added, sent: usize) -> usize {
+///     match added {
+///         Added::Verdicts(told) => told.iter().filter(|v| **v == Some(Verdict::New)).count(),
+///         // Who takes them all as new loses none.
+///         Added::Forgotten => sent,
+///         Added::Ahead(_) | Added::Refused(_) => 0,
+///     }
+/// }
+/// let added = Added::Verdicts(vec![Some(Verdict::New), Some(Verdict::Seen), None]);
+/// assert_eq!((count_new(&added, 3), count_new(&Added::Forgotten, 3)), (1, 3));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Added {
     /// A verdict for each URL; `None` for what is no URL by the set's rules.
@@ -34,6 +50,16 @@ pub enum Added {
 }
 
 /// What a request to make a set was answered.
+///
+/// ```
+/// use filemap_http::{ClientOptions, Made, SeenClient};
+///
+/// // With a password: that is refused before anything is sent.
+/// let location = "http://me:secret@127.0.0.1:8640/v1/seen/pages";
+/// let made = SeenClient::create(location, r#"{"kind":"disk"}"#, &ClientOptions::new())?;
+/// assert!(matches!(made, Made::Refused(_)));
+/// # Ok::<(), filemap::Error>(())
+/// ```
 #[derive(Debug)]
 pub enum Made {
     /// The set, made now or before.

@@ -5,7 +5,18 @@ use std::collections::{BTreeMap, HashSet};
 use super::state::{Inode, Sector, Snapshot, State, put_sector, sector};
 use super::{SECTOR_BYTES, SimDisk};
 
-/// Ordering guarantees of a crash image. Example: [`SimDisk`].
+/// Ordering guarantees of a crash image.
+///
+/// ```
+/// use filemap_io::Access;
+/// use filemap_io::sim::{Level, Loss, SimDisk};
+/// let disk = SimDisk::new(1);
+/// disk.dir().open("f", Access::Create)?.sync()?;
+/// // The directory was not synced; where names are in order, the file's sync takes its own along.
+/// assert_eq!(disk.crash(Level::Ordered, Loss::Everything, 7).names(), ["f"]);
+/// assert!(disk.crash(Level::Adversarial, Loss::Everything, 7).names().is_empty());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// As ext4 with ordered data: names in order, a length implies its bytes, a sync of a file
@@ -16,7 +27,20 @@ pub enum Level {
     Adversarial,
 }
 
-/// How much of what is not durable is lost. Example: [`SimDisk`].
+/// How much of what is not durable is lost.
+///
+/// ```
+/// use filemap_io::Access;
+/// use filemap_io::sim::{Level, Loss, SimDisk};
+/// let disk = SimDisk::new(1);
+/// let file = disk.dir().open("f", Access::Create)?;
+/// disk.dir().sync()?;
+/// file.write_at(b"bytes", 0)?;
+/// let left = |loss| disk.crash(Level::Ordered, loss, 7).bytes("f");
+/// assert_eq!(left(Loss::Everything), Some(Vec::new()));
+/// assert_eq!(left(Loss::Nothing), Some(b"bytes".to_vec()));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// All of it.

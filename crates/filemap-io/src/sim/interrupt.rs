@@ -11,6 +11,15 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use crate::{Access, Advice, Dir, File, Identity, Locking, Map};
 
 /// Which calls of a directory and of its files count.
+///
+/// ```
+/// use filemap_io::sim::{Calls, Interrupt, SimDisk};
+/// let interrupt = Interrupt::never(Calls::Changes, || panic!("a list changes nothing"));
+/// let dir = interrupt.over(SimDisk::new(1).dir());
+/// interrupt.after(0);
+/// assert!(dir.list()?.is_empty());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Calls {
     /// Those that may change something.
@@ -20,6 +29,20 @@ pub enum Calls {
 }
 
 /// When something is run, and what. Clones are one.
+///
+/// ```
+/// use std::sync::atomic::{AtomicBool, Ordering};
+/// use filemap_io::Access;
+/// use filemap_io::sim::{Calls, Interrupt, SimDisk};
+/// static WAS_RUN: AtomicBool = AtomicBool::new(false);
+/// let interrupt = Interrupt::never(Calls::All, || WAS_RUN.store(true, Ordering::SeqCst));
+/// let dir = interrupt.over(SimDisk::new(1).dir());
+/// assert!(dir.list()?.is_empty() && !WAS_RUN.load(Ordering::SeqCst));
+/// interrupt.after(0);
+/// dir.open("f", Access::Create)?;
+/// assert!(WAS_RUN.load(Ordering::SeqCst));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Interrupt {
     /// Calls that are left; below 0 they do not count.

@@ -40,8 +40,17 @@ use state::State;
 /// Bytes that reach the device whole or not at all.
 pub const SECTOR_BYTES: usize = 512;
 
-/// A call that the disk is to refuse, counted in calls of any kind ([`SimDisk::calls`]). Example:
-/// [`SimDisk`].
+/// A call that the disk is to refuse, counted in calls of any kind ([`SimDisk::calls`]).
+///
+/// ```
+/// use filemap_io::Access;
+/// use filemap_io::sim::{Failure, Fault, SimDisk};
+/// let disk = SimDisk::new(1);
+/// disk.fail(Some(Failure { at: 1, fault: Fault::Eio, only_syncs: true, forever: false }));
+/// let file = disk.dir().open("f", Access::Create)?;
+/// assert!(file.sync().is_err() && file.sync().is_ok());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The number of the call that fails; the first call on a disk has number 1.
@@ -54,7 +63,19 @@ pub struct Failure {
     pub forever: bool,
 }
 
-/// How a call fails. Example: [`SimDisk`].
+/// How a call fails.
+///
+/// ```
+/// use filemap_io::Access;
+/// use filemap_io::sim::{Failure, Fault, SimDisk};
+/// let disk = SimDisk::new(1);
+/// let file = disk.dir().open("f", Access::Create)?;
+/// let (at, fault) = (disk.calls() + 1, Fault::ShortWrite);
+/// disk.fail(Some(Failure { at, fault, only_syncs: false, forever: false }));
+/// assert!(file.write_at(b"abcd", 0).is_err());
+/// assert_eq!(disk.bytes("f"), Some(b"ab".to_vec()));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The device reports an error. Of a sync, some sectors are on the device, and the others are

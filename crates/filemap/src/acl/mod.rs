@@ -71,6 +71,16 @@ impl Word {
 }
 
 /// A line of an `.aclj` file.
+///
+/// ```
+/// use filemap::acl::{AccessRules, Cause};
+///
+/// let mut rules = AccessRules::new();
+/// rules.add("rules.aclj", br#"com,example)/private - {"access": "block"}"#)?;
+/// let ruling = rules.of_url(b"http://example.com/private", None).at(0, 0);
+/// assert!(matches!(ruling.cause, Cause::Rule(_)) && ruling.place() == "rules.aclj:1");
+/// # Ok::<(), filemap::acl::AccessError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Rule {
     word: Word,
@@ -83,6 +93,16 @@ pub struct Rule {
 }
 
 /// An embargo: captures of some time are kept back, whatever their URL.
+///
+/// ```
+/// use filemap::acl::AccessRules;
+///
+/// let (mut rules, now_ms) = (AccessRules::new(), 1_800_000_000_000);
+/// rules.configure("a.json", br#"{"embargo": {"newer": {"years": 1}, "access": "exclude"}}"#)?;
+/// let of_url = rules.of_url(b"http://example.com/", None);
+/// assert!(of_url.at(now_ms, now_ms).is_embargo() && !of_url.at(0, now_ms).is_embargo());
+/// # Ok::<(), filemap::acl::AccessError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Embargo {
     access: Access,
@@ -117,6 +137,16 @@ impl fmt::Display for AccessError {
 impl std::error::Error for AccessError {}
 
 /// A decision, and what made it.
+///
+/// ```
+/// use filemap::acl::{Access, AccessRules};
+///
+/// let mut rules = AccessRules::new();
+/// rules.add("rules.aclj", br#"com,example)/ - {"access": "block", "reason": "asked for"}"#)?;
+/// let ruling = rules.of_url(b"http://example.com/", None).at(0, 0);
+/// assert_eq!((ruling.access, ruling.reason()), (Access::Block, Some("asked for")));
+/// # Ok::<(), filemap::acl::AccessError>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Ruling<'r> {
     /// What becomes of the capture.
@@ -126,6 +156,14 @@ pub struct Ruling<'r> {
 }
 
 /// What made a decision.
+///
+/// ```
+/// use filemap::acl::{AccessRules, Cause};
+///
+/// let rules = AccessRules::new();
+/// let ruling = rules.of_url(b"http://example.com/", None).at(0, 0);
+/// assert!(matches!(ruling.cause, Cause::Default));
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Cause<'r> {
@@ -304,6 +342,16 @@ impl AccessRules {
 /// The SURT keys by which rules are asked about a URL: its own; for a variant that of its URL with
 /// the request; and for what a crawler keeps of a page beside it (`urn:text:URL`,
 /// `urn:pageinfo:URL`) that of the page.
+///
+/// ```
+/// use filemap::acl::{Access, AccessRules, RuleKeys};
+///
+/// let mut rules = AccessRules::new();
+/// rules.add("rules.aclj", br#"com,example)/ - {"access": "exclude"}"#)?;
+/// let text_of_page = RuleKeys::new(b"urn:text:http://example.com/", None);
+/// assert_eq!(rules.of_keys(&text_of_page).at(0, 0).access, Access::Exclude);
+/// # Ok::<(), filemap::acl::AccessError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct RuleKeys {
     own: Vec<u8>,
@@ -328,6 +376,17 @@ fn page_of(url: &[u8]) -> Option<&[u8]> {
 }
 
 /// What is decided for the captures of one URL.
+///
+/// ```
+/// use filemap::acl::{Access, AccessRules};
+///
+/// let mut rules = AccessRules::new();
+/// rules.add("rules.aclj", br#"com,example)/ - {"access": "block"}"#)?;
+/// let of_url = rules.of_url(b"http://example.com/a", None);
+/// // The rule has no condition, and there is no embargo.
+/// assert_eq!(of_url.whenever().map(|ruling| ruling.access), Some(Access::Block));
+/// # Ok::<(), filemap::acl::AccessError>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct OfUrl<'r> {
     rules: &'r AccessRules,

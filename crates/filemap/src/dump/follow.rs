@@ -57,6 +57,18 @@ pub struct WarcFollower {
 }
 
 /// How far a follower has come, as text that is kept beside the files.
+///
+/// ```
+/// # use filemap::{Options, PageStore};
+/// use filemap::dump::{WarcFollower, WarcPlace};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// let place = WarcFollower::begin(&store)?.place();
+/// assert_eq!(place.to_string().parse::<WarcPlace>()?, place);
+/// assert!("nowhere".parse::<WarcPlace>().is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WarcPlace {
     /// The place in the store's history after the last record.
@@ -105,6 +117,20 @@ impl FromStr for WarcPlace {
 }
 
 /// Records that follow each other, each a gzip member.
+///
+/// ```
+/// # use filemap::{Options, Page, PageStore};
+/// use filemap::dump::WarcFollower;
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// let mut follower = WarcFollower::begin(&store)?;
+/// store.put_page(&Page::new("http://example.com/", 1_700_000_000_000, 200, "hello"))?;
+/// store.sync()?;
+/// let part = follower.part()?.expect("just put");
+/// assert!(part.records == 1 && part.bytes.starts_with(b"\x1f\x8b"), "one member of gzip");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct WarcPart {

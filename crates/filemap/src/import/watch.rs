@@ -107,6 +107,15 @@ impl<F: FnMut(ImportProgress) -> ControlFlow<()>> ImportWatch for F {
 }
 
 /// A record of a file, or bytes that are none, and what became of it.
+///
+/// ```
+/// use filemap::import::{Fate, ImportedRecord};
+/// use filemap::warc::Place;
+///
+/// let place = Place { offset: 512, inner: None };
+/// let record = ImportedRecord::new("a.warc", place, Fate::AlreadyThere);
+/// assert_eq!((record.file, record.place.offset, record.time_ms), ("a.warc", 512, None));
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ImportedRecord<'a> {
@@ -132,6 +141,15 @@ impl<'a> ImportedRecord<'a> {
 }
 
 /// What became of a record.
+///
+/// ```
+/// use filemap::import::Fate;
+///
+/// fn is_kept(fate: Fate<'_>) -> bool {
+///     matches!(fate, Fate::Stored(_) | Fate::AlreadyThere)
+/// }
+/// assert!(is_kept(Fate::AlreadyThere) && !is_kept(Fate::Ignored));
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Fate<'a> {

@@ -19,6 +19,19 @@ use crate::page::version::{PageHead, StoredVersion};
 use crate::page::{Page, RecordKind, key};
 
 /// A change of a store of pages.
+///
+/// ```
+/// # use filemap::{Options, Page, PageStore};
+/// use filemap::store::PageChange;
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// store.put_page(&Page::new("http://example.com/", 1_700_000_000_000, 200, "hello"))?;
+/// store.sync()?;
+/// let first = store.changes(None)?.next().expect("a page is listed")?;
+/// assert!(matches!(first, PageChange::Put { head, .. } if head.body_bytes == 5));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PageChange {
@@ -69,6 +82,19 @@ pub enum PageChange {
 }
 
 /// A page, a variant of one, or records of a kind beside either.
+///
+/// ```
+/// use filemap::page::RecordKind;
+/// use filemap::store::{Beside, PageChange};
+///
+/// // Whether pages are gone, or variants, and not what is beside them.
+/// fn took_pages(change: &PageChange) -> bool {
+///     matches!(change, PageChange::Removed { of, .. } if of.kind.is_page())
+/// }
+/// let (url, kind) = (b"http://example.com/".to_vec(), RecordKind::Request);
+/// let of = Beside { url, variant: None, kind };
+/// assert!(!took_pages(&PageChange::Removed { of, time_ms: 1_700_000_000_000 }));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Beside {
     /// The canonical URL.
@@ -87,6 +113,18 @@ impl Beside {
 }
 
 /// The changes of a store; see [`PageStore::changes`].
+///
+/// ```
+/// # use filemap::{Options, Page, PageStore};
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// let mut changes = store.changes(Some(&store.changes_end()?))?;
+/// assert!(changes.next().is_none());
+/// store.put_page(&Page::new("http://example.com/", 1_700_000_000_000, 200, "hello"))?;
+/// store.sync()?;
+/// assert!(changes.renew()? && changes.next().is_some());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct PageChanges {
     store: PageStore,
     place: ChangesPlace,

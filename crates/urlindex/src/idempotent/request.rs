@@ -8,6 +8,20 @@ use crate::stored::{Keys, StoredSet};
 
 /// URLs to add to a set, under an id if the request may be sent again. Made by
 /// [`crate::IdempotentSet::request`], for that set.
+///
+/// ```
+/// use urlindex::{IdempotentSet, NewSet, RequestOptions, StoredSet, Whatwg};
+///
+/// # let folder = tempfile::tempdir()?;
+/// let set = StoredSet::create(folder.path().join("seen"), NewSet::Trie, &Whatwg)?;
+/// let set = IdempotentSet::new(set, RequestOptions::new())?;
+/// let mut request = set.request(None);
+/// assert!(request.is_empty());
+/// set.push(&mut request, Some(b"http://example.com/"));
+/// set.push(&mut request, None);
+/// assert_eq!(request.len(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct AddRequest {
     pub(super) id: Option<RequestId>,

@@ -131,6 +131,22 @@ pub struct Ignored {
 }
 
 /// Result of a repair.
+///
+/// ```
+/// # let temp = tempfile::tempdir()?;
+/// # let (damaged, new) = (temp.path().join("a"), temp.path().join("b"));
+/// # let store = filemap_core::Store::create(&damaged, filemap_core::Options::new())?;
+/// # store.put(&filemap_core::Record::new(b"http://a.example/", b"A page.").time(7))?;
+/// # store.close()?;
+/// # use std::ops::ControlFlow;
+/// use filemap_core::repair::RepairTo;
+/// use filemap_core::{Options, Store};
+///
+/// let go_on = &mut |_| ControlFlow::Continue(());
+/// let report = Store::repair(damaged, RepairTo::New(&new), &Options::new(), go_on)?;
+/// assert_eq!((report.keys, report.lost_bytes()), (1, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct RepairReport {
     /// Segments read.

@@ -9,6 +9,39 @@ use urlindex::{Canonicalizer, RequestId, Result, SeenSet, SeenStats, Verdict};
 /// serve it at once. [`crate::server::SeenSets::share`] takes one.
 ///
 /// A failed connection is [`urlindex::StorageError::Io`]: clients are told to ask again.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use filemap_http::server::SharedSet;
+/// use urlindex::{Canonicalizer, Exact, RequestId, SeenSet, SeenStats, UrlTrie, Verdict};
+///
+/// /// Kept in memory; a real one remembers what it answered to an id.
+/// #[derive(Debug)]
+/// struct Kept(UrlTrie);
+///
+/// impl SharedSet for Kept {
+///     fn kind(&self) -> &str {
+///         "trie"
+///     }
+///     fn canonicalizer(&self) -> Arc<dyn Canonicalizer> {
+///         Arc::new(Exact)
+///     }
+///     fn set(&self) -> &dyn SeenSet {
+///         &self.0
+///     }
+///     fn stats(&self) -> SeenStats {
+///         self.0.stats()
+///     }
+///     fn add(&self, _: RequestId, urls: &[&[u8]]) -> urlindex::Result<Vec<Verdict>> {
+///         urls.iter().map(|url| self.0.check_and_insert(url)).collect()
+///     }
+/// }
+/// let set = Kept(UrlTrie::new());
+/// assert_eq!(set.add(RequestId::now(), &[b"http://example.com/"])?, [Verdict::New]);
+/// assert_eq!(set.stats().urls, 1);
+/// # Ok::<(), urlindex::Error>(())
+/// ```
 pub trait SharedSet: Debug + Send + Sync {
     /// Its kind, in a word.
     fn kind(&self) -> &str;

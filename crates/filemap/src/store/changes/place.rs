@@ -16,6 +16,18 @@ const RULES: char = '.';
 
 /// A place in a store's history, as text that a client keeps. While the list of all that the store
 /// has is given, it holds the place in that, too.
+///
+/// ```
+/// # use filemap::{Options, PageStore};
+/// use filemap::store::ChangesPlace;
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// let place = store.changes_end()?;
+/// assert_eq!(place.to_string().parse::<ChangesPlace>()?, place);
+/// assert!(!place.is_listing() && place.beginning().is_listing());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangesPlace {
     pub(super) since: ChangeCursor,
