@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crawl::hooks::Fetching;
 use crawl::hooks::fields::Field;
-use crawl::{Blocking, BoxError, Capture, Fetch, Reason, Reply, Response};
+use crawl::hooks::{Blocking, Fetch, Response};
+use crawl::{BoxError, Capture, Reason, Reply};
 use filemap::Page;
 
 use crate::site::{Site, crawl, page, store};
@@ -44,7 +45,7 @@ fn a_look_at_each_page_adds_links_and_fields_and_keeps_pages_from_being_stored_o
     assert!(start.is_some());
     let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     assert_eq!(fields, [("charset", "utf-8"), ("lang", "en"), ("links", "3")]);
-    assert_eq!(page(&store, &site.url("/b")), (None, crawl::Fields::new()));
+    assert_eq!(page(&store, &site.url("/b")), (None, crawl::hooks::Fields::new()));
     assert!(page(&store, &site.url("/below")).0.is_some() && page(&store, &site.url("/c")).0.is_some());
 }
 

@@ -93,7 +93,7 @@ pub fn store(folder: &tempfile::TempDir) -> PageStore {
 }
 
 /// The stored page, and the fields beside it.
-pub fn page(store: &PageStore, url: &str) -> (Option<Page>, crawl::Fields) {
+pub fn page(store: &PageStore, url: &str) -> (Option<Page>, crawl::hooks::Fields) {
     let note = store.get_beside(url, RecordKind::Metadata).unwrap();
     (store.get(url).unwrap(), note.map(|note| crawl::record::fields_in(&note)).unwrap_or_default())
 }

@@ -9,11 +9,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use filemap::async_store::AsyncStore;
 use filemap::import::ImportOptions;
-use filemap::{AsyncStore, Page, Result, Version};
+use filemap::{Page, Result, Version};
 use futures_core::Stream;
 use tokio::task::JoinHandle;
-use urlindex::{RequestId, SeenStats, Verdict};
+use urlindex::idempotent::RequestId;
+use urlindex::{SeenStats, Verdict};
 
 use crate::client::{Added, ArchiveForm, Client, ClientOptions, Imported, Line, Lines, Made, SeenClient};
 
@@ -252,7 +254,7 @@ impl Stream for AsyncLines {
 /// ```no_run
 /// # async fn add() -> filemap::Result<()> {
 /// use filemap_http::{Added, AsyncSeenClient, ClientOptions};
-/// use urlindex::RequestId;
+/// use urlindex::idempotent::RequestId;
 ///
 /// let set = AsyncSeenClient::open("http://127.0.0.1:8640/v1/seen/pages", &ClientOptions::new(), 8).await?;
 /// let added = set.add(Some(RequestId::now()), vec!["https://example.com/"], true).await?;

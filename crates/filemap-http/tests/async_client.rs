@@ -9,7 +9,8 @@ use filemap::access::{PutRule, Scope};
 use filemap::{Error, Lookup, Page, PageWrite, Put, Variant};
 use filemap_http::server::{SeenSets, ServerOptions};
 use filemap_http::{Added, AsyncClient, AsyncSeenClient, Client, ClientOptions, Made, Said, SeenClient};
-use urlindex::{RequestId, Verdict};
+use urlindex::Verdict;
+use urlindex::idempotent::RequestId;
 
 use crate::served::{Served, served, with};
 

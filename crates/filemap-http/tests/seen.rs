@@ -8,7 +8,9 @@ use std::time::{Duration, Instant, SystemTime};
 use filemap_http::server::{SeenSets, ServerOptions, Tokens};
 use filemap_http::{Added, ClientOptions, Made, SeenClient};
 use tempfile::TempDir;
-use urlindex::{NewSet, RequestId, RequestOptions, SeenSet, StoredSet, Verdict, Whatwg};
+use urlindex::idempotent::{RequestId, RequestOptions};
+use urlindex::stored::{NewSet, StoredSet};
+use urlindex::{SeenSet, Verdict, Whatwg};
 
 use crate::served::{Answer, Served, with};
 

@@ -6,7 +6,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use filemap_http::{Added, ClientOptions, Made, SeenClient};
-use urlindex::{RequestId, SeenSet as _, SeenStats, StoredSet, Verdict};
+use urlindex::idempotent::RequestId;
+use urlindex::stored::StoredSet;
+use urlindex::{SeenSet as _, SeenStats, Verdict};
 
 use crate::errors::{self, Failure};
 use crate::redis::OnRedis;

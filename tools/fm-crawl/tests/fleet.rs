@@ -15,7 +15,8 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use urlindex::{DiskOptions, NewSet, StoredSet, Whatwg};
+use urlindex::stored::{NewSet, StoredSet};
+use urlindex::{DiskOptions, Whatwg};
 use urlindex_redis::{NewRedisSet, RedisOptions, RedisUrlSet};
 
 use crate::web::crawl::Bench;

@@ -16,7 +16,8 @@ use fm_cli::{Failure, Outcome, VALUES_AND_EXIT_CODES, times, words};
 use mailbox::MailboxOptions;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use urlindex::{DiskOptions, RequestOptions};
+use urlindex::DiskOptions;
+use urlindex::idempotent::RequestOptions;
 
 use crate::files;
 use crate::redis::OnRedis;

@@ -9,7 +9,9 @@ use filemap::access::PutRule;
 use filemap::{Options, Page, PageStore, PageWrite};
 
 use filemap_http::{Added, ClientOptions, SeenClient};
-use urlindex::{DiskOptions, NewSet, RequestId, StoredSet, Verdict, Whatwg};
+use urlindex::idempotent::RequestId;
+use urlindex::stored::{NewSet, StoredSet};
+use urlindex::{DiskOptions, Verdict, Whatwg};
 
 use crate::program::Program;
 

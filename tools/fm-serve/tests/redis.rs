@@ -5,7 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use filemap_http::{Added, ClientOptions, SeenClient};
-use urlindex::{RequestId, SeenSet, Verdict, Whatwg};
+use urlindex::idempotent::RequestId;
+use urlindex::{SeenSet, Verdict, Whatwg};
 use urlindex_redis::{NewRedisSet, RedisOptions, RedisUrlSet};
 
 use crate::program::{Program, command};

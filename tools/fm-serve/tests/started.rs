@@ -7,7 +7,8 @@ use filemap::access::PutRule;
 use filemap::{Options, Page, PageRead, PageStore, PageWrite};
 use filemap_core::Event;
 use filemap_http::{Added, Client, ClientOptions, SeenClient};
-use urlindex::{NewSet, StoredSet, Verdict, Whatwg};
+use urlindex::stored::{NewSet, StoredSet};
+use urlindex::{Verdict, Whatwg};
 
 use crate::program::{Program, command};
 

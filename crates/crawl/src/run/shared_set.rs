@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use filemap_http::{Added, ClientOptions, SeenClient};
-use urlindex::{RequestId, RequestRefusal};
+use urlindex::idempotent::{RequestId, RequestRefusal};
 use urlindex_redis::{RedisOptions, RedisUrlSet};
 
 use crate::error::Error;

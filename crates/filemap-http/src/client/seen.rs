@@ -6,7 +6,8 @@ use std::time::Duration;
 use filemap::Result;
 use serde::Deserialize;
 use ureq::http::StatusCode;
-use urlindex::{RequestId, SeenStats, Verdict};
+use urlindex::idempotent::RequestId;
+use urlindex::{SeenStats, Verdict};
 
 use super::call::{Answered, Connection};
 use super::options::ClientOptions;
@@ -47,7 +48,7 @@ pub enum Made {
 ///
 /// ```no_run
 /// use filemap_http::{Added, ClientOptions, SeenClient};
-/// use urlindex::RequestId;
+/// use urlindex::idempotent::RequestId;
 ///
 /// let set = SeenClient::open("http://127.0.0.1:8640/v1/seen/pages", &ClientOptions::new())?;
 /// // Noted before it is sent, so that it can be sent again with the same id.

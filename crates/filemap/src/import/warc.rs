@@ -231,7 +231,7 @@ pub(super) fn put_page(
     mut form: BodyForm,
 ) -> Result<Option<Put>> {
     let len = capture.body.len();
-    if len > filemap_core::MAX_VALUE_BYTES {
+    if len > filemap_core::Record::MAX_VALUE_BYTES {
         return Err(filemap_core::Error::ValueTooLarge { len }.into());
     }
     let stored = capture.stored.take();

@@ -208,7 +208,7 @@ impl PageStore {
     /// was put or removed since, about a microsecond a key, once
     /// ([`filemap_core::Store::counted_keys`]). Only a store that does not know it lists its keys
     /// at each call: one that was written by an older build, or through the engine without
-    /// [`page_options`](crate::page_options), until it is repaired or copied.
+    /// [`page_options`](crate::store::page_options), until it is repaired or copied.
     ///
     /// # Errors
     ///

@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use urlindex::{
-    Canonicalizer, DiskOptions, Error, IdempotentSet, NewSet, RequestOptions, Result, SeenSet, SeenStats, StoredSet,
-    Verdict,
-};
+use urlindex::idempotent::{IdempotentSet, RequestOptions};
+use urlindex::stored::{NewSet, StoredSet};
+use urlindex::{Canonicalizer, DiskOptions, Error, Result, SeenSet, SeenStats, Verdict};
 
 use super::external::SharedSet;
 use super::worker::Worker;

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use filemap_http::{Added, SeenClient};
 use fm_cli::Failure;
 use urlindex::canonical::named;
-use urlindex::{AnySet, Canonicalizer, DiskUrlSet, RequestId, SeenSet, StoredSet, Verdict};
+use urlindex::idempotent::RequestId;
+use urlindex::stored::{AnySet, StoredSet};
+use urlindex::{Canonicalizer, DiskUrlSet, SeenSet, Verdict};
 use urlindex_redis::RedisUrlSet;
 
 use super::redis;
