@@ -84,7 +84,7 @@ fn answer(
 /// A builder of a quick crawl of a site into a folder's store.
 pub fn crawl(folder: &tempfile::TempDir, site: &Site) -> Builder {
     let builder = Crawler::builder(folder.path().join("pages.fm")).unwrap();
-    builder.seed(site.url("/")).rate(0.0).allow_private(true)
+    builder.seed(site.url("/")).rate(0.0).allow_private()
 }
 
 /// The store of that crawl, to read.

@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use urlindex::idempotent::RequestId;
 use urlindex::{SeenStats, Verdict};
 
-use crate::client::{Added, ArchiveForm, Client, ClientOptions, Imported, Line, Lines, Made, SeenClient};
+use crate::client::{Ack, Added, ArchiveForm, Client, ClientOptions, Imported, Line, Lines, Made, SeenClient};
 
 /// Lines of changes that are read in one call.
 const LINES: usize = 1_024;
@@ -42,7 +42,7 @@ const LINES: usize = 1_024;
 /// # let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))?;
 /// # let location = format!("http://{}", listener.local_addr()?);
 /// # let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-/// # let server = Server::new(store, ServerOptions::new().writes(true));
+/// # let server = Server::new(store, ServerOptions::new().writes());
 /// # let serving = runtime.spawn(server.serve(listener, None, async { drop(stopped.await) }));
 /// # runtime.block_on(async {
 /// // Such as "http://127.0.0.1:8640"; 32 requests at once.
@@ -253,11 +253,11 @@ impl Stream for AsyncLines {
 ///
 /// ```no_run
 /// # async fn add() -> filemap::Result<()> {
-/// use filemap_http::{Added, AsyncSeenClient, ClientOptions};
+/// use filemap_http::{Ack, Added, AsyncSeenClient, ClientOptions};
 /// use urlindex::idempotent::RequestId;
 ///
 /// let set = AsyncSeenClient::open("http://127.0.0.1:8640/v1/seen/pages", &ClientOptions::new(), 8).await?;
-/// let added = set.add(Some(RequestId::now()), vec!["https://example.com/"], true).await?;
+/// let added = set.add(Some(RequestId::now()), vec!["https://example.com/"], Ack::Durable).await?;
 /// assert!(matches!(added, Added::Verdicts(verdicts) if verdicts.len() == 1));
 /// # Ok(())
 /// # }
@@ -318,11 +318,11 @@ impl AsyncSeenClient {
     /// # Errors
     ///
     /// As [`SeenClient::add`].
-    pub async fn add<U>(&self, id: Option<RequestId>, urls: Vec<U>, durable: bool) -> Result<Added>
+    pub async fn add<U>(&self, id: Option<RequestId>, urls: Vec<U>, ack: Ack) -> Result<Added>
     where
         U: AsRef<[u8]> + Send + 'static,
     {
-        self.set.call(move |set| set.add(id, &urls, durable)).await
+        self.set.call(move |set| set.add(id, &urls, ack)).await
     }
 
     /// As [`SeenClient::check`].
