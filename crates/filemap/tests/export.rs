@@ -120,7 +120,7 @@ fn a_dump_that_is_stopped_closes_full_files_only() {
             _ => ControlFlow::Continue(()),
         });
         let report = report.expect("memory");
-        assert!(report.stopped && report.written == after);
+        assert!(report.is_cancelled && report.written == after);
         let closed: Vec<String> = files.files().into_keys().filter(|name| !name.contains(".files/")).collect();
         assert_eq!(closed, report.files);
         let is_full = |name: &String| name.ends_with(".warc.gz") && files.file(name).len() >= 20_000;

@@ -137,8 +137,8 @@ impl PageStore {
 
     /// Removes every page whose canonical URL passes `filter`, with all its versions, its variants
     /// and the records beside it; variants and records without a page too. `each` gets every
-    /// removal and all damage found; `Break` ends the work. Returns the number of pages removed.
-    /// One pass over the key log and one append for each key.
+    /// removal and all damage found; `Break` cancels the work. Returns the number of pages
+    /// removed. One pass over the key log and one append for each key.
     ///
     /// # Errors
     ///
