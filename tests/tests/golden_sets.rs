@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use frontier::{Fetched, Frontier, FrontierOptions, Next, PageId, PageState, PageStatus};
 use tempfile::TempDir;
-use urlindex::{DiskOptions, DiskUrlSet, SeenSet, SetKind, StoredSet, Verdict};
+use urlindex::stored::{SetKind, StoredSet};
+use urlindex::{DiskOptions, DiskUrlSet, SeenSet, Verdict};
 
 /// A copy of one golden folder, which may be written to.
 fn copy_of(folder: &str) -> (TempDir, PathBuf) {

@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let body = String::from_utf8_lossy(&capture.page.body);
         Ok(Reply::new().field("title", between(&body, "<title>", "</title>").unwrap_or("none")))
     };
-    let crawler = Crawler::builder(&path)?.seed(&start).rate(0.0).allow_private(true).on_page(title).build()?;
+    let crawler = Crawler::builder(&path)?.seed(&start).rate(0.0).allow_private().on_page(title).build()?;
     let summary = crawler.run()?;
     println!("{} pages: {}", summary.tally.fetched, summary.end.name());
 

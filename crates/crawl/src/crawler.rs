@@ -155,9 +155,9 @@ pub struct Builder {
 
 /// Setters of one setting each.
 macro_rules! setters {
-    ($($(#[$doc:meta])* $name:ident($value:ident: $kind:ty) { $($place:ident).+ = $made:expr })*) => {
+    ($($(#[$doc:meta])* $name:ident($($value:ident: $kind:ty)?) { $($place:ident).+ = $made:expr })*) => {
         impl Builder {
-            $($(#[$doc])* #[must_use] pub fn $name(mut self, $value: $kind) -> Builder {
+            $($(#[$doc])* #[must_use] pub fn $name(mut self $(, $value: $kind)?) -> Builder {
                 self.$($place).+ = $made;
                 self
             })*
@@ -184,22 +184,30 @@ setters! {
     max_pages(most: u64) { plan.max_pages = most }
     /// Pages are fetched again at about this age; never at first.
     recrawl(age: Option<Duration>) { plan.settings.recrawl = age }
-    /// Whether robots.txt is obeyed: ignore it on sites of your own only.
-    obey_robots(obeys: bool) { plan.settings.obeys_robots = obeys }
+    /// Obey robots.txt, as at first.
+    obey_robots() { plan.settings.obeys_robots = true }
+    /// Fetch what robots.txt disallows too: on sites of your own only.
+    ignore_robots() { plan.settings.obeys_robots = false }
     /// The name that robots.txt is matched by; the first word of the user agent at first.
     robots_token(token: Option<String>) { plan.settings.robots_token = token }
-    /// Whether sitemaps are read; they are at first.
-    sitemaps(are_read: bool) { plan.settings.sitemaps = are_read }
-    /// Whether images, styles, scripts and fonts of pages are fetched too.
-    requisites(are_fetched: bool) { plan.settings.requisites = are_fetched }
-    /// Whether cookies are kept during the run.
-    cookies(are_kept: bool) { plan.settings.cookies = are_kept }
+    /// Read sitemaps, as at first.
+    sitemaps() { plan.settings.sitemaps = true }
+    /// Read no sitemaps.
+    no_sitemaps() { plan.settings.sitemaps = false }
+    /// Fetch images, styles, scripts and fonts of pages too.
+    requisites() { plan.settings.requisites = true }
+    /// Fetch no requisites of pages, as at first.
+    no_requisites() { plan.settings.requisites = false }
+    /// Keep cookies during the run.
+    cookies() { plan.settings.cookies = true }
+    /// Keep no cookies, as at first.
+    no_cookies() { plan.settings.cookies = false }
     /// Keep waiting when nothing is left.
-    forever(is_for_ever: bool) { plan.forever = is_for_ever }
+    forever() { plan.forever = true }
     /// Pause while fewer bytes are free on the disk of the store; 512 MiB at first.
     min_free(bytes: u64) { plan.min_free = bytes }
     /// Connect to private, loopback and other non-public addresses too.
-    allow_private(are_allowed: bool) { plan.resolver.allow_private = are_allowed }
+    allow_private() { plan.resolver.allow_private = true }
     /// Names with fixed addresses; the first that fits counts.
     resolve(overrides: Vec<Override>) { plan.resolver.overrides = overrides }
     /// Send all requests to this proxy.
@@ -217,14 +225,14 @@ setters! {
     /// Fetch these pages, whatever the queue, and nothing else.
     fetch_only(urls: Vec<String>) { plan.fetch = urls }
     /// Queue pages again that were refused, for the scope or the addresses are wider now.
-    take_back(is_wanted: bool) { plan.takes_back = is_wanted }
+    take_back() { plan.takes_back = true }
     /// The handle by which it is stopped.
     stop(stop: Stop) { plan.stop = stop }
     /// Who is told of events, visits and numbers.
     observer(observer: Arc<dyn Observer>) { plan.observer = observer }
-    /// Whether visits tell all links of their pages with anchor text and `rel`
+    /// Visits tell all links of their pages with anchor text and `rel`
     /// ([`crate::visit::Visit::edges`]), for an [`Observer`] that keeps them.
-    edges(are_told: bool) { plan.hooks.edges = are_told }
+    edges() { plan.hooks.edges = true }
     /// Write WARC files on the way to this folder, made if absent: of all that is put into the
     /// store from the first run on that has it, each version once.
     warc(folder: Option<PathBuf>) { plan.warc = folder }

@@ -35,7 +35,7 @@ pub mod visit;
 pub use crate::crawler::{Builder, Crawler};
 pub use crate::error::{BoxError, Error, Result};
 pub use crate::failure::{Failure, Reason};
-pub use crate::hooks::{Blocking, Capture, Fetch, Fields, Hooks, OnPage, Parse, Reply, Response};
+pub use crate::hooks::{Capture, OnPage, Parse, Reply};
 pub use crate::links::edges::Edge;
 pub use crate::links::{Link, check_start, is_web};
 pub use crate::simhash::simhash64;

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crawl::hooks::Fetching;
 use crawl::hooks::fields::Field;
-use crawl::{Blocking, BoxError, Capture, Fetch, Reason, Reply, Response};
+use crawl::hooks::{Blocking, Fetch, Fetching, Response};
+use crawl::settings::scope::Reached;
+use crawl::{BoxError, Capture, Reason, Reply};
 use filemap::Page;
 
 use crate::site::{Site, crawl, page, store};
@@ -44,7 +45,7 @@ fn a_look_at_each_page_adds_links_and_fields_and_keeps_pages_from_being_stored_o
     assert!(start.is_some());
     let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     assert_eq!(fields, [("charset", "utf-8"), ("lang", "en"), ("links", "3")]);
-    assert_eq!(page(&store, &site.url("/b")), (None, crawl::Fields::new()));
+    assert_eq!(page(&store, &site.url("/b")), (None, crawl::hooks::Fields::new()));
     assert!(page(&store, &site.url("/below")).0.is_some() && page(&store, &site.url("/c")).0.is_some());
 }
 
@@ -113,10 +114,10 @@ fn links_come_from_an_own_parser_and_from_the_crawl_where_it_fails() {
 fn a_scope_of_the_callers_own_widens_and_narrows_and_its_panics_are_counted() {
     let site = Site::of(&[("/", "<a href=/in><a href=/out><a href=/bad>"), ("/in", "x"), ("/out", "x"), ("/bad", "x")]);
     let folder = tempfile::tempdir().unwrap();
-    let accept = |url: &str, is_within: bool| match url.rsplit('/').next() {
+    let accept = |url: &str, reached: Reached| match url.rsplit('/').next() {
         Some("out") => false,
         Some("bad") => panic!("no"),
-        _ => is_within,
+        _ => reached == Reached::Within,
     };
     let summary = crawl(&folder, &site).accept_by(Some(Arc::new(accept))).build().unwrap().run().unwrap();
     assert_eq!((summary.tally.fetched, site.asked("/out"), site.asked("/bad")), (3, 0, 1));

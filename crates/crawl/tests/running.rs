@@ -30,7 +30,7 @@ fn a_crawl_that_is_stopped_goes_on_with_the_next_run_without_seeds() {
     });
     let summary = built.build().unwrap().run().unwrap();
     assert_eq!((summary.end, summary.tally.fetched), (End::Interrupted, 3));
-    let again = Crawler::builder(folder.path().join("pages.fm")).unwrap().allow_private(true);
+    let again = Crawler::builder(folder.path().join("pages.fm")).unwrap().allow_private();
     assert!(again.was_begun());
     let summary = again.build().unwrap().run().unwrap();
     assert_eq!((summary.end, summary.tally.fetched), (End::Complete, 3), "{:?}", summary.tally);
@@ -54,7 +54,7 @@ fn a_page_that_a_hook_does_not_take_is_neither_stored_nor_done() {
     let summary = crawl(&folder, &site).stop(stop).on_page(look).build().unwrap().run().unwrap();
     assert_eq!((summary.end, summary.tally.fetched, summary.frontier.queued), (End::Interrupted, 1, 1));
     assert!(store(&folder).get(&site.url("/a")).unwrap().is_none());
-    let again = Crawler::builder(folder.path().join("pages.fm")).unwrap().allow_private(true).build().unwrap();
+    let again = Crawler::builder(folder.path().join("pages.fm")).unwrap().allow_private().build().unwrap();
     assert_eq!(again.run().unwrap().tally.fetched, 2);
     assert_eq!((site.asked("/a"), site.asked("/other")), (2, 0));
 }
@@ -79,7 +79,7 @@ fn a_second_crawl_into_a_store_is_refused_as_locked() {
     let place = folder.path().to_owned();
     let seed = site.url("/");
     let again = move |_: &Capture<'_>| -> Result<Reply, BoxError> {
-        let builder = Crawler::builder(place.join("pages.fm"))?.seed(seed.clone()).allow_private(true);
+        let builder = Crawler::builder(place.join("pages.fm"))?.seed(seed.clone()).allow_private();
         match builder.build()?.run() {
             Err(error) if error.is_locked() => Ok(Reply::new()),
             other => Err(format!("{other:?}").into()),

@@ -84,7 +84,7 @@ fn answer(
 /// A builder of a quick crawl of a site into a folder's store.
 pub fn crawl(folder: &tempfile::TempDir, site: &Site) -> Builder {
     let builder = Crawler::builder(folder.path().join("pages.fm")).unwrap();
-    builder.seed(site.url("/")).rate(0.0).allow_private(true)
+    builder.seed(site.url("/")).rate(0.0).allow_private()
 }
 
 /// The store of that crawl, to read.
@@ -93,7 +93,7 @@ pub fn store(folder: &tempfile::TempDir) -> PageStore {
 }
 
 /// The stored page, and the fields beside it.
-pub fn page(store: &PageStore, url: &str) -> (Option<Page>, crawl::Fields) {
+pub fn page(store: &PageStore, url: &str) -> (Option<Page>, crawl::hooks::Fields) {
     let note = store.get_beside(url, RecordKind::Metadata).unwrap();
     (store.get(url).unwrap(), note.map(|note| crawl::record::fields_in(&note)).unwrap_or_default())
 }

@@ -10,8 +10,9 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use filemap::access::keys;
+use filemap::canonical::url_of_key;
 use filemap::page::meta;
-use filemap::{Page, PageHead, Version, url_of_key};
+use filemap::{Page, PageHead, Version};
 use tokio::runtime::Handle;
 use urlindex::Canonicalizer;
 
@@ -229,7 +230,7 @@ pub(crate) fn unpacked(record: &Record<'_>) -> std::result::Result<Vec<u8>, Stri
         Codec::None => record.payload.to_vec(),
         Codec::Zstd => {
             let bytes = usize::try_from(record.body_bytes).unwrap_or(usize::MAX);
-            let bytes = bytes.min(filemap_core::MAX_VALUE_BYTES as usize);
+            let bytes = bytes.min(filemap_core::Record::MAX_VALUE_BYTES as usize);
             let unpacked = zstd::bulk::decompress(record.payload, bytes);
             unpacked.map_err(|error| format!("a body does not decompress: {error}"))?
         }

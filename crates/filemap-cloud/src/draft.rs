@@ -37,7 +37,7 @@ impl Draft {
         if row::of_version(&form, NONE).len() > row::MAX_KEY_BYTES {
             return Err(filemap_core::Error::KeyLength { len: key.len() }.into());
         }
-        if body.len() as u64 > filemap_core::MAX_VALUE_BYTES {
+        if body.len() as u64 > filemap_core::Record::MAX_VALUE_BYTES {
             return Err(filemap_core::Error::ValueTooLarge { len: body.len() as u64 }.into());
         }
         let encoded = meta::encode(&keys::description(page), canonical_url)?;

@@ -142,11 +142,11 @@ impl CloudOptions {
         CloudOptions { grace, ..self }
     }
 
-    /// Whether [`repair`](crate::repair()) counts records that the old index does not know to be
-    /// committed; default false. For an index that has lost the end of its log. Puts and removals
-    /// of writers that had lost the store count then, too.
-    pub fn repair_uncommitted(self, counts: bool) -> CloudOptions {
-        CloudOptions { repair_uncommitted: counts, ..self }
+    /// [`repair`](crate::repair()) counts records, too, that the old index does not know to be
+    /// committed. For an index that has lost the end of its log. Puts and removals of writers that
+    /// had lost the store count then, too.
+    pub fn repair_uncommitted(self) -> CloudOptions {
+        CloudOptions { repair_uncommitted: true, ..self }
     }
 
     /// How many shards a new store has, for good: 1 to 1,024, default 1. Each has one writer at

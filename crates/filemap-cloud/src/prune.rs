@@ -5,7 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use filemap::access::{Scope, keys};
-use filemap::{Error, Result, Version, url_of_key};
+use filemap::canonical::url_of_key;
+use filemap::{Error, Result, Version};
 use filemap_core::prune::{PruneRule, Pruned};
 
 use crate::core::{Core, Found};

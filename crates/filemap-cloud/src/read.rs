@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 
 use filemap::access::{Cursor, Fetched, Listed, Results, Scope, keys};
+use filemap::canonical::url_of_key;
 use filemap::page::RecordKind;
-use filemap::{Error, Lookup, Page, PageHead, Result, Variant, Version, url_of_key};
+use filemap::{Error, Lookup, Page, PageHead, Result, Variant, Version};
 use futures_util::future::{BoxFuture, FutureExt, join_all};
 
 use crate::core::{Core, Found, shown};

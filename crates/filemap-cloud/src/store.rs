@@ -238,7 +238,7 @@ impl PageWrite for CloudStore {
     fn put_reader(&self, page: &Page, body: &mut dyn Read) -> Result<Version> {
         let mut bytes = Vec::new();
         // One byte more than fits tells that it does not.
-        body.take(filemap_core::MAX_VALUE_BYTES + 1).read_to_end(&mut bytes).map_err(|source: io::Error| {
+        body.take(filemap_core::Record::MAX_VALUE_BYTES + 1).read_to_end(&mut bytes).map_err(|source: io::Error| {
             let (what, offset) = (String::from_utf8_lossy(&page.url).into_owned(), bytes.len() as u64);
             Error::Read { what, offset, source }
         })?;

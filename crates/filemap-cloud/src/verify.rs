@@ -34,7 +34,7 @@ use crate::store::CloudStore;
 /// ```
 /// use filemap_cloud::{CloudOptions, Mode, open_bucket};
 /// let store = open_bucket("mem://verified", Mode::Fill, &CloudOptions::new())?;
-/// assert_eq!(store.verify(true)?.damage, [""; 0]);
+/// assert_eq!(store.verify()?.damage, [""; 0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,16 +66,29 @@ const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
 const LOOKS: usize = 4;
 
 impl CloudStore {
-    /// Checks the store: that the segments of the index are there, whole by their sizes, and the
-    /// files that are kept; `is_full` reads them all. Of several shards, one that cannot be
-    /// checked is in the report as damage, with [`VerifyReport::changed`]. What was put since the
-    /// last sync is not checked. Opens the index once more; in full, holds the tombstones in
-    /// memory.
+    /// Checks the store in full: reads the segments of the index, and the files that are kept. Of
+    /// several shards, one that cannot be checked is in the report as damage, with
+    /// [`VerifyReport::changed`]. What was put since the last sync is not checked. Opens the index
+    /// once more; holds the tombstones in memory.
     ///
     /// # Errors
     ///
     /// Those of the object storage. Damage is no error, but in the report.
-    pub fn verify(&self, is_full: bool) -> Result<VerifyReport> {
+    pub fn verify(&self) -> Result<VerifyReport> {
+        self.verified(true)
+    }
+
+    /// As [`CloudStore::verify`], but only that the segments of the index are there, whole by
+    /// their sizes, and the files that are kept.
+    ///
+    /// # Errors
+    ///
+    /// As [`CloudStore::verify`].
+    pub fn verify_quick(&self) -> Result<VerifyReport> {
+        self.verified(false)
+    }
+
+    fn verified(&self, is_full: bool) -> Result<VerifyReport> {
         let mut reports =
             self.each(|shard| Ok::<_, Error>((shard.core.bucket.shard_name(), verified(&shard.core, is_full))))?;
         if reports.len() == 1

@@ -6,8 +6,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use filemap::access::{ListKind, PutRule, Removed, RemovedVersions, Scope, keys};
+use filemap::canonical::url_of_key;
 use filemap::page::RecordKind;
-use filemap::{Page, Put, Result, Variant, Version, url_of_key};
+use filemap::{Page, Put, Result, Variant, Version};
 
 use crate::core::{Core, Found};
 use crate::draft::Draft;

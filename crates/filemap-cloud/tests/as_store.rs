@@ -207,7 +207,7 @@ fn changes_are_those_of_the_local_store() {
         cloud.close().expect("closed");
         let again = opened(&location, Mode::Read);
         compare(&again, &local, &pages, "changed, and opened again");
-        let verified = again.verify(true).expect("read");
+        let verified = again.verify().expect("read");
         assert_eq!((verified.damage, verified.orphans), (Vec::<String>::new(), 0));
         again.close().expect("closed");
         // What was removed stays removed when the segments alone are left.
@@ -216,7 +216,7 @@ fn changes_are_those_of_the_local_store() {
         assert_eq!(repaired.versions, verified.versions);
         let again = opened(&location, Mode::Write);
         compare(&again, &local, &pages, "repaired");
-        assert_eq!(again.verify(true).expect("read").damage, [""; 0]);
+        assert_eq!(again.verify().expect("read").damage, [""; 0]);
         again.close().expect("closed");
     }
 }

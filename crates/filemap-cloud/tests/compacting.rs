@@ -87,7 +87,7 @@ fn the_bound_holds_and_readers_and_repairs_find_what_lives() {
     let after = bytes(&store);
     // 198 of 600 pages live: of each, a body of 1,500 letters that shrink to three quarters.
     assert!(after < before / 2 && after as f64 <= 1.25 * 270_000.0, "{before} -> {after}");
-    assert_eq!(store.verify(true).expect("read").damage, [""; 0]);
+    assert_eq!(store.verify().expect("read").damage, [""; 0]);
     store.close().expect("closed");
     holds(&reader, "a reader from before");
     // The grace is over.
@@ -96,11 +96,11 @@ fn the_bound_holds_and_readers_and_repairs_find_what_lives() {
     let report = compacted(&store, CompactionGoal::Bound);
     assert!(report.deleted > 0 && report.waiting == 0, "{report:?}");
     let left = objects.names("a/shard-00/seg").len() as u64;
-    assert!(left < old && left == store.verify(false).expect("listed").segments);
+    assert!(left < old && left == store.verify_quick().expect("listed").segments);
     holds(&store, "swept");
     holds(&reader, "a reader of old rows");
     let fresh = open(of, Mode::Read, &options());
-    let verified = fresh.verify(true).expect("read");
+    let verified = fresh.verify().expect("read");
     assert_eq!((verified.damage, verified.orphans, verified.changed), (vec![], 0, false));
     store.close().expect("closed");
     let repaired = repair_on(of.clone(), "a", "the test", &options()).expect("repaired");
@@ -119,7 +119,7 @@ fn a_repair_before_the_sweep_counts_nothing_twice_and_sweeps_later() {
     store.put(&page(PAGES, 1), PutRule::Always).expect("stored");
     store.remove(&page(PAGES, 1).url, None).expect("removed");
     compacted(&store, CompactionGoal::NoGarbage);
-    let versions = store.verify(true).expect("read").versions;
+    let versions = store.verify().expect("read").versions;
     store.close().expect("closed");
     let repaired = repair_on(of.clone(), "a", "the test", &options()).expect("repaired");
     assert_eq!((repaired.damage, repaired.versions, repaired.uncommitted), (vec![], versions, 0));
@@ -127,7 +127,7 @@ fn a_repair_before_the_sweep_counts_nothing_twice_and_sweeps_later() {
     holds(&store, "repaired");
     assert!(compacted(&store, CompactionGoal::Bound).deleted > 0);
     holds(&store, "swept");
-    let verified = store.verify(true).expect("read");
+    let verified = store.verify().expect("read");
     assert_eq!((verified.damage, verified.orphans), (vec![], 0));
     assert_eq!(objects.names("a/shard-00/seg").len() as u64, verified.segments);
     store.close().expect("closed");
@@ -161,7 +161,7 @@ fn its_requests_and_those_of_a_reader_that_meets_it_are_bounded() {
     let store = opened(&writing, Mode::Fill);
     filled(&store);
     let reader = opened(&reading, Mode::Read);
-    let segments = store.verify(false).expect("listed").segments;
+    let segments = store.verify_quick().expect("listed").segments;
     writing.counts.take();
     let report = compacted(&store, CompactionGoal::NoGarbage);
     let [gets, puts, _, deletes, written] = writing.counts.take();
@@ -201,7 +201,7 @@ fn a_writer_compacts_in_the_background() {
     };
     // 40 rounds of some 75 KB each were put; a pass a second is allowed.
     assert!(live < 40 * 75_000 * 3 / 4, "{live} bytes");
-    assert_eq!(store.verify(true).expect("read").damage, [""; 0]);
+    assert_eq!(store.verify().expect("read").damage, [""; 0]);
     store.close().expect("closed");
 }
 
@@ -236,7 +236,7 @@ fn nothing_is_deleted_for_rows_whose_commit_failed() {
         let found = store.get(&Lookup::new(&page(nth, 1).url)).expect("readable");
         assert_eq!(found, (nth >= 10).then(|| page(nth, 1)));
     }
-    assert_eq!(store.verify(true).expect("read").damage, [""; 0]);
+    assert_eq!(store.verify().expect("read").damage, [""; 0]);
     store.close().expect("closed");
 }
 

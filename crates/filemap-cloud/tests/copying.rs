@@ -130,7 +130,7 @@ fn a_copy_that_was_interrupted_is_ended_by_a_second_one() {
         _ => ControlFlow::Continue(()),
     });
     let stopped = stopped.expect("stopped");
-    assert!(stopped.stopped && !stopped.is_complete() && stopped.versions == so_far && so_far < versions);
+    assert!(stopped.is_cancelled && !stopped.is_complete() && stopped.versions == so_far && so_far < versions);
     // Not closed: what a copy was told of is safe all the same.
     drop(cloud);
     let cloud = opened(location, Mode::Write);

@@ -80,6 +80,6 @@ fn a_killed_process_has_lost_nothing_that_it_was_told_is_safe() {
     }
     assert!(safe.iter().sum::<u64>() > 0, "no process came as far as a sync");
     let store = opened(&location, Mode::Read);
-    assert_eq!(store.verify(true).expect("read").damage, [""; 0]);
+    assert_eq!(store.verify().expect("read").damage, [""; 0]);
     store.close().expect("closed");
 }

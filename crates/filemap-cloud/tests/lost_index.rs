@@ -277,7 +277,7 @@ fn what_was_removed_after_a_repair_that_failed_stays_removed() {
     store.close().expect("closed");
     assert_eq!(repaired(&end(&objects)).expect("repaired").versions, 7);
     all_there(&objects, 7);
-    let verified = objects.open(Mode::Read).verify(true).expect("read");
+    let verified = objects.open(Mode::Read).verify().expect("read");
     assert_eq!((verified.versions, verified.damage), (7, vec![]));
 }
 
@@ -405,7 +405,7 @@ fn a_log_that_lost_its_end_is_not_complete_and_is_repaired_with_all_that_was_upl
     let report = repaired(&end(&objects)).expect("repaired");
     assert_eq!((report.versions, report.uncommitted, report.damage.len()), (7, 5, 0));
     assert!(!report.is_complete(), "{report:?}");
-    let all = options().repair_uncommitted(true);
+    let all = options().repair_uncommitted();
     let report = repair_on(objects.objects.clone(), "a", "the test", &all).expect("repaired");
     assert!(report.is_complete() && report.versions == 12, "{report:?}");
     all_there(&objects, 12);

@@ -88,8 +88,8 @@ fn a_damaged_segment_is_named_and_its_neighbours_are_read() {
     let errors: Vec<_> = pages.iter().filter_map(|page| store.get(&Lookup::new(&page.url)).err()).collect();
     assert_eq!(errors.len(), 1);
     assert!(errors[0].is_damage() && errors[0].to_string().contains(&segments[2].to_string()[2..]), "{}", errors[0]);
-    assert_eq!(store.verify(false).expect("listed").damage, [""; 0], "its size is right");
-    let full = store.verify(true).expect("read");
+    assert_eq!(store.verify_quick().expect("listed").damage, [""; 0], "its size is right");
+    let full = store.verify().expect("read");
     assert_eq!((full.damage.len(), full.versions), (1, 120));
     assert!(full.damage[0].contains("checksum mismatch"), "{}", full.damage[0]);
     let repaired = repair_on(objects.objects.clone(), "a", "the test", &options()).expect("repaired");
@@ -115,7 +115,7 @@ fn a_lost_segment_is_damage_and_never_an_absent_page() {
     let found: Vec<_> = pages.iter().map(|page| store.get(&Lookup::new(&page.url))).collect();
     assert!(found.iter().all(|page| !matches!(page, Ok(None))));
     assert!(found[0].as_ref().expect_err("gone").is_damage() && found[79].is_ok());
-    let quick = store.verify(false).expect("listed");
+    let quick = store.verify_quick().expect("listed");
     assert_eq!(quick.damage, [format!("{}: it is gone", &lost.to_string()[2..])]);
     assert_eq!(quick.gone, 1);
     store.close().expect("closed");
@@ -206,7 +206,7 @@ fn a_store_without_its_index_is_repaired_whole() {
     let store = objects.open(Mode::Read);
     assert_eq!(store.get(&Lookup::new(&pages[7].url)).expect("readable").as_ref(), Some(&pages[7]));
     assert!(!store.contains(&Lookup::new(&pages[8].url)).expect("readable"));
-    assert_eq!(store.verify(true).expect("read").damage, [""; 0]);
+    assert_eq!(store.verify().expect("read").damage, [""; 0]);
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn what_a_fenced_writer_uploaded_and_never_committed_does_not_come_back() {
     second.sync().expect("synced");
     second.close().expect("closed");
     let store = objects.open(Mode::Read);
-    assert_eq!(store.verify(true).expect("read").orphans, 1);
+    assert_eq!(store.verify().expect("read").orphans, 1);
     assert!(store.collect(Duration::ZERO).is_err(), "it reads");
     let before: Vec<_> =
         store.list(&Scope::new(), None).expect("listed").map(|page| page.expect("whole").url).collect();
@@ -239,7 +239,7 @@ fn what_a_fenced_writer_uploaded_and_never_committed_does_not_come_back() {
     assert_eq!((young.segments, young.young), (0, 1));
     let collected = store.collect(Duration::ZERO).expect("deleted");
     assert_eq!((collected.segments, collected.young), (1, 0));
-    let verified = store.verify(true).expect("read");
+    let verified = store.verify().expect("read");
     assert_eq!((verified.damage, verified.orphans, verified.versions), (Vec::<String>::new(), 0, 2));
     store.close().expect("closed");
 }

@@ -98,7 +98,7 @@ fn a_damaged_record_takes_no_other_with_it_and_what_may_return_is_said() {
         assert!(report.damage.iter().all(|damage| damage.contains("seg/")), "{what}: {report:?}");
         // It is told of until it is gone, and no sequence is used twice.
         let store = objects.open(Mode::Write);
-        assert!(!store.verify(true).expect("read").damage.is_empty(), "{what}");
+        assert!(!store.verify().expect("read").damage.is_empty(), "{what}");
         store.put(&page(5), PutRule::Always).expect("stored");
         store.close().expect("closed");
         assert!(there(&objects).0.contains(&5));
@@ -115,7 +115,7 @@ fn an_empty_or_cut_segment_is_damage() {
         let store = objects.open(Mode::Read);
         let error = store.get(&Lookup::new(&page(39).url)).expect_err("it is not there");
         assert!(error.is_damage(), "{bytes} bytes: {error}");
-        assert!(!store.verify(true).expect("read").damage.is_empty());
+        assert!(!store.verify().expect("read").damage.is_empty());
     }
 }
 
@@ -213,13 +213,13 @@ fn lose_a_row(objects: &Objects) {
 fn a_lost_row_is_found_and_what_was_removed_is_none() {
     let objects = Objects::new();
     filled(&objects);
-    let whole = objects.open(Mode::Read).verify(true).expect("read");
+    let whole = objects.open(Mode::Read).verify().expect("read");
     assert_eq!((whole.damage, whole.lost_rows, whole.versions), (vec![], 0, 30));
     lose_a_row(&objects);
-    let report = objects.open(Mode::Read).verify(true).expect("read");
+    let report = objects.open(Mode::Read).verify().expect("read");
     assert_eq!((report.lost_rows, report.damage.len(), report.versions), (1, 1, 29), "{report:?}");
     assert_eq!(repaired(&objects).versions, 30);
-    let mended = objects.open(Mode::Read).verify(true).expect("read");
+    let mended = objects.open(Mode::Read).verify().expect("read");
     assert_eq!((mended.damage, mended.lost_rows), (vec![], 0));
 }
 
@@ -234,7 +234,7 @@ fn a_verification_beside_a_writer_tells_of_no_damage() {
     };
     let is_over = std::sync::atomic::AtomicBool::new(false);
     let check = |store: &CloudStore| {
-        let report = store.verify(true).expect("read");
+        let report = store.verify().expect("read");
         assert_eq!((report.damage, report.lost_rows), (vec![], 0));
     };
     std::thread::scope(|scope| {
@@ -259,7 +259,7 @@ fn a_verification_beside_a_writer_tells_of_no_damage() {
         is_over.store(true, std::sync::atomic::Ordering::SeqCst);
     });
     check(&store);
-    assert!(!store.verify(true).expect("read").changed);
+    assert!(!store.verify().expect("read").changed);
     store.close().expect("closed");
     assert!(reader.count(&Scope::new()).is_ok());
 }

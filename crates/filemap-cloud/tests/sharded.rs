@@ -108,7 +108,7 @@ fn changes_alike(stores: &[CloudStore; 2]) {
     for store in stores {
         store.sync().expect("synced");
         assert!(store.compact(CompactionGoal::NoGarbage).expect("compacted").damage.is_empty());
-        let verified = store.verify(true).expect("verified");
+        let verified = store.verify().expect("verified");
         assert!(verified.damage.is_empty(), "{verified:?}");
     }
     assert_eq!(one.stats().expect("read").dead_bytes, several.stats().expect("read").dead_bytes);
@@ -195,9 +195,9 @@ fn a_shard_that_cannot_be_repaired_or_verified_is_named_and_the_others_are_done(
     pages().iter().for_each(|page| assert!(store.put(page, PutRule::Always).is_ok()));
     store.close().expect("closed");
     let reader = opened_on(&end, Mode::Read, &options).expect("there");
-    let versions = reader.verify(true).expect("read").versions;
+    let versions = reader.verify().expect("read").versions;
     end.rule("list", "shard-03/", Rule::Refused);
-    let verified = reader.verify(true).expect("the others are read");
+    let verified = reader.verify().expect("the others are read");
     assert!(verified.changed && verified.damage.len() == 1 && verified.versions < versions, "{verified:?}");
     assert!(verified.damage[0].starts_with("shard-03: not verified: the test (shard 3): "), "{verified:?}");
     let repaired = repair_on(Arc::clone(&end) as _, "a", "the test", &options).expect("the others are repaired");

@@ -125,7 +125,7 @@ impl Run {
         self.synced();
         let reader = self.open(&end, Mode::Read).map_err(|error| fail(&error))?;
         self.check(&reader, "to a reader")?;
-        let verified = reader.verify(true).map_err(|error| fail(&error))?;
+        let verified = reader.verify().map_err(|error| fail(&error))?;
         if !verified.damage.is_empty() {
             return Err(format!("verified: {:?}", verified.damage));
         }

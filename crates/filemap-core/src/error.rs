@@ -63,19 +63,19 @@ pub enum Error {
         wanted: String,
     },
     /// A key must have 1 to 65,536 bytes. Nothing was written.
-    #[error("a key has 1 to {} bytes, this one has {len}", crate::MAX_KEY_BYTES)]
+    #[error("a key has 1 to {} bytes, this one has {len}", crate::record::MAX_KEY_BYTES)]
     KeyLength {
         /// The key's length in bytes.
         len: usize,
     },
     /// Meta may have up to 65,536 bytes. Nothing was written.
-    #[error("meta has at most {} bytes, this has {len}", crate::MAX_META_BYTES)]
+    #[error("meta has at most {} bytes, this has {len}", crate::record::MAX_META_BYTES)]
     MetaTooLarge {
         /// The meta's length in bytes.
         len: usize,
     },
     /// A value may have up to 4 GiB. Nothing was written.
-    #[error("a value has at most {} bytes, this one has {len} or more", crate::MAX_VALUE_BYTES)]
+    #[error("a value has at most {} bytes, this one has {len} or more", crate::record::MAX_VALUE_BYTES)]
     ValueTooLarge {
         /// The value's length in bytes; for a stream, the bytes seen so far.
         len: u64,

@@ -47,8 +47,8 @@ mod upkeep;
 pub use error::{Error, Result, StorageError};
 pub use event::Event;
 pub use logs::values::reader::Reader;
-pub use options::{Canonicalizer, Durability, KeyOrder, Options};
-pub use record::{Head, MAX_KEY_BYTES, MAX_META_BYTES, MAX_VALUE_BYTES, Place, Put, Record, Value, Version};
+pub use options::{Canonicalizer, Durability, Options};
+pub use record::{Head, Place, Put, Record, Value, Version};
 pub use stats::{StatValue, Stats};
 pub use store::{Store, Writer};
 
@@ -92,10 +92,11 @@ pub mod erase {
     pub use crate::store::{Erased, Erasure, ErasureStep, FoundText, Search, Searched, VersionFilter};
 }
 
-/// Iterators over keys, pages, heads and versions, of the store or of its splits; a set of versions
-/// that were met.
+/// Iterators over keys, pages, heads and versions, of the store or of its splits; the order that
+/// keys are kept in; a set of versions that were met.
 pub mod list {
     pub use crate::handle::reading::KeyRange;
+    pub use crate::options::KeyOrder;
     pub use crate::sequences::Sequences;
     pub use crate::store::{GetAhead, Heads, History, Keys, KeysInOrder, Listed, Pages, Split};
     pub use filemap_runs::ordered::Direction;

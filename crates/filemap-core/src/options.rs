@@ -88,7 +88,7 @@ pub(crate) type CountedOf = fn(&[u8]) -> bool;
 /// An order of keys, in which a store can list them: see [`Options::key_order`].
 ///
 /// ```
-/// use filemap_core::KeyOrder;
+/// use filemap_core::list::KeyOrder;
 /// fn as_they_are(bytes: &[u8], out: &mut Vec<u8>) {
 ///     out.extend_from_slice(bytes);
 /// }
@@ -247,7 +247,7 @@ impl Options {
     }
 
     pub(crate) fn open_files(&self) -> usize {
-        self.max_open_files.unwrap_or_else(|| (filemap_io::open_file_limit() / 2).clamp(64, 16_384) as usize)
+        self.max_open_files.unwrap_or_else(|| (filemap_io::system::open_file_limit() / 2).clamp(64, 16_384) as usize)
     }
 
     /// zstd level at which pages are recompressed in the background once they have stayed for

@@ -3,13 +3,13 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Longest key, in bytes.
-pub const MAX_KEY_BYTES: usize = 65_536;
+pub(crate) const MAX_KEY_BYTES: usize = 65_536;
 /// Longest meta, in bytes.
-pub const MAX_META_BYTES: usize = 65_536;
+pub(crate) const MAX_META_BYTES: usize = 65_536;
 /// Greatest sequence of a version.
 pub(crate) const MAX_SEQUENCE: u64 = 1 << 56;
 /// Longest value, in bytes.
-pub const MAX_VALUE_BYTES: u64 = 4 << 30;
+pub(crate) const MAX_VALUE_BYTES: u64 = 4 << 30;
 
 /// One record to put: a key, its value, a small opaque meta and a time.
 ///
@@ -20,11 +20,11 @@ pub const MAX_VALUE_BYTES: u64 = 4 << 30;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
-    /// 1 to [`MAX_KEY_BYTES`] bytes.
+    /// 1 to [`Record::MAX_KEY_BYTES`] bytes.
     pub key: &'a [u8],
-    /// 0 to [`MAX_META_BYTES`] bytes, read by `head` without the body.
+    /// 0 to [`Record::MAX_META_BYTES`] bytes, read by `head` without the body.
     pub meta: &'a [u8],
-    /// 0 to [`MAX_VALUE_BYTES`] bytes.
+    /// 0 to [`Record::MAX_VALUE_BYTES`] bytes.
     pub body: &'a [u8],
     /// Milliseconds since 1970. The version with the greatest time is the newest, in whatever
     /// order versions were put.
@@ -32,6 +32,13 @@ pub struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
+    /// Longest key, in bytes.
+    pub const MAX_KEY_BYTES: usize = MAX_KEY_BYTES;
+    /// Longest meta, in bytes.
+    pub const MAX_META_BYTES: usize = MAX_META_BYTES;
+    /// Longest value, in bytes.
+    pub const MAX_VALUE_BYTES: u64 = MAX_VALUE_BYTES;
+
     /// A record with the current time and an empty meta.
     pub fn new(key: &'a [u8], body: &'a [u8]) -> Record<'a> {
         Record { key, meta: &[], body, time_ms: now_ms() }

@@ -2,7 +2,7 @@
 //! with one another.
 
 use crate::moment;
-use filemap_core::{Error, MAX_KEY_BYTES, MAX_META_BYTES, Options, Record, Store, Version};
+use filemap_core::{Error, Options, Record, Store, Version};
 
 const LARGE: usize = 64 << 10;
 
@@ -65,13 +65,14 @@ fn keys_of_any_bytes_and_lengths_come_back_byte_for_byte() {
     .map(<[u8]>::to_vec)
     .to_vec();
     // Around every length that a read guesses or a hash treats differently, and at the limit.
-    let lengths = [1, 3, 4, 8, 9, 16, 17, 128, 129, 240, 241, 255, 256, 4095, 4096, MAX_KEY_BYTES - 1, MAX_KEY_BYTES];
+    let longest = Record::MAX_KEY_BYTES;
+    let lengths = [1, 3, 4, 8, 9, 16, 17, 128, 129, 240, 241, 255, 256, 4095, 4096, longest - 1, longest];
     keys.extend(lengths.iter().map(|&length| vec![b'k'; length]));
     keys.extend(lengths.iter().map(|&length| [vec![0; length - 1], vec![1]].concat()));
     for (i, key) in keys.iter().enumerate() {
         store.put(&Record::new(key, &i.to_le_bytes())).unwrap();
     }
-    for bad in [0, MAX_KEY_BYTES + 1, 10 << 20] {
+    for bad in [0, Record::MAX_KEY_BYTES + 1, 10 << 20] {
         let refused = store.put(&Record::new(&vec![b'k'; bad], b""));
         assert!(matches!(refused, Err(Error::KeyLength { len }) if len == bad));
         assert!(store.get(&vec![b'k'; bad]).map_or(true, |found| found.is_none()));
@@ -125,12 +126,13 @@ fn values_and_meta_at_their_limits_come_back_and_beyond_are_refused() {
         [0, 1, 2, 63, 64, LARGE - 1, LARGE, LARGE + 1, 2 * LARGE, 2 * LARGE + 1, 1 << 20, (1 << 20) + 1, 3 << 20];
     let mut bodies: Vec<Vec<u8>> = sizes.iter().map(|&bytes| vec![b'z'; bytes]).collect();
     bodies.extend(sizes.iter().map(|&bytes| noise(bytes)));
-    let metas: Vec<Vec<u8>> = [0, 1, MAX_META_BYTES - 1, MAX_META_BYTES].iter().map(|&bytes| noise(bytes)).collect();
+    let longest = Record::MAX_META_BYTES;
+    let metas: Vec<Vec<u8>> = [0, 1, longest - 1, longest].iter().map(|&bytes| noise(bytes)).collect();
     for (i, body) in bodies.iter().enumerate() {
         let meta = &metas[i % metas.len()];
         store.put(&Record { key: format!("{i}").as_bytes(), meta, body, time_ms: 1 }).unwrap();
     }
-    let meta = vec![0; MAX_META_BYTES + 1];
+    let meta = vec![0; Record::MAX_META_BYTES + 1];
     assert!(matches!(store.put(&Record::new(b"k", b"").meta(&meta)), Err(Error::MetaTooLarge { .. })));
     from_all_sides(store, |store, side| {
         for (i, body) in bodies.iter().enumerate() {

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use filemap_core::check::VerifyOptions;
 use filemap_core::erase::{Erasure, KeyFilter, Search};
-use filemap_core::list::{Direction, KeyRange};
+use filemap_core::list::{Direction, KeyOrder, KeyRange};
 use filemap_core::repair::RepairTo;
-use filemap_core::{Error, KeyOrder, Options, Record, Result, Store};
+use filemap_core::{Error, Options, Record, Result, Store};
 
 /// Reversed bytes, so that the order differs from that of the keys.
 fn reversed(bytes: &[u8], out: &mut Vec<u8>) {

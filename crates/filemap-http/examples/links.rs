@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))?;
     let location = format!("http://{}/v1/links", listener.local_addr()?);
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let server = Server::new(store, ServerOptions::new().writes(true).links(boxes));
+    let server = Server::new(store, ServerOptions::new().writes().links(boxes));
     let serving = runtime.spawn(server.serve(listener, None, async { drop(stopped.await) }));
 
     let client = LinksClient::open(&location, 1, &ClientOptions::new())?;

@@ -22,6 +22,16 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from
 /// Takes a line for the operator.
 type Log<'a> = &'a (dyn Fn(&str) + Send + Sync);
 
+/// What [`follow`] does where it would remove pages that the other store does not have: the server
+/// has another store than before, or the store here has pages and was no replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mismatch {
+    /// It ends with an error; nothing is removed.
+    Refuse,
+    /// It makes the store here equal.
+    BeginAnew,
+}
+
 /// Makes `store` equal to the store behind the server that `following` names, and keeps it so,
 /// until the store is closed. Blocks. The place that it has come to is noted in the store's
 /// folder, so that it goes on from there; `log` gets a line for what the operator should know.
@@ -33,19 +43,19 @@ type Log<'a> = &'a (dyn Fn(&str) + Send + Sync);
 /// # Errors
 ///
 /// [`Error::Remote`] if the server's store may not be followed: it is another one than before, or
-/// `store` has pages and was no replica, unless `may_begin_anew`; it is `store` itself; it has
+/// `store` has pages and was no replica, with [`Mismatch::Refuse`]; it is `store` itself; it has
 /// other rules for URLs. [`filemap_core::StorageError::Poisoned`]; [`Error::Cursor`] if the noted
 /// place is none.
 pub fn follow(
     store: &PageStore,
     following: &Following,
     options: &ClientOptions,
-    may_begin_anew: bool,
+    mismatch: Mismatch,
     log: Log<'_>,
 ) -> Result<()> {
     // Whatever ends this: a panic, too.
     let ending = following.ending();
-    let mut turns = Turns { store, following, options, may_begin_anew, log, before: Counts::default() };
+    let mut turns = Turns { store, following, options, mismatch, log, before: Counts::default() };
     let mut pause = PAUSES.0;
     loop {
         let (turned, has_got_on) = turns.turn();
@@ -106,7 +116,7 @@ struct Turns<'a> {
     store: &'a PageStore,
     following: &'a Following,
     options: &'a ClientOptions,
-    may_begin_anew: bool,
+    mismatch: Mismatch,
     log: Log<'a>,
     /// What earlier turns did.
     before: Counts,
@@ -190,7 +200,7 @@ impl Turns<'_> {
             }
             _ => return Ok(()),
         };
-        if self.may_begin_anew {
+        if self.mismatch == Mismatch::BeginAnew {
             return Ok(());
         }
         Err(self.refusal(&format!("{why}; what the other one has not would be removed here (--begin-anew)")))

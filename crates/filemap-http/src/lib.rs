@@ -25,11 +25,11 @@ pub mod wire;
 
 #[cfg(feature = "client")]
 pub use client::{
-    Added, AnyArchives, ArchiveForm, Client, ClientOptions, FleetNews, Imported, Line, Lines, LinksClient, Made,
+    Ack, Added, AnyArchives, ArchiveForm, Client, ClientOptions, FleetNews, Imported, Line, Lines, LinksClient, Made,
     Mailed, Said, SeenClient,
 };
 #[cfg(feature = "client")]
-pub use follow::follow;
+pub use follow::{Mismatch, follow};
 pub use following::{Following, FollowingFigures};
 #[cfg(feature = "async")]
 pub use pooled::{AsyncClient, AsyncLines, AsyncSeenClient};

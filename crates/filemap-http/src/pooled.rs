@@ -9,13 +9,15 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use filemap::async_store::AsyncStore;
 use filemap::import::ImportOptions;
-use filemap::{AsyncStore, Page, Result, Version};
+use filemap::{Page, Result, Version};
 use futures_core::Stream;
 use tokio::task::JoinHandle;
-use urlindex::{RequestId, SeenStats, Verdict};
+use urlindex::idempotent::RequestId;
+use urlindex::{SeenStats, Verdict};
 
-use crate::client::{Added, ArchiveForm, Client, ClientOptions, Imported, Line, Lines, Made, SeenClient};
+use crate::client::{Ack, Added, ArchiveForm, Client, ClientOptions, Imported, Line, Lines, Made, SeenClient};
 
 /// Lines of changes that are read in one call.
 const LINES: usize = 1_024;
@@ -40,7 +42,7 @@ const LINES: usize = 1_024;
 /// # let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))?;
 /// # let location = format!("http://{}", listener.local_addr()?);
 /// # let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-/// # let server = Server::new(store, ServerOptions::new().writes(true));
+/// # let server = Server::new(store, ServerOptions::new().writes());
 /// # let serving = runtime.spawn(server.serve(listener, None, async { drop(stopped.await) }));
 /// # runtime.block_on(async {
 /// // Such as "http://127.0.0.1:8640"; 32 requests at once.
@@ -285,11 +287,11 @@ impl Stream for AsyncLines {
 ///
 /// ```no_run
 /// # async fn add() -> filemap::Result<()> {
-/// use filemap_http::{Added, AsyncSeenClient, ClientOptions};
-/// use urlindex::RequestId;
+/// use filemap_http::{Ack, Added, AsyncSeenClient, ClientOptions};
+/// use urlindex::idempotent::RequestId;
 ///
 /// let set = AsyncSeenClient::open("http://127.0.0.1:8640/v1/seen/pages", &ClientOptions::new(), 8).await?;
-/// let added = set.add(Some(RequestId::now()), vec!["https://example.com/"], true).await?;
+/// let added = set.add(Some(RequestId::now()), vec!["https://example.com/"], Ack::Durable).await?;
 /// assert!(matches!(added, Added::Verdicts(verdicts) if verdicts.len() == 1));
 /// # Ok(())
 /// # }
@@ -350,11 +352,11 @@ impl AsyncSeenClient {
     /// # Errors
     ///
     /// As [`SeenClient::add`].
-    pub async fn add<U>(&self, id: Option<RequestId>, urls: Vec<U>, durable: bool) -> Result<Added>
+    pub async fn add<U>(&self, id: Option<RequestId>, urls: Vec<U>, ack: Ack) -> Result<Added>
     where
         U: AsRef<[u8]> + Send + 'static,
     {
-        self.set.call(move |set| set.add(id, &urls, durable)).await
+        self.set.call(move |set| set.add(id, &urls, ack)).await
     }
 
     /// As [`SeenClient::check`].

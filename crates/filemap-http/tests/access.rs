@@ -76,7 +76,7 @@ fn a_page_of_another_site_gets_nothing_from_any_route() {
 fn each_right_opens_what_it_is_for() {
     let (read, write, admin) = ("read-0123456789abcdef", "write-0123456789abcdef", "admin-0123456789abcdef");
     let tokens = Tokens::parse(&format!("read {read}\nwrite {write}\nadmin {admin}")).expect("tokens");
-    let server = served::with(ServerOptions::new().writes(true).tokens(tokens), &[page()]);
+    let server = served::with(ServerOptions::new().writes().tokens(tokens), &[page()]);
     for target in &routes() {
         let is_open = ["/healthz", "/readyz"].contains(&target.as_str());
         let answer = server.get(target, &[]);

@@ -196,7 +196,7 @@ fn a_page_that_a_rule_refuses_is_refused_by_that_rule() {
     let order = EraseOrder::new(EraseTarget::Host("a.example".into()), "asked for");
     store.erase(&order, &mut |_| ControlFlow::Continue(())).expect("erased");
     let rule = store.erase_rules().expect("rules")[0].id;
-    let server = of(store, ServerOptions::new().writes(true));
+    let server = of(store, ServerOptions::new().writes());
     let page = Page::new("http://a.example/", TIME, 200, "again");
     let refused = server.client().put(&page, PutRule::IfChanged).expect_err("refused");
     assert!(matches!(refused, Error::Engine(filemap_core::Error::Refused { rule: by }) if by == rule), "{refused}");

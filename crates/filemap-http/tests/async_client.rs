@@ -8,8 +8,9 @@ use std::time::Duration;
 use filemap::access::{PutRule, Scope};
 use filemap::{Error, Lookup, Page, PageWrite, Put, Variant};
 use filemap_http::server::{SeenSets, ServerOptions};
-use filemap_http::{Added, AsyncClient, AsyncSeenClient, Client, ClientOptions, Made, Said, SeenClient};
-use urlindex::{RequestId, Verdict};
+use filemap_http::{Ack, Added, AsyncClient, AsyncSeenClient, Client, ClientOptions, Made, Said, SeenClient};
+use urlindex::Verdict;
+use urlindex::idempotent::RequestId;
 
 use crate::served::{Served, served, with};
 
@@ -231,8 +232,8 @@ fn a_line_that_nobody_waits_for_holds_nobody_up() {
 #[test]
 fn a_seen_set_answers_both_alike() {
     let dir = tempfile::tempdir().expect("a folder");
-    let sets = SeenSets::new(true).folder(dir.path());
-    let server = with(ServerOptions::new().writes(true).seen(sets), &[]);
+    let sets = SeenSets::new().writes().folder(dir.path());
+    let server = with(ServerOptions::new().writes().seen(sets), &[]);
     let options = ClientOptions::new();
     run(async {
         let place = format!("{}/v1/seen/pages", location(&server));
@@ -243,9 +244,9 @@ fn a_seen_set_answers_both_alike() {
         assert!(set.writes());
         let id = RequestId::now();
         let urls = vec!["http://a.example/", "no URL", "http://b.example/"];
-        let first = set.add(Some(id), urls.clone(), true).await.expect("added");
+        let first = set.add(Some(id), urls.clone(), Ack::Durable).await.expect("added");
         assert_eq!(first, Added::Verdicts(vec![Some(Verdict::New), None, Some(Verdict::New)]));
-        assert_eq!(set.add(Some(id), urls.clone(), true).await.expect("told again"), first);
+        assert_eq!(set.add(Some(id), urls.clone(), Ack::Durable).await.expect("told again"), first);
         let checked = set.check(urls.clone()).await.expect("told");
         let (again, rules) = tokio::task::spawn_blocking(move || {
             let set = SeenClient::open(&place, &ClientOptions::new()).expect("a set");

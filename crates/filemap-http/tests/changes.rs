@@ -12,7 +12,7 @@ use filemap::import::{ImportOptions, adopt, import};
 use filemap::page::{RecordKind, Revisit, RevisitProfile};
 use filemap::{Options, Page, PageRead as _, PageStore, PageWrite, Variant};
 use filemap_http::server::ServerOptions;
-use filemap_http::{ClientOptions, Following};
+use filemap_http::{ClientOptions, Following, Mismatch};
 use serde_json::{Value, json};
 
 use crate::served::{Answer, Served, of, served};
@@ -184,7 +184,7 @@ impl Follower {
     fn of(server: &Served, store: PageStore) -> Follower {
         let following = Arc::new(Following::new(&format!("http://{}", server.address)));
         let (own, replica) = (Arc::clone(&following), store.clone());
-        let work = move || filemap_http::follow(&replica, &own, &ClientOptions::new(), false, &|_| {});
+        let work = move || filemap_http::follow(&replica, &own, &ClientOptions::new(), Mismatch::Refuse, &|_| {});
         Follower { store, following, thread: Some(std::thread::spawn(work)) }
     }
 
@@ -263,7 +263,7 @@ fn a_replica_becomes_equal_and_stays_so() {
     let dir = tempfile::tempdir().expect("a folder");
     let origin = store(dir.path(), "origin");
     fill(&origin);
-    let server = of(origin.clone(), ServerOptions::new().writes(true));
+    let server = of(origin.clone(), ServerOptions::new().writes());
     let replica = Follower::of(&server, store(dir.path(), "replica"));
     origin.sync().expect("synced");
     replica.is_equal_to(&origin);
@@ -336,7 +336,7 @@ fn a_replica_of_pages_in_place_has_their_bodies() {
     assert_eq!(report.in_place, 3);
     origin.sync().expect("synced");
 
-    let server = of(origin.clone(), ServerOptions::new().writes(true));
+    let server = of(origin.clone(), ServerOptions::new().writes());
     let replica = Follower::of(&server, store(dir.path(), "replica"));
     replica.is_equal_to(&origin);
     assert!(replica.store.head("http://a.example/1").expect("readable").expect("there").page.in_place.is_none());
@@ -361,7 +361,7 @@ fn a_replica_of_pages_in_place_has_their_bodies() {
 /// How following ends at once.
 fn refused(server: &Served, replica: &PageStore) -> (String, bool) {
     let following = Following::new(&format!("http://{}", server.address));
-    let ended = filemap_http::follow(replica, &following, &ClientOptions::new(), false, &|_| {});
+    let ended = filemap_http::follow(replica, &following, &ClientOptions::new(), Mismatch::Refuse, &|_| {});
     (ended.expect_err("refused").to_string(), following.figures().has_ended)
 }
 
@@ -402,7 +402,7 @@ fn a_replica_put_back_to_an_older_state_begins_anew() {
     let origin = store(dir.path(), "origin");
     fill(&origin);
     origin.sync().expect("synced");
-    let server = of(origin.clone(), ServerOptions::new().writes(true));
+    let server = of(origin.clone(), ServerOptions::new().writes());
     let own = store(dir.path(), "own");
     // It says that it has come to the end, but what it had then is not there.
     let has_all = own.engine().changes_end().expect("open").to_string();
@@ -433,7 +433,7 @@ fn what_is_damaged_in_the_origin_stays_in_its_replica() {
     bytes[at] ^= 0xff;
     std::fs::write(path.join("value0.dat"), bytes).expect("written");
     let origin = PageStore::open(&path, Options::new()).expect("opened");
-    let server = of(origin.clone(), ServerOptions::new().writes(true));
+    let server = of(origin.clone(), ServerOptions::new().writes());
     note(&own, &of_another_life(&origin));
     let before = all(&own);
     let replica = Follower::of(&server, own);
@@ -458,7 +458,7 @@ fn an_erasure_that_a_replica_has_not_heard_of_is_carried_out_when_it_begins_anew
     }
     let order = EraseOrder::new(EraseTarget::Host("secret.example".into()), "asked for");
     origin.erase(&order, &mut |_| ControlFlow::Continue(())).expect("erased");
-    let server = of(origin.clone(), ServerOptions::new().writes(true));
+    let server = of(origin.clone(), ServerOptions::new().writes());
     note(&own, &of_another_life(&origin));
     let replica = Follower::of(&server, own);
     replica.is_equal_to(&origin);
@@ -473,7 +473,7 @@ fn a_replica_that_has_lost_the_thread_begins_anew_and_keeps_what_is_right() {
     let origin = store(dir.path(), "origin");
     fill(&origin);
     origin.sync().expect("synced");
-    let server = of(origin.clone(), ServerOptions::new().writes(true));
+    let server = of(origin.clone(), ServerOptions::new().writes());
     let own = store(dir.path(), "replica");
     fill(&own);
     // What the other has not: a page, a version, a variant, a record beside; and what it has and

@@ -61,7 +61,7 @@ fn floods_of_headers_and_urls_are_refused() {
 #[test]
 fn a_slow_client_is_closed_and_holds_nobody_up() {
     let idle = Duration::from_secs(2);
-    let server = served::with(ServerOptions::new().writes(true).max_calls(2).idle(idle), &[page()]);
+    let server = served::with(ServerOptions::new().writes().max_calls(2).idle(idle), &[page()]);
     let connect = |nth: usize| {
         let mut stream = server.connect();
         let begin = match nth % 2 {
@@ -104,7 +104,7 @@ fn a_body_that_breaks_off_stores_nothing() {
 
 #[test]
 fn a_reader_that_does_not_read_holds_no_thread() {
-    let server = served::with(ServerOptions::new().writes(true).max_calls(2), &[page()]);
+    let server = served::with(ServerOptions::new().writes().max_calls(2), &[page()]);
     let large = vec![b'x'; 20 << 20];
     assert_eq!(server.ask("PUT", "/v1/page?url=http://example.com/large", &[], &large).status, 201);
     let mut waiting: Vec<_> = (0..20).map(|_| server.connect()).collect();
@@ -121,7 +121,7 @@ fn a_reader_that_does_not_read_holds_no_thread() {
 
 #[test]
 fn a_client_that_does_not_read_is_closed() {
-    let server = served::with(ServerOptions::new().writes(true).idle(Duration::from_millis(500)), &[page()]);
+    let server = served::with(ServerOptions::new().writes().idle(Duration::from_millis(500)), &[page()]);
     let large = vec![b'x'; 20 << 20];
     assert_eq!(server.ask("PUT", "/v1/page?url=http://example.com/large", &[], &large).status, 201);
     let mut stream = server.connect();

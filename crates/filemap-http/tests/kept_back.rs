@@ -11,7 +11,7 @@ use filemap::access::{PutRule, Scope};
 use filemap::acl::AccessRules;
 use filemap::{Options, Page, PageRead, PageStore, PageWrite, Variant};
 use filemap_http::server::{ServerOptions, Tokens};
-use filemap_http::{Client, ClientOptions, Following};
+use filemap_http::{Client, ClientOptions, Following, Mismatch};
 use serde_json::Value;
 
 use crate::served::{self, Answer, Served};
@@ -58,7 +58,7 @@ fn pages() -> Vec<Page> {
 }
 
 fn options() -> ServerOptions {
-    ServerOptions::new().writes(true).access(rules(RULES))
+    ServerOptions::new().writes().access(rules(RULES))
 }
 
 /// What is about no page.
@@ -358,7 +358,7 @@ const ADMIN: &str = "admin-0123456789abcdef";
 
 fn with_tokens() -> ServerOptions {
     let tokens = Tokens::parse(&format!("read {READER}\nadmin {ADMIN}")).expect("tokens");
-    ServerOptions::new().writes(true).tokens(tokens)
+    ServerOptions::new().writes().tokens(tokens)
 }
 
 fn changes(server: &Served, token: &str, query: &str) -> Answer {
@@ -412,7 +412,7 @@ const LAST: &str = "http://last.example/";
 fn follows(server: &Served, token: &str, replica: &PageStore, expected: &[&str]) {
     let following = Arc::new(Following::new(&format!("http://{}", server.address)));
     let (own, store, options) = (Arc::clone(&following), replica.clone(), ClientOptions::new().token(token));
-    let thread = std::thread::spawn(move || filemap_http::follow(&store, &own, &options, false, &|_| {}));
+    let thread = std::thread::spawn(move || filemap_http::follow(&store, &own, &options, Mismatch::Refuse, &|_| {}));
     let (begun, expected) = (Instant::now(), expected.iter().map(|url| (*url).to_owned()).collect::<BTreeSet<_>>());
     while urls(replica) != expected || !following.figures().is_complete {
         assert!(begun.elapsed() < Duration::from_secs(60), "{:?} {:?}", urls(replica), following.figures());

@@ -21,7 +21,7 @@ const RULES: &str = "example,unseen)/ - {\"access\": \"exclude\"}\n\
 fn serve(pages: &[Page]) -> Served {
     let mut rules = AccessRules::new();
     rules.add("rules.aclj", RULES.as_bytes()).expect("rules");
-    served::with(ServerOptions::new().writes(true).access(rules), pages)
+    served::with(ServerOptions::new().writes().access(rules), pages)
 }
 
 fn page(url: &str, time_ms: i64, body: &str) -> Page {

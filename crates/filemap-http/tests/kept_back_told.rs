@@ -26,7 +26,7 @@ fn rules(text: &str) -> AccessRules {
 
 fn with_tokens(text: &str) -> ServerOptions {
     let tokens = Tokens::parse(&format!("read {READER}\nadmin {ADMIN}")).expect("tokens");
-    ServerOptions::new().writes(true).tokens(tokens).access(rules(text))
+    ServerOptions::new().writes().tokens(tokens).access(rules(text))
 }
 
 fn by(server: &Served, token: &str, target: &str) -> String {

@@ -19,7 +19,7 @@ fn folder() -> TempDir {
 
 fn serving(folder: &Path, options: MailboxOptions) -> Served {
     let boxes = LinkBoxes::open(folder, options).expect("opened");
-    with(ServerOptions::new().writes(true).links(boxes), &[])
+    with(ServerOptions::new().writes().links(boxes), &[])
 }
 
 fn client(server: &Served) -> LinksClient {
@@ -140,7 +140,7 @@ fn links_are_for_whoever_may_write_and_a_shard_is_freed_by_an_administrator() {
     let folder = folder();
     let boxes = LinkBoxes::open(folder.path(), MailboxOptions::new().lease(Duration::ZERO)).expect("opened");
     let tokens = "read  reader-reader-reader\nwrite writer-writer-writer\nadmin admin-admin-admin-admin";
-    let options = ServerOptions::new().writes(true).links(boxes).tokens(Tokens::parse(tokens).expect("tokens"));
+    let options = ServerOptions::new().writes().links(boxes).tokens(Tokens::parse(tokens).expect("tokens"));
     let server = with(options, &[]);
     let status = |method: &str, target: &str, token: &str, body: &[u8]| {
         server.ask(method, target, &[&format!("Authorization: Bearer {token}")], body).status

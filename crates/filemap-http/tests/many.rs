@@ -23,7 +23,7 @@ fn lines(answer: &Answer) -> Vec<Value> {
 #[test]
 fn lines_and_single_puts_of_the_same_pages_wait_for_each_other_and_not_for_ever() {
     // One call at a time: whoever held it and waited for a page's lock would stop everything.
-    let server = with(ServerOptions::new().writes(true).max_calls(1), &[]);
+    let server = with(ServerOptions::new().writes().max_calls(1), &[]);
     let mut sent = Vec::new();
     for page in pages(3_000) {
         jsonl::write(&page, &mut sent).expect("written");

@@ -139,7 +139,7 @@ fn ask(server: &Served, seed: u64, (paths, names): (&[&str], &[&str]), left: &At
 fn random_requests_are_all_answered_and_none_is_the_servers_fault() {
     let pages: Vec<Page> =
         (0..20).map(|at| Page::new(format!("http://a.example/{at}"), 1_700_000_000_000, 200, "hello")).collect();
-    let server = with(ServerOptions::new().writes(true), &pages);
+    let server = with(ServerOptions::new().writes(), &pages);
     let document = server.get("/v1/openapi.json", &[]).json();
     let paths: Vec<&str> = document["paths"].as_object().expect("paths").keys().map(String::as_str).collect();
     let operations = document["paths"].as_object().expect("paths").values().filter_map(Value::as_object);

@@ -6,9 +6,11 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime};
 
 use filemap_http::server::{SeenSets, ServerOptions, Tokens};
-use filemap_http::{Added, ClientOptions, Made, SeenClient};
+use filemap_http::{Ack, Added, ClientOptions, Made, SeenClient};
 use tempfile::TempDir;
-use urlindex::{NewSet, RequestId, RequestOptions, SeenSet, StoredSet, Verdict, Whatwg};
+use urlindex::idempotent::{RequestId, RequestOptions};
+use urlindex::stored::{NewSet, StoredSet};
+use urlindex::{SeenSet, Verdict, Whatwg};
 
 use crate::served::{Answer, Served, with};
 
@@ -17,7 +19,7 @@ const SEEN: Option<Verdict> = Some(Verdict::Seen);
 
 /// A server that makes sets in a folder.
 fn serving(folder: &Path) -> Served {
-    with(ServerOptions::new().writes(true).seen(SeenSets::new(true).folder(folder)), &[])
+    with(ServerOptions::new().writes().seen(SeenSets::new().writes().folder(folder)), &[])
 }
 
 fn make(server: &Served, name: &str, wanted: &str) -> Answer {
@@ -137,14 +139,14 @@ fn what_was_answered_is_there_after_a_restart_and_the_answers_too() {
         let mut server = serving(folder.path());
         make(&server, kind, &format!(r#"{{"kind":"{kind}"}}"#));
         let set = client(&server, kind);
-        assert_eq!(set.add(Some(id), &urls, true).expect("added"), Added::Verdicts(vec![NEW, NEW, None]));
-        assert_eq!(set.add(None, &["http://c/"], false).expect("added"), Added::Verdicts(vec![NEW]));
+        assert_eq!(set.add(Some(id), &urls, Ack::Durable).expect("added"), Added::Verdicts(vec![NEW, NEW, None]));
+        assert_eq!(set.add(None, &["http://c/"], Ack::Accepted).expect("added"), Added::Verdicts(vec![NEW]));
         server.stop();
-        let mut sets = SeenSets::new(true);
+        let mut sets = SeenSets::new().writes();
         sets.add("again", &folder.path().join(kind)).expect("opened");
-        let server = with(ServerOptions::new().writes(true).seen(sets), &[]);
+        let server = with(ServerOptions::new().writes().seen(sets), &[]);
         let set = client(&server, "again");
-        assert_eq!(set.add(Some(id), &urls, true).expect("added"), Added::Verdicts(vec![NEW, NEW, None]));
+        assert_eq!(set.add(Some(id), &urls, Ack::Durable).expect("added"), Added::Verdicts(vec![NEW, NEW, None]));
         let checked = set.check(&["http://a/", "http://c/", "http://d/", "a\nb"]).expect("checked");
         let is_new: Vec<Option<bool>> = checked.iter().map(|one| one.map(Verdict::is_new)).collect();
         assert_eq!(is_new, [Some(false), Some(false), Some(true), None], "{kind}");
@@ -166,9 +168,8 @@ fn of_many_clients_with_the_same_urls_one_is_told_that_each_is_new() {
                     let count = if batch % 3 == 0 { 3 } else { 50 };
                     let urls: Vec<String> =
                         (0..count).map(|i| format!("http://h{}/{}", i % 5, (batch * 37 + i) % 400)).collect();
-                    let durable = (batch + writer) % 2 == 0;
-                    let Added::Verdicts(verdicts) = set.add(Some(RequestId::now()), &urls, durable).expect("added")
-                    else {
+                    let ack = if (batch + writer) % 2 == 0 { Ack::Durable } else { Ack::Accepted };
+                    let Added::Verdicts(verdicts) = set.add(Some(RequestId::now()), &urls, ack).expect("added") else {
                         panic!("forgotten")
                     };
                     let new = urls.into_iter().zip(verdicts).filter(|(_, verdict)| *verdict == NEW);
@@ -196,7 +197,7 @@ fn a_server_that_only_reads_answers_from_the_set_and_adds_nothing() {
     let writer = StoredSet::create(&path, NewSet::Trie, &Whatwg).expect("made");
     writer.insert(b"http://a/").expect("inserted");
     writer.sync().expect("synced");
-    let mut sets = SeenSets::new(false).folder(folder.path());
+    let mut sets = SeenSets::new().folder(folder.path());
     sets.add("pages", &path).expect("opened");
     let server = with(ServerOptions::new().seen(sets), &[]);
     assert_eq!(client(&server, "pages").check(&["http://a/", "http://b/"]).expect("checked"), [SEEN, NEW]);
@@ -209,8 +210,8 @@ fn a_server_that_only_reads_answers_from_the_set_and_adds_nothing() {
 fn a_token_to_read_checks_and_one_to_write_adds() {
     let folder = folder();
     let tokens = Tokens::parse("read 0123456789abcdef\nwrite fedcba9876543210").expect("tokens");
-    let sets = SeenSets::new(true).folder(folder.path());
-    let server = with(ServerOptions::new().writes(true).tokens(tokens).seen(sets), &[]);
+    let sets = SeenSets::new().writes().folder(folder.path());
+    let server = with(ServerOptions::new().writes().tokens(tokens).seen(sets), &[]);
     let [read, write] = ["0123456789abcdef", "fedcba9876543210"].map(|token| format!("Authorization: Bearer {token}"));
     let ask =
         |method: &str, path: &str, token: &str, body: &str| server.ask(method, path, &[token], body.as_bytes()).status;
@@ -229,15 +230,15 @@ fn a_token_to_read_checks_and_one_to_write_adds() {
 fn an_id_is_forgotten_by_the_options_and_the_client_is_told() {
     let folder = folder();
     let requests = RequestOptions::new().keep_for(Duration::from_millis(1));
-    let sets = SeenSets::new(true).requests(requests).folder(folder.path());
-    let server = with(ServerOptions::new().writes(true).seen(sets), &[]);
+    let sets = SeenSets::new().writes().requests(requests).folder(folder.path());
+    let server = with(ServerOptions::new().writes().seen(sets), &[]);
     make(&server, "pages", r#"{"kind":"trie"}"#);
     let set = client(&server, "pages");
     let id = RequestId::new(now_ms() - 1_000, [3; 10]);
-    assert_eq!(set.add(Some(id), &["http://a/"], true).expect("answered"), Added::Forgotten);
+    assert_eq!(set.add(Some(id), &["http://a/"], Ack::Durable).expect("answered"), Added::Forgotten);
     assert_eq!(set.check(&["http://a/"]).expect("checked"), [NEW]);
     let ahead = RequestId::new(now_ms() + 3_600_000, [3; 10]);
-    let never = set.add(Some(ahead), &["http://a/"], true).expect("answered");
+    let never = set.add(Some(ahead), &["http://a/"], Ack::Durable).expect("answered");
     assert!(matches!(&never, Added::Ahead(why) if why.contains("clock")), "{never:?}");
     assert!(set.writes() && set.rules() == ("whatwg", 1));
     // What has an end of line is no URL, also if it is alone.
@@ -260,9 +261,12 @@ fn a_client_makes_a_set_once_and_has_its_statistics() {
     let absent = SeenClient::open(&location, &ClientOptions::new()).expect_err("no set").to_string();
     assert!(absent.contains("there is no seen set `pages`"), "{absent}");
     let set = create(r#"{"kind":"disk","rules":"exact"}"#).expect("made");
-    assert_eq!(set.add(Some(RequestId::now()), &["a", "b", "a"], false).expect("added"), added(&[NEW, NEW, SEEN]));
+    assert_eq!(
+        set.add(Some(RequestId::now()), &["a", "b", "a"], Ack::Accepted).expect("added"),
+        added(&[NEW, NEW, SEEN])
+    );
     // No URLs: what was answered before is durable.
-    assert_eq!(set.add(None, &[""; 0], true).expect("synced"), added(&[]));
+    assert_eq!(set.add(None, &[""; 0], Ack::Durable).expect("synced"), added(&[]));
     assert_eq!(server.get("/v1/seen/pages", &[]).json()["pending"], 0);
     let again = create(r#"{"kind":"disk","rules":"exact"}"#).expect("it is there");
     let stats = again.stats().expect("figures");
@@ -298,7 +302,7 @@ fn a_long_request_is_answered_in_parts_and_one_that_is_too_long_is_refused() {
     make(&server, "pages", r#"{"kind":"disk"}"#);
     let set = client(&server, "pages");
     let urls: Vec<String> = (0..50_000).map(|i| format!("http://h{}/{i}", i % 7)).collect();
-    let added = set.add(Some(RequestId::now()), &urls, true).expect("added");
+    let added = set.add(Some(RequestId::now()), &urls, Ack::Durable).expect("added");
     assert_eq!(added, Added::Verdicts(vec![NEW; 50_000]));
     assert_eq!(set.check(&urls).expect("checked"), vec![SEEN; 50_000]);
     let (status, said) = server.ask("POST", "/v1/seen/pages/check", &[], &vec![b'\n'; 1_000_001]).problem();
@@ -310,13 +314,13 @@ fn a_set_without_rules_or_with_a_bad_name_is_not_served() {
     let folder = folder();
     let path = folder.path().join("plain");
     drop(urlindex::DiskUrlSet::create(&path, urlindex::DiskOptions::new()).expect("made"));
-    let refused = |name: &str, path: &Path| SeenSets::new(true).add(name, path).expect_err("not served");
+    let refused = |name: &str, path: &Path| SeenSets::new().writes().add(name, path).expect_err("not served");
     assert!(refused("plain", &path).contains("--canonical"));
     assert!(refused("Plain", &path).contains("no name"));
     assert!(refused("none", &folder.path().join("none")).contains("none"));
     let trie = folder.path().join("trie");
     StoredSet::create(&trie, NewSet::Trie, &Whatwg).expect("made").close().expect("closed");
-    let mut sets = SeenSets::new(false);
+    let mut sets = SeenSets::new();
     sets.add("one", &trie).expect("served");
     assert!(sets.add("one", &trie).expect_err("taken").contains("two"));
 }

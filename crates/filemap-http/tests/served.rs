@@ -34,7 +34,7 @@ pub struct Answer {
 
 /// A server that writes, of a store with these pages.
 pub fn served(pages: &[Page]) -> Served {
-    with(ServerOptions::new().writes(true), pages)
+    with(ServerOptions::new().writes(), pages)
 }
 
 /// A server with these options, of a store with these pages.

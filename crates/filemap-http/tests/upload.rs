@@ -312,7 +312,7 @@ fn a_slow_client_is_told_of_records_while_it_sends_others() {
 
 #[test]
 fn a_client_that_sends_no_more_is_told_what_is_stored() {
-    let server = served::with(ServerOptions::new().writes(true).idle(Duration::from_secs(1)), &[]);
+    let server = served::with(ServerOptions::new().writes().idle(Duration::from_secs(1)), &[]);
     let mut stream = begun(&server, 1 << 20, "Connection: close\r\n");
     stream.write_all(&[record(1, "one"), record(2, "two"), b"WARC/1.1\r\n".to_vec()].concat()).expect("sent");
     let mut answer = Vec::new();
@@ -328,7 +328,7 @@ fn a_client_that_sends_no_more_is_told_what_is_stored() {
 
 #[test]
 fn a_client_that_reads_nothing_before_all_is_sent_holds_up_nothing() {
-    let server = served::with(ServerOptions::new().writes(true).idle(Duration::from_secs(2)), &[]);
+    let server = served::with(ServerOptions::new().writes().idle(Duration::from_secs(2)), &[]);
     let url = |nth: u64| format!("http://a.example/{}/{nth}", "path/".repeat(100));
     // Lines of 20 MB: more than all buffers between the two take.
     let file: Vec<u8> = (0..30_000).flat_map(|nth| named(&url(nth), "x")).collect();
@@ -339,7 +339,7 @@ fn a_client_that_reads_nothing_before_all_is_sent_holds_up_nothing() {
 
 #[test]
 fn a_body_is_asked_for_only_if_it_is_taken() {
-    let server = served::with(ServerOptions::new().writes(true).tokens(tokens()), &[]);
+    let server = served::with(ServerOptions::new().writes().tokens(tokens()), &[]);
     let file = record(1, "one");
     let lines = |token: &str| format!("Expect: 100-continue\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n");
     let mut stream = begun(&server, file.len(), &lines(WRITER));
@@ -360,7 +360,7 @@ fn tokens() -> Tokens {
 
 #[test]
 fn an_upload_needs_the_right_to_write_and_a_server_that_writes() {
-    let server = served::with(ServerOptions::new().writes(true).tokens(tokens()), &[]);
+    let server = served::with(ServerOptions::new().writes().tokens(tokens()), &[]);
     let reading = served::with(ServerOptions::new(), &[]);
     // Far more than is in flight: it is refused before it is sent.
     let file = record(1, &"x".repeat(50 << 20));

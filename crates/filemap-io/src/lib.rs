@@ -39,9 +39,14 @@ pub use error::StorageError;
 pub use latch::{Latch, guard};
 pub use map::LargeWords;
 pub use memory::LargeMemory;
-pub use os::{OsDir, create_dir, is_shortage, open_file_limit, open_to_inspect, remove_dir, rename_dir};
+pub use os::OsDir;
 pub use seam::{Access, Advice, Dir, File, Identity, Lock, Locking, Map, Word};
 pub use stamp::Stamp;
+
+/// What is asked of the operating system beside the traits: directories, limits, any file.
+pub mod system {
+    pub use crate::os::{create_dir, is_shortage, open_file_limit, open_to_inspect, remove_dir, rename_dir};
+}
 
 /// Progress callback of a long verb; it cancels the verb with `Break`.
 pub type Progress<'a, T> = dyn FnMut(T) -> ControlFlow<()> + 'a;

@@ -10,7 +10,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::SystemTime;
 
-use filemap_io::{Access, Dir, OsDir, create_dir};
+use filemap_io::system::create_dir;
+use filemap_io::{Access, Dir, OsDir};
 
 const SOMEBODY_ELSE: u32 = 54_321;
 

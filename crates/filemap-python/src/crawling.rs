@@ -128,15 +128,15 @@ fn set(builder: Builder, name: &str, value: &Bound<'_, PyAny>) -> PyResult<Build
         "max_pages" => builder.max_pages(named(name, value)?),
         "max_host_pages" => builder.max_host_pages(named(name, value).map(Some)?),
         "recrawl" => builder.recrawl(Some(Duration::from_millis(times::age_ms(value)?.unsigned_abs()))),
-        "obey_robots" => builder.obey_robots(named(name, value)?),
+        "obey_robots" => switched(named(name, value)?, builder, Builder::obey_robots, Builder::ignore_robots),
         "robots_token" => builder.robots_token(Some(text()?)),
-        "sitemaps" => builder.sitemaps(named(name, value)?),
-        "requisites" => builder.requisites(named(name, value)?),
-        "cookies" => builder.cookies(named(name, value)?),
-        "forever" => builder.forever(named(name, value)?),
+        "sitemaps" => switched(named(name, value)?, builder, Builder::sitemaps, Builder::no_sitemaps),
+        "requisites" => switched(named(name, value)?, builder, Builder::requisites, Builder::no_requisites),
+        "cookies" => switched(named(name, value)?, builder, Builder::cookies, Builder::no_cookies),
+        "forever" => switched(named(name, value)?, builder, Builder::forever, |same| same),
         "warc" => builder.warc(Some(named(name, value)?)),
         "min_free" => builder.min_free(named(name, value)?),
-        "allow_private" => builder.allow_private(named(name, value)?),
+        "allow_private" => switched(named(name, value)?, builder, Builder::allow_private, |same| same),
         "bind" => builder.bind(Some(text()?.parse().map_err(|error| wrong(format!("{error}")))?)),
         "proxy" => builder.proxy(Some(Proxy::parse(&text()?).map_err(wrong)?)),
         "include" => texts()?.iter().fold(builder, |builder, pattern| builder.include(pattern)),
@@ -151,6 +151,11 @@ fn set(builder: Builder, name: &str, value: &Bound<'_, PyAny>) -> PyResult<Build
         }
         _ => return Err(PyTypeError::new_err(format!("crawl() has no option {name:?}"))),
     })
+}
+
+/// A builder after the one of two methods that a value chooses.
+fn switched(is_on: bool, builder: Builder, on: fn(Builder) -> Builder, off: fn(Builder) -> Builder) -> Builder {
+    if is_on { on(builder) } else { off(builder) }
 }
 
 /// How far a crawl goes, by its name.

@@ -9,7 +9,8 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use urlindex::canonical::{Rule, RuleSet};
-use urlindex::{BloomOptions, Canonicalizer, CrawlRules, DiskOptions, NewSet, SetKind, StoredSet, Verdict};
+use urlindex::stored::{NewSet, SetKind, StoredSet};
+use urlindex::{BloomOptions, Canonicalizer, CrawlRules, DiskOptions, Verdict};
 
 use crate::argument::{self, Text, of_kind, patience, text};
 use crate::backing;

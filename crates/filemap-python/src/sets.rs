@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use filemap_http::{Added, ClientOptions, Made, SeenClient};
-use urlindex::{RequestId, SeenSet as _, SeenStats, StoredSet, Verdict};
+use filemap_http::{Ack, Added, ClientOptions, Made, SeenClient};
+use urlindex::idempotent::RequestId;
+use urlindex::stored::StoredSet;
+use urlindex::{SeenSet as _, SeenStats, Verdict};
 
 use crate::errors::{self, Failure};
 use crate::redis::OnRedis;
@@ -199,7 +201,7 @@ impl Served {
             let said = format!("{location}: the server only reads; start it with --write, or use the mode 'r'");
             return Err(read_only(said));
         }
-        match self.client.add(None, &[""; 0], false)? {
+        match self.client.add(None, &[""; 0], Ack::Accepted)? {
             Added::Refused(why) => Err(read_only(format!("{location}: {why}"))),
             _ => Ok(()),
         }
@@ -215,8 +217,9 @@ impl Served {
     /// The request has one id however often it is sent: its URLs are new to one caller.
     fn send(&self, urls: &[&[u8]], durable: bool) -> Result<Vec<Option<Verdict>>, Failure> {
         let id = RequestId::now();
+        let ack = if durable { Ack::Durable } else { Ack::Accepted };
         let remote = |said: String| Err(Failure::Python(errors::make("RemoteError", said)));
-        match self.patiently(|client| client.add(Some(id), urls, durable))? {
+        match self.patiently(|client| client.add(Some(id), urls, ack))? {
             Added::Verdicts(verdicts) => Ok(verdicts),
             Added::Forgotten => remote(
                 "the server takes this request for one that it may have forgotten: the clock here is behind by more \

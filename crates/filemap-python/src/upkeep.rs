@@ -80,7 +80,8 @@ impl PageStore {
             watch.end(done.map_err(|error| Failure::from(error).into()))
         })?;
         let problem = |found: filemap_core::check::Problem| {
-            let keys = found.keys.iter().map(|key| String::from_utf8_lossy(filemap::url_of_key(key)).into_owned());
+            let keys =
+                found.keys.iter().map(|key| String::from_utf8_lossy(filemap::canonical::url_of_key(key)).into_owned());
             let keys = keys.collect();
             Py::new(py, Problem { file: found.file, offset: found.offset, bytes: found.bytes, what: found.what, keys })
         };

@@ -372,7 +372,7 @@ fn write_wacz(
 ) -> Result<filemap::dump::DumpReport, Failure> {
     let mut wacz = Wacz::new(file);
     let report = dump(store, options, &mut wacz, step)?;
-    if !report.stopped {
+    if !report.is_cancelled {
         wacz.finish(&report).and_then(|mut file| file.flush()).map_err(filemap::Error::Write)?;
     }
     Ok(report)

@@ -17,7 +17,7 @@
 //! use filemap_runs::{Home, Run, RunWriter};
 //!
 //! # let folder = std::env::temp_dir().join(format!("filemap-runs-{}", std::process::id()));
-//! # filemap_io::create_dir(&folder).unwrap();
+//! # filemap_io::system::create_dir(&folder).unwrap();
 //! let dir = Arc::new(OsDir::open(&folder).unwrap());
 //! let home = Home::new(dir, "numbers", [7; 16], Fixed::new(80));
 //! let mut writer = RunWriter::create(&home, 1).unwrap();
@@ -30,7 +30,7 @@
 //! let run = Run::open(&home, written.info()).unwrap();
 //! assert_eq!(run.find(7 << 64).unwrap(), Some(7 << 64));
 //! assert_eq!(run.find(7).unwrap(), None);
-//! # filemap_io::remove_dir(&folder).ok();
+//! # filemap_io::system::remove_dir(&folder).ok();
 //! ```
 //!
 //! Invariants: a run never changes; every byte of it is under a checksum seeded with its owner's

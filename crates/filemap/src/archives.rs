@@ -5,7 +5,8 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use filemap_io::{File, open_to_inspect};
+use filemap_io::File;
+use filemap_io::system::open_to_inspect;
 
 /// Opens the files of archives whose records a store leaves in place.
 ///

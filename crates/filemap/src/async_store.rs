@@ -37,7 +37,8 @@ type Part = (Vec<Result<Listed>>, Option<Cursor>);
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use filemap::access::PutRule;
-/// use filemap::{AsyncPageStore, Lookup, Options, Page, PageStore};
+/// use filemap::async_store::AsyncPageStore;
+/// use filemap::{Lookup, Options, Page, PageStore};
 ///
 /// let dir = tempfile::tempdir()?;
 /// let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
@@ -177,7 +178,7 @@ impl<S: PageRead + 'static> AsyncStore<S> {
     /// `None` at the end.
     ///
     /// ```
-    /// # async fn all(store: filemap::AsyncPageStore) -> filemap::Result<()> {
+    /// # async fn all(store: filemap::async_store::AsyncPageStore) -> filemap::Result<()> {
     /// use filemap::access::Scope;
     ///
     /// let (scope, mut after) = (Scope::new().host("example.com"), None);

@@ -49,14 +49,14 @@ pub struct CopyReport {
     /// Of `already_there`, those that equal an earlier version of the same key and time, with
     /// another between: A, B, A. The copy has the first alone, so that their order may be another.
     pub repeated: u64,
-    /// The progress callback ended it.
-    pub stopped: bool,
+    /// The callback cancelled the copy: what was copied stays, and the same copy does the rest.
+    pub is_cancelled: bool,
 }
 
 impl CopyReport {
     /// Whether the other store has all that the source gave, in its order.
     pub fn is_complete(&self) -> bool {
-        self.damaged == 0 && self.refused == 0 && self.repeated == 0 && !self.stopped
+        self.damaged == 0 && self.refused == 0 && self.repeated == 0 && !self.is_cancelled
     }
 
     /// Versions that were dealt with.
@@ -89,7 +89,7 @@ pub enum CopyEvent<'a> {
     Repeated(&'a Page),
 }
 
-/// Told of events; `Break` ends the copy.
+/// Told of events; `Break` cancels the copy.
 pub type Watch<'a> = dyn FnMut(CopyEvent<'_>) -> ControlFlow<()> + 'a;
 
 /// Puts versions into a store that may have some of them, `at_once` of different keys side by
@@ -152,7 +152,7 @@ struct Copy<'a> {
 impl Copy<'_> {
     fn all(&mut self, versions: &mut dyn Iterator<Item = Result<StoredVersion>>, watch: &mut Watch<'_>) -> Result<()> {
         let mut is_end = false;
-        while !is_end && !self.report.stopped {
+        while !is_end && !self.report.is_cancelled {
             let (mut batch, mut bytes, mut read) = (Vec::new(), 0, Ok(()));
             while batch.len() < BATCH && bytes < BATCH_BYTES {
                 match versions.next() {
@@ -183,7 +183,7 @@ impl Copy<'_> {
         let is_left_out = is_of_a_part(error);
         if is_left_out {
             self.report.damaged += 1;
-            self.report.stopped |= watch(CopyEvent::Damage(error)).is_break();
+            self.report.is_cancelled |= watch(CopyEvent::Damage(error)).is_break();
         }
         is_left_out
     }
@@ -197,7 +197,7 @@ impl Copy<'_> {
                     self.report.already_there += 1;
                     if is_repeated {
                         self.report.repeated += 1;
-                        self.report.stopped |= watch(CopyEvent::Repeated(page)).is_break();
+                        self.report.is_cancelled |= watch(CopyEvent::Repeated(page)).is_break();
                     }
                 }
                 Ok(Some(put)) => {
@@ -210,7 +210,7 @@ impl Copy<'_> {
                 }
                 Err(error) if error.concerns_one_page() => {
                     self.report.refused += 1;
-                    self.report.stopped |= watch(CopyEvent::Refused(page, &error)).is_break();
+                    self.report.is_cancelled |= watch(CopyEvent::Refused(page, &error)).is_break();
                 }
                 Err(error) => return Err(error),
             }
@@ -219,7 +219,7 @@ impl Copy<'_> {
             self.unsynced = 0;
             self.to.sync()?;
         }
-        self.report.stopped |= watch(CopyEvent::Progress(&self.report)).is_break();
+        self.report.is_cancelled |= watch(CopyEvent::Progress(&self.report)).is_break();
         Ok(())
     }
 

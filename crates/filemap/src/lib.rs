@@ -25,8 +25,8 @@
 //! take a callback `progress`, which cancels them by returning `ControlFlow::Break`.
 //!
 //! Features, both on by default: `warc` (modules `warc`, `dump`, `acl`, `coding`) and `import`.
-//! Without them a store puts, gets, lists and erases. `async` adds `AsyncStore`, for callers on
-//! tokio; `arrow` adds module `table`, `parquet` its files.
+//! Without them a store puts, gets, lists and erases. `async` adds module `async_store`, for
+//! callers on tokio; `arrow` adds module `table`, `parquet` its files.
 
 // Without `import`, some helpers have no user.
 #![cfg_attr(not(feature = "import"), allow(dead_code, unused_imports))]
@@ -36,7 +36,7 @@ pub mod access;
 pub mod acl;
 pub mod archives;
 #[cfg(feature = "async")]
-mod async_store;
+pub mod async_store;
 pub mod copy;
 pub mod date;
 #[cfg(feature = "warc")]
@@ -59,20 +59,18 @@ pub mod table;
 #[cfg(feature = "warc")]
 pub mod warc;
 
-/// How URLs become keys: the part of crate `urlindex` that a store takes or returns.
+/// How URLs become keys, and back: the part of crate `urlindex` that a store takes or returns.
 pub mod canonical {
+    pub use crate::page::key::url as url_of_key;
     pub use urlindex::{Canonicalizer, Exact, UrlError, Whatwg};
 }
 
 pub use access::interface::{Lookup, PageRead, PageWrite};
-#[cfg(feature = "async")]
-pub use async_store::{AsyncPageStore, AsyncStore};
 pub use error::{Error, Result};
-pub use filemap_core::{Durability, Event, Options, Put, Stats, Version};
+pub use filemap_core::{Durability, Options, Put, Version};
 #[cfg(feature = "warc")]
 pub use http::coding;
-pub use page::key::url as url_of_key;
 pub use page::variant::Variant;
 pub use page::version::PageHead;
 pub use page::visit::Page;
-pub use store::handle::{PageStore, page_options};
+pub use store::handle::PageStore;

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use filemap::access::PutRule;
-use filemap::{AsyncPageStore, Error, Lookup, Options, Page, PageStore, Variant};
+use filemap::async_store::AsyncPageStore;
+use filemap::{Error, Lookup, Options, Page, PageStore, Variant};
 
 fn run<T>(test: impl AsyncFnOnce(AsyncPageStore) -> T) -> T {
     let dir = tempfile::tempdir().expect("a folder");

@@ -120,7 +120,7 @@ fn a_dump_that_is_stopped_closes_full_files_only() {
             _ => ControlFlow::Continue(()),
         });
         let report = report.expect("memory");
-        assert!(report.stopped && report.written == after);
+        assert!(report.is_cancelled && report.written == after);
         let closed: Vec<String> = files.files().into_keys().filter(|name| !name.contains(".files/")).collect();
         assert_eq!(closed, report.files);
         let is_full = |name: &String| name.ends_with(".warc.gz") && files.file(name).len() >= 20_000;
@@ -557,7 +557,7 @@ proptest! {
 #[test]
 fn a_dump_of_a_host_is_the_same_by_look_ups_as_by_a_pass_over_the_log() {
     let (ordered, dir) = (fresh(), tempfile::tempdir().expect("a folder"));
-    let options = filemap::page_options(Options::new().canonicalizer("whatwg", 1)).end_key_order();
+    let options = filemap::store::page_options(Options::new().canonicalizer("whatwg", 1)).end_key_order();
     let plain = filemap_core::Store::create(dir.path().join("s"), options).expect("a store");
     let plain = PageStore::over(plain).expect("known");
     let keep = ImportOptions::new().keep(RecordKind::Request).keep(RecordKind::Metadata);

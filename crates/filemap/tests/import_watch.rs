@@ -125,6 +125,6 @@ fn a_record_is_told_with_its_place_type_url_and_time() {
 #[test]
 fn what_is_told_ends_where_the_watcher_does() {
     let (rows, report) = told(&fresh(), &bytes("python-docs.warc.gz"), &ImportOptions::new(), Some(20));
-    assert!(report.stopped);
+    assert!(report.is_cancelled);
     assert_eq!(rows.len(), 20);
 }

@@ -269,7 +269,7 @@ fn an_adoption_that_ends_early_is_continued() {
         if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     let stopped = stopped.expect("adopted");
-    assert_eq!((stopped.pages, stopped.stopped), (20, true));
+    assert_eq!((stopped.pages, stopped.is_cancelled), (20, true));
     assert_eq!(all(&place.store), all(&whole.store));
     // An import of the file itself brings the rest: what it brings is no longer in place.
     samples::run(&place.store, &file[..file.len() / 2], &ImportOptions::new());
@@ -574,7 +574,7 @@ fn a_mending_that_was_stopped_is_continued() {
     let locate = |file: &str| Ok(text(&right.join(file)));
     let stop = &mut |at: ImportProgress| if at.pages < 7 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
     let stopped = cdxj::import(&place.store, "index", lines.concat().as_bytes(), &locate, stop).expect("stopped");
-    assert!(stopped.stopped && stopped.in_place == 7);
+    assert!(stopped.is_cancelled && stopped.in_place == 7);
     assert_eq!(indexed(&place.store, &right, &lines).in_place, 13);
     let versions: Vec<_> = place.store.versions().collect();
     assert!(versions.len() == 20 && versions.iter().all(Result::is_ok), "{versions:?}");

@@ -7,7 +7,8 @@ use std::ops::ControlFlow;
 
 use filemap::access::{Cursor, ListKind, Listed, Removed, Scope};
 use filemap::page::RecordKind;
-use filemap::{Error, Options, Page, PageRead, PageStore, Variant, page_options};
+use filemap::store::page_options;
+use filemap::{Error, Options, Page, PageRead, PageStore, Variant};
 use filemap_core::Store;
 use proptest::prelude::*;
 

@@ -102,7 +102,7 @@ fn an_import_that_is_stopped_keeps_what_it_took_and_goes_on_when_done_again() {
     let file = bytes("python-docs.warc.gz");
     let whole = fresh();
     let all = samples::run(&whole.store, &file, &ImportOptions::new());
-    assert!(!all.stopped && all.stored > 20);
+    assert!(!all.is_cancelled && all.stored > 20);
 
     let fresh = fresh();
     let options = ImportOptions::new();
@@ -111,10 +111,10 @@ fn an_import_that_is_stopped_keeps_what_it_took_and_goes_on_when_done_again() {
         _ => ControlFlow::Continue(()),
     };
     let part = import(&fresh.store, "test.warc", &file[..], &options, some).unwrap();
-    assert!(part.stopped && (1..all.stored).contains(&part.stored), "{part:?}");
+    assert!(part.is_cancelled && (1..all.stored).contains(&part.stored), "{part:?}");
     assert!(part.problems.is_empty(), "{part:?}");
     let before = import(&fresh.store, "test.warc", &file[..], &options, &mut |_| ControlFlow::Break(())).unwrap();
-    assert!(before.stopped && before.stored == 0, "a stop that was asked for before takes nothing in: {before:?}");
+    assert!(before.is_cancelled && before.stored == 0, "a stop that was asked for before takes nothing in: {before:?}");
 
     let rest = samples::run(&fresh.store, &file, &ImportOptions::new());
     assert_eq!(part.stored + rest.stored, all.stored);

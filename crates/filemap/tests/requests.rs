@@ -198,7 +198,7 @@ fn what_is_beside_a_variant_and_what_repeats_it_goes_with_it() {
     assert_eq!((newest.kind, &newest.body[..]), (RecordKind::Revisit, &b"POST q=1"[..]));
     let revisit = newest.revisit.expect("a revisit");
     assert_eq!(revisit.profile, RevisitProfile::IdenticalPayload);
-    assert!(revisit.original.is_some_and(|original| filemap::url_of_key(&original.key) == URL.as_bytes()));
+    assert!(revisit.original.is_some_and(|original| filemap::canonical::url_of_key(&original.key) == URL.as_bytes()));
     let (files, _) = dumped(&to.store, &DumpOptions::new("x", &[Format::Warc]));
     let back = fresh();
     run(&back.store, &files.file("x-00000.warc.gz"), &ImportOptions::new());

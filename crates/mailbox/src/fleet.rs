@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use filemap_io::files::{self, exists, lock, new_id};
-use filemap_io::{Access, Dir, Lock, OsDir, create_dir, guard};
+use filemap_io::system::create_dir;
+use filemap_io::{Access, Dir, Lock, OsDir, guard};
 
 use crate::error::{Error, Result};
 use crate::format::{fleet_note, read_fleet_note};

@@ -11,7 +11,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use filemap_io::files::{lock, new_id};
-use filemap_io::{Dir, Lock, OsDir, create_dir, varint};
+use filemap_io::system::create_dir;
+use filemap_io::{Dir, Lock, OsDir, varint};
 
 use crate::error::{Error, Result};
 use crate::link::Link;

@@ -1,7 +1,8 @@
 //! URLs that are added together: one call for each group, and the verdicts of their answers.
 
 use redis::{Cmd, Value};
-use urlindex::{RequestId, RequestRefusal, Verdict};
+use urlindex::Verdict;
+use urlindex::idempotent::{RequestId, RequestRefusal};
 
 use crate::kind::{NewRedisSet, Place};
 use crate::layout::{Names, Note};

@@ -4,7 +4,8 @@
 use std::io;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
-use urlindex::{RequestId, RequestRefusal, StorageError};
+use urlindex::StorageError;
+use urlindex::idempotent::{RequestId, RequestRefusal};
 
 /// The result of operations on a set.
 pub type Result<T> = std::result::Result<T, Error>;

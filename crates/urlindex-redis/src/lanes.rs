@@ -97,7 +97,7 @@ mod tests {
         assert_ne!(owner, two.owner);
         let note = crate::layout::Note::new(crate::kind::NewRedisSet::Bitmap { bits: 16 }, "exact", 1);
         let names = crate::layout::Names::new("a", 1);
-        one.doubt = Some(Batch::new((&note, &names), (owner, urlindex::RequestId::now()), (0, 1), &[]));
+        one.doubt = Some(Batch::new((&note, &names), (owner, urlindex::idempotent::RequestId::now()), (0, 1), &[]));
         lanes.give_back(one);
         lanes.give_back(two);
         assert_eq!(lanes.take().owner, owner);

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use redis::Value;
-use urlindex::{Canonicalizer, RequestId, SeenSet, SeenStats, Verdict};
+use urlindex::idempotent::RequestId;
+use urlindex::{Canonicalizer, SeenSet, SeenStats, Verdict};
 
 use crate::batch::{self, Batch, Said};
 use crate::error::{Error, Remedy, Result, remedy};

@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use urlindex::{RequestId, RequestRefusal, SeenSet, Verdict, Whatwg};
+use urlindex::idempotent::{RequestId, RequestRefusal};
+use urlindex::{SeenSet, Verdict, Whatwg};
 use urlindex_redis::{Error, NewRedisSet, RedisOptions, RedisUrlSet};
 
 use crate::servers::{Servers, are_here, cli};

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use urlindex::{RequestId, SeenSet, Whatwg};
+use urlindex::idempotent::RequestId;
+use urlindex::{SeenSet, Whatwg};
 use urlindex_redis::{Error, NewRedisSet, RedisOptions, RedisUrlSet};
 
 use crate::servers::{Proxy, Servers, are_here, cli, until};

@@ -83,10 +83,10 @@ pub enum Error {
     },
 }
 
-/// Why an [`crate::IdempotentSet`] does not answer a request.
+/// Why an [`crate::idempotent::IdempotentSet`] does not answer a request.
 ///
 /// ```
-/// assert!(urlindex::RequestRefusal::Forgotten.to_string().contains("may have been answered"));
+/// assert!(urlindex::idempotent::RequestRefusal::Forgotten.to_string().contains("may have been answered"));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

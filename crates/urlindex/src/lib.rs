@@ -35,8 +35,9 @@
 //!
 //! [`ContentSeen`] does the same for page bodies, whatever their URL.
 //!
-//! A [`StoredSet`] is a set of any kind, given by its path; it records the canonicaliser of its
-//! URLs. An [`IdempotentSet`] answers a request that is sent again as it did before.
+//! A [`stored::StoredSet`] is a set of any kind, given by its path; it records the canonicaliser
+//! of its URLs. An [`idempotent::IdempotentSet`] answers a request that is sent again as it did
+//! before.
 //!
 //! Invariants: no canonical URL is empty or holds a NUL byte (stores use NUL for other records of
 //! a page), and canonicalising a canonical URL changes nothing; no set calls an inserted URL new,
@@ -50,11 +51,11 @@ pub mod disk;
 mod error;
 mod files;
 mod format;
-mod idempotent;
+pub mod idempotent;
 mod journal;
 mod request_id;
 mod seen;
-mod stored;
+pub mod stored;
 mod trie;
 
 /// Hash functions of filters, their slots and layouts.
@@ -75,12 +76,7 @@ pub use canonical::whatwg::Whatwg;
 pub use content::ContentSeen;
 pub use disk::options::DiskOptions;
 pub use disk::set::DiskUrlSet;
-pub use error::{Error, RequestRefusal, Result};
+pub use error::{Error, Result};
 pub use filemap_io::StorageError;
-pub use idempotent::options::RequestOptions;
-pub use idempotent::request::{AddRequest, Verdicts};
-pub use idempotent::set::IdempotentSet;
-pub use request_id::RequestId;
 pub use seen::{SeenSet, SeenStats, Verdict};
-pub use stored::{AnySet, Merged, NewSet, SetKind, StoredSet};
 pub use trie::{UrlTrie, UrlTrieIter};

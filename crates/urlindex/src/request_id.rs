@@ -9,7 +9,7 @@ use uuid::{Builder, Uuid, Version};
 /// The id of a request.
 ///
 /// ```
-/// use urlindex::RequestId;
+/// use urlindex::idempotent::RequestId;
 ///
 /// let id = RequestId::new(1_700_000_000_000, [7; 10]);
 /// assert_eq!(id.to_string(), "018bcfe5-6800-7707-8707-070707070707");
@@ -24,7 +24,7 @@ impl RequestId {
     /// An id of now, unlike any other.
     ///
     /// ```
-    /// use urlindex::RequestId;
+    /// use urlindex::idempotent::RequestId;
     ///
     /// assert!(RequestId::now() < RequestId::now());
     /// ```
@@ -50,7 +50,7 @@ impl RequestId {
     /// The id of these bits; `None` if they are no UUID of version 7.
     ///
     /// ```
-    /// use urlindex::RequestId;
+    /// use urlindex::idempotent::RequestId;
     ///
     /// let id = RequestId::now();
     /// assert_eq!((RequestId::from_u128(id.to_u128()), RequestId::from_u128(7)), (Some(id), None));

@@ -4,8 +4,9 @@
 
 use std::time::Duration;
 
+use filemap_core::list::KeyOrder;
 use filemap_core::sim::{self, Limits};
-use filemap_core::{Durability, KeyOrder, Options, Store};
+use filemap_core::{Durability, Options, Store};
 
 /// See the module.
 #[derive(Clone, Debug)]

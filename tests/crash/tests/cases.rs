@@ -5,11 +5,11 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use filemap_core::list::{Direction, KeyRange};
+use filemap_core::list::{Direction, KeyOrder, KeyRange};
 use filemap_core::prune::PruneRule;
 use filemap_core::recovery::RecoveryReport;
 use filemap_core::sim::{self, Fault as Planted, Limits};
-use filemap_core::{Error, Event, KeyOrder, Options, Record, StorageError, Store};
+use filemap_core::{Error, Event, Options, Record, StorageError, Store};
 use filemap_io::sim::{Failure, Fault, Level, Loss, SimDisk};
 
 /// Bytes of a segment's header.

@@ -15,7 +15,8 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use urlindex::{DiskOptions, NewSet, StoredSet, Whatwg};
+use urlindex::stored::{NewSet, StoredSet};
+use urlindex::{DiskOptions, Whatwg};
 use urlindex_redis::{NewRedisSet, RedisOptions, RedisUrlSet};
 
 use crate::web::crawl::Bench;
@@ -62,9 +63,9 @@ impl Shared {
     fn start(&mut self) {
         let path = self.folder.path().join("pages.fm");
         let store = PageStore::open_or_create(path, Options::new()).expect("a store");
-        let mut sets = SeenSets::new(true);
+        let mut sets = SeenSets::new().writes();
         sets.add("pages", &self.folder.path().join("seen")).expect("opened");
-        self.serve(Server::new(store, ServerOptions::new().writes(true).seen(sets)));
+        self.serve(Server::new(store, ServerOptions::new().writes().seen(sets)));
     }
 
     fn serve(&mut self, server: Server) {
@@ -305,15 +306,15 @@ fn a_set_that_will_not_do_is_refused_at_the_beginning_and_nothing_is_kept() {
     let surt = StoredSet::create(&path, NewSet::Trie, &urlindex::CrawlRules::surt()).expect("made");
     surt.close().expect("closed");
     let store = PageStore::create(shared.folder.path().join("other.fm"), Options::new()).expect("a store");
-    let mut sets = SeenSets::new(false);
+    let mut sets = SeenSets::new();
     sets.add("other", &path).expect("opened");
     let mut reading = Shared::of(store, ServerOptions::new().seen(sets));
     refused(&reading.argument().replace("pages", "other"), "only reads");
     reading.stop();
     let store = PageStore::open(shared.folder.path().join("other.fm"), Options::new()).expect("a store");
-    let mut sets = SeenSets::new(true);
+    let mut sets = SeenSets::new().writes();
     sets.add("other", &path).expect("opened");
-    let writing = Shared::of(store, ServerOptions::new().writes(true).seen(sets));
+    let writing = Shared::of(store, ServerOptions::new().writes().seen(sets));
     refused(&writing.argument().replace("pages", "other"), "rules surt");
     // Alone it crawls: the address was not kept.
     Bench::finish(start(&bench, &resolve, "--max-depth=1")).ended(0);

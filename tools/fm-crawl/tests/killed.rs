@@ -3,7 +3,8 @@
 
 use std::process::{Child, Stdio};
 
-use urlindex::{SeenSet as _, StoredSet};
+use urlindex::SeenSet as _;
+use urlindex::stored::StoredSet;
 
 use crate::warc;
 use crate::web::crawl::Bench;

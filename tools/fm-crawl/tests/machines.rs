@@ -66,7 +66,7 @@ impl Post {
                 opened => break opened.expect("mailboxes"),
             }
         };
-        let mut options = ServerOptions::new().writes(true).links(boxes);
+        let mut options = ServerOptions::new().writes().links(boxes);
         if let Some(tokens) = &self.tokens {
             options = options.tokens(tokens.clone());
         }

@@ -11,12 +11,13 @@ use filemap::acl::AccessRules;
 use filemap::{Options, PageStore};
 use filemap_core::Event;
 use filemap_http::server::{LinkBoxes, SeenSets, Server, ServerOptions};
-use filemap_http::{AnyArchives, Client, ClientOptions, Following};
+use filemap_http::{AnyArchives, Client, ClientOptions, Following, Mismatch};
 use fm_cli::{Failure, Outcome, VALUES_AND_EXIT_CODES, times, words};
 use mailbox::MailboxOptions;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use urlindex::{DiskOptions, RequestOptions};
+use urlindex::DiskOptions;
+use urlindex::idempotent::RequestOptions;
 
 use crate::files;
 use crate::redis::OnRedis;
@@ -193,11 +194,15 @@ impl Cli {
         let store = self.store.clone();
         let mut options = ServerOptions::new()
             .crawl(move || files::crawl(&store))
-            .writes(self.write)
-            .secure(self.tls_cert.is_some() || self.behind_https)
             .max_connections(self.max_connections)
             .idle(self.idle)
             .log(|line| words::complain(line));
+        if self.write {
+            options = options.writes();
+        }
+        if self.tls_cert.is_some() || self.behind_https {
+            options = options.secure();
+        }
         for name in &self.name {
             options = options.name(name);
         }
@@ -251,10 +256,11 @@ impl Cli {
             options = options.authorities(pem);
         }
         let following = Arc::new(Following::new(location));
-        let (shown, store, may_begin_anew) = (Arc::clone(&following), store.clone(), self.begin_anew);
+        let (shown, store) = (Arc::clone(&following), store.clone());
+        let mismatch = if self.begin_anew { Mismatch::BeginAnew } else { Mismatch::Refuse };
         let work = move || {
             let log = |line: &str| words::complain(line);
-            if let Err(error) = filemap_http::follow(&store, &following, &options, may_begin_anew, &log) {
+            if let Err(error) = filemap_http::follow(&store, &following, &options, mismatch, &log) {
                 words::complain(format_args!("no longer a replica of {}: {error}", following.location()));
             }
         };
@@ -265,11 +271,14 @@ impl Cli {
 
     fn seen_sets(&self) -> Result<SeenSets, Failure> {
         let requests = RequestOptions::new().keep_for(self.seen_keep_for).keep_requests(self.seen_keep_requests);
-        let mut sets = SeenSets::new(self.write)
+        let mut sets = SeenSets::new()
             .disk(DiskOptions::new().memory_bytes(self.seen_memory))
             .most_bytes(self.seen_memory)
             .requests(requests)
             .log(|line| words::complain(line));
+        if self.write {
+            sets = sets.writes();
+        }
         for (name, path) in &self.seen {
             match path.to_str().filter(|text| urlindex_redis::is_location(text)) {
                 Some(location) => {

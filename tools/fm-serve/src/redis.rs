@@ -6,7 +6,8 @@ use std::time::Duration;
 use filemap_http::server::SharedSet;
 use fm_cli::{Failure, credentials};
 use urlindex::canonical::named;
-use urlindex::{Canonicalizer, RequestId, Result, SeenSet, SeenStats, Verdict};
+use urlindex::idempotent::RequestId;
+use urlindex::{Canonicalizer, Result, SeenSet, SeenStats, Verdict};
 use urlindex_redis::{NewRedisSet, RedisOptions, RedisUrlSet};
 
 /// Whose requests are remembered: those of all servers, so that a client may ask another again.

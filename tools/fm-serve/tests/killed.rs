@@ -8,8 +8,10 @@ use std::time::Duration;
 use filemap::access::PutRule;
 use filemap::{Options, Page, PageStore, PageWrite};
 
-use filemap_http::{Added, ClientOptions, SeenClient};
-use urlindex::{DiskOptions, NewSet, RequestId, StoredSet, Verdict, Whatwg};
+use filemap_http::{Ack, Added, ClientOptions, SeenClient};
+use urlindex::idempotent::RequestId;
+use urlindex::stored::{NewSet, StoredSet};
+use urlindex::{DiskOptions, Verdict, Whatwg};
 
 use crate::program::Program;
 
@@ -73,7 +75,7 @@ fn told(location: &Mutex<String>, batch: &[String]) -> Vec<String> {
     let id = RequestId::now();
     for _ in 0..30_000 {
         let at = location.lock().expect("unpoisoned").clone();
-        let asked = SeenClient::open(&at, &ClientOptions::new()).and_then(|set| set.add(Some(id), batch, true));
+        let asked = SeenClient::open(&at, &ClientOptions::new()).and_then(|set| set.add(Some(id), batch, Ack::Durable));
         match asked {
             Ok(Added::Verdicts(verdicts)) => {
                 let new = batch.iter().zip(verdicts).filter(|(_, verdict)| *verdict == Some(Verdict::New));

@@ -4,8 +4,9 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use filemap_http::{Added, ClientOptions, SeenClient};
-use urlindex::{RequestId, SeenSet, Verdict, Whatwg};
+use filemap_http::{Ack, Added, ClientOptions, SeenClient};
+use urlindex::idempotent::RequestId;
+use urlindex::{SeenSet, Verdict, Whatwg};
 use urlindex_redis::{NewRedisSet, RedisOptions, RedisUrlSet};
 
 use crate::program::{Program, command};
@@ -41,7 +42,7 @@ impl Drop for Redis {
 }
 
 fn added(client: &SeenClient, id: Option<RequestId>, urls: &[&str]) -> Vec<Option<Verdict>> {
-    match client.add(id, urls, true).expect("asked") {
+    match client.add(id, urls, Ack::Durable).expect("asked") {
         Added::Verdicts(verdicts) => verdicts,
         other => panic!("{other:?}"),
     }
@@ -77,7 +78,7 @@ fn two_servers_share_a_set_on_redis_and_the_answers_to_its_requests() {
     assert_eq!(a.stats().expect("asked").urls, 3);
     let many: Vec<String> = (0..65_537).map(|i| format!("http://many.example/{i}")).collect();
     assert!(
-        matches!(a.add(Some(RequestId::now()), &many, true).expect("asked"), Added::Refused(why) if why.contains("65536 may be"))
+        matches!(a.add(Some(RequestId::now()), &many, Ack::Durable).expect("asked"), Added::Refused(why) if why.contains("65536 may be"))
     );
 
     drop(redis);

@@ -6,8 +6,9 @@ use std::io::{BufRead, BufReader};
 use filemap::access::PutRule;
 use filemap::{Options, Page, PageRead, PageStore, PageWrite};
 use filemap_core::Event;
-use filemap_http::{Added, Client, ClientOptions, SeenClient};
-use urlindex::{NewSet, StoredSet, Verdict, Whatwg};
+use filemap_http::{Ack, Added, Client, ClientOptions, SeenClient};
+use urlindex::stored::{NewSet, StoredSet};
+use urlindex::{Verdict, Whatwg};
 
 use crate::program::{Program, command};
 
@@ -72,7 +73,7 @@ fn sets_of_a_folder_are_served_again_and_one_that_cannot_be_is_named() {
         let server = Program::start(&path, &arguments);
         let set =
             SeenClient::open(&format!("{}/v1/seen/good", server.location), &ClientOptions::new()).expect("served");
-        let added = set.add(None, &["http://a/"], true).expect("answered");
+        let added = set.add(None, &["http://a/"], Ack::Durable).expect("answered");
         let verdict = if round { Verdict::New } else { Verdict::Seen };
         assert_eq!(added, Added::Verdicts(vec![Some(verdict)]));
         for name in ["Bad.name", "broken"] {

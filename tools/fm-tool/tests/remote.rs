@@ -23,13 +23,13 @@ struct Served {
 
 impl Served {
     fn new(bench: &Bench) -> Served {
-        Served::with(bench, SeenSets::new(true))
+        Served::with(bench, SeenSets::new().writes())
     }
 
     fn with(bench: &Bench, sets: SeenSets) -> Served {
         let store = PageStore::open(bench.store(), Options::new()).expect("opened");
         let tokens = Tokens::parse(&format!("admin {TOKEN}")).expect("tokens");
-        let server = Server::new(store, ServerOptions::new().writes(true).tokens(tokens).seen(sets));
+        let server = Server::new(store, ServerOptions::new().writes().tokens(tokens).seen(sets));
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("threads");
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port");
         let location = format!("http://{}", listener.local_addr().expect("an address"));
@@ -61,7 +61,7 @@ fn a_served_seen_set_answers_as_one_in_files_does() {
     }
     let list = bench.path("list");
     std::fs::write(&list, "http://a/?b=1&a=2\nhttp://a/?a=2&b=1#x\nnone\n\nhttp://b/\n").expect("written");
-    let mut sets = SeenSets::new(true);
+    let mut sets = SeenSets::new().writes();
     sets.add("pages", &there).expect("served");
     let server = Served::with(&bench, sets);
     let location = format!("{}/v1/seen/pages", server.location);

@@ -553,7 +553,7 @@ fn a_second_writer_ends_with_4_and_readers_go_on() {
         let bench = Bench::new();
         let set = made(&bench, kind);
         fed("add", &set, &["-q"], &urls(0..100)).ended(0);
-        let writer = urlindex::StoredSet::open(&set).unwrap();
+        let writer = urlindex::stored::StoredSet::open(&set).unwrap();
         for args in ROWS {
             let changes = ["add", "merge", "forget"].contains(&args[0]);
             let can = changes || args[0] != "export" || kind == "trie";

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use filemap::access::Scope;
-use filemap::{Options, PageStore, page_options};
+use filemap::store::page_options;
+use filemap::{Options, PageStore};
 use filemap_benches::device::drop_caches;
 use filemap_benches::drive::Outcome;
 use filemap_benches::random::Random;

@@ -102,7 +102,7 @@ fn client(args: &ServedArgs, next: &AtomicU64) -> Outcome<Seen> {
             url(if is_again { number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % args.first } else { number }, &mut body);
         }
         let head = match args.ids {
-            true => format!("{head}Idempotency-Key: {}\r\n", urlindex::RequestId::now()),
+            true => format!("{head}Idempotency-Key: {}\r\n", urlindex::idempotent::RequestId::now()),
             false => head.clone(),
         };
         let begun = Instant::now();

@@ -9,7 +9,8 @@ use filemap_benches::device::{Device, directory_bytes, drop_caches};
 use filemap_benches::drive::Outcome;
 use filemap_benches::process::{MemoryWatch, device_written_bytes};
 use filemap_benches::report::{Bar, Report};
-use filemap_core::{KeyOrder, Options, Record, Stats, Store};
+use filemap_core::list::KeyOrder;
+use filemap_core::{Options, Record, Stats, Store};
 use hdrhistogram::Histogram;
 
 /// Bytes of a page of address.idx.

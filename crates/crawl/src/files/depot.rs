@@ -12,7 +12,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use filemap_io::{Access, Dir, File, Lock, OsDir, create_dir, files as io_files};
+use filemap_io::system::create_dir;
+use filemap_io::{Access, Dir, File, Lock, OsDir, files as io_files};
 
 use crate::error::Error;
 use crate::files;
@@ -121,7 +122,7 @@ impl Depot {
     fn snapshot_now(&self) -> Result<Vec<u8>, Error> {
         let path = self.folder.join(SNAPSHOT);
         let read = || {
-            let file = filemap_io::open_to_inspect(&path)?;
+            let file = filemap_io::system::open_to_inspect(&path)?;
             let mut head = vec![0; SNAPSHOT_HEAD];
             let read = file.read_at(&mut head, 0)?;
             head.truncate(read);

@@ -10,7 +10,8 @@ use std::path::Path;
 use filemap::canonical::Canonicalizer;
 use filemap_io::{Dir as _, OsDir};
 use frontier::{Frontier, PageId};
-use urlindex::{DiskOptions, NewSet, SeenSet, StoredSet};
+use urlindex::stored::{NewSet, StoredSet};
+use urlindex::{DiskOptions, SeenSet};
 
 use crate::error::Error;
 use crate::files;

@@ -14,7 +14,8 @@ use std::sync::Arc;
 
 use filemap::PageStore;
 use filemap::dump::{WarcFollower, WarcPart, WarcPlace};
-use filemap_io::{Access, Dir, File, Lock, OsDir, StorageError, create_dir, files};
+use filemap_io::system::create_dir;
+use filemap_io::{Access, Dir, File, Lock, OsDir, StorageError, files};
 use serde::{Deserialize, Serialize};
 
 use crate::clock::now_ms;

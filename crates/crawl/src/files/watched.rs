@@ -4,7 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use filemap_io::{Stamp, open_to_inspect};
+use filemap_io::Stamp;
+use filemap_io::system::open_to_inspect;
 
 /// A file may have been changed again within this time and look the same.
 const SETTLES: Duration = Duration::from_secs(3);

@@ -15,7 +15,8 @@ use std::thread::JoinHandle;
 
 use filemap::PageStore;
 use filemap_core::backup::{BackupOptions, BackupProgress};
-use filemap_io::{Access, Dir as _, OsDir, create_dir, files as io, remove_dir, rename_dir};
+use filemap_io::system::{create_dir, remove_dir, rename_dir};
+use filemap_io::{Access, Dir as _, OsDir, files as io};
 use frontier::Frontier;
 
 use super::opening;

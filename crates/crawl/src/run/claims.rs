@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use filemap_http::Added;
 use frontier::{Assignment, Frontier, PageId};
-use urlindex::{RequestId, Verdict};
+use urlindex::Verdict;
+use urlindex::idempotent::RequestId;
 
 use super::observe::{Event, Observer};
 use super::shared_set::SharedSet;

@@ -44,7 +44,7 @@ fn options(observer: &Arc<dyn Observer>) -> Options {
     let observer = Arc::clone(observer);
     let memory = Options::new().memtable_bytes(RECENT_BYTES).dictionary_memory_bytes(DICTIONARY_BYTES);
     memory.free_space_floor(FREE_BYTES).on_event(move |event| {
-        if matches!(event, filemap::Event::Poisoned { .. }) {
+        if matches!(event, filemap::store::Event::Poisoned { .. }) {
             drop(observer.event(&Event::Poisoned { why: event.to_string() }));
         }
     })

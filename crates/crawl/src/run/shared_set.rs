@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use filemap_http::{Added, ClientOptions, SeenClient};
-use urlindex::{RequestId, RequestRefusal};
+use filemap_http::{Ack, Added, ClientOptions, SeenClient};
+use urlindex::idempotent::{RequestId, RequestRefusal};
 use urlindex_redis::{RedisOptions, RedisUrlSet};
 
 use crate::error::Error;
@@ -59,7 +59,7 @@ impl SharedSet {
     /// In words, what keeps it from answering now.
     pub fn add(&self, id: Option<RequestId>, urls: &[&str]) -> Result<Added, String> {
         let (set, owner) = match self {
-            SharedSet::Served(set) => return set.add(id, urls, true).map_err(|error| error.to_string()),
+            SharedSet::Served(set) => return set.add(id, urls, Ack::Durable).map_err(|error| error.to_string()),
             SharedSet::Redis(set, owner) => (set, *owner),
         };
         let refusal = match set.add(owner, id.unwrap_or_else(RequestId::now), urls) {

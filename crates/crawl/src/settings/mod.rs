@@ -309,7 +309,7 @@ impl Folder {
 
     /// Makes the folder, private like the store's.
     fn make(&self) -> Result<(), Error> {
-        filemap_io::create_dir(&self.0).map_err(|error| Error::io("create", &self.0, error))
+        filemap_io::system::create_dir(&self.0).map_err(|error| Error::io("create", &self.0, error))
     }
 
     /// Writes the settings, durably and atomically; makes the folder.

@@ -34,24 +34,38 @@ pub enum Reach {
     Any,
 }
 
+/// Where a URL is by the reach.
+///
+/// ```
+/// use crawl::settings::scope::Reached;
+/// assert_ne!(Reached::Within, Reached::Beyond);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reached {
+    /// The reach holds it.
+    Within,
+    /// It is farther away.
+    Beyond,
+}
+
 /// Decides which URLs are in scope, beside the reach. Every closure of that form is one.
 ///
 /// ```
-/// use crawl::settings::scope::{Reach, Scope};
-/// let not_days = |url: &str, is_within: bool| is_within && !url.contains("/day/");
+/// use crawl::settings::scope::{Reach, Reached, Scope};
+/// let not_days = |url: &str, reached: Reached| reached == Reached::Within && !url.contains("/day/");
 /// let scope = Scope::new(Reach::Host, ["http://example.com/"]);
 /// let scope = scope.accepting(Some(std::sync::Arc::new(not_days)));
 /// assert!(scope.contains("http://example.com/a") && !scope.contains("http://example.com/day/1"));
 /// ```
 pub trait Accept: Send + Sync {
-    /// Whether a URL is in scope; `is_within` is what the reach says. It is asked for each link,
+    /// Whether a URL is in scope; `reached` is what the reach says. It is asked for each link,
     /// from many threads, and must be quick. If it panics, what the reach says counts.
-    fn accepts(&self, url: &str, is_within: bool) -> bool;
+    fn accepts(&self, url: &str, reached: Reached) -> bool;
 }
 
-impl<F: Fn(&str, bool) -> bool + Send + Sync> Accept for F {
-    fn accepts(&self, url: &str, is_within: bool) -> bool {
-        self(url, is_within)
+impl<F: Fn(&str, Reached) -> bool + Send + Sync> Accept for F {
+    fn accepts(&self, url: &str, reached: Reached) -> bool {
+        self(url, reached)
     }
 }
 
@@ -134,8 +148,9 @@ impl Scope {
     pub fn contains(&self, url: &str) -> bool {
         let is_within = self.is_within(url);
         let Some(accept) = &self.accept else { return is_within };
+        let reached = if is_within { Reached::Within } else { Reached::Beyond };
         // What it leaves broken is its own.
-        catch_unwind(AssertUnwindSafe(|| accept.accepts(url, is_within))).unwrap_or_else(|_| {
+        catch_unwind(AssertUnwindSafe(|| accept.accepts(url, reached))).unwrap_or_else(|_| {
             self.panics.fetch_add(1, Ordering::Relaxed);
             is_within
         })

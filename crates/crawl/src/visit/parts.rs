@@ -134,7 +134,8 @@ impl Crawl {
         }
     }
 
-    /// The same of a requisite, which need not be included.
+    /// Why a requisite is not fetched by a pattern of the crawl, if it is not. It need not be
+    /// included.
     pub fn refusal_of_requisite(&self, url: &str) -> Option<Failure> {
         match self.filter.refusal(url) {
             Some(Refusal::Excluded) => Some(excluded()),
@@ -144,7 +145,7 @@ impl Crawl {
 
     /// Why a page is not fetched by a pattern of the crawl, if it is not. A start page and a
     /// sitemap need not be included, and may have any extension.
-    pub fn refusal(&self, url: &str, is_seed: bool) -> Option<Failure> {
+    pub(crate) fn refusal(&self, url: &str, is_seed: bool) -> Option<Failure> {
         let url = requisites::bare(url);
         let need_not = || is_seed || self.scope.is_start(url) || self.sitemaps.level(url).is_some();
         match self.filter.refusal(url)? {

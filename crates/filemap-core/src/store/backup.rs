@@ -80,7 +80,7 @@ impl Store {
         let done = cleared.and_then(mark).and_then(|_| {
             let mut order = Order { to: &*to, base: base.as_deref(), links: !options.copy_all, progress };
             let done = backup::back_up(&self.reading, self.upkeep.as_deref(), &mut order)?;
-            filemap_io::rename_dir(&partial, path).map_err(Error::io("rename", partial.display()))?;
+            filemap_io::system::rename_dir(&partial, path).map_err(Error::io("rename", partial.display()))?;
             Ok(done)
         });
         match done {
@@ -95,7 +95,7 @@ impl Store {
                 // What cannot be removed now is replaced by the next backup.
                 if !matches!(e, Error::NotEmpty { .. }) && clear(&*to, &partial).is_ok() {
                     let _ = remove(&*to, names::LOCK).and_then(|()| {
-                        filemap_io::remove_dir(&partial).map_err(Error::io("remove", partial.display()))
+                        filemap_io::system::remove_dir(&partial).map_err(Error::io("remove", partial.display()))
                     });
                 }
                 Err(e)
@@ -109,7 +109,7 @@ fn begin(path: &Path) -> Result<(PathBuf, Arc<dyn Dir>)> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".partial");
     let partial = path.with_file_name(name);
-    filemap_io::create_dir(&partial).map_err(Error::io("create", partial.display()))?;
+    filemap_io::system::create_dir(&partial).map_err(Error::io("create", partial.display()))?;
     let dir = open_dir(&partial)?;
     Ok((partial, dir))
 }

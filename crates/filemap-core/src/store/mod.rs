@@ -177,7 +177,7 @@ impl Store {
     pub fn create(path: impl AsRef<Path>, options: Options) -> Result<Store> {
         let path = path.as_ref();
         options.validate()?;
-        filemap_io::create_dir(path).map_err(|e| match e.kind() {
+        filemap_io::system::create_dir(path).map_err(|e| match e.kind() {
             std::io::ErrorKind::AlreadyExists => Error::NotEmpty { path: path.to_owned() },
             _ => Error::io("create", path.display())(e),
         })?;

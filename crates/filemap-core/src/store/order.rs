@@ -12,7 +12,8 @@ use crate::store::Store;
 /// Keys of a range in order, as of the call: see [`Store::keys_in`].
 ///
 /// ```
-/// # use filemap_core::{KeyOrder, Options, Record, Store};
+/// # use filemap_core::list::KeyOrder;
+/// # use filemap_core::{Options, Record, Store};
 /// # use filemap_core::list::{Direction, KeyRange};
 /// # fn as_they_are(bytes: &[u8], out: &mut Vec<u8>) { out.extend_from_slice(bytes) }
 /// # fn always(bytes: &[u8], out: &mut Vec<u8>) -> bool { out.extend_from_slice(bytes); true }

@@ -76,7 +76,7 @@ impl Store {
             return repair_in(from, None, options, Threads::Started, progress);
         };
         let target = || {
-            filemap_io::create_dir(path).map_err(|e| match e.kind() {
+            filemap_io::system::create_dir(path).map_err(|e| match e.kind() {
                 std::io::ErrorKind::AlreadyExists => Error::NotEmpty { path: path.to_owned() },
                 _ => Error::io("create", path.display())(e),
             })?;

@@ -61,7 +61,7 @@ pub fn inspect(path: impl AsRef<Path>, progress: &mut Progress<'_, Inspected>) -
     let path = path.as_ref();
     let not = |why: &str| Error::NotAStore { path: path.to_owned(), why: why.to_owned() };
     let name = path.file_name().and_then(|n| n.to_str()).ok_or_else(|| not("it has no file name"))?;
-    let file = filemap_io::open_to_inspect(path).map_err(Error::io("open", path.display()))?;
+    let file = filemap_io::system::open_to_inspect(path).map_err(Error::io("open", path.display()))?;
     let b = files::read(&*file, name, 0, header::BYTES)?;
     if b.starts_with(superblock::MAGIC) {
         return superblock(&*file, name, progress);

@@ -36,7 +36,7 @@ pub use changes::{Line, Lines, Said};
 pub use import::{ArchiveForm, Imported};
 pub use links::{FleetNews, LinksClient, Mailed};
 pub use options::ClientOptions;
-pub use seen::{Added, Made, SeenClient};
+pub use seen::{Ack, Added, Made, SeenClient};
 
 /// Entries of a list that are asked for at once.
 const PART: usize = 1_000;

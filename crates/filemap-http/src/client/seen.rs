@@ -6,7 +6,8 @@ use std::time::Duration;
 use filemap::Result;
 use serde::Deserialize;
 use ureq::http::StatusCode;
-use urlindex::{RequestId, SeenStats, Verdict};
+use urlindex::idempotent::RequestId;
+use urlindex::{SeenStats, Verdict};
 
 use super::call::{Answered, Connection};
 use super::options::ClientOptions;
@@ -49,6 +50,15 @@ pub enum Added {
     Refused(String),
 }
 
+/// When a request to add URLs is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ack {
+    /// When they are durable: what is answered survives the loss of the server's power.
+    Durable,
+    /// At once; they are durable about a second later.
+    Accepted,
+}
+
 /// What a request to make a set was answered.
 ///
 /// ```
@@ -72,13 +82,13 @@ pub enum Made {
 /// A seen set behind a server. Its calls block; it is `Send` and `Sync`.
 ///
 /// ```no_run
-/// use filemap_http::{Added, ClientOptions, SeenClient};
-/// use urlindex::RequestId;
+/// use filemap_http::{Ack, Added, ClientOptions, SeenClient};
+/// use urlindex::idempotent::RequestId;
 ///
 /// let set = SeenClient::open("http://127.0.0.1:8640/v1/seen/pages", &ClientOptions::new())?;
 /// // Noted before it is sent, so that it can be sent again with the same id.
 /// let id = RequestId::now();
-/// let added = set.add(Some(id), &["https://example.com/"], true)?;
+/// let added = set.add(Some(id), &["https://example.com/"], Ack::Durable)?;
 /// assert!(matches!(added, Added::Verdicts(verdicts) if verdicts.len() == 1));
 /// # Ok::<(), filemap::Error>(())
 /// ```
@@ -169,14 +179,16 @@ impl SeenClient {
     }
 
     /// Adds URLs, and returns which were new. With an id the request can be sent again, after an
-    /// error or a restart, and is answered as it was. If `durable`, what is answered survives the
-    /// loss of the server's power.
+    /// error or a restart, and is answered as it was. `ack` says when it is answered.
     ///
     /// # Errors
     ///
     /// [`filemap::Error::Remote`]; whether the URLs were added is not known then.
-    pub fn add(&self, id: Option<RequestId>, urls: &[impl AsRef<[u8]>], durable: bool) -> Result<Added> {
-        let path = if durable { "/add" } else { "/add?durable=0" };
+    pub fn add(&self, id: Option<RequestId>, urls: &[impl AsRef<[u8]>], ack: Ack) -> Result<Added> {
+        let path = match ack {
+            Ack::Durable => "/add",
+            Ack::Accepted => "/add?durable=0",
+        };
         let id = id.map(|id| id.to_string());
         match self.connection.post_lines(path, id.as_deref(), &lines(urls))? {
             Answered::Refused(StatusCode::CONFLICT, _) => Ok(Added::Forgotten),

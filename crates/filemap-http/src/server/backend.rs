@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use filemap::{AsyncPageStore, PageStore};
+use filemap::PageStore;
+use filemap::async_store::AsyncPageStore;
 use filemap_core::dictionaries::CompressionSample;
 use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore, watch};
 

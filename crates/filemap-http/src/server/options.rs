@@ -24,7 +24,7 @@ type Status = Arc<dyn Fn() -> Option<Value> + Send + Sync>;
 /// use filemap_http::server::{ServerOptions, Tokens};
 ///
 /// let tokens = Tokens::parse("read  2f1f8cf5d9a44c0c\nadmin 9e7b0d21c6a1405f")?;
-/// let options = ServerOptions::new().writes(true).tokens(tokens).name("pages.example.com");
+/// let options = ServerOptions::new().writes().tokens(tokens).name("pages.example.com");
 /// # let _ = options;
 /// # Ok::<(), String>(())
 /// ```
@@ -57,7 +57,7 @@ impl Default for ServerOptions {
             max_connections: 16_384,
             idle: Duration::from_secs(30),
             log: Arc::new(|_| {}),
-            seen: Arc::new(SeenSets::new(false)),
+            seen: Arc::new(SeenSets::new()),
             links: None,
             following: None,
             access: None,
@@ -72,9 +72,9 @@ impl ServerOptions {
         ServerOptions::default()
     }
 
-    /// Whether pages may be put and removed. The store must be open for writing then.
-    pub fn writes(self, writes: bool) -> ServerOptions {
-        ServerOptions { writes, ..self }
+    /// Pages may be put and removed. The store must be open for writing then.
+    pub fn writes(self) -> ServerOptions {
+        ServerOptions { writes: true, ..self }
     }
 
     /// Asks each request for one of these tokens.
@@ -90,10 +90,9 @@ impl ServerOptions {
         self
     }
 
-    /// Whether clients come by HTTPS, here or at a proxy before it: what the URLs in answers begin
-    /// with.
-    pub fn secure(self, secure: bool) -> ServerOptions {
-        ServerOptions { secure, ..self }
+    /// Clients come by HTTPS, here or at a proxy before it: so begin the URLs in answers.
+    pub fn secure(self) -> ServerOptions {
+        ServerOptions { secure: true, ..self }
     }
 
     /// Calls of the store under way at once, each on a thread; default 64. Others wait.

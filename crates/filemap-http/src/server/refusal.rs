@@ -8,7 +8,7 @@ use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use filemap::Error;
 use filemap_core::{Error as EngineError, StorageError};
-use urlindex::RequestRefusal;
+use urlindex::idempotent::RequestRefusal;
 
 use crate::wire::{PROBLEM_TYPE, Problem};
 

@@ -203,7 +203,7 @@ pub(crate) fn sums(report: &mut ImportReport, revisits: &RevisitCount, is_whole:
     line.insert("unresolved_revisits".to_owned(), json!(revisits.unresolved));
     let urls: Vec<Url> = revisits.urls.iter().map(|url| Url::new(url)).collect();
     line.insert("unresolved_urls".to_owned(), json!(urls));
-    line.insert("stopped".to_owned(), json!(report.stopped));
+    line.insert("stopped".to_owned(), json!(report.is_cancelled));
     line.insert("is_whole".to_owned(), json!(is_whole));
     line.insert("durable".to_owned(), json!(is_durable));
     Value::Object(line)
@@ -221,7 +221,7 @@ fn read_sums(line: &Value) -> Sums {
             report.mended_dates.insert(rule, count);
         }
     }
-    report.stopped = line["stopped"] == true;
+    report.is_cancelled = line["stopped"] == true;
     let mut revisits = RevisitCount::default();
     (revisits.revisits, revisits.unresolved) = (number("revisits"), number("unresolved_revisits"));
     let urls: Vec<Url> = serde_json::from_value(line["unresolved_urls"].clone()).unwrap_or_default();
@@ -268,7 +268,7 @@ mod tests {
             *number = nth as u64 + 1;
         }
         report.digests.unchecked = 30;
-        report.stopped = true;
+        report.is_cancelled = true;
         report.mended_dates = DateRule::ALL.into_iter().zip(40..).collect();
         let mut revisits = RevisitCount::default();
         (revisits.revisits, revisits.unresolved) = (50, 51);

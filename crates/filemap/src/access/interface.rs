@@ -328,7 +328,7 @@ pub trait PageWrite: PageRead {
 
     /// Removes every page in
     /// `scope` with all its versions, its variants and the records beside it. `each` gets every
-    /// removal and all damage found, and may end the work. Returns the number of pages removed.
+    /// removal and all damage found, and may cancel the work. Returns the number of pages removed.
     ///
     /// # Errors
     ///

@@ -58,7 +58,7 @@ pub enum DumpEvent<'a> {
 ///
 /// ```
 /// let report = filemap::dump::DumpReport::default();
-/// assert!(!report.stopped && report.damaged == 0 && report.files.is_empty());
+/// assert!(!report.is_cancelled && report.damaged == 0 && report.files.is_empty());
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -87,11 +87,11 @@ pub struct DumpReport {
     pub newest_ms: Option<i64>,
     /// The progress callback cancelled the dump: full files are whole, the last ones are not
     /// closed, and there is no index.
-    pub stopped: bool,
+    pub is_cancelled: bool,
 }
 
 /// Writes the versions of `store` that `options` select to `target`. `progress` gets an event for
-/// every version; `Break` ends the dump before the next one.
+/// every version; `Break` cancels the dump before the next one.
 ///
 /// # Errors
 ///
@@ -106,8 +106,8 @@ pub fn dump(
     let versions = chosen(store, options)?;
     let mut flow = ControlFlow::Continue(());
     for version in versions {
-        pass.report.stopped = flow.is_break();
-        if pass.report.stopped || options.limit.is_some_and(|limit| pass.report.written >= limit) {
+        pass.report.is_cancelled = flow.is_break();
+        if pass.report.is_cancelled || options.limit.is_some_and(|limit| pass.report.written >= limit) {
             break;
         }
         flow = match version.and_then(|version| pass.take(version)) {
@@ -322,7 +322,7 @@ impl<'a> Pass<'a> {
     }
 
     fn finish(mut self) -> Result<DumpReport> {
-        let whole = !self.report.stopped;
+        let whole = !self.report.is_cancelled;
         if let Some(warc) = self.warc.take() {
             let (files, bytes) = warc.finish(self.target, whole).map_err(Error::Write)?;
             self.report.files.extend(files);

@@ -36,8 +36,8 @@ pub struct Adopted {
     /// Versions that cannot be: their record is not there, or is another, or a limit or rule
     /// refuses it. They stay as they are.
     pub lost: u64,
-    /// The callback ended it: what was adopted stays, and the same adoption does the rest.
-    pub stopped: bool,
+    /// The callback cancelled it: what was adopted stays, and the same adoption does the rest.
+    pub is_cancelled: bool,
 }
 
 /// What was found on the way.
@@ -59,7 +59,7 @@ pub enum AdoptStep<'a> {
 }
 
 /// Copies the bodies of all pages in place into the store. `each` is told of every version, and
-/// ends the work with `Break`. A pass over the value log, and a read of each record.
+/// cancels the work with `Break`. A pass over the value log, and a read of each record.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -101,11 +101,11 @@ pub fn adopt(store: &PageStore, each: &mut dyn FnMut(AdoptStep<'_>) -> ControlFl
             Err(error) if error.is_damage() => adoption.tell_lost(&error, each),
             Err(error) => return Err(error),
         };
-        adoption.adopted.stopped = told.is_break();
-        if adoption.adopted.stopped || adoption.old.is_full() {
+        adoption.adopted.is_cancelled = told.is_break();
+        if adoption.adopted.is_cancelled || adoption.old.is_full() {
             adoption.old.settle(store)?;
         }
-        if adoption.adopted.stopped {
+        if adoption.adopted.is_cancelled {
             return Ok(adoption.adopted);
         }
     }

@@ -223,7 +223,7 @@ impl Consumer<'_> {
         let settled = self.describing.settle();
         put?;
         settled?;
-        if !self.report.stopped {
+        if !self.report.is_cancelled {
             self.miss_files(watch)?;
             // The whole index is in: there is nothing to cancel.
             let _ = watch.progress(ImportProgress::of(&self.report));
@@ -239,7 +239,7 @@ impl Consumer<'_> {
             }
             for (offset, parsed) in batch.lines {
                 if watch.progress(ImportProgress::of(&self.report)) == ControlFlow::Break(()) {
-                    self.report.stopped = true;
+                    self.report.is_cancelled = true;
                     return Ok(());
                 }
                 self.take(Place { offset, inner: None }, parsed, watch)?;

@@ -86,7 +86,7 @@ pub struct ImportReport {
     pub unresolved: Unresolved,
     /// The progress callback cancelled the import: what was stored stays, and the same import
     /// repeated adds the rest.
-    pub stopped: bool,
+    pub is_cancelled: bool,
 }
 
 impl ImportReport {
@@ -127,7 +127,7 @@ impl ImportReport {
         }
         self.digests.add(other.digests);
         self.unresolved.add(other.unresolved);
-        self.stopped |= other.stopped;
+        self.is_cancelled |= other.is_cancelled;
         let room = MAX_LISTED_PROBLEMS.saturating_sub(self.problems.len());
         self.problems.extend(other.problems.into_iter().take(room));
     }

@@ -111,7 +111,7 @@ pub fn import_wacz_into<R: Read + Seek + Send>(
             report.tell(problem(&name, entry.offset, ProblemKind::Damage, what), watch);
         }
         total.add(report);
-        if total.stopped {
+        if total.is_cancelled {
             break;
         }
     }

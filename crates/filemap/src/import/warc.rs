@@ -33,7 +33,7 @@ const BATCHES_WAITING: usize = 2;
 
 /// Imports the WARC file `source`; its content tells whether it is plain, gzip or zstd. `file` is
 /// its name in the report. `progress` is called on this thread before every page and at the end;
-/// `Break` ends the import there: what was stored stays, and the same import repeated adds the
+/// `Break` cancels the import there: what was stored stays, and the same import repeated adds the
 /// rest.
 ///
 /// ```
@@ -120,8 +120,8 @@ fn put_all(
     let mut known = Known::default();
     for batch in batches {
         // Asked first: a source may end early because of a stop, which is no problem of the file.
-        report.stopped = watch.progress(ImportProgress::of(&report)).is_break();
-        if report.stopped {
+        report.is_cancelled = watch.progress(ImportProgress::of(&report)).is_break();
+        if report.is_cancelled {
             return Ok(report);
         }
         report.bytes_read = batch.bytes_read;
@@ -131,8 +131,8 @@ fn put_all(
         report.without_request = batch.without_request;
         report.unanswered = batch.unanswered;
         for event in batch.events {
-            report.stopped = watch.progress(ImportProgress::of(&report)).is_break();
-            if report.stopped {
+            report.is_cancelled = watch.progress(ImportProgress::of(&report)).is_break();
+            if report.is_cancelled {
                 return Ok(report);
             }
             match event {
@@ -231,7 +231,7 @@ pub(super) fn put_page(
     mut form: BodyForm,
 ) -> Result<Option<Put>> {
     let len = capture.body.len();
-    if len > filemap_core::MAX_VALUE_BYTES {
+    if len > filemap_core::Record::MAX_VALUE_BYTES {
         return Err(filemap_core::Error::ValueTooLarge { len }.into());
     }
     let stored = capture.stored.take();

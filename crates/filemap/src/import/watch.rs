@@ -24,7 +24,7 @@ use crate::warc::{Place, Problem, RecordHeader};
 ///     1000.. => ControlFlow::Break(()),
 ///     _ => ControlFlow::Continue(()),
 /// };
-/// assert!(!import(&store, "empty.warc", &b""[..], &ImportOptions::new(), progress)?.stopped);
+/// assert!(!import(&store, "empty.warc", &b""[..], &ImportOptions::new(), progress)?.is_cancelled);
 /// # Ok(())
 /// # }
 /// ```
@@ -91,7 +91,7 @@ impl ImportProgress {
 /// # }
 /// ```
 pub trait ImportWatch {
-    /// Called before every record and at the end; `Break` ends the import there.
+    /// Called before every record and at the end; `Break` cancels the import there.
     fn progress(&mut self, at: ImportProgress) -> ControlFlow<()>;
 
     /// Called once for each record, in the order of the file; and once for each

@@ -90,7 +90,7 @@ pub(crate) fn is_hidden(key: &[u8]) -> bool {
 /// The canonical URL in a key of a page, a variant or a record beside them.
 ///
 /// ```
-/// assert_eq!(filemap::url_of_key(b"http://example.com/\0request"), b"http://example.com/");
+/// assert_eq!(filemap::canonical::url_of_key(b"http://example.com/\0request"), b"http://example.com/");
 /// ```
 pub fn url<K: AsRef<[u8]> + ?Sized>(key: &K) -> &[u8] {
     let key = key.as_ref();

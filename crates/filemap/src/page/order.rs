@@ -35,7 +35,7 @@ use std::io::Write;
 use std::net::Ipv4Addr;
 use std::ops::Range;
 
-use filemap_core::KeyOrder;
+use filemap_core::list::KeyOrder;
 use urlindex::canonical::canonical_host;
 
 use crate::page::key;

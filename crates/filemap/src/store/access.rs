@@ -19,7 +19,7 @@ use crate::page::version::{BodyForm, PageHead};
 impl PageRead for PageStore {
     /// A put survives if the store was opened with [`Durability::Sync`]. Listings are in order,
     /// with cursors, if the store keeps its keys in order: unless it is of an older build, or
-    /// opened without (see [`page_options`](crate::page_options)).
+    /// opened without (see [`page_options`](crate::store::page_options)).
     fn capabilities(&self) -> Capabilities {
         let syncs_each_put = self.engine().stats().durability == Durability::Sync.to_string();
         let survives = if syncs_each_put { Survives::Put } else { Survives::Sync };

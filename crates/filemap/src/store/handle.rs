@@ -60,7 +60,7 @@ pub struct PageStore {
 /// let store = PageStore::create(dir.path().join("a.fm"), Options::new())?;
 /// store.put_page(&Page::new("http://example.com/", 1_700_000_000_000, 200, "hello"))?;
 /// store.close()?;
-/// let engine = filemap_core::Store::open(dir.path().join("a.fm"), filemap::page_options(Options::new()))?;
+/// let engine = filemap_core::Store::open(dir.path().join("a.fm"), filemap::store::page_options(Options::new()))?;
 /// engine.compact()?;
 /// # Ok(())
 /// # }

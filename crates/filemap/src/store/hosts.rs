@@ -28,7 +28,7 @@ struct Run {
 
 impl PageStore {
     /// Gives `each` the hosts of the pages in `scope`, and how many pages each has; no bytes for
-    /// URLs without a host. `Break` ends the work.
+    /// URLs without a host. `Break` cancels the work.
     ///
     /// A host may come several times, with a part of its pages each, to be added up: in a store
     /// that keeps its keys in order those with pages whose URLs are not `http` or `https`, or have

@@ -178,7 +178,7 @@ impl PageStore {
     }
 
     /// Reads the record of every version in place. Each that is not there, or is another, goes to
-    /// `each`, as an error that names it; `Break` ends the work. Returns how many are there.
+    /// `each`, as an error that names it; `Break` cancels the work. Returns how many are there.
     ///
     /// # Errors
     ///

@@ -137,8 +137,8 @@ impl PageStore {
 
     /// Removes every page whose canonical URL passes `filter`, with all its versions, its variants
     /// and the records beside it; variants and records without a page too. `each` gets every
-    /// removal and all damage found; `Break` ends the work. Returns the number of pages removed.
-    /// One pass over the key log and one append for each key.
+    /// removal and all damage found; `Break` cancels the work. Returns the number of pages
+    /// removed. One pass over the key log and one append for each key.
     ///
     /// # Errors
     ///
@@ -208,7 +208,7 @@ impl PageStore {
     /// was put or removed since, about a microsecond a key, once
     /// ([`filemap_core::Store::counted_keys`]). Only a store that does not know it lists its keys
     /// at each call: one that was written by an older build, or through the engine without
-    /// [`page_options`](crate::page_options), until it is repaired or copied.
+    /// [`page_options`](crate::store::page_options), until it is repaired or copied.
     ///
     /// # Errors
     ///

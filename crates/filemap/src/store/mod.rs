@@ -31,6 +31,7 @@ pub use crate::page::version::{BodyForm, StoredVersion};
 pub use admit::MaybeOriginal;
 pub use changes::{Beside, ChangesPlace, PageChange, PageChanges};
 pub(crate) use handle::PageStore;
+pub use handle::page_options;
 pub use in_place::Archive;
 #[cfg(feature = "import")]
 pub(crate) use in_place::{kept_digest, unknown};
@@ -49,3 +50,5 @@ pub use unresolved::{RevisitCount, Unresolved};
 pub(crate) use url_parts::Found;
 pub use url_parts::UrlPart;
 pub use variants::Variants;
+
+pub use filemap_core::{Event, Stats};

@@ -97,7 +97,7 @@ impl PageStore {
         // A refused page leaves no mark either.
         let is_refused =
             || self.rule_set.read().unwrap_or_else(PoisonError::into_inner).refuses(&key, page.fetched_at_ms);
-        if page.variant.is_some() && key.len() <= filemap_core::MAX_KEY_BYTES && is_refused().is_none() {
+        if page.variant.is_some() && key.len() <= filemap_core::Record::MAX_KEY_BYTES && is_refused().is_none() {
             self.mark_variants(key::url(&key), page.fetched_at_ms)?;
         }
         let record = Record { key: &key, meta: &encoded.meta, body: &[], time_ms: page.fetched_at_ms };

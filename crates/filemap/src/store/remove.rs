@@ -1,7 +1,7 @@
 //! Removal of single versions of a page, with the records beside them. A revisit of the same page
 //! that has its body from one gets it as its own.
 
-use filemap_core::{Error as EngineError, Head, MAX_KEY_BYTES, Version};
+use filemap_core::{Error as EngineError, Head, Record, Version};
 
 use super::{Loader, PageStore, Resolver, take_body};
 use crate::access::RemovedVersions;
@@ -45,7 +45,7 @@ impl PageStore {
     fn remove_those(&self, lookup: &Lookup<'_>, is_meant: &dyn Fn(Version) -> bool) -> Result<Option<RemovedVersions>> {
         let canonical = self.key(lookup.url)?;
         let own = key::key(&canonical, RecordKind::Response, lookup.variant);
-        if own.len() > MAX_KEY_BYTES {
+        if own.len() > Record::MAX_KEY_BYTES {
             return Err(EngineError::KeyLength { len: own.len() }.into());
         }
         let all = self.engine().versions_of(&own)?;
@@ -59,7 +59,7 @@ impl PageStore {
         // The versions last: an interrupted removal leaves them, and done again it finds the rest.
         for kind in RecordKind::ALL.into_iter().filter(|kind| !kind.is_page()) {
             let beside = key::key(&canonical, kind, lookup.variant);
-            if beside.len() > MAX_KEY_BYTES {
+            if beside.len() > Record::MAX_KEY_BYTES {
                 continue;
             }
             for record in self.engine().versions_of(&beside)? {

@@ -14,7 +14,7 @@
 use std::collections::BTreeSet;
 
 use filemap_core::list::Direction;
-use filemap_core::{MAX_KEY_BYTES, Record, Store, Version};
+use filemap_core::{Record, Store, Version};
 
 use super::list::taken;
 use super::{PageReader, PageStore};
@@ -287,7 +287,7 @@ impl PageStore {
             }
             // Last: an interrupted removal leaves it, so that repeating it finds the rest.
             let old = key::old_mark(&canonical);
-            if old.len() <= MAX_KEY_BYTES {
+            if old.len() <= Record::MAX_KEY_BYTES {
                 self.engine().remove(&old)?;
             }
         }
@@ -320,7 +320,7 @@ impl PageStore {
         let mut was_there = false;
         for kind in RecordKind::ALL.into_iter().filter(|kind| !kind.is_page()).chain([RecordKind::Response]) {
             let key = key::key(canonical, kind, variant);
-            if key.len() <= MAX_KEY_BYTES {
+            if key.len() <= Record::MAX_KEY_BYTES {
                 was_there = self.engine().remove(&key)?;
             } else if kind.is_page() && variant.is_none() {
                 return Err(filemap_core::Error::KeyLength { len: key.len() }.into());
@@ -334,12 +334,12 @@ impl PageStore {
     fn key_beside(&self, lookup: &Lookup<'_>, kind: RecordKind) -> Result<Option<Vec<u8>>> {
         let key = self.key_of(lookup.url, kind, lookup.variant)?;
         let is_url = kind.is_page() && lookup.variant.is_none();
-        Ok(Some(key).filter(|key| is_url || key.len() <= MAX_KEY_BYTES))
+        Ok(Some(key).filter(|key| is_url || key.len() <= Record::MAX_KEY_BYTES))
     }
 
     fn is_marked(&self, canonical: &[u8]) -> Result<bool> {
         let old = key::old_mark(canonical);
-        let has_old = || Ok(old.len() <= MAX_KEY_BYTES && self.engine().contains(&old)?);
+        let has_old = || Ok(old.len() <= Record::MAX_KEY_BYTES && self.engine().contains(&old)?);
         if self.engine().contains(&key::mark(canonical))? { Ok(true) } else { has_old() }
     }
 

@@ -40,7 +40,7 @@ pub enum TableEvent<'a> {
 }
 
 /// Writes the table that `options` select to `out` as one Parquet file. `progress` gets an event
-/// for every batch; `Break` ends the work, and what was written is no Parquet file. Damage is
+/// for every batch; `Break` cancels the work, and what was written is no Parquet file. Damage is
 /// reported and counted, and is no error here.
 ///
 /// # Errors
@@ -83,8 +83,8 @@ pub fn write_parquet<W: Write + Send>(
             break;
         }
     }
-    let report = TableReport { stopped: flow.is_break(), ..table.watch().report() };
-    if !report.stopped {
+    let report = TableReport { is_cancelled: flow.is_break(), ..table.watch().report() };
+    if !report.is_cancelled {
         let mut out = writer.into_inner().map_err(failed)?;
         out.flush().map_err(Error::Write)?;
     }

@@ -25,8 +25,8 @@ pub struct TableReport {
     pub bodiless: u64,
     /// The first of these errors.
     pub first_error: Option<String>,
-    /// The progress callback ended the work: rows are missing.
-    pub stopped: bool,
+    /// The progress callback cancelled the work: rows are missing.
+    pub is_cancelled: bool,
 }
 
 impl TableReport {

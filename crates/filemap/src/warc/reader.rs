@@ -35,7 +35,7 @@ use crate::warc::step::Broken;
 /// The longest header.
 const MAX_HEADER_BYTES: usize = 1 << 20;
 /// The longest block that is kept: a longer one cannot be stored.
-const MAX_BLOCK_BYTES: u64 = filemap_core::MAX_VALUE_BYTES + (1 << 20);
+const MAX_BLOCK_BYTES: u64 = filemap_core::Record::MAX_VALUE_BYTES + (1 << 20);
 
 /// Reads the records of one WARC or ARC file, plain or compressed, from any reader.
 ///

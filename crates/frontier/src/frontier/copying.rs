@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use filemap_io::create_dir;
 use filemap_io::files::{copy, exists, sync_folder};
+use filemap_io::system::create_dir;
 
 use super::Frontier;
 use crate::error::{Error, Result};

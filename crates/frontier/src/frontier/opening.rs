@@ -4,9 +4,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use filemap_io::Dir;
 use filemap_io::files::{exists, lock, new_id, sync_folder};
 use filemap_io::layout::get;
-use filemap_io::{Dir, create_dir};
+use filemap_io::system::create_dir;
 
 use super::Frontier;
 use crate::credit::Totals;

@@ -1,8 +1,15 @@
 //! A seen set that answers a request that is sent again as it did before.
 
-pub(crate) mod options;
-pub(crate) mod request;
-pub(crate) mod set;
+mod options;
+mod request;
+mod set;
+
+pub use options::RequestOptions;
+pub use request::{AddRequest, Verdicts};
+pub use set::IdempotentSet;
+
+pub use crate::error::RequestRefusal;
+pub use crate::request_id::RequestId;
 
 #[cfg(test)]
 mod tests;

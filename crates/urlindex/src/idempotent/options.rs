@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 filemap_io::options! {
-    /// How long an [`crate::IdempotentSet`] remembers what it answered: by default for 24 hours,
-    /// or until 1,048,576 newer requests came, whichever ends first.
+    /// How long an [`crate::idempotent::IdempotentSet`] remembers what it answered: by default for
+    /// 24 hours, or until 1,048,576 newer requests came, whichever ends first.
     ///
     /// A request that is kept takes about 65 bytes and two bits a URL on disk, and 48 bytes of
     /// memory.
     ///
     /// ```
     /// use std::time::Duration;
-    /// use urlindex::RequestOptions;
+    /// use urlindex::idempotent::RequestOptions;
     ///
     /// let options = RequestOptions::new().keep_requests(100_000).keep_for(Duration::from_secs(3_600));
     /// ```

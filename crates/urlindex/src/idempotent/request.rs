@@ -7,10 +7,12 @@ use crate::seen::Verdict;
 use crate::stored::{Keys, StoredSet};
 
 /// URLs to add to a set, under an id if the request may be sent again. Made by
-/// [`crate::IdempotentSet::request`], for that set.
+/// [`crate::idempotent::IdempotentSet::request`], for that set.
 ///
 /// ```
-/// use urlindex::{IdempotentSet, NewSet, RequestOptions, StoredSet, Whatwg};
+/// use urlindex::Whatwg;
+/// use urlindex::idempotent::{IdempotentSet, RequestOptions};
+/// use urlindex::stored::{NewSet, StoredSet};
 ///
 /// # let folder = tempfile::tempdir()?;
 /// let set = StoredSet::create(folder.path().join("seen"), NewSet::Trie, &Whatwg)?;
@@ -75,7 +77,9 @@ impl AddRequest {
 /// The answers to a request, in the order of its URLs: `None` for what is no URL.
 ///
 /// ```
-/// use urlindex::{IdempotentSet, NewSet, RequestOptions, StoredSet, Verdict, Whatwg};
+/// use urlindex::idempotent::{IdempotentSet, RequestOptions};
+/// use urlindex::stored::{NewSet, StoredSet};
+/// use urlindex::{Verdict, Whatwg};
 ///
 /// # let folder = tempfile::tempdir()?;
 /// let set = StoredSet::create(folder.path().join("seen"), NewSet::Trie, &Whatwg)?;

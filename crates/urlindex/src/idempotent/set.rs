@@ -24,7 +24,9 @@ const AHEAD_MS: u64 = 10 * 60 * 1_000;
 /// after a crash between its answer and its sender.
 ///
 /// ```
-/// use urlindex::{IdempotentSet, NewSet, RequestId, RequestOptions, StoredSet, Verdict, Whatwg};
+/// use urlindex::idempotent::{IdempotentSet, RequestId, RequestOptions};
+/// use urlindex::stored::{NewSet, StoredSet};
+/// use urlindex::{Verdict, Whatwg};
 ///
 /// # let folder = tempfile::tempdir()?;
 /// let set = StoredSet::create(folder.path().join("seen"), NewSet::Trie, &Whatwg)?;

@@ -16,7 +16,7 @@ filemap_io::named_enum! {
     /// Kinds of seen sets in files.
     ///
     /// ```
-    /// use urlindex::SetKind;
+    /// use urlindex::stored::SetKind;
     ///
     /// assert_eq!(SetKind::Growing.name(), "growing");
     /// ```
@@ -41,7 +41,8 @@ filemap_io::named_enum! {
 /// How to create a set.
 ///
 /// ```
-/// use urlindex::{BloomOptions, NewSet, SetKind, StoredSet, Whatwg};
+/// use urlindex::stored::{NewSet, SetKind, StoredSet};
+/// use urlindex::{BloomOptions, Whatwg};
 ///
 /// # let folder = tempfile::tempdir().unwrap();
 /// let path = folder.path().join("seen");

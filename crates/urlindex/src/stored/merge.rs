@@ -15,7 +15,8 @@ const INSERTED_AT_ONCE: usize = 1 << 20;
 /// Result of a merge.
 ///
 /// ```
-/// use urlindex::{NewSet, SeenSet, StoredSet, Whatwg};
+/// use urlindex::stored::{NewSet, StoredSet};
+/// use urlindex::{SeenSet, Whatwg};
 ///
 /// # let folder = tempfile::tempdir().unwrap();
 /// let to = StoredSet::create(folder.path().join("to"), NewSet::Trie, &Whatwg).unwrap();

@@ -1,12 +1,12 @@
 //! `StoredSet`: a seen set of any kind, given by the path of its file.
 //!
-//! [`kind`] tells the kind by the files, never by the caller's word; [`note`] records the
+//! `kind` tells the kind by the files, never by the caller's word; `note` records the
 //! canonicaliser of the set's URLs, since with two of them a set would call URLs new that it has.
 //!
 //! Files of a set `NAME`: `NAME` itself; `NAME.canon`, the note; `NAME.lock`; `NAME.meta` of a
 //! bitmap; `NAME.known` of a Bloom filter with known false positives; runs and log of a set on
-//! disk, `NAME.000001.run` and so on; `NAME.room` of a trie or growing filter ([`room`]);
-//! `NAME.000001.requests` and so on of a set that is served ([`crate::journal`]).
+//! disk, `NAME.000001.run` and so on; `NAME.room` of a trie or growing filter (`room`);
+//! `NAME.000001.requests` and so on of a set that is served (`journal`).
 //!
 //! Invariants: no file is overwritten by a new set; a read-only set changes no file and takes no
 //! lock; a trie, which is in memory, is in its file after [`SeenSet::sync`] like all others.
@@ -42,7 +42,7 @@ pub use merge::Merged;
 /// A set by its kind, for what only that kind offers.
 ///
 /// ```
-/// use urlindex::{AnySet, NewSet, SeenSet, StoredSet, Whatwg};
+/// use urlindex::{SeenSet, Whatwg, stored::{AnySet, NewSet, StoredSet}};
 ///
 /// # let folder = tempfile::tempdir().unwrap();
 /// let path = folder.path().join("seen");
@@ -72,7 +72,7 @@ pub enum AnySet {
 /// A seen set in files. See the module.
 ///
 /// ```
-/// use urlindex::{NewSet, SeenSet, StoredSet, Verdict, Whatwg};
+/// use urlindex::{SeenSet, Verdict, Whatwg, stored::{NewSet, StoredSet}};
 ///
 /// # let folder = tempfile::tempdir().unwrap();
 /// let path = folder.path().join("seen.trie");

@@ -16,7 +16,7 @@ use crawl::hooks::exec::Exec;
 use crawl::run::{End, LostSeed, Observer, Summary, Tally, Written};
 use crawl::settings::Settings;
 use crawl::settings::filter::Filter;
-use crawl::{Crawler, Error, Reason, Stop};
+use crawl::{Builder, Crawler, Error, Reason, Stop};
 use filemap_http::ClientOptions;
 use fm_cli::{Failure, Flags, Outcome, canonical, interrupt, sizes, words};
 use rustls::pki_types::CertificateDer;
@@ -63,18 +63,15 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
         .seen_options(seen)
         .redis_password(fm_cli::credentials::redis_password()?)
         .resolve(args.resolve.clone())
-        .allow_private(args.allow_private)
         .proxy(args.proxy.clone())
         .bind(args.bind)
-        .take_back(args.scope.is_some() || args.allow_private || !args.seed.is_empty())
         .fetch_only(args.fetch.clone())
-        .edges(args.edges.is_some())
         .warc(args.warc.clone())
         .max_pages(args.max_pages.unwrap_or(u64::MAX))
-        .forever(args.forever)
         .min_free(args.min_free)
         .stop(stop)
         .observer(Arc::<Face>::clone(&face) as Arc<dyn Observer>);
+    builder = switched(builder, args);
     if let Some(command) = &args.exec {
         builder = builder.on_page(Exec::new(command, args.exec_jobs, args.exec_timeout));
     }
@@ -101,6 +98,23 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     }
     said?;
     Ok(outcome(&summary, args.tolerate))
+}
+
+/// A builder with what arguments switch on.
+fn switched(mut builder: Builder, args: &Args) -> Builder {
+    if args.allow_private {
+        builder = builder.allow_private();
+    }
+    if args.scope.is_some() || args.allow_private || !args.seed.is_empty() {
+        builder = builder.take_back();
+    }
+    if args.edges.is_some() {
+        builder = builder.edges();
+    }
+    if args.forever {
+        builder = builder.forever();
+    }
+    builder
 }
 
 /// Refuses what does not go with pages in object storage, before a shard is taken.

@@ -19,7 +19,8 @@ use filemap::page::RecordKind;
 use fm_cli::{Failure, Flags, Outcome, plain};
 use frontier::FailureKind;
 use serde_json::{Value, json};
-use urlindex::{SeenSet, StoredSet};
+use urlindex::SeenSet;
+use urlindex::stored::StoredSet;
 
 use super::print;
 use crate::failure;

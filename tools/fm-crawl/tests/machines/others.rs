@@ -183,7 +183,7 @@ fn a_run_in_a_program_leaves_nothing_open_behind_it() {
         let fleet = FleetSettings::new(format!("http://{}/v1/links", post.address), 1, Own::Auto);
         builder.settings().fleet = Some(fleet);
         let builder = builder.seed(format!("http://{}/", hosts[0])).scope(Reach::Host).rate(0.0).stop(Stop::new());
-        let summary = builder.allow_private(true).resolve(vec![address.clone()]).build().and_then(Crawler::run);
+        let summary = builder.allow_private().resolve(vec![address.clone()]).build().and_then(Crawler::run);
         summary.unwrap_or_else(|error| panic!("run {}: {error}", runs.load(Ordering::SeqCst)));
         runs.fetch_add(1, Ordering::SeqCst);
     };

@@ -264,7 +264,7 @@ impl<'a> ToFill<'a> {
 
 fn options(shared: &Shared) -> Options {
     let quiet = shared.flags.quiet;
-    let options = filemap::page_options(Options::new());
+    let options = filemap::store::page_options(Options::new());
     let options = if shared.accept_loss { options.accept_loss() } else { options };
     options.on_event(move |event| match event {
         Event::Recovered(report) if !quiet && has_recovered(report) => words::say(event),

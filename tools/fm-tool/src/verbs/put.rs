@@ -136,7 +136,7 @@ fn check_url(args: &Args) -> Result<(), Failure> {
     }
     let key = args.new.canonicalizer().canonicalize(args.url.bytes());
     let key = key.map_err(|error| Failure::Usage(format!("{:?}: {error}", args.url.to_string())))?;
-    if key.len() > filemap_core::MAX_KEY_BYTES {
+    if key.len() > filemap_core::Record::MAX_KEY_BYTES {
         return Err(filemap_core::Error::KeyLength { len: key.len() }.into());
     }
     Ok(())

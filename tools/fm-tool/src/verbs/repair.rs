@@ -87,7 +87,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
             interrupt::go_on()
         })
     };
-    let plain = || filemap::page_options(Options::new()).memtable_bytes(BATCH_BYTES);
+    let plain = || filemap::store::page_options(Options::new()).memtable_bytes(BATCH_BYTES);
     let repaired = match named {
         Some((name, version)) => run(&plain().canonicalizer(&name, version)),
         None => match run(&plain()) {

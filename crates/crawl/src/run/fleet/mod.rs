@@ -20,7 +20,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use filemap_http::{ClientOptions, LinksClient, Mailed};
-use filemap_io::{create_dir, guard};
+use filemap_io::guard;
+use filemap_io::system::create_dir;
 use mailbox::{Activity, Outbox, Standing};
 use xxhash_rust::xxh3::xxh3_64;
 

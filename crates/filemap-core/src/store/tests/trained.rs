@@ -33,7 +33,7 @@ pub(super) fn eager() -> Options {
 }
 
 pub(super) fn create(path: &Path, options: Options) -> Store {
-    filemap_io::create_dir(path).unwrap();
+    filemap_io::system::create_dir(path).unwrap();
     Store::create_in(Arc::new(OsDir::open(path).unwrap()), options, Threads::None).unwrap()
 }
 

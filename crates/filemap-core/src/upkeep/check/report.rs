@@ -121,9 +121,9 @@ pub struct VerifyProgress {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct VerifyReport {
-    /// True if the pass ended, rather than being stopped by the caller.
+    /// True if the pass ended; false if the progress callback cancelled it.
     pub is_complete: bool,
-    /// True if a stopped pass can be resumed where it ended.
+    /// True if a cancelled pass can be resumed where it ended.
     pub is_resumable: bool,
     /// Files read.
     pub files: u64,

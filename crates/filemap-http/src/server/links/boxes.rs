@@ -20,7 +20,7 @@ const FULL_AGAIN_S: u32 = 2;
 ///
 /// # let folder = tempfile::tempdir()?;
 /// let boxes = LinkBoxes::open(folder.path(), mailbox::MailboxOptions::new())?;
-/// let options = ServerOptions::new().writes(true).links(boxes);
+/// let options = ServerOptions::new().writes().links(boxes);
 /// # let _ = options;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -111,7 +111,7 @@ fn import_all(mut watch: Watch, sent: Sent, options: &ImportOptions, is_durable:
     });
     let (mut report, revisits, is_whole) = match counted {
         Ok((report, revisits)) => {
-            let is_whole = !report.stopped;
+            let is_whole = !report.is_cancelled;
             (report, revisits, is_whole)
         }
         Err(error) => {

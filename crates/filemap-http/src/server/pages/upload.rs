@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 
 use axum::body::{Body, HttpBody};
 use axum::http::StatusCode;
-use filemap_core::MAX_VALUE_BYTES;
+use filemap_core::Record;
 use http_body_util::BodyExt;
 use tempfile::SpooledTempFile;
 use tokio::task::spawn_blocking;
@@ -93,7 +93,7 @@ impl Seek for Upload {
 ///
 /// 408, 413, 507; 400 if it breaks off.
 pub(crate) async fn take(body: Body) -> Result<Upload, Refusal> {
-    take_up_to(body, MAX_VALUE_BYTES).await
+    take_up_to(body, Record::MAX_VALUE_BYTES).await
 }
 
 /// Takes a body of at most `most` bytes.

@@ -12,7 +12,8 @@ use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::iter;
 use tokio::task::spawn_blocking;
-use urlindex::{AddRequest, RequestId, Verdict, Verdicts};
+use urlindex::Verdict;
+use urlindex::idempotent::{AddRequest, RequestId, Verdicts};
 
 use super::sets::Served;
 use super::worker::Room;

@@ -3,7 +3,8 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use urlindex::{Canonicalizer, RequestId, Result, SeenSet, SeenStats, Verdict};
+use urlindex::idempotent::RequestId;
+use urlindex::{Canonicalizer, Result, SeenSet, SeenStats, Verdict};
 
 /// A seen set that others keep, and that remembers requests itself: any number of servers can
 /// serve it at once. [`crate::server::SeenSets::share`] takes one.

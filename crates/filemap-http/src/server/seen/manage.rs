@@ -9,7 +9,8 @@ use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use urlindex::{BloomOptions, Canonicalizer, CrawlRules, DiskOptions, Exact, NewSet, StorageError, Whatwg};
+use urlindex::stored::NewSet;
+use urlindex::{BloomOptions, Canonicalizer, CrawlRules, DiskOptions, Exact, StorageError, Whatwg};
 
 use super::ask::{asking, served};
 use super::sets::{NotMade, Served, is_name};

@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use urlindex::{
-    Canonicalizer, DiskOptions, Error, IdempotentSet, NewSet, RequestOptions, Result, SeenSet, SeenStats, StoredSet,
-    Verdict,
-};
+use urlindex::idempotent::{IdempotentSet, RequestOptions};
+use urlindex::stored::{NewSet, StoredSet};
+use urlindex::{Canonicalizer, DiskOptions, Error, Result, SeenSet, SeenStats, Verdict};
 
 use super::external::SharedSet;
 use super::worker::Worker;
@@ -28,8 +27,8 @@ type Log = Arc<dyn Fn(&str) + Send + Sync>;
 /// use filemap_http::server::{SeenSets, ServerOptions};
 ///
 /// # let folder = tempfile::tempdir()?;
-/// let sets = SeenSets::new(true).folder(folder.path());
-/// let options = ServerOptions::new().writes(true).seen(sets);
+/// let sets = SeenSets::new().writes().folder(folder.path());
+/// let options = ServerOptions::new().writes().seen(sets);
 /// # let _ = options;
 /// # Ok::<(), std::io::Error>(())
 /// ```
@@ -143,12 +142,10 @@ pub(super) fn is_name(text: &str) -> bool {
     (1..=MAX_NAME).contains(&text.len()) && text.bytes().all(known)
 }
 
-impl SeenSets {
-    /// None yet. If the server `writes`, it adds to them, and is their one writer; else it answers
-    /// from what they had when they were opened.
-    pub fn new(writes: bool) -> SeenSets {
+impl Default for SeenSets {
+    fn default() -> SeenSets {
         SeenSets {
-            writes,
+            writes: false,
             disk: DiskOptions::new(),
             requests: RequestOptions::new(),
             log: Arc::new(|_| {}),
@@ -157,6 +154,19 @@ impl SeenSets {
             served: Mutex::default(),
             making: Mutex::default(),
         }
+    }
+}
+
+impl SeenSets {
+    /// None yet. Of those that are given after this, the server answers from what they had when
+    /// they were opened, unless it [writes](SeenSets::writes).
+    pub fn new() -> SeenSets {
+        SeenSets::default()
+    }
+
+    /// The server adds to sets that are given after this, and is their one writer.
+    pub fn writes(self) -> SeenSets {
+        SeenSets { writes: true, ..self }
     }
 
     /// Memory and clock of sets on disk that are given after this.

@@ -8,7 +8,8 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
-use urlindex::{AddRequest, Error, IdempotentSet, Result, Verdicts};
+use urlindex::idempotent::{AddRequest, IdempotentSet, Verdicts};
+use urlindex::{Error, Result};
 
 /// URLs that are answered together at most, beside those of the last request.
 const TOGETHER: usize = 1 << 18;

@@ -37,10 +37,11 @@
 //! other; bit 2 a URL, bit 3 a time, bit 4 a record id follows), then the profile's URI (profile
 //! 2), URL, time (i64) and id (bytes each).
 //!
-//! **Large headers.** The engine takes [`filemap_core::MAX_META_BYTES`] of meta. A description
-//! that does not fit stands before the body instead, whole, and the meta is only the twelve fixed
-//! bytes with its length. The `head` of such a page reads the start of its body, and an unchanged
-//! body under changed headers counts as changed. A description over [`MAX_BYTES`] is an error.
+//! **Large headers.** The engine takes [`filemap_core::Record::MAX_META_BYTES`] of meta. A
+//! description that does not fit stands before the body instead, whole, and the meta is only the
+//! twelve fixed bytes with its length. The `head` of such a page reads the start of its body, and
+//! an unchanged body under changed headers counts as changed. A description over [`MAX_BYTES`] is
+//! an error.
 //!
 //! Invariants: one page has one encoding; `decode` is total over any bytes; an unknown version is
 //! an error.

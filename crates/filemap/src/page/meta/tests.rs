@@ -79,7 +79,7 @@ fn golden_bytes_of_version_1() {
 #[test]
 fn headers_that_do_not_fit_stand_before_the_body_whole() {
     let mut page = full_page();
-    page.headers.push("Set-Cookie", vec![b'x'; filemap_core::MAX_META_BYTES]);
+    page.headers.push("Set-Cookie", vec![b'x'; filemap_core::Record::MAX_META_BYTES]);
     let encoded = encode(&page, b"k").expect("fits before the body");
     assert_eq!(encoded.meta.len(), FIXED_BYTES);
     assert_eq!(spill_bytes(&encoded.meta), Ok(encoded.spill.len() as u32));
@@ -92,10 +92,10 @@ fn the_largest_meta_is_used_before_anything_spills() {
     let mut page = Page::new("k", 0, 200, "");
     page.headers.push("N", Vec::new());
     let empty = encode(&page, b"k").expect("fits").meta.len();
-    let room = filemap_core::MAX_META_BYTES - empty - 2;
+    let room = filemap_core::Record::MAX_META_BYTES - empty - 2;
     page.headers.0[0].value = vec![0; room];
     let encoded = encode(&page, b"k").expect("fits");
-    assert_eq!((encoded.meta.len(), encoded.spill.len()), (filemap_core::MAX_META_BYTES, 0));
+    assert_eq!((encoded.meta.len(), encoded.spill.len()), (filemap_core::Record::MAX_META_BYTES, 0));
     page.headers.0[0].value.push(0);
     assert!(!encode(&page, b"k").expect("spills").spill.is_empty());
 }

@@ -89,7 +89,7 @@ fn put_place(out: &mut Vec<u8>, place: InPlace) {
 
 /// Puts the description after the fixed bytes, or, if it is too large, before the body.
 fn finish(mut meta: Vec<u8>, description: Vec<u8>) -> Result<Encoded> {
-    if FIXED_BYTES + description.len() <= filemap_core::MAX_META_BYTES {
+    if FIXED_BYTES + description.len() <= filemap_core::Record::MAX_META_BYTES {
         meta.extend_from_slice(&description);
         return Ok(Encoded { meta, spill: Vec::new() });
     }

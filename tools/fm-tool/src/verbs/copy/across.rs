@@ -66,7 +66,7 @@ fn told(report: &CopyReport, (from, to): (&Path, &Path), out: &mut Output) -> Re
     let (from, to) = (from.display(), to.display());
     let line = fields!(report;
         from = from.to_string(), to = to.to_string(), complete = report.is_complete(), versions, unchanged,
-        already_there, body_bytes, damaged, refused, repeated, stopped,
+        already_there, body_bytes, damaged, refused, repeated, stopped = report.is_cancelled,
     );
     let versions = count(report.versions, "version");
     let words = format_args!(
@@ -75,7 +75,7 @@ fn told(report: &CopyReport, (from, to): (&Path, &Path), out: &mut Output) -> Re
         report.unchanged,
         report.already_there,
     );
-    if report.stopped {
+    if report.is_cancelled {
         if out.is_json() {
             out.json(&line)?;
         }

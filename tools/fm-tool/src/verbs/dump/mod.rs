@@ -187,7 +187,7 @@ fn conclude(report: &DumpReport) -> Result<Outcome, Failure> {
         words::complain(format_args!("{number} {note}"));
     }
     let outcome = if report.damaged + report.bodiless > 0 { Outcome::Damaged } else { Outcome::Done };
-    if report.stopped {
+    if report.is_cancelled {
         let written = count(report.written, "version");
         let what = "incomplete files are called .open";
         return Ok(outcome.and(interrupt::stopped(format_args!("the dump has {written}, not all; {what}; dump again"))));
@@ -308,7 +308,7 @@ impl To {
     fn finish(self, report: &mut DumpReport) -> Result<(), Failure> {
         let To::Wacz(wacz, name) = self else { return Ok(()) };
         report.files.clear();
-        if report.stopped {
+        if report.is_cancelled {
             return Ok(());
         }
         let whole = wacz.finish(report).and_then(|file| Box::new(file).close());

@@ -73,7 +73,7 @@ pub(super) fn run(args: &Args, store: &PageStore, shared: &Shared) -> Result<Out
     drop(bar);
     let written = written.map_err(failure)?;
     let mut report = report(&written);
-    if !written.stopped {
+    if !written.is_cancelled {
         Box::new(out).close().map_err(|error| failure(filemap::Error::Write(error)))?;
         report.files.push(path.file_name().unwrap_or_default().to_string_lossy().into_owned());
     }
@@ -85,7 +85,7 @@ pub(super) fn run(args: &Args, store: &PageStore, shared: &Shared) -> Result<Out
 fn report(table: &TableReport) -> DumpReport {
     let mut report = DumpReport::default();
     (report.seen, report.written) = (table.seen, table.rows);
-    (report.seen_bytes, report.stopped) = (table.seen_bytes, table.stopped);
+    (report.seen_bytes, report.is_cancelled) = (table.seen_bytes, table.is_cancelled);
     (report.damaged, report.bodiless) = (table.damaged, table.bodiless);
     report
 }

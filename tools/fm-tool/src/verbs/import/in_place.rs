@@ -159,10 +159,10 @@ pub fn adopted(path: &Path, shared: &Shared) -> Result<Outcome, Failure> {
     let (bytes, seconds) = (sizes::print(adopted.body_bytes), started.elapsed().as_secs_f64());
     let words =
         format!("{} copied into the store{lost}; {bytes} of bodies in {seconds:.1} s", count(adopted.pages, "page"));
-    out.report(&fields!(adopted; pages, body_bytes, lost, stopped), words)?;
+    out.report(&fields!(adopted; pages, body_bytes, lost, stopped = adopted.is_cancelled), words)?;
     out.finish()?;
     let outcome = if adopted.lost > 0 { Outcome::Damaged } else { Outcome::Done };
-    if adopted.stopped {
+    if adopted.is_cancelled {
         let copied = count(adopted.pages, "page");
         return Ok(outcome.and(interrupt::stopped(format_args!("{copied} copied; the same command copies the rest"))));
     }

@@ -56,8 +56,8 @@ pub fn import(
             length => length.map_err(fail)?,
         };
         // Interrupted input ends anywhere in a line.
-        brought.report.stopped = interrupt::asked();
-        if length == 0 || brought.report.stopped {
+        brought.report.is_cancelled = interrupt::asked();
+        if length == 0 || brought.report.is_cancelled {
             break;
         }
         if !line.trim_ascii().is_empty() {

@@ -152,7 +152,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         return Err(failure);
     }
     summed?;
-    if total.stopped || (interrupt::asked() && done_files < files) {
+    if total.is_cancelled || (interrupt::asked() && done_files < files) {
         outcome = outcome.and(stopped(total.stored, is_server));
     }
     Ok(outcome)

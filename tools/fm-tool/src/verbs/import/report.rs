@@ -135,7 +135,8 @@ pub fn line(name: &str, brought: &Brought, revisits: Option<&RevisitCount>, form
         kept_as_received, body_bytes, damaged, unusable, refused, misplaced, segments, without_request, unanswered,
         mended_dates = mended, payload_digests = fields!(digests; absent, unreadable, wrong, unchecked),
         revisits = revisits.map_or(0, |count| count.revisits),
-        unresolved_revisits = revisits.map_or(0, |count| count.unresolved), stopped,
+        unresolved_revisits = revisits.map_or(0, |count| count.unresolved),
+        stopped = report.is_cancelled,
         seconds = (brought.seconds * 1000.0).round() / 1000.0, problems = brought.problems,
         not_read = brought.refused,
     );

@@ -163,7 +163,7 @@ fn send(
         }
         Err(Error::Read { .. }) if interrupt::asked() => {
             let mut brought = Brought::default();
-            brought.report.stopped = true;
+            brought.report.is_cancelled = true;
             Ok(brought)
         }
         Err(error) => Err(error.into()),

@@ -13,7 +13,8 @@ pub fn run(location: &str, counts_uncommitted: bool, shared: &Shared) -> Result<
     if shared.flags.says() {
         words::say("every segment is read; if this is interrupted, no writer opens the store until a repair has ended");
     }
-    let options = CloudOptions::new().repair_uncommitted(counts_uncommitted);
+    let options = CloudOptions::new();
+    let options = if counts_uncommitted { options.repair_uncommitted() } else { options };
     let report = filemap_cloud::repair(location, &options).map_err(filemap::Error::from)?;
     let mut out = Output::stdout(shared.flags);
     let outcome = damaged(&report.damage, &mut out)?;

@@ -11,7 +11,7 @@ use crate::flags::Shared;
 /// Runs the verb.
 pub fn run(location: &str, is_full: bool, shared: &Shared) -> Result<Outcome, Failure> {
     let store = to_read(location, shared)?;
-    let report = store.verify(is_full).map_err(filemap::Error::from)?;
+    let report = if is_full { store.verify() } else { store.verify_quick() }.map_err(filemap::Error::from)?;
     let mut out = Output::stdout(shared.flags);
     let mut outcome = damaged(&report.damage, &mut out)?;
     out.report(&summary(&report, is_full), in_words(&report, is_full))?;

@@ -3,10 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use filemap_http::{Added, SeenClient};
+use filemap_http::{Ack, Added, SeenClient};
 use fm_cli::Failure;
 use urlindex::canonical::named;
-use urlindex::{AnySet, Canonicalizer, DiskUrlSet, RequestId, SeenSet, StoredSet, Verdict};
+use urlindex::idempotent::RequestId;
+use urlindex::stored::{AnySet, StoredSet};
+use urlindex::{Canonicalizer, DiskUrlSet, SeenSet, Verdict};
 use urlindex_redis::RedisUrlSet;
 
 use super::redis;
@@ -142,7 +144,7 @@ fn ask(set: &StoredSet, urls: &[&[u8]], is_adding: bool, verdicts: &mut Vec<Verd
 /// Adds URLs; after a connection that broke they are sent once more with their id.
 fn added(client: &SeenClient, urls: &[&[u8]]) -> Result<Vec<Option<Verdict>>, Failure> {
     let id = Some(RequestId::now());
-    match client.add(id, urls, true).or_else(|_| client.add(id, urls, true))? {
+    match client.add(id, urls, Ack::Durable).or_else(|_| client.add(id, urls, Ack::Durable))? {
         Added::Verdicts(verdicts) => Ok(verdicts),
         Added::Ahead(why) | Added::Refused(why) => Err(Failure::Io(why)),
         Added::Forgotten => Err(Failure::Io("this machine's clock is far behind the server's: set it".to_owned())),

@@ -8,7 +8,8 @@ use fm_cli::{Failure, Outcome, Output, sizes, times, words};
 use serde_json::Value;
 use urlindex::disk::FingerprintBits;
 use urlindex::hash::{HashFamily, SlotHash};
-use urlindex::{AnySet, BloomOptions, DiskOptions, Error, Md5Bitmap, NewSet, SeenSet, StoredSet};
+use urlindex::stored::{AnySet, NewSet, StoredSet};
+use urlindex::{BloomOptions, DiskOptions, Error, Md5Bitmap, SeenSet};
 use urlindex_redis::NewRedisSet;
 
 use super::{redis, sets, stat};

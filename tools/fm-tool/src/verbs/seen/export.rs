@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt, words};
 use serde_json::json;
-use urlindex::{AnySet, StoredSet};
+use urlindex::stored::{AnySet, StoredSet};
 
 use super::sets;
 use crate::arguments::urls::Address;

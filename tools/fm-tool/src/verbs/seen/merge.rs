@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use fm_cli::{Failure, Outcome, Output, interrupt, words};
 use serde_json::json;
-use urlindex::{SeenSet, StoredSet};
+use urlindex::SeenSet;
+use urlindex::stored::StoredSet;
 
 use super::sets::{self, CanonicalArg, MemoryArg};
 use crate::flags::Shared;

@@ -8,7 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fm_cli::{Failure, sizes};
-use urlindex::{Canonicalizer, DiskOptions, Error, SetKind, StorageError, StoredSet};
+use urlindex::stored::{SetKind, StoredSet};
+use urlindex::{Canonicalizer, DiskOptions, Error, StorageError};
 
 use fm_cli::canonical::{self, Canonical};
 

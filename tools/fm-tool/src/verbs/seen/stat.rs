@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use fm_cli::{Failure, Outcome, Output, canonical, fields, plain, sizes};
 use serde_json::{Map, Value, json};
-use urlindex::{AnySet, SeenSet, StoredSet};
+use urlindex::SeenSet;
+use urlindex::stored::{AnySet, StoredSet};
 
 use crate::flags::Shared;
 use crate::verbs::seen::sets::rate;

@@ -79,7 +79,7 @@ impl Registry {
         let Some(found) = self.find(id) else { return Some("the dictionary is missing".to_owned()) };
         let what = match found.facts.as_ref().err()? {
             Error::Storage(StorageError::Corrupt { what, .. }) => what,
-            Error::Storage(StorageError::Io { source, .. }) if filemap_io::is_shortage(source) => return None,
+            Error::Storage(StorageError::Io { source, .. }) if filemap_io::system::is_shortage(source) => return None,
             Error::Storage(StorageError::Io { op, source, .. }) => {
                 return Some(format!("it cannot be read: {op} failed: {source}"));
             }

@@ -65,10 +65,10 @@ pub fn import(
             "a cache of requests-cache; name its file or folder"
         }
     };
-    taking.brought.report.stopped = interrupt::asked();
+    taking.brought.report.is_cancelled = interrupt::asked();
     let Taking { mut brought, is_cache, .. } = taking;
     // Whoever names a wrong folder must not take it for an empty cache.
-    if !is_cache && brought.refused.is_empty() && !brought.report.stopped {
+    if !is_cache && brought.refused.is_empty() && !brought.report.is_cancelled {
         brought.refused.push(format!("{}: nothing in it is an entry of {what}", path.display()));
     }
     Ok(brought)
