@@ -16,9 +16,8 @@ use filemap_io::{Dir, Lock, OsDir, create_dir, varint};
 use crate::error::{Error, Result};
 use crate::link::Link;
 use crate::log::Log;
+use crate::names::{OUTBOX, OUTBOX_LOCK};
 
-const NAME: &str = "outbox";
-const LOCK: &str = "outbox.lock";
 /// Bytes of links in a group, and in a batch that is sent; but one link's at least.
 const GROUP_BYTES: usize = if cfg!(test) { 200 } else { 1 << 20 };
 
@@ -76,12 +75,12 @@ impl Outbox {
     }
 
     pub(crate) fn open_in(dir: Arc<dyn Dir>, shards: u32) -> Result<Outbox> {
-        let (lock, file) = (lock(&*dir, LOCK, LOCK)?, dir.path().join(NAME).display().to_string());
+        let (lock, file) = (lock(&*dir, OUTBOX_LOCK, OUTBOX_LOCK)?, dir.path().join(OUTBOX).display().to_string());
         let mut new = Vec::new();
         new.resize_with(shards as usize, Vec::new);
-        if !Log::exists(&*dir, NAME)? {
+        if !Log::exists(&*dir, OUTBOX)? {
             let (id, next) = (u128::from_le_bytes(new_id(&*dir)?), vec![0; shards as usize]);
-            let log = Log::create(dir, NAME, &state(id, &next))?;
+            let log = Log::create(dir, OUTBOX, &state(id, &next))?;
             return Ok(Outbox {
                 id,
                 log,
@@ -94,7 +93,7 @@ impl Outbox {
                 _lock: lock,
             });
         }
-        let log = Log::open(dir, NAME)?;
+        let log = Log::open(dir, OUTBOX)?;
         let (mut at, mut found, mut pending) = (log.begin(), None, VecDeque::new());
         while let Some(group) = log.read(at)? {
             let damaged = || Error::corrupt(log.name(), at, "not a record of an outbox");
