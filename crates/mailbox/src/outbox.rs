@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use filemap_io::files::{lock, new_id};
-use filemap_io::{Dir, Lock, OsDir, create_dir, varint};
+use filemap_io::{Dir, Lock, OsDir, create_dir, layout, varint};
 
 use crate::error::{Error, Result};
 use crate::link::Link;
@@ -267,17 +267,18 @@ fn part(links: &[Link]) -> usize {
 
 fn state(id: u128, next: &[u64]) -> Vec<u8> {
     let mut to = vec![1];
-    to.extend_from_slice(&id.to_le_bytes());
+    layout::push(&mut to, id);
     varint::put(&mut to, next.len() as u64);
     next.iter().for_each(|next| varint::put(&mut to, *next));
     to
 }
 
 fn read_state(bytes: &[u8]) -> Option<(u128, Vec<u64>)> {
-    let (id, mut rest) = bytes.split_first_chunk()?;
+    let mut rest = bytes;
+    let id = layout::take(&mut rest)?;
     let count = varint::take(&mut rest)?;
     let next = (0..count).map(|_| varint::take(&mut rest)).collect::<Option<Vec<u64>>>()?;
-    rest.is_empty().then_some((u128::from_le_bytes(*id), next))
+    rest.is_empty().then_some((id, next))
 }
 
 /// Shard, number of the first, and links.
