@@ -62,6 +62,7 @@ numbers! {
     u32, read_u32, write_u32;
     u64, read_u64, write_u64;
     u128, read_u128, write_u128;
+    i32, read_i32, write_i32;
     i64, read_i64, write_i64;
     f32, read_f32, write_f32;
     f64, read_f64, write_f64;
@@ -200,6 +201,47 @@ impl<const N: usize> Wire for Zeros<N> {
 #[inline]
 pub fn get<T: Wire>(bytes: &[u8], at: usize) -> T {
     T::read(&bytes[at..])
+}
+
+/// The value at an offset; `None` if `bytes` end before it does.
+///
+/// ```
+/// use filemap_io::layout::try_get;
+/// assert_eq!(try_get::<u16>(&[9, 1, 2], 1), Some(0x0201));
+/// assert_eq!((try_get::<u16>(&[9, 1, 2], 2), try_get::<u16>(&[9, 1, 2], 9)), (None, None));
+/// ```
+#[inline]
+pub fn try_get<T: Wire>(bytes: &[u8], at: usize) -> Option<T> {
+    bytes.get(at..)?.get(..T::BYTES).map(T::read)
+}
+
+/// Takes a value off the front; `None`, and nothing taken, if it is cut off.
+///
+/// ```
+/// use filemap_io::layout::take;
+/// let mut rest = &[1, 2, 3][..];
+/// assert_eq!((take::<u16>(&mut rest), rest), (Some(0x0201), &[3][..]));
+/// assert_eq!((take::<u16>(&mut rest), rest), (None, &[3][..]));
+/// ```
+#[inline]
+pub fn take<T: Wire>(rest: &mut &[u8]) -> Option<T> {
+    let (value, behind) = rest.split_at_checked(T::BYTES)?;
+    *rest = behind;
+    Some(T::read(value))
+}
+
+/// Appends a value.
+///
+/// ```
+/// let mut bytes = vec![9];
+/// filemap_io::layout::push(&mut bytes, 0x0201u16);
+/// assert_eq!(bytes, [9, 1, 2]);
+/// ```
+#[inline]
+pub fn push<T: Wire>(to: &mut Vec<u8>, value: T) {
+    let at = to.len();
+    to.resize(at + T::BYTES, 0);
+    value.write(&mut to[at..]);
 }
 
 /// A field of a layout.

@@ -48,6 +48,7 @@ mod http;
 #[cfg(feature = "import")]
 pub mod import;
 mod limits;
+mod names;
 mod packing;
 pub mod page;
 pub mod replica;

@@ -1,24 +1,22 @@
 //! A file of checksummed blocks, written and read in order: the snapshot's container.
 //!
-//! | offset | size | meaning |
-//! |---|---|---|
-//! | 0 | 512 | header |
-//! | 512 | 65536 each, the last one less | blocks |
-//!
-//! A block is a CRC-32 (of the frontier's id, the file's number, the block's number (8 bytes each)
-//! and the rest of the block) and up to 65,532 bytes of contents.
+//! Behind the header of 512 bytes stand blocks of 65536 bytes, the last one less: each is a
+//! [`BodyBlock`] and up to 65,532 bytes of contents.
 
 use std::fmt::Display;
 
 use filemap_io::header::{Kind, crc32};
-use filemap_io::layout::get;
+use filemap_io::layout::Wire;
 use filemap_io::{File, files};
 
 use crate::error::{Error, Result};
+use crate::format::body::BodyBlock;
 use crate::format::{HEADER_BYTES, header, read_header};
 
 const BLOCK_BYTES: usize = 64 << 10;
-const CRC_BYTES: usize = 4;
+const CRC_BYTES: usize = BodyBlock::BYTES;
+/// Bytes of the widest number.
+const NUMBER_BYTES_MAX: usize = 16;
 
 fn checksum(id: &[u8; 16], number: u64, block: u64, bytes: &[u8]) -> u32 {
     crc32(&[id, &number.to_le_bytes(), &block.to_le_bytes(), bytes])
@@ -57,9 +55,21 @@ impl<'a> BlockWriter<'a> {
         Ok(())
     }
 
+    pub(crate) fn put_number<T: Wire>(&mut self, number: T) -> Result<()> {
+        let mut bytes = [0; NUMBER_BYTES_MAX];
+        number.write(&mut bytes);
+        self.put(&bytes[..T::BYTES])
+    }
+
+    /// Writes numbers behind their count.
+    pub(crate) fn put_list<T: Wire>(&mut self, mut numbers: impl ExactSizeIterator<Item = T>) -> Result<()> {
+        self.put_number(numbers.len() as u64)?;
+        numbers.try_for_each(|number| self.put_number(number))
+    }
+
     fn write(&mut self) -> Result<()> {
         let crc = checksum(&self.id, self.number, self.block, &self.buffer[CRC_BYTES..]);
-        self.buffer[..CRC_BYTES].copy_from_slice(&crc.to_le_bytes());
+        BodyBlock::CRC.put(&mut self.buffer, crc);
         self.file.write_at(&self.buffer, offset(self.block)).map_err(Error::io("write", self.name))?;
         self.block += 1;
         self.buffer.truncate(CRC_BYTES);
@@ -132,8 +142,15 @@ impl<'a> BlockReader<'a> {
         Ok(bytes)
     }
 
-    pub(crate) fn take_u64(&mut self) -> Result<u64> {
-        self.take().map(u64::from_le_bytes)
+    pub(crate) fn take_number<T: Wire>(&mut self) -> Result<T> {
+        let mut bytes = [0; NUMBER_BYTES_MAX];
+        self.take_into(&mut bytes[..T::BYTES])?;
+        Ok(T::read(&bytes))
+    }
+
+    /// How many elements of a list follow.
+    pub(crate) fn take_count(&mut self) -> Result<u64> {
+        self.take_number()
     }
 
     fn read(&mut self) -> Result<()> {
@@ -144,8 +161,7 @@ impl<'a> BlockReader<'a> {
         }
         self.buffer.resize(bytes, 0);
         files::read_exact(self.file, self.name, &mut self.buffer, start)?;
-        let crc = get::<u32>(&self.buffer, 0);
-        if crc != checksum(&self.id, self.number, self.block, &self.buffer[CRC_BYTES..]) {
+        if BodyBlock::CRC.get(&self.buffer) != checksum(&self.id, self.number, self.block, &self.buffer[CRC_BYTES..]) {
             return Err(Error::corrupt(self.name, start, "block checksum mismatch"));
         }
         (self.block, self.at) = (self.block + 1, CRC_BYTES);

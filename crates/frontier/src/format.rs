@@ -4,6 +4,8 @@
 //!
 //! Numbers are little-endian, reserved bytes zero.
 
+pub(crate) mod body;
+
 use filemap_io::header::{Kind, seal};
 use filemap_io::layout::Zeros;
 use filemap_io::{File, StorageError, files, layout};
@@ -123,10 +125,28 @@ pub(crate) fn version(file: &dyn File, name: &str) -> Result<u16, StorageError> 
 mod tests {
     use filemap_io::layout::markdown;
 
+    use super::body;
+
     #[test]
     fn the_document_has_the_table_of_every_record_and_no_other() {
         let tables = [
             super::FileHeader::ROWS,
+            body::BodyBlock::ROWS,
+            body::SnapshotHead::ROWS,
+            body::StatusCounts::ROWS,
+            body::HostName::ROWS,
+            body::HostTimes::ROWS,
+            body::HostPages::ROWS,
+            body::RowsBlock::ROWS,
+            body::ShapeRecord::ROWS,
+            body::QueueHead::ROWS,
+            body::TimersLeftOut::ROWS,
+            body::DeliveryRecord::ROWS,
+            body::GiftRecord::ROWS,
+            body::RoundRecord::ROWS,
+            body::TakenRecord::ROWS,
+            body::RunsHead::ROWS,
+            body::RunRecord::ROWS,
             super::PageRecord::ROWS,
             crate::pairs::PairsBlock::ROWS,
             super::BatchHeader::ROWS,

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use filemap_io::header::Kind;
 use filemap_io::layout;
-use filemap_io::layout::Zeros;
+use filemap_io::layout::{Wire as _, Zeros, get};
 use filemap_runs::{BLOCK_BYTES, Format, Found, fixed};
 
 layout! {
@@ -53,9 +53,7 @@ impl<'a> Block<'a> {
     }
 
     fn page(&self, at: usize) -> u32 {
-        let mut bytes = [0; PAGE_BYTES];
-        bytes.copy_from_slice(&self.pairs[at * (self.width + PAGE_BYTES) + self.width..][..PAGE_BYTES]);
-        u32::from_le_bytes(bytes)
+        get(self.pairs, at * (self.width + PAGE_BYTES) + self.width)
     }
 
     fn find(&self, difference: u64) -> Option<u32> {
@@ -125,7 +123,7 @@ impl Format for Pairs {
         let pairs = block[PairsBlock::PAIRS.at..].chunks_exact_mut(width + PAGE_BYTES);
         for (pair, (fingerprint, page)) in pairs.zip(&entries[..count]) {
             pair[..width].copy_from_slice(&(fingerprint - entries[0].0).to_le_bytes()[..width]);
-            pair[width..].copy_from_slice(&page.to_le_bytes());
+            page.write(&mut pair[width..]);
         }
         count
     }

@@ -27,7 +27,7 @@
 //! milliseconds, below 2^63. A record holds decisions, not what led to them, so a replay does not
 //! depend on options.
 
-use filemap_io::varint;
+use filemap_io::{layout, varint};
 
 use crate::outcome::{Failing, FailureKind};
 
@@ -189,7 +189,7 @@ impl<'a> Record<'a> {
             }
             Record::Claimed { id, pages, done } => {
                 to.push(9);
-                to.extend_from_slice(&id.to_le_bytes());
+                layout::push(to, *id);
                 put_pages(to, pages);
                 put_pages(to, done);
             }
@@ -281,9 +281,7 @@ impl<'a> Bytes<'a> {
     }
 
     fn id(&mut self) -> Option<u128> {
-        let (id, rest) = self.rest.split_first_chunk()?;
-        self.rest = rest;
-        Some(u128::from_le_bytes(*id))
+        layout::take(&mut self.rest)
     }
 
     fn number(&mut self) -> Option<u64> {

@@ -1,44 +1,13 @@
 //! The snapshot: the whole state at the start of a journal. A frontier's main file: it names the
 //! others.
 //!
-//! The contents of its blocks ([`crate::blocks`]), numbers little-endian; the header's number is
-//! the journal's:
+//! The contents of its blocks ([`crate::blocks`]) are the records of [`crate::format::body`], whose
+//! order is in docs/FRONTIER.md; the header's number is the journal's.
 //!
-//! | size | meaning |
-//! |---|---|
-//! | 4, 4 | pages; hosts |
-//! | 8, 8 | bytes of the file of URLs; seed of the fingerprints |
-//! | 8, 8 | rent (0: crawled pages and seeds, 1: all, 2: endorsed pages and seeds); tax in parts of 2^32 |
-//! | 8 each | virtual page's credit; growth, weight, weighted turns, turns (floating point); visits since the last sweep |
-//! | 8 each | fetches, refreshes, failures |
-//! | 8 each | virtual visits a fetch; of the file of links (zeros if there is none): number, length, lists, block and place in it of the next list |
-//! | 8, 8; 4 each | credit of pages waiting for their first fetch; 1 if fetched pages are fetched again; pages by status |
-//! | 2 + n + 8 + 8 + 8 + 8 + 4 + 4 each | hosts: length of the name, name, 0 or 1 + delay in ms, hold until ms, 0 or 1 + start of the last fetch in ms, known pages; fetched pages without a voucher, and of good standing |
-//! | 4, 4, 8 each | blocks of rows ([`crate::table`]): slot, CRC-32 of the frontier's id, the block's number (4 bytes) and the block, what its rows hold |
-//! | 8 for each 16 pages | offsets of groups of URLs |
-//! | 8; 8, 4, 4 each | shapes: count; 256 times the host, and the shape, fetched pages without a voucher, of good standing |
-//! | 8; 4, 4, 4, 4, 8, 8 each | queues: count; host, kind, pages, entries, the best entry left out or 0, entries |
-//! | 8; 8 each; 8, 8 | timers: count; page, second (4 bytes each); 0 or 1 + the soonest that was left out, the latest second of those |
-//! | 8; 4 each | pages in flight: count; page |
-//! | 8 each | pages that get rent; links and fetches told since the last round ([`crate::delivery`]), lists of links examined for each visit; 0 or 1 + what the last round collected for a refund |
-//! | as below | gifts and parcels that wait for the next round |
-//! | 8 | 1 if a round is under way, and then: |
-//! | 8 each | its next page, its end; its lists of links: end of the file, block, place in it, how many; visits wanted; 0, 1 rent, 2 collecting for a refund, 3 paying it, and two numbers of it; what is left to pay, or was collected |
-//! | as below | gifts and parcels that are not handed over |
-//! | 8; 8 each | looks: count; page (4), and which list (4) |
-//! | 8; 4, 8, 1 each | pages visited: count; which list, credit, word |
-//! | 4, 4 | pages whose fingerprints are in the runs; runs |
-//! | 8, 8, 8 each | runs, the oldest first: number, blocks, pairs |
-//! | 8 each | fingerprints of the other pages |
-//!
-//! Gifts and parcels: count of gifts (8), each with its credit (8) and what the visited page says
-//! (1: 0 nothing, its standing, 4 more if it vouches); count of parcels (8), each with its gift's
-//! number and its page (4, 4).
-//!
-//! Version 5 has all timers, and nothing of what was left out. Version 4 has neither the number of pages that get rent nor what waits. Version 3 has all rows
-//! in place of their blocks, and neither counts nor the credit of waiting pages nor queues. In
-//! versions 1 and 2 each row has the page's fingerprint (8) before it, and the runs and all that
-//! follows are missing.
+//! Version 5 has all timers, and nothing of what was left out. Version 4 has neither the number of
+//! pages that get rent nor what waits. Version 3 has all rows in place of their blocks, and neither
+//! counts nor the credit of waiting pages nor queues. In versions 1 and 2 each row has the page's
+//! fingerprint (8) before it, and the runs and all that follows are missing.
 
 mod deliveries;
 mod queues;
@@ -53,6 +22,9 @@ use crate::credit::{HISTORY_MAX, TOTAL, Totals, WEIGHT_MAX};
 use crate::delivery::Delivery;
 use crate::error::{Error, Result};
 use crate::files::{self, SNAPSHOT as NAME};
+use crate::format::body::{
+    HostName, HostPages, HostTimes, PAGES_BY_STATUS, RowsBlock, RunRecord, RunsHead, SnapshotHead, StatusCounts,
+};
 use crate::format::{self, HEADER_BYTES, PageRecord, SNAPSHOT};
 use crate::hosts::Hosts;
 use crate::index::{self, Index};
@@ -62,7 +34,7 @@ use crate::options::{FrontierOptions, Rent, VIRTUAL_VISITS_MAX};
 use crate::record::time_of;
 use crate::row::Row;
 use crate::shape::site;
-use crate::shares::Shares;
+use crate::shares::{Family, Shares};
 use crate::state::{State, Told};
 use crate::table::{Directory, Named, ROWS, Table};
 use crate::texts::{GROUP, Texts};
@@ -84,22 +56,15 @@ pub(crate) fn write(dir: &dyn Dir, id: [u8; 16], number: u64, state: &State, fly
     files::replace_snapshot(dir, |file, name| {
         let mut blocks = BlockWriter::new(file, name, SNAPSHOT, id, number)?;
         put_totals(&mut blocks, state)?;
-        for number in 0..state.hosts.len() {
-            let (name, limits) = (state.hosts.name(number), state.hosts.limits(number));
-            blocks.put(&(name.len() as u16).to_le_bytes())?;
-            blocks.put(name.as_bytes())?;
-            blocks.put(&limits.delay_ms.map_or(0, |delay| delay.saturating_add(1)).to_le_bytes())?;
-            blocks.put(&limits.hold_until_ms.to_le_bytes())?;
-            blocks.put(&state.hosts.began_ms(number).map_or(0, |began| began as u64 + 1).to_le_bytes())?;
-            blocks.put(&u64::from(state.hosts.pages(number)).to_le_bytes())?;
-            queues::put_family(&mut blocks, state.table.shares.of_host(number))?;
-        }
+        (0..state.hosts.len()).try_for_each(|number| put_host(&mut blocks, state, number))?;
         for block in state.table.directory().blocks {
-            blocks.put(&block.slot.to_le_bytes())?;
-            blocks.put(&block.crc.to_le_bytes())?;
-            blocks.put(&block.credit.to_le_bytes())?;
+            let mut record = [0; RowsBlock::BYTES];
+            RowsBlock::SLOT.put(&mut record, block.slot);
+            RowsBlock::CRC.put(&mut record, block.crc);
+            RowsBlock::CREDIT.put(&mut record, block.credit);
+            blocks.put(&record)?;
         }
-        state.texts.groups().iter().try_for_each(|group| blocks.put(&group.to_le_bytes()))?;
+        state.texts.groups().iter().try_for_each(|group| blocks.put_number(*group))?;
         queues::put(&mut blocks, state, flying)?;
         deliveries::put(&mut blocks, &state.delivery, state.table.members)?;
         put_index(&mut blocks, &state.index)?;
@@ -109,46 +74,70 @@ pub(crate) fn write(dir: &dyn Dir, id: [u8; 16], number: u64, state: &State, fly
     Ok(len)
 }
 
+fn put_host(blocks: &mut BlockWriter<'_>, state: &State, number: u32) -> Result<()> {
+    let (hosts, limits) = (&state.hosts, state.hosts.limits(number));
+    let mut name = [0; HostName::BYTES];
+    HostName::LEN.put(&mut name, hosts.name(number).len() as u16);
+    blocks.put(&name)?;
+    blocks.put(hosts.name(number).as_bytes())?;
+    let mut times = [0; HostTimes::BYTES];
+    HostTimes::DELAY.put(&mut times, limits.delay_ms.map_or(0, |delay| delay.saturating_add(1)));
+    HostTimes::HOLD_UNTIL_MS.put(&mut times, limits.hold_until_ms as u64);
+    HostTimes::BEGAN.put(&mut times, hosts.began_ms(number).map_or(0, |began| began as u64 + 1));
+    blocks.put(&times)?;
+    let (mut pages, family) = ([0; HostPages::BYTES], state.table.shares.of_host(number));
+    HostPages::PAGES.put(&mut pages, u64::from(hosts.pages(number)));
+    HostPages::BARE.put(&mut pages, family.bare);
+    HostPages::PROOFS.put(&mut pages, family.proofs);
+    blocks.put(&pages)
+}
+
 fn put_index(blocks: &mut BlockWriter<'_>, index: &Index) -> Result<()> {
-    let named = index.named();
-    blocks.put(&named.base.to_le_bytes())?;
-    blocks.put(&(named.runs.len() as u32).to_le_bytes())?;
+    let (named, mut head) = (index.named(), [0; RunsHead::BYTES]);
+    RunsHead::PAGES.put(&mut head, named.base);
+    RunsHead::RUNS.put(&mut head, named.runs.len() as u32);
+    blocks.put(&head)?;
     for run in &named.runs {
-        [run.number, run.blocks, run.live].iter().try_for_each(|number| blocks.put(&number.to_le_bytes()))?;
+        let mut record = [0; RunRecord::BYTES];
+        RunRecord::NUMBER.put(&mut record, run.number);
+        RunRecord::BLOCKS.put(&mut record, run.blocks);
+        RunRecord::PAIRS.put(&mut record, run.live);
+        blocks.put(&record)?;
     }
-    index.in_memory().iter().try_for_each(|fingerprint| blocks.put(&fingerprint.to_le_bytes()))
+    index.in_memory().iter().try_for_each(|fingerprint| blocks.put_number(*fingerprint))
 }
 
 fn put_totals(blocks: &mut BlockWriter<'_>, state: &State) -> Result<()> {
-    blocks.put(&state.table.len().to_le_bytes())?;
-    blocks.put(&state.hosts.len().to_le_bytes())?;
-    let totals = &state.totals;
+    let (totals, told, mut head) = (&state.totals, &state.told, [0; SnapshotHead::BYTES]);
     let place = state.links.as_ref().map_or(Place::default(), Links::place);
-    let numbers = [
-        state.texts.bytes(),
-        state.index.named().seed,
-        Rent::CODES.iter().position(|rent| *rent == state.table.rent).unwrap_or_default() as u64,
-        u64::from(totals.tax),
-        totals.virtual_credit,
-        totals.growth.to_bits(),
-        totals.weight.to_bits(),
-        totals.weighted_turns.to_bits(),
-        totals.turns.to_bits(),
-        totals.visits_since_sweep,
-        state.told.fetches,
-        state.told.refreshes,
-        state.told.failures,
-        u64::from(state.virtual_visits),
-        place.number,
-        place.bytes,
-        place.lists,
-        place.block,
-        place.at,
-        state.queued_credit,
-        u64::from(state.has_recrawls),
-    ];
-    numbers.iter().try_for_each(|number| blocks.put(&number.to_le_bytes()))?;
-    state.table.counts().iter().try_for_each(|count| blocks.put(&count.to_le_bytes()))
+    let rent = Rent::CODES.iter().position(|rent| *rent == state.table.rent).unwrap_or_default();
+    SnapshotHead::PAGES.put(&mut head, state.table.len());
+    SnapshotHead::HOSTS.put(&mut head, state.hosts.len());
+    SnapshotHead::TEXTS_BYTES.put(&mut head, state.texts.bytes());
+    SnapshotHead::SEED.put(&mut head, state.index.named().seed);
+    SnapshotHead::RENT.put(&mut head, rent as u64);
+    SnapshotHead::TAX.put(&mut head, u64::from(totals.tax));
+    SnapshotHead::VIRTUAL_CREDIT.put(&mut head, totals.virtual_credit);
+    SnapshotHead::GROWTH.put(&mut head, totals.growth);
+    SnapshotHead::WEIGHT.put(&mut head, totals.weight);
+    SnapshotHead::WEIGHTED_TURNS.put(&mut head, totals.weighted_turns);
+    SnapshotHead::TURNS.put(&mut head, totals.turns);
+    SnapshotHead::VISITS_SINCE_SWEEP.put(&mut head, totals.visits_since_sweep);
+    SnapshotHead::FETCHES.put(&mut head, told.fetches);
+    SnapshotHead::REFRESHES.put(&mut head, told.refreshes);
+    SnapshotHead::FAILURES.put(&mut head, told.failures);
+    SnapshotHead::VIRTUAL_VISITS.put(&mut head, u64::from(state.virtual_visits));
+    SnapshotHead::LINKS_NUMBER.put(&mut head, place.number);
+    SnapshotHead::LINKS_BYTES.put(&mut head, place.bytes);
+    SnapshotHead::LINKS_LISTS.put(&mut head, place.lists);
+    SnapshotHead::LINKS_BLOCK.put(&mut head, place.block);
+    SnapshotHead::LINKS_AT.put(&mut head, place.at);
+    blocks.put(&head)?;
+    let mut counts = [0; StatusCounts::BYTES];
+    StatusCounts::QUEUED_CREDIT.put(&mut counts, state.queued_credit);
+    StatusCounts::HAS_RECRAWLS.put(&mut counts, u64::from(state.has_recrawls));
+    PAGES_BY_STATUS.iter().zip(state.table.counts()).for_each(|(field, count)| field.put(&mut counts, *count));
+    blocks.put(&counts)
 }
 
 /// Contents of a snapshot.
@@ -234,27 +223,34 @@ pub(crate) fn read(dir: &Arc<dyn Dir>, options: &FrontierOptions) -> Result<Snap
 }
 
 fn read_head(blocks: &mut BlockReader<'_>, version: u16) -> Result<Head> {
-    let (pages, hosts) = (u32::from_le_bytes(blocks.take()?), u32::from_le_bytes(blocks.take()?));
+    let head: [u8; SnapshotHead::BYTES] = blocks.take()?;
+    let (pages, hosts) = (SnapshotHead::PAGES.get(&head), SnapshotHead::HOSTS.get(&head));
     let least = if version < 4 { PAGE_BYTES as u64 * u64::from(pages) } else { u64::from(pages) / 22 };
     if least + u64::from(hosts) * 26 > blocks.len() || pages == u32::MAX {
         return Err(blocks.bad("more pages or hosts than the file has room for"));
     }
-    let (texts_bytes, seed) = (blocks.take_u64()?, blocks.take_u64()?);
-    let rent = Rent::CODES.get(blocks.take_u64()? as usize).copied();
+    let rent = Rent::CODES.get(SnapshotHead::RENT.get(&head) as usize).copied();
     let rent = rent.ok_or_else(|| blocks.bad("no rent has this code"))?;
-    let totals = read_totals(blocks)?;
-    let told = Told { fetches: blocks.take_u64()?, refreshes: blocks.take_u64()?, failures: blocks.take_u64()? };
+    let totals = totals_of(&head).ok_or_else(|| blocks.bad("impossible totals of credit"))?;
+    let told = Told {
+        fetches: SnapshotHead::FETCHES.get(&head),
+        refreshes: SnapshotHead::REFRESHES.get(&head),
+        failures: SnapshotHead::FAILURES.get(&head),
+    };
     if told.fetches.max(told.refreshes).max(told.failures).max(blocks.number()) > COUNT_MAX {
         return Err(blocks.bad("impossible count of fetches"));
     }
-    let (virtual_visits, place) = read_place(blocks)?;
+    let visits = u8::try_from(SnapshotHead::VIRTUAL_VISITS.get(&head)).ok();
+    let virtual_visits = visits.filter(|visits| *visits <= VIRTUAL_VISITS_MAX);
+    let virtual_visits = virtual_visits.ok_or_else(|| blocks.bad("impossible number of virtual visits"))?;
+    let place = place_of(&head, virtual_visits > 0);
+    let place = place.ok_or_else(|| blocks.bad("impossible place in the file of links"))?;
     let (mut queued_credit, mut has_recrawls, mut counts) = (0, false, [0; Status::ALL.len()]);
     if version >= 4 {
-        queued_credit = blocks.take_u64()?;
-        has_recrawls = blocks.take_u64()? > 0;
-        for count in &mut counts {
-            *count = u32::from_le_bytes(blocks.take()?);
-        }
+        let bytes: [u8; StatusCounts::BYTES] = blocks.take()?;
+        queued_credit = StatusCounts::QUEUED_CREDIT.get(&bytes);
+        has_recrawls = StatusCounts::HAS_RECRAWLS.get(&bytes) > 0;
+        counts = PAGES_BY_STATUS.map(|field| field.get(&bytes));
         let all: u64 = counts.iter().copied().map(u64::from).sum();
         if queued_credit > TOTAL || all != u64::from(pages) {
             return Err(blocks.bad("impossible counts of pages"));
@@ -264,8 +260,8 @@ fn read_head(blocks: &mut BlockReader<'_>, version: u16) -> Result<Head> {
         version,
         pages,
         hosts,
-        texts_bytes,
-        seed,
+        texts_bytes: SnapshotHead::TEXTS_BYTES.get(&head),
+        seed: SnapshotHead::SEED.get(&head),
         rent,
         totals,
         told,
@@ -277,62 +273,69 @@ fn read_head(blocks: &mut BlockReader<'_>, version: u16) -> Result<Head> {
     })
 }
 
-fn read_totals(blocks: &mut BlockReader<'_>) -> Result<Totals> {
-    let tax = u32::try_from(blocks.take_u64()?).map_err(|_| blocks.bad("impossible tax"))?;
-    let virtual_credit = blocks.take_u64()?;
-    let mut floats = [0.0; 4];
-    for float in &mut floats {
-        *float = f64::from_bits(blocks.take_u64()?);
-    }
-    let [growth, weight, weighted_turns, turns] = floats;
-    let visits_since_sweep = blocks.take_u64()?;
+/// The totals of credit, if they are possible.
+fn totals_of(head: &[u8]) -> Option<Totals> {
+    let totals = Totals {
+        virtual_credit: SnapshotHead::VIRTUAL_CREDIT.get(head),
+        waiting: 0,
+        tax: u32::try_from(SnapshotHead::TAX.get(head)).ok()?,
+        growth: SnapshotHead::GROWTH.get(head),
+        weight: SnapshotHead::WEIGHT.get(head),
+        weighted_turns: SnapshotHead::WEIGHTED_TURNS.get(head),
+        turns: SnapshotHead::TURNS.get(head),
+        visits_since_sweep: SnapshotHead::VISITS_SINCE_SWEEP.get(head),
+    };
+    let Totals { virtual_credit, growth, weight, weighted_turns, turns, visits_since_sweep, .. } = totals;
     let is_sane = |float: &f64| (0.0..HISTORY_MAX).contains(float);
     let is_weight = (0.5..2.0 * GROWTH_MAX * WEIGHT_MAX).contains(&weight) && growth < GROWTH_MAX;
-    if !floats.iter().all(is_sane) || !is_weight || virtual_credit > TOTAL || visits_since_sweep > COUNT_MAX {
-        return Err(blocks.bad("impossible totals of credit"));
-    }
-    Ok(Totals { virtual_credit, waiting: 0, tax, growth, weight, weighted_turns, turns, visits_since_sweep })
+    let are_sane = [growth, weight, weighted_turns, turns].iter().all(is_sane);
+    (are_sane && is_weight && virtual_credit <= TOTAL && visits_since_sweep <= COUNT_MAX).then_some(totals)
 }
 
-/// Virtual visits a fetch, and the place in the file of links.
-fn read_place(blocks: &mut BlockReader<'_>) -> Result<(u8, Place)> {
-    let visits = u8::try_from(blocks.take_u64()?).ok().filter(|visits| *visits <= VIRTUAL_VISITS_MAX);
-    let visits = visits.ok_or_else(|| blocks.bad("impossible number of virtual visits"))?;
-    let mut numbers = [0; 5];
-    for number in &mut numbers {
-        *number = blocks.take_u64()?;
-    }
-    let [number, bytes, lists, block, at] = numbers;
+/// The place in the file of links, if it is possible; there is a file if there are virtual visits.
+fn place_of(head: &[u8], has_visits: bool) -> Option<Place> {
+    let place = Place {
+        number: SnapshotHead::LINKS_NUMBER.get(head),
+        bytes: SnapshotHead::LINKS_BYTES.get(head),
+        lists: SnapshotHead::LINKS_LISTS.get(head),
+        block: SnapshotHead::LINKS_BLOCK.get(head),
+        at: SnapshotHead::LINKS_AT.get(head),
+    };
+    let Place { number, bytes, lists, block, at } = place;
     let header_bytes = HEADER_BYTES as u64;
     let is_empty = bytes == header_bytes && block == header_bytes && at == 0;
     let is_place = is_empty || block >= header_bytes && block < bytes;
     let is_file = number > 0 && number < COUNT_MAX && lists <= bytes && is_place;
-    if visits > 0 && is_file || visits == 0 && numbers == [0; 5] {
-        return Ok((visits, Place { number, bytes, lists, block, at }));
-    }
-    Err(blocks.bad("impossible place in the file of links"))
+    let is_possible = if has_visits { is_file } else { place == Place::default() };
+    is_possible.then_some(place)
 }
 
 fn read_hosts(blocks: &mut BlockReader<'_>, head: &Head) -> Result<(Hosts, Shares)> {
     let (mut hosts, mut shares, mut pages) = (Hosts::default(), Shares::default(), 0u64);
     for number in 0..head.hosts {
-        let mut name = vec![0; usize::from(u16::from_le_bytes(blocks.take()?))];
+        let len: [u8; HostName::BYTES] = blocks.take()?;
+        let mut name = vec![0; usize::from(HostName::LEN.get(&len))];
         blocks.take_into(&mut name)?;
         let name = String::from_utf8(name).map_err(|_| blocks.bad("host name is not UTF-8"))?;
         if hosts.enter(&name) != number {
             return Err(blocks.bad("duplicate host"));
         }
-        let (delay_ms, hold_until_ms) = (blocks.take_u64()?.checked_sub(1), time_of(blocks.take_u64()?));
+        let times: [u8; HostTimes::BYTES] = blocks.take()?;
+        let delay_ms = HostTimes::DELAY.get(&times).checked_sub(1);
+        let hold_until_ms = time_of(HostTimes::HOLD_UNTIL_MS.get(&times));
         if delay_ms.is_some() || hold_until_ms > 0 {
             let limits = hosts.get_mut(number).limits_mut();
             (limits.delay_ms, limits.hold_until_ms) = (delay_ms, hold_until_ms);
         }
-        hosts.set_began_ms(number, blocks.take_u64()?.checked_sub(1).map(time_of));
+        hosts.set_began_ms(number, HostTimes::BEGAN.get(&times).checked_sub(1).map(time_of));
         if head.has_table() {
-            let of_host = u32::try_from(blocks.take_u64()?).map_err(|_| blocks.bad("impossible count of pages"))?;
+            let bytes: [u8; HostPages::BYTES] = blocks.take()?;
+            let of_host = u32::try_from(HostPages::PAGES.get(&bytes));
+            let of_host = of_host.map_err(|_| blocks.bad("impossible count of pages"))?;
             hosts.set_pages(number, of_host);
             pages += u64::from(of_host);
-            shares.load_host(number, site(&name), queues::read_family(blocks)?);
+            let family = Family { bare: HostPages::BARE.get(&bytes), proofs: HostPages::PROOFS.get(&bytes) };
+            shares.load_host(number, site(&name), family);
         }
     }
     if head.has_table() && pages != u64::from(head.pages) {
@@ -354,8 +357,12 @@ fn read_table(
     if head.has_table() {
         let mut directory = Directory { pages: head.pages, counts: head.counts, blocks: Vec::new() };
         for _ in 0..head.pages.div_ceil(ROWS) {
-            let (slot, crc) = (u32::from_le_bytes(blocks.take()?), u32::from_le_bytes(blocks.take()?));
-            directory.blocks.push(Named { slot, crc, credit: blocks.take_u64()? });
+            let record: [u8; RowsBlock::BYTES] = blocks.take()?;
+            directory.blocks.push(Named {
+                slot: RowsBlock::SLOT.get(&record),
+                crc: RowsBlock::CRC.get(&record),
+                credit: RowsBlock::CREDIT.get(&record),
+            });
         }
         let mut slots: Vec<u32> = directory.blocks.iter().map(|block| block.slot).collect();
         slots.sort_unstable();
@@ -368,7 +375,7 @@ fn read_table(
     table.hosts = hosts.len();
     for _ in 0..head.pages {
         if head.version <= 2 {
-            fingerprints.push(blocks.take_u64()?);
+            fingerprints.push(blocks.take_number()?);
         }
         let bytes: [u8; PAGE_BYTES] = blocks.take()?;
         let row = Row::decode(&bytes, hosts.len()).ok_or_else(|| blocks.bad("impossible row of a page"))?;
@@ -392,7 +399,7 @@ fn read_index(
     };
     let mut index = Index::open(dir, blocks.id(), &named, options.index_bytes())?;
     for page in named.base..head.pages {
-        let fingerprint = if head.version <= 2 { fingerprints[page as usize] } else { blocks.take_u64()? };
+        let fingerprint = if head.version <= 2 { fingerprints[page as usize] } else { blocks.take_number()? };
         if index.find_in_memory(fingerprint).is_some() {
             return Err(blocks.bad("duplicate fingerprint"));
         }
@@ -403,11 +410,16 @@ fn read_index(
 
 /// What the index has on disk.
 fn read_runs(blocks: &mut BlockReader<'_>, seed: u64, pages: u32) -> Result<index::Named> {
-    let (base, count) = (u32::from_le_bytes(blocks.take()?), u32::from_le_bytes(blocks.take()?));
-    let mut runs = Vec::new();
-    for _ in 0..count {
-        let (number, count, live) = (blocks.take_u64()?, blocks.take_u64()?, blocks.take_u64()?);
-        runs.push(RunInfo { number, blocks: count, live, tombstones: 0 });
+    let head: [u8; RunsHead::BYTES] = blocks.take()?;
+    let (base, mut runs) = (RunsHead::PAGES.get(&head), Vec::new());
+    for _ in 0..RunsHead::RUNS.get(&head) {
+        let record: [u8; RunRecord::BYTES] = blocks.take()?;
+        runs.push(RunInfo {
+            number: RunRecord::NUMBER.get(&record),
+            blocks: RunRecord::BLOCKS.get(&record),
+            live: RunRecord::PAIRS.get(&record),
+            tombstones: 0,
+        });
     }
     let pairs = runs.iter().try_fold(0u64, |sum, run| sum.checked_add(run.live));
     let mut numbers: Vec<u64> = runs.iter().map(|run| run.number).collect();
@@ -427,7 +439,7 @@ fn read_groups(blocks: &mut BlockReader<'_>, count: u32, texts_bytes: u64) -> Re
     let mut groups = Vec::with_capacity(count as usize);
     let mut last = HEADER_BYTES as u64;
     for _ in 0..count {
-        let group = blocks.take_u64()?;
+        let group: u64 = blocks.take_number()?;
         if group < last || group >= texts_bytes {
             return Err(blocks.bad("offsets of URL groups are not in order"));
         }

@@ -20,12 +20,9 @@ use crate::error::{Error, Result};
 use crate::format::{fleet_note, read_fleet_note};
 use crate::link::Link;
 use crate::mailbox::{Mailbox, MailboxOptions, Part, Posted};
+use crate::names::{MAILBOXES_LOCK, NEW_NOTE, NOTE};
 use crate::state::State;
 
-/// The writer's lock, and the note of the number of shards.
-const LOCK: &str = "mailboxes.lock";
-const NOTE: &str = "mailboxes";
-const NEW_NOTE: &str = "mailboxes.new";
 /// Shards of a fleet, at most.
 const SHARDS_MAX: u32 = 4096;
 
@@ -191,7 +188,7 @@ impl Mailboxes {
         if !(1..=SHARDS_MAX).contains(&shards) {
             return Err(filemap_io::StorageError::option("shards", format!("1 to {SHARDS_MAX}")).into());
         }
-        let lock = lock(&*dir, LOCK, LOCK)?;
+        let lock = lock(&*dir, MAILBOXES_LOCK, MAILBOXES_LOCK)?;
         if exists(&*dir, NOTE)? {
             let found = noted(&*dir)?;
             return Err(Error::OtherShards { file: dir.path().display().to_string(), found, wanted: shards });
@@ -206,7 +203,7 @@ impl Mailboxes {
     }
 
     pub(crate) fn open_in(dir: Arc<dyn Dir>, options: MailboxOptions) -> Result<Option<Mailboxes>> {
-        let lock = lock(&*dir, LOCK, LOCK)?;
+        let lock = lock(&*dir, MAILBOXES_LOCK, MAILBOXES_LOCK)?;
         if !exists(&*dir, NOTE)? {
             check_unused(&dir, &options)?;
             return Ok(None);

@@ -25,6 +25,7 @@ mod format;
 mod link;
 mod log;
 mod mailbox;
+mod names;
 mod outbox;
 mod state;
 #[cfg(test)]

@@ -16,6 +16,7 @@ use filemap_io::{Access, Advice, Dir, File, Latch};
 use crate::error::{Error, Result};
 use crate::failpoint::{Failpoint, planted};
 use crate::format::{GROUP_MAGIC, GroupHeader, SECTOR_BYTES, log_header, read_log_header};
+use crate::names::{log_file, new_log_file, parse_log_file};
 
 const HEAD_BYTES: u64 = GroupHeader::BYTES as u64;
 /// A file that is longer is full.
@@ -42,19 +43,10 @@ pub(crate) struct Log {
     poison: Latch,
 }
 
-/// The file of a log that begins at this place.
-fn file_name(name: &str, base: u64) -> String {
-    format!("{name}.{base:020}.mail")
-}
-
 /// Where the files of a log begin.
 fn bases(dir: &dyn Dir, name: &str) -> Result<Vec<u64>> {
-    let base = |file: &String| {
-        let digits = file.strip_prefix(name)?.strip_prefix('.')?.strip_suffix(".mail")?;
-        digits.parse().ok().filter(|base| file_name(name, *base) == *file)
-    };
-    let names = dir.list().map_err(Error::io("list", name))?;
-    let mut bases: Vec<u64> = names.iter().filter_map(base).collect();
+    let files = dir.list().map_err(Error::io("list", name))?;
+    let mut bases: Vec<u64> = files.iter().filter_map(|file| parse_log_file(name, file)).collect();
     bases.sort_unstable();
     Ok(bases)
 }
@@ -74,7 +66,7 @@ impl Log {
     /// `Io`.
     pub(crate) fn create(dir: Arc<dyn Dir>, name: &str, state: &[u8]) -> Result<Log> {
         for base in bases(&*dir, name)? {
-            files::remove(&*dir, &file_name(name, base))?;
+            files::remove(&*dir, &log_file(name, base))?;
         }
         let id = files::new_id(&*dir)?;
         let (newest, end) = create_file(&*dir, name, id, 0, 0, state)?;
@@ -90,8 +82,8 @@ impl Log {
         sync_folder(&*dir)?;
         let bases = bases(&*dir, name)?;
         let Some(&base) = bases.last() else { return Err(Error::corrupt(name, 0, "its files are missing")) };
-        files::remove(&*dir, &unfinished(name, base))?;
-        let file = file_name(name, base);
+        files::remove(&*dir, &new_log_file(name, base))?;
+        let file = log_file(name, base);
         let newest = dir.open(&file, Access::Write).map_err(Error::io("open", &file))?;
         // After a failed sync the page cache may hold what the device does not.
         newest.sync().map_err(Error::io("sync", &file))?;
@@ -159,7 +151,7 @@ impl Log {
         let Some(&base) = nth.checked_sub(1).and_then(|nth| self.bases.get(nth)) else {
             return Err(Error::corrupt(&self.name, at, "the file that has this place is missing"));
         };
-        let (name, end) = (file_name(&self.name, base), self.bases.get(nth).copied().unwrap_or(self.end));
+        let (name, end) = (log_file(&self.name, base), self.bases.get(nth).copied().unwrap_or(self.end));
         let group = match nth == self.bases.len() {
             true => self.group(&*self.newest, &name, base, at, end)?,
             false => {
@@ -227,7 +219,7 @@ impl Log {
         let made = create_file(&*self.dir, &self.name, self.id, self.end, self.durable, state);
         let (newest, end) = match made {
             // One that has its name already would hide what is appended to the file before it.
-            Err(error) if error.is_no_space() && !files::exists(&*self.dir, &file_name(&self.name, self.end))? => {
+            Err(error) if error.is_no_space() && !files::exists(&*self.dir, &log_file(&self.name, self.end))? => {
                 return Err(error);
             }
             made => self.poison.note(made)?,
@@ -246,7 +238,7 @@ impl Log {
             if second > place && !planted(Failpoint::RemovedEarly) {
                 break;
             }
-            files::remove(&*self.dir, &file_name(&self.name, first))?;
+            files::remove(&*self.dir, &log_file(&self.name, first))?;
             self.bases.remove(0);
         }
         Ok(())
@@ -270,16 +262,12 @@ impl Log {
     /// Name and beginning of the newest file.
     fn newest_name(&self) -> (String, u64) {
         let base = self.bases.last().copied().unwrap_or(0);
-        (file_name(&self.name, base), base)
+        (log_file(&self.name, base), base)
     }
 
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
-}
-
-fn unfinished(name: &str, base: u64) -> String {
-    format!("{}.new", file_name(name, base))
 }
 
 /// Makes a file with its first group, durable with its name. Returns it and the place behind.
@@ -291,7 +279,7 @@ fn create_file(
     durable: u64,
     state: &[u8],
 ) -> Result<(Arc<dyn File>, u64)> {
-    let (file, new) = (file_name(name, base), unfinished(name, base));
+    let (file, new) = (log_file(name, base), new_log_file(name, base));
     files::remove(dir, &new)?;
     let bytes = [&log_header(id, base)[..], &group(id, base, durable, state)].concat();
     let replacement = Replacement::begin(dir, &file, &new)?;

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::failpoint::{Failpoint, planted};
 use crate::link::Link;
 use crate::log::Log;
+use crate::names;
 use crate::state::{Record, State, encode_links};
 
 /// Crawls of which a mailbox has links, at most: 16 bytes each.
@@ -87,22 +88,18 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    fn name(shard: u32) -> String {
-        format!("shard-{shard}")
-    }
-
     pub(crate) fn exists(dir: &dyn Dir, shard: u32) -> Result<bool> {
-        Log::exists(dir, &Mailbox::name(shard))
+        Log::exists(dir, &names::mailbox(shard))
     }
 
     pub(crate) fn create(dir: Arc<dyn Dir>, shard: u32, options: MailboxOptions) -> Result<Mailbox> {
         let state = State::default();
-        let log = Log::create(dir, &Mailbox::name(shard), &Record::State(state.clone()).encode())?;
+        let log = Log::create(dir, &names::mailbox(shard), &Record::State(state.clone()).encode())?;
         Ok(Mailbox { shard, options, log, state })
     }
 
     pub(crate) fn open(dir: Arc<dyn Dir>, shard: u32, options: MailboxOptions) -> Result<Mailbox> {
-        let log = Log::open(dir, &Mailbox::name(shard))?;
+        let log = Log::open(dir, &names::mailbox(shard))?;
         let mut mailbox = Mailbox { shard, options, log, state: State::default() };
         let (mut at, mut is_first) = (mailbox.log.newest_base(), true);
         while let Some(group) = mailbox.log.read(at)? {

@@ -12,14 +12,13 @@ use std::sync::Arc;
 
 use filemap_io::files::{lock, new_id};
 use filemap_io::system::create_dir;
-use filemap_io::{Dir, Lock, OsDir, varint};
+use filemap_io::{Dir, Lock, OsDir, layout, varint};
 
 use crate::error::{Error, Result};
 use crate::link::Link;
 use crate::log::Log;
+use crate::names::{OUTBOX, OUTBOX_LOCK};
 
-const NAME: &str = "outbox";
-const LOCK: &str = "outbox.lock";
 /// Bytes of links in a group, and in a batch that is sent; but one link's at least.
 const GROUP_BYTES: usize = if cfg!(test) { 200 } else { 1 << 20 };
 
@@ -103,12 +102,12 @@ impl Outbox {
     }
 
     pub(crate) fn open_in(dir: Arc<dyn Dir>, shards: u32) -> Result<Outbox> {
-        let (lock, file) = (lock(&*dir, LOCK, LOCK)?, dir.path().join(NAME).display().to_string());
+        let (lock, file) = (lock(&*dir, OUTBOX_LOCK, OUTBOX_LOCK)?, dir.path().join(OUTBOX).display().to_string());
         let mut new = Vec::new();
         new.resize_with(shards as usize, Vec::new);
-        if !Log::exists(&*dir, NAME)? {
+        if !Log::exists(&*dir, OUTBOX)? {
             let (id, next) = (u128::from_le_bytes(new_id(&*dir)?), vec![0; shards as usize]);
-            let log = Log::create(dir, NAME, &state(id, &next))?;
+            let log = Log::create(dir, OUTBOX, &state(id, &next))?;
             return Ok(Outbox {
                 id,
                 log,
@@ -121,7 +120,7 @@ impl Outbox {
                 _lock: lock,
             });
         }
-        let log = Log::open(dir, NAME)?;
+        let log = Log::open(dir, OUTBOX)?;
         let (mut at, mut found, mut pending) = (log.begin(), None, VecDeque::new());
         while let Some(group) = log.read(at)? {
             let damaged = || Error::corrupt(log.name(), at, "not a record of an outbox");
@@ -295,17 +294,18 @@ fn part(links: &[Link]) -> usize {
 
 fn state(id: u128, next: &[u64]) -> Vec<u8> {
     let mut to = vec![1];
-    to.extend_from_slice(&id.to_le_bytes());
+    layout::push(&mut to, id);
     varint::put(&mut to, next.len() as u64);
     next.iter().for_each(|next| varint::put(&mut to, *next));
     to
 }
 
 fn read_state(bytes: &[u8]) -> Option<(u128, Vec<u64>)> {
-    let (id, mut rest) = bytes.split_first_chunk()?;
+    let mut rest = bytes;
+    let id = layout::take(&mut rest)?;
     let count = varint::take(&mut rest)?;
     let next = (0..count).map(|_| varint::take(&mut rest)).collect::<Option<Vec<u64>>>()?;
-    rest.is_empty().then_some((u128::from_le_bytes(*id), next))
+    rest.is_empty().then_some((id, next))
 }
 
 /// Shard, number of the first, and links.

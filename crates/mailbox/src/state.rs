@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use filemap_io::varint;
+use filemap_io::{layout, varint};
 
 use crate::link::Link;
 
@@ -43,13 +43,13 @@ pub(crate) enum Record {
 
 fn put_owner(to: &mut Vec<u8>, owner: Option<u128>) {
     to.push(u8::from(owner.is_some()));
-    owner.into_iter().for_each(|id| to.extend_from_slice(&id.to_le_bytes()));
+    owner.into_iter().for_each(|id| layout::push(to, id));
 }
 
 /// The bytes of a record of links.
 pub(crate) fn encode_links(sender: u128, first: u64, links: &[Link]) -> Vec<u8> {
     let mut to = vec![2];
-    to.extend_from_slice(&sender.to_le_bytes());
+    layout::push(&mut to, sender);
     [first, links.len() as u64].iter().for_each(|field| varint::put(&mut to, *field));
     links.iter().for_each(|link| link.encode(&mut to));
     to
@@ -105,7 +105,7 @@ impl Record {
                 let fields = [state.epoch, u64::from(state.is_idle), state.senders.len() as u64];
                 fields.iter().for_each(|field| varint::put(&mut to, *field));
                 for (sender, next) in &state.senders {
-                    to.extend_from_slice(&sender.to_le_bytes());
+                    layout::push(&mut to, *sender);
                     varint::put(&mut to, *next);
                 }
             }
@@ -157,9 +157,7 @@ impl Bytes<'_> {
     }
 
     fn id(&mut self) -> Option<u128> {
-        let (id, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(u128::from_le_bytes(*id))
+        layout::take(&mut self.0)
     }
 
     fn owner(&mut self) -> Option<Option<u128>> {

@@ -7,7 +7,7 @@ use super::Table;
 pub const FILEMAP: Table = Table {
     source: "crates/filemap/src",
     layers: &[
-        &["archives", "date", "limits", "packing"],
+        &["archives", "date", "limits", "names", "packing"],
         &["error"],
         // A page: its parts, itself, the key that it lies under, the description that lies beside
         // its body, the order of keys.

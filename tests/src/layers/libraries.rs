@@ -57,5 +57,10 @@ pub const URLINDEX_REDIS: &[&[&str]] =
     &[&["error"], &["kind", "location", "options"], &["layout"], &["batch", "link"], &["lanes"], &["set"]];
 
 /// `mailbox`.
-pub const MAILBOX: &[&[&str]] =
-    &[&["error", "failpoint", "format", "link"], &["log", "state"], &["mailbox", "outbox"], &["fleet"], &["tests"]];
+pub const MAILBOX: &[&[&str]] = &[
+    &["error", "failpoint", "format", "link", "names"],
+    &["log", "state"],
+    &["mailbox", "outbox"],
+    &["fleet"],
+    &["tests"],
+];

@@ -16,18 +16,15 @@ use filemap_io::system::create_dir;
 use filemap_io::{Access, Dir, File, Lock, OsDir, files as io_files};
 
 use crate::error::Error;
-use crate::files;
+use crate::files::{self, FrontierFile};
 use crate::settings::bucket::BucketSettings;
 use crate::settings::{Folder, Settings};
 use crate::shard::{Change, Shard, StateFile};
 
-/// Held while a run uses the folder.
-const LOCK: &str = "depot.lock";
 /// Files of the folder itself that are kept.
 const KEPT: [&str; 4] = [files::SETTINGS, files::SEEDS, files::SEQUENCE, files::SITEMAPS];
 /// What a snapshot of the frontier begins with: no two have the same.
 const SNAPSHOT_HEAD: usize = 512;
-const SNAPSHOT: &str = "frontier/frontier.snapshot";
 
 /// See the module.
 ///
@@ -83,7 +80,8 @@ impl Depot {
         }
         create_dir(folder.path()).map_err(|error| Error::io("create", folder.path(), error))?;
         let dir = dir(folder.path())?;
-        let lock = io_files::lock(&dir, LOCK, LOCK).map_err(|error| Error::files(folder.path(), error))?;
+        let lock = io_files::lock(&dir, files::DEPOT_LOCK, files::DEPOT_LOCK)
+            .map_err(|error| Error::files(folder.path(), error))?;
         let shard = open()?;
         let kept = shard.kept()?;
         begin(&folder, bucket, kept.is_empty())?;
@@ -112,7 +110,7 @@ impl Depot {
         let mut open = Vec::new();
         self.open_all("", &mut open, |name| KEPT.contains(&name).then_some(Change::Replaced))?;
         self.open_all(files::FRONTIER, &mut open, |name| of_frontier(name, is_new))?;
-        self.open_all(files::OUTBOX, &mut open, |name| name.ends_with(".mail").then_some(Change::Appended))?;
+        self.open_all(files::OUTBOX, &mut open, |name| files::is_of_outbox(name).then_some(Change::Appended))?;
         let state = open.iter().map(|open| StateFile { name: &open.name, file: &*open.file, change: open.change });
         self.shard.commit(&state.collect::<Vec<_>>())?;
         self.snapshot = snapshot;
@@ -120,7 +118,7 @@ impl Depot {
     }
 
     fn snapshot_now(&self) -> Result<Vec<u8>, Error> {
-        let path = self.folder.join(SNAPSHOT);
+        let path = self.folder.join(files::FRONTIER_SNAPSHOT);
         let read = || {
             let file = filemap_io::system::open_to_inspect(&path)?;
             let mut head = vec![0; SNAPSHOT_HEAD];
@@ -163,14 +161,11 @@ impl Depot {
 /// What is kept of a file of the frontier: all of it with a new snapshot, else what the journal
 /// has more.
 fn of_frontier(name: &str, is_new: bool) -> Option<Change> {
-    let end = name.strip_prefix("frontier.")?.rsplit('.').next()?;
-    match end {
-        "journal" => Some(Change::Appended),
-        // It is never written again.
-        "run" => Some(Change::Same),
-        "snapshot" | "urls" | "links" | "pages" => Some(if is_new { Change::Replaced } else { Change::Same }),
-        _ => None,
-    }
+    Some(match files::frontier_file(name)? {
+        FrontierFile::Journal => Change::Appended,
+        FrontierFile::OfSnapshot if is_new => Change::Replaced,
+        FrontierFile::OfSnapshot | FrontierFile::Run => Change::Same,
+    })
 }
 
 fn dir(path: &Path) -> Result<OsDir, Error> {
@@ -208,7 +203,7 @@ fn clear(folder: &Path, folders: &[&str]) -> Result<(), Error> {
     }
     remove(&dir(folder)?, |name| {
         let is_kept = KEPT.contains(&name) && name != files::SETTINGS;
-        let is_of_set = name.strip_prefix(files::SEEN).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        let is_of_set = name == files::SEEN || files::is_beside_seen(name);
         is_kept || name == files::SEEN_NOTE || is_of_set
     })
 }
@@ -236,7 +231,7 @@ fn restore(folder: &Folder, shard: &dyn Shard, kept: &[(String, u64)]) -> Result
         let is_known = match below {
             "" => KEPT.contains(&file),
             files::FRONTIER => of_frontier(file, true).is_some(),
-            files::OUTBOX => file.ends_with(".mail"),
+            files::OUTBOX => files::is_of_outbox(file),
             _ => false,
         };
         if !is_known {
@@ -399,7 +394,7 @@ mod tests {
         drop(bench.begin());
         bench.open().expect("opened");
         assert_eq!(bench.folder().settings().expect("read"), None);
-        assert!(!bench.folder().join(SNAPSHOT).exists() && !bench.folder().join(files::SEEDS).exists());
+        assert!(!bench.folder().join(files::FRONTIER_SNAPSHOT).exists() && !bench.folder().join(files::SEEDS).exists());
         assert!(bench.folder().join(files::OUTBOX).join("1.mail").exists());
         // The bucket's are those that count, whatever is here.
         let mut depot = bench.begin();

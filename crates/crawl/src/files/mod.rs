@@ -1,4 +1,5 @@
-//! The files of a crawl's folder: their names, how one is replaced, and what each one keeps.
+//! The files of a crawl's folder: their names, built and parsed only here, how one is replaced,
+//! and what each one keeps.
 //!
 //! A file is written under its name with `.new` appended, and renamed: a crash leaves the old one
 //! or the new one.
@@ -11,7 +12,7 @@ pub mod sitemaps;
 pub mod warc;
 pub mod watched;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use filemap_io::files::{self, Replacement};
 use filemap_io::{Dir, OsDir, StorageError};
@@ -45,9 +46,85 @@ pub const BODIES: &str = "bodies";
 /// The store of the URLs that hold a body.
 pub const HOLDERS: &str = "holders.fm";
 
+/// That store in a backup until it is whole.
+pub(crate) const HOLDERS_PARTIAL: &str = "holders.fm.partial";
+/// Held while a run uses a folder whose files are kept elsewhere.
+pub(crate) const DEPOT_LOCK: &str = "depot.lock";
+/// The frontier's snapshot.
+pub(crate) const FRONTIER_SNAPSHOT: &str = "frontier/frontier.snapshot";
+
+/// The folder of the crawl into a store.
+pub(crate) fn folder_of(store: &Path) -> PathBuf {
+    let mut name = store.components().collect::<PathBuf>().into_os_string();
+    name.push(".crawl");
+    PathBuf::from(name)
+}
+
+/// A backup until it is whole.
+pub(crate) fn partial(backup: &Path) -> PathBuf {
+    PathBuf::from(format!("{}.partial", backup.display()))
+}
+
 /// The name of a file until it is complete.
 pub fn unfinished(name: &str) -> String {
     format!("{name}.new")
+}
+
+/// A file in the frontier's folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FrontierFile {
+    /// It grows until another snapshot is made.
+    Journal,
+    /// It is never written again.
+    Run,
+    /// What a snapshot names, and the snapshot.
+    OfSnapshot,
+}
+
+/// What a file in the frontier's folder is; `None` if nothing that is kept.
+pub(crate) fn frontier_file(name: &str) -> Option<FrontierFile> {
+    match name.strip_prefix("frontier.")?.rsplit('.').next()? {
+        "journal" => Some(FrontierFile::Journal),
+        "run" => Some(FrontierFile::Run),
+        "snapshot" | "urls" | "links" | "pages" => Some(FrontierFile::OfSnapshot),
+        _ => None,
+    }
+}
+
+/// Whether a file in the outbox's folder has links.
+pub(crate) fn is_of_outbox(name: &str) -> bool {
+    name.ends_with(".mail")
+}
+
+/// Whether a file lies beside the main file of the set of discovered URLs.
+pub(crate) fn is_beside_seen(name: &str) -> bool {
+    name.strip_prefix(SEEN).is_some_and(|rest| rest.starts_with('.'))
+}
+
+/// A WARC file of a series, by the name of its store.
+pub(crate) fn warc_file(stem: &str, number: u32) -> String {
+    format!("{stem}-{number:05}.warc.gz")
+}
+
+/// A WARC file of a series until it is whole.
+pub(crate) fn open_warc_file(stem: &str, number: u32) -> String {
+    format!("{}.open", warc_file(stem, number))
+}
+
+/// The number of a WARC file of a series, whole or not; `None` for any other file.
+pub(crate) fn warc_number(stem: &str, name: &str) -> Option<u32> {
+    let rest = name.strip_prefix(stem)?.strip_prefix('-')?;
+    rest.strip_suffix(".open").unwrap_or(rest).strip_suffix(".warc.gz")?.parse().ok()
+}
+
+/// How far a series of WARC files has come.
+pub(crate) fn warc_note(stem: &str) -> String {
+    format!("{stem}.place")
+}
+
+/// Held while a series of WARC files grows.
+pub(crate) fn warc_lock(stem: &str) -> String {
+    format!("{stem}.lock")
 }
 
 /// Replaces a file, durably and atomically.

@@ -32,9 +32,8 @@ pub fn failure(path: &Path, error: urlindex::Error) -> Error {
 /// Removes the remaining files of a set whose main file is lost.
 fn remove_rest(dir: &OsDir) -> Result<(), Error> {
     let all = dir.list().map_err(|error| Error::io("read", dir.path(), error))?;
-    let is_part = |name: &&String| name.strip_prefix(files::SEEN).is_some_and(|rest| rest.starts_with('.'));
     all.iter()
-        .filter(is_part)
+        .filter(|name| files::is_beside_seen(name))
         .try_for_each(|name| filemap_io::files::remove(dir, name))
         .map_err(|error| Error::files(dir.path(), error))
 }

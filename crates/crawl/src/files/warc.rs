@@ -77,7 +77,7 @@ impl Series {
         create_dir(folder).map_err(|error| Error::io("create", folder, error))?;
         let dir = OsDir::open(folder).map_err(|error| Error::io("open", folder, error))?;
         let stem = store.engine().path().file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let name = format!("{stem}.lock");
+        let name = super::warc_lock(&stem);
         let lock = files::lock(&dir, &name, &name).map_err(|error| Error::files(folder, error))?;
         let mut series = Series { dir, stem, note: Note::default(), file: None, _lock: lock, file_bytes: FILE_BYTES };
         let follower = match series.noted()? {
@@ -218,23 +218,20 @@ impl Series {
     /// A number over those of all files of the series.
     fn next_number(&self) -> Result<u32, Error> {
         let names = self.dir.list().map_err(|error| Error::io("list", self.dir.path(), error))?;
-        let number = |name: &String| {
-            let rest = name.strip_prefix(&self.stem)?.strip_prefix('-')?;
-            rest.strip_suffix(".open").unwrap_or(rest).strip_suffix(".warc.gz")?.parse::<u32>().ok()
-        };
-        Ok(names.iter().filter_map(number).max().map_or(0, |number| number.saturating_add(1)))
+        let numbers = names.iter().filter_map(|name| super::warc_number(&self.stem, name));
+        Ok(numbers.max().map_or(0, |number| number.saturating_add(1)))
     }
 
     fn name(&self) -> String {
-        format!("{}-{:05}.warc.gz", self.stem, self.note.file)
+        super::warc_file(&self.stem, self.note.file)
     }
 
     fn open_name(&self) -> String {
-        format!("{}.open", self.name())
+        super::open_warc_file(&self.stem, self.note.file)
     }
 
     fn note_name(&self) -> String {
-        format!("{}.place", self.stem)
+        super::warc_note(&self.stem)
     }
 
     fn path(&self, name: &str) -> PathBuf {

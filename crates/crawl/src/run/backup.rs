@@ -24,8 +24,6 @@ use crate::error::Error;
 use crate::files::{self, bodies::Bodies};
 use crate::settings::{Folder, Settings};
 
-/// What the backup of the store of bodies is called until it is whole.
-const HOLDERS_PARTIAL: &str = "holders.fm.partial";
 /// Small files of a crawl's folder that are copied as they are.
 const COPIED: [&str; 4] = [files::SETTINGS, files::SEEDS, files::SEQUENCE, files::SITEMAPS];
 
@@ -54,7 +52,7 @@ pub(super) fn begin(
     }
     opening::not_in_bucket(&Some(settings.clone()), "a backup")?;
     let whole = Folder::of(to).path().to_owned();
-    let partial = PathBuf::from(format!("{}.partial", whole.display()));
+    let partial = files::partial(&whole);
     check_place(to, &whole, &partial, [store, folder.path()])?;
     let failed = |error| Error::io("write", &partial, error);
     create_dir(&partial).map_err(failed)?;
@@ -81,7 +79,7 @@ fn check_place(to: &Path, whole: &Path, partial: &Path, ours: [&Path; 2]) -> Res
             return refused(place, "there is something; name another place");
         }
     }
-    for left in [partial, &PathBuf::from(format!("{}.partial", to.display()))] {
+    for left in [partial, &files::partial(to)] {
         if left.symlink_metadata().is_ok() {
             return refused(
                 left,
@@ -135,7 +133,7 @@ impl Drop for Begun {
 
 /// Removes what a backup has made beside its store.
 fn clear(partial: &Path) -> std::io::Result<()> {
-    for folder in [files::FRONTIER, files::HOLDERS, HOLDERS_PARTIAL, ""] {
+    for folder in [files::FRONTIER, files::HOLDERS, files::HOLDERS_PARTIAL, ""] {
         let folder = partial.join(folder);
         let Ok(dir) = OsDir::open(&folder) else { continue };
         for name in dir.list()? {

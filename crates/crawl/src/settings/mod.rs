@@ -10,7 +10,6 @@ pub mod fleet;
 pub mod limits;
 pub mod scope;
 
-use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -231,9 +230,7 @@ pub struct Folder(PathBuf);
 impl Folder {
     /// The folder of the crawl into this store.
     pub fn of(store: &Path) -> Folder {
-        let mut name: OsString = store.components().collect::<PathBuf>().into_os_string();
-        name.push(".crawl");
-        Folder(PathBuf::from(name))
+        Folder(files::folder_of(store))
     }
 
     /// Its path.

@@ -94,6 +94,15 @@ impl Manifest {
     }
 }
 
+filemap_io::layout! {
+    /// The value of the row of the index.
+    struct NamedRow {
+        0 EPOCH: u64 = "epoch of the manifest's object";
+        8 NUMBER: u64 = "number of the object in the epoch";
+        16 DIGEST: u128 = "XXH3-128 of the manifest";
+    }
+}
+
 /// The row of the index: which object is the manifest, and its digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Named {
@@ -107,14 +116,17 @@ impl Named {
     }
 
     pub(crate) fn encode(self) -> Vec<u8> {
-        [&self.id.epoch.to_le_bytes()[..], &self.id.number.to_le_bytes(), &self.digest.to_le_bytes()].concat()
+        let mut row = vec![0; NamedRow::BYTES];
+        NamedRow::EPOCH.put(&mut row, self.id.epoch);
+        NamedRow::NUMBER.put(&mut row, self.id.number);
+        NamedRow::DIGEST.put(&mut row, self.digest);
+        row
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Named> {
-        let (epoch, rest) = bytes.split_first_chunk()?;
-        let (number, rest) = rest.split_first_chunk()?;
-        let id = SegmentId { epoch: u64::from_le_bytes(*epoch), number: u64::from_le_bytes(*number) };
-        Some(Named { id, digest: u128::from_le_bytes(rest.try_into().ok()?) })
+        let row = Some(bytes).filter(|row| row.len() == NamedRow::BYTES)?;
+        let id = SegmentId { epoch: NamedRow::EPOCH.get(row), number: NamedRow::NUMBER.get(row) };
+        Some(Named { id, digest: NamedRow::DIGEST.get(row) })
     }
 }
 

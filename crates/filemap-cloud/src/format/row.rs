@@ -14,7 +14,7 @@
 use std::ops::Range;
 
 use filemap_core::Version;
-use filemap_io::varint;
+use filemap_io::{layout, varint};
 
 use super::record::{Kind, Place, Record};
 use super::segment::SegmentId;
@@ -68,9 +68,9 @@ impl Row {
         for number in [place.epoch, place.segment, place.offset, self.head_bytes, self.bytes, self.body_bytes] {
             varint::put(&mut out, number);
         }
-        out.extend_from_slice(&self.digest.to_le_bytes());
+        layout::push(&mut out, self.digest);
         if let Some(original) = self.original {
-            out.extend_from_slice(&original.time_ms.to_le_bytes());
+            layout::push(&mut out, original.time_ms);
             varint::put(&mut out, original.sequence);
         }
         out
@@ -83,11 +83,9 @@ impl Row {
         let mut number = || varint::take(&mut rest);
         let place = Place { epoch: number()?, segment: number()?, offset: number()? };
         let (head_bytes, bytes, body_bytes) = (number()?, number()?, number()?);
-        let digest = u128::from_le_bytes(*rest.first_chunk()?);
-        rest = &rest[size_of::<u128>()..];
+        let digest = layout::take(&mut rest)?;
         let original = if kind == Kind::Reference {
-            let time_ms = i64::from_le_bytes(*rest.first_chunk()?);
-            rest = &rest[size_of::<i64>()..];
+            let time_ms = layout::take(&mut rest)?;
             Some(Version { time_ms, sequence: varint::take(&mut rest)? })
         } else {
             None
@@ -207,6 +205,15 @@ pub(crate) fn segment_of(key: &[u8], lead: u8) -> Option<SegmentId> {
     Some(SegmentId { epoch: number(rest)?, number: number(&rest[8..])? })
 }
 
+layout! {
+    /// The value of a segment's row.
+    struct SegmentRow {
+        0 WRITTEN: u64 = "bytes of records";
+        8 DEAD: u64 = "bytes of records that are dead";
+        16 NOTES: u64 = "bytes of tombstones and names; absent in builds before compaction";
+    }
+}
+
 /// Bytes of a segment: of its records, of those that are dead, and of tombstones and names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bytes {
@@ -227,20 +234,22 @@ impl Bytes {
         self.dead.saturating_add(self.notes)
     }
 
-    pub(crate) fn encode(self) -> [u8; 24] {
-        let mut out = [0; 24];
-        for (at, number) in [self.written, self.dead, self.notes].into_iter().enumerate() {
-            out[8 * at..8 * at + 8].copy_from_slice(&number.to_le_bytes());
-        }
+    pub(crate) fn encode(self) -> [u8; SegmentRow::BYTES] {
+        let mut out = [0; SegmentRow::BYTES];
+        SegmentRow::WRITTEN.put(&mut out, self.written);
+        SegmentRow::DEAD.put(&mut out, self.dead);
+        SegmentRow::NOTES.put(&mut out, self.notes);
         out
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Bytes> {
-        let number = |at: usize| bytes.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
         // Builds before compaction have written two numbers.
-        let notes = if bytes.len() == 16 { Some(0) } else { number(16) };
-        let is_whole = bytes.len() == 16 || bytes.len() == 24;
-        is_whole.then(|| Some(Bytes { written: number(0)?, dead: number(8)?, notes: notes? }))?
+        let notes = match bytes.len() {
+            SegmentRow::BYTES => SegmentRow::NOTES.get(bytes),
+            len if len == SegmentRow::NOTES.at => 0,
+            _ => return None,
+        };
+        Some(Bytes { written: SegmentRow::WRITTEN.get(bytes), dead: SegmentRow::DEAD.get(bytes), notes })
     }
 
     pub(crate) fn plus(self, other: Bytes) -> Bytes {

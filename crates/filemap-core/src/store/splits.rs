@@ -10,6 +10,8 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
+use filemap_io::layout::Field;
+
 use crate::error::{Error, Result};
 use crate::format::superblock::Tail;
 use crate::format::value::Kind;
@@ -30,8 +32,23 @@ const RECORD_WORK: u64 = 8 << 10;
 const LONGEST_REFERRED: u64 = 64 << 10;
 /// The layout of [`Split::to_bytes`].
 const LAYOUT: u8 = 1;
-/// Bytes of a split: layout, store, and nine numbers.
-const SPLIT_BYTES: usize = 1 + 16 + 9 * 8;
+
+filemap_io::layout! {
+    /// A split as bytes.
+    struct SplitRecord {
+        0 LAYOUT: u8 = "layout, 1";
+        1 STORE_ID: [u8; 16] = "the store's id";
+        17 FIRST: u64 = "its first sequence";
+        25 NEXT: u64 = "the first sequence of the next split";
+        33 FROM: u64 = "segment of its first version, or of one before it";
+        41 FROM_AT: u64 = "offset of that in the segment";
+        49 TO: u64 = "segment of its last version, or of one after it";
+        57 TO_AT: u64 = "offset of that in the segment";
+        65 BEFORE: u64 = "the next sequence when the splits were made";
+        73 END: u64 = "segment of the end of the log then";
+        81 END_AT: u64 = "offset of that in the segment";
+    }
+}
 
 /// A part of a store, for [`Store::pages_in`]: plain data that another process may have been given.
 ///
@@ -72,13 +89,18 @@ impl Split {
 
     /// The split as bytes, to be sent to another process.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let (from, to, end) = (self.from, self.to, self.end);
-        let numbers =
-            [self.first, self.next, from.ordinal, from.offset, to.ordinal, to.offset, self.before, end.ordinal];
-        let mut bytes = Vec::with_capacity(SPLIT_BYTES);
-        bytes.push(LAYOUT);
-        bytes.extend_from_slice(&self.store_id);
-        numbers.iter().chain([&end.offset]).for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
+        let mut bytes = vec![0; SplitRecord::BYTES];
+        SplitRecord::LAYOUT.put(&mut bytes, LAYOUT);
+        SplitRecord::STORE_ID.put(&mut bytes, self.store_id);
+        SplitRecord::FIRST.put(&mut bytes, self.first);
+        SplitRecord::NEXT.put(&mut bytes, self.next);
+        SplitRecord::FROM.put(&mut bytes, self.from.ordinal);
+        SplitRecord::FROM_AT.put(&mut bytes, self.from.offset);
+        SplitRecord::TO.put(&mut bytes, self.to.ordinal);
+        SplitRecord::TO_AT.put(&mut bytes, self.to.offset);
+        SplitRecord::BEFORE.put(&mut bytes, self.before);
+        SplitRecord::END.put(&mut bytes, self.end.ordinal);
+        SplitRecord::END_AT.put(&mut bytes, self.end.offset);
         bytes
     }
 
@@ -88,20 +110,22 @@ impl Split {
     /// `InvalidOption` for other bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Split> {
         let refused = || Error::option("split", "these bytes are no split of this build: make the splits again");
-        let (layout, rest) = bytes.split_first().ok_or_else(refused)?;
-        let (id, rest) = rest.split_first_chunk::<16>().ok_or_else(refused)?;
-        let (numbers, rest) = rest.as_chunks::<8>();
-        let numbers: Vec<u64> = numbers.iter().map(|n| u64::from_le_bytes(*n)).collect();
-        match numbers[..] {
-            [first, next, from, from_at, to, to_at, before, end, end_at]
-                if rest.is_empty() && *layout == LAYOUT && first <= next && next <= before =>
-            {
-                let tail = |ordinal, offset| Tail { ordinal, offset };
-                let (from, to, end) = (tail(from, from_at), tail(to, to_at), tail(end, end_at));
-                Ok(Split { store_id: *id, first, next, from, to, before, end })
-            }
-            _ => Err(refused()),
+        if bytes.len() != SplitRecord::BYTES || SplitRecord::LAYOUT.get(bytes) != LAYOUT {
+            return Err(refused());
         }
+        let tail =
+            |ordinal: Field<u64>, offset: Field<u64>| Tail { ordinal: ordinal.get(bytes), offset: offset.get(bytes) };
+        let split = Split {
+            store_id: SplitRecord::STORE_ID.get(bytes),
+            first: SplitRecord::FIRST.get(bytes),
+            next: SplitRecord::NEXT.get(bytes),
+            from: tail(SplitRecord::FROM, SplitRecord::FROM_AT),
+            to: tail(SplitRecord::TO, SplitRecord::TO_AT),
+            before: SplitRecord::BEFORE.get(bytes),
+            end: tail(SplitRecord::END, SplitRecord::END_AT),
+        };
+        let is_possible = split.first <= split.next && split.next <= split.before;
+        if is_possible { Ok(split) } else { Err(refused()) }
     }
 }
 

@@ -8,6 +8,7 @@ use std::io;
 
 use super::cdxj::CdxjIndex;
 use super::target::{OutputFile, Target};
+use crate::names;
 use crate::warc::write::{Compression, Draft, Entry, Packer, warcinfo};
 
 /// Bytes of records that are compressed together, on as many threads as there are cores.
@@ -144,11 +145,8 @@ impl WarcFiles {
 
     /// Creates the next file, with its first record.
     fn open(&mut self, target: &mut dyn Target, time_ms: i64) -> io::Result<OpenFile> {
-        let extension = self.packer.compression().extension();
-        let name = match self.roll_bytes {
-            Some(_) => format!("{}-{:05}.{extension}", self.stem, self.files.len()),
-            None => format!("{}.{extension}", self.stem),
-        };
+        let number = self.roll_bytes.map(|_| self.files.len());
+        let name = names::warc(&self.stem, number, self.packer.compression().extension());
         let mut file = OpenFile { out: target.create(&name)?, name, bytes: 0 };
         file.write(&self.packer.begin()?)?;
         for member in self.packer.members(vec![&warcinfo(&file.name, time_ms)])? {

@@ -13,7 +13,6 @@ mod files;
 mod follow;
 mod form;
 pub mod jsonl;
-mod names;
 mod options;
 mod pages;
 mod pass;
@@ -22,6 +21,7 @@ mod select;
 mod sort;
 pub(crate) mod surt;
 mod target;
+mod tree;
 mod wacz;
 
 pub use follow::{WarcFollower, WarcPart, WarcPlace};

@@ -15,8 +15,9 @@ use super::files::WarcFiles;
 use super::options::{DumpOptions, Format};
 use super::pages::PageList;
 use super::target::{OutputFile, Target};
-use super::{form, jsonl, names};
+use super::{form, jsonl, tree};
 use crate::error::{Error, Result};
+use crate::names;
 use crate::page::version::StoredVersion;
 use crate::page::{RecordKind, key};
 use crate::store::{PageStore, take_body};
@@ -184,7 +185,7 @@ struct Pass<'a> {
 impl<'a> Pass<'a> {
     fn new(store: &'a PageStore, options: &'a DumpOptions, target: &'a mut dyn Target) -> Result<Pass<'a>> {
         let stem = &options.stem;
-        let index = || CdxjIndex::new(format!("{stem}.cdxj"), options.spool.clone());
+        let index = || CdxjIndex::new(names::index(stem), options.spool.clone());
         let index = options.has(Format::Cdxj).then(index);
         let warc = || WarcFiles::new(stem, options.compression, options.roll_bytes, index);
         let warc = options.has(Format::Warc).then(warc);
@@ -192,9 +193,9 @@ impl<'a> Pass<'a> {
             let made = options.has(format).then(|| target.create(&name)).transpose();
             Ok(made.map_err(Error::Write)?.map(|file| (name, file)))
         };
-        let lines = file(Format::Jsonl, format!("{stem}.jsonl"))?;
-        let list = file(Format::Files, format!("{stem}.files.jsonl"))?;
-        let pages = || PageList::new(format!("{stem}.pages.jsonl"), &options.spool);
+        let lines = file(Format::Jsonl, names::lines(stem))?;
+        let list = file(Format::Files, names::file_list(stem))?;
+        let pages = || PageList::new(names::page_list(stem), &options.spool);
         let pages = options.has(Format::Pages).then(pages);
         let (written, report) = (Sequences::default(), DumpReport::default());
         Ok(Pass { store, options, target, warc, written, last: None, lost: None, lines, list, pages, report })
@@ -308,11 +309,11 @@ impl<'a> Pass<'a> {
         let identity =
             [&version.key[..], &version.version.time_ms.to_le_bytes(), &version.version.sequence.to_le_bytes()];
         let with_time = !self.options.newest_only;
-        let names = names::names(version.canonical_url(), page, xxh3_128(&identity.concat()), with_time);
+        let found = tree::names(version.canonical_url(), page, xxh3_128(&identity.concat()), with_time);
         // Only pages get names like their URLs.
-        let usual = Some(names.usual).filter(|_| page.variant.is_none());
-        for name in usual.into_iter().chain([names.apart]) {
-            let path = format!("{}.files/{name}", self.options.stem);
+        let usual = Some(found.usual).filter(|_| page.variant.is_none());
+        for name in usual.into_iter().chain([found.apart]) {
+            let path = names::plain_file(&self.options.stem, &name);
             if self.target.place(&path, &page.body).map_err(Error::Write)? {
                 return jsonl::write_listed(page, Some(&path), list);
             }

@@ -17,6 +17,7 @@ use zip::{CompressionMethod, ZipWriter};
 use super::pass::DumpReport;
 use super::target::{OutputFile, Target};
 use crate::date;
+use crate::names;
 use crate::page::digest::hex;
 
 /// The version of the format.
@@ -102,9 +103,9 @@ impl<W: Write + Seek + 'static> Wacz<W> {
             resources: &inside.entries,
         };
         let package = serde_json::to_vec_pretty(&package)?;
-        let path = "datapackage.json";
-        let digest = serde_json::to_vec_pretty(&PackageDigest { path, hash: hash(&Sha256::digest(&package)) })?;
-        for (path, content) in [(path, package), ("datapackage-digest.json", digest)] {
+        let hash = hash(&Sha256::digest(&package));
+        let digest = serde_json::to_vec_pretty(&PackageDigest { path: names::PACKAGE, hash })?;
+        for (path, content) in [(names::PACKAGE, package), (names::PACKAGE_DIGEST, digest)] {
             inside.start(path)?;
             inside.zip.write_all(&content)?;
         }
@@ -114,8 +115,7 @@ impl<W: Write + Seek + 'static> Wacz<W> {
 
 impl<W: Write + Seek> Inside<W> {
     fn start(&mut self, path: &str) -> io::Result<()> {
-        let is_warc = path.starts_with("archive/");
-        let method = if is_warc { CompressionMethod::Stored } else { CompressionMethod::Deflated };
+        let method = if names::is_in_archive(path) { CompressionMethod::Stored } else { CompressionMethod::Deflated };
         // A file may grow beyond 4 GiB.
         let options = SimpleFileOptions::default().compression_method(method).large_file(true).unix_permissions(0o644);
         Ok(self.zip.start_file(path, options)?)
@@ -128,24 +128,13 @@ impl<W: Write + Seek> Inside<W> {
     }
 }
 
-/// The path of a file of a dump in a WACZ.
-fn path_of(name: &str) -> Option<String> {
-    if name.ends_with(".cdxj") {
-        return Some("indexes/index.cdxj".to_owned());
-    }
-    if name.ends_with(".pages.jsonl") {
-        return Some("pages/pages.jsonl".to_owned());
-    }
-    name.contains(".warc").then(|| format!("archive/{name}"))
-}
-
 fn hash(digest: &[u8]) -> String {
     format!("sha256:{}", hex(digest))
 }
 
 impl<W: Write + Seek + 'static> Target for Wacz<W> {
     fn create(&mut self, name: &str) -> io::Result<Box<dyn OutputFile>> {
-        let Some(path) = path_of(name) else {
+        let Some(path) = names::in_wacz(name) else {
             return Err(io::Error::other(format!("a WACZ file has no place for {name}")));
         };
         let mut inside = self.0.borrow_mut();

@@ -8,6 +8,7 @@ use std::io::{self, Write};
 
 pub use super::content::decode;
 use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
+use filemap_io::layout::try_get;
 use flate2::{Decompress, FlushDecompress, Status};
 use zstd::stream::raw::{DParameter, Decoder as ZstdDecoder, InBuffer, Operation, OutBuffer};
 
@@ -385,8 +386,7 @@ pub(crate) fn header_bytes(bytes: &[u8]) -> Option<usize> {
     let flags = *bytes.get(3)?;
     let mut at = 10;
     if flags & 4 != 0 {
-        let length = bytes.get(at..at + 2)?;
-        at += 2 + usize::from(u16::from_le_bytes([length[0], length[1]]));
+        at += 2 + usize::from(try_get::<u16>(bytes, at)?);
     }
     for text in [8, 16] {
         if flags & text != 0 {

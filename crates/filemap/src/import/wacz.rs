@@ -19,16 +19,11 @@ use super::report::ImportReport;
 use super::warc::import_into;
 use super::watch::{ImportProgress, ImportWatch, ImportedRecord};
 use crate::error::{Error, Result};
+use crate::names;
 use crate::store::PageStore;
 use crate::warc::wacz::entry::{EntryReader, Verdict};
 use crate::warc::wacz::layout::{self, Entry, Layout, Wrong};
 use crate::warc::{Place, Problem, ProblemKind};
-
-/// The folder of the WARC files.
-const ARCHIVE: &str = "archive/";
-/// Extensions of archives, and of compressed files.
-const FORMS: [&str; 3] = [".warc", ".arc", ".wacz"];
-const PACKINGS: [&str; 4] = [".gz", ".zst", ".xz", ".bz2"];
 
 /// Whether a file with these first bytes is a zip file.
 pub fn is_zip(first_bytes: &[u8]) -> bool {
@@ -164,22 +159,15 @@ fn archive_name(entry: &Entry, file: &str) -> std::result::Result<Option<String>
         if path.ends_with('/') && entry.data.is_empty() {
             continue;
         }
-        if path.starts_with(ARCHIVE) {
+        if names::is_in_archive(path) {
             return Ok(Some(shown));
         }
-        if is_archive(path) {
+        if names::is_archive(path) {
             let what = "an archive outside the folder archive/ is not read: take it out, and import that";
             left_out.get_or_insert(problem(&shown, entry.offset, ProblemKind::Unusable, what.to_owned()));
         }
     }
     left_out.map_or(Ok(None), Err)
-}
-
-/// Whether a file is an archive by its name.
-fn is_archive(path: &str) -> bool {
-    let path = path.to_ascii_lowercase();
-    let unpacked = PACKINGS.iter().find_map(|end| path.strip_suffix(end)).unwrap_or(&path);
-    FORMS.iter().any(|end| unpacked.ends_with(end))
 }
 
 fn problem(file: &str, offset: u64, kind: ProblemKind, what: String) -> Problem {

@@ -5,13 +5,11 @@ use filemap_core::StorageError;
 use filemap_io::{Access, Dir, File, OsDir, files};
 
 use crate::error::{Error, Result};
+use crate::names::{FOLLOWS, NEW_FOLLOWS};
 use crate::store::{ChangesPlace, PageStore};
 
 /// The longest place: that of a key in a list.
 const MAX_PLACE_BYTES: u64 = 256 << 10;
-
-/// The file in a replica's folder with the place that it has come to.
-const PLACE_FILE: &str = "FOLLOWS";
 
 /// The place in the other store's history that a replica has noted; `None` if it has not begun.
 /// If the replica has lost something since (by a repair, or an older copy put in its place), the
@@ -23,12 +21,12 @@ const PLACE_FILE: &str = "FOLLOWS";
 pub fn noted_place(store: &PageStore) -> Result<Option<ChangesPlace>> {
     let dir = folder(store)?;
     let read = |file: &dyn File| {
-        let bytes = file.len().map_err(StorageError::io("measure", PLACE_FILE))?;
-        files::read(file, PLACE_FILE, 0, usize::try_from(bytes.min(MAX_PLACE_BYTES)).unwrap_or_default())
+        let bytes = file.len().map_err(StorageError::io("measure", FOLLOWS))?;
+        files::read(file, FOLLOWS, 0, usize::try_from(bytes.min(MAX_PLACE_BYTES)).unwrap_or_default())
     };
-    let text = match dir.open(PLACE_FILE, Access::Read) {
+    let text = match dir.open(FOLLOWS, Access::Read) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        opened => opened.map_err(StorageError::io("open", PLACE_FILE)).and_then(|file| read(&*file)),
+        opened => opened.map_err(StorageError::io("open", FOLLOWS)).and_then(|file| read(&*file)),
     };
     let text = text.map_err(|error| Error::Engine(error.into()))?;
     let text = String::from_utf8_lossy(&text);
@@ -44,7 +42,7 @@ pub fn noted_place(store: &PageStore) -> Result<Option<ChangesPlace>> {
 ///
 /// `Io`.
 pub fn is_replica(store: &PageStore) -> Result<bool> {
-    files::exists(&folder(store)?, PLACE_FILE).map_err(|error| Error::Engine(error.into()))
+    files::exists(&folder(store)?, FOLLOWS).map_err(|error| Error::Engine(error.into()))
 }
 
 /// Notes that a store is no replica any more.
@@ -53,7 +51,7 @@ pub fn is_replica(store: &PageStore) -> Result<bool> {
 ///
 /// `Io`.
 pub fn forget_place(store: &PageStore) -> Result<()> {
-    files::remove(&folder(store)?, PLACE_FILE).map_err(|error| Error::Engine(error.into()))
+    files::remove(&folder(store)?, FOLLOWS).map_err(|error| Error::Engine(error.into()))
 }
 
 /// Notes the place that a replica has come to, durably. What was applied must be: sync before.
@@ -62,11 +60,11 @@ pub fn forget_place(store: &PageStore) -> Result<()> {
 ///
 /// `Io`.
 pub fn note_place(store: &PageStore, place: &ChangesPlace) -> Result<()> {
-    let (dir, new) = (folder(store)?, format!("{PLACE_FILE}.new"));
+    let dir = folder(store)?;
     let text = format!("{}\n{place}\n", store.engine().changes_end()?);
     // A killed process may have left one.
-    files::remove(&dir, &new).map_err(|error| Error::Engine(error.into()))?;
-    files::replace(&dir, PLACE_FILE, &new, |file| files::write(file, &new, text.as_bytes(), 0))
+    files::remove(&dir, NEW_FOLLOWS).map_err(|error| Error::Engine(error.into()))?;
+    files::replace(&dir, FOLLOWS, NEW_FOLLOWS, |file| files::write(file, NEW_FOLLOWS, text.as_bytes(), 0))
         .map_err(|error: StorageError| Error::Engine(error.into()))
 }
 

@@ -9,6 +9,7 @@ use std::collections::HashSet;
 
 use filemap_core::Head;
 use filemap_core::list::Split;
+use filemap_io::layout;
 
 use super::{Listing, PageStore};
 use crate::access::{ListKind, Scope, keys};
@@ -58,7 +59,7 @@ impl UrlPart {
         let split = self.as_of.to_bytes();
         let mut bytes = vec![LAYOUT];
         for field in [&split, &self.after, &self.through, &host, &domain, &self.scope.prefix] {
-            bytes.extend_from_slice(&(field.len() as u64).to_le_bytes());
+            layout::push(&mut bytes, field.len() as u64);
             bytes.extend_from_slice(field);
         }
         bytes
@@ -92,8 +93,8 @@ fn fields(bytes: &[u8]) -> Option<[&[u8]; 6]> {
     let mut rest = bytes.strip_prefix(&[LAYOUT])?;
     let mut fields = [&[][..]; 6];
     for field in &mut fields {
-        let (length, behind) = rest.split_first_chunk::<8>()?;
-        (*field, rest) = behind.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
+        let length = layout::take::<u64>(&mut rest)?;
+        (*field, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
     }
     rest.is_empty().then_some(fields)
 }

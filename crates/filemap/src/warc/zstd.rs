@@ -11,6 +11,7 @@ use std::io::{self, Read};
 
 use ::zstd::dict::DecoderDictionary;
 use ::zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
+use filemap_io::layout::try_get;
 
 use crate::warc::arc;
 use crate::warc::input::Input;
@@ -48,10 +49,9 @@ pub(crate) fn begins(bytes: &[u8]) -> Begins {
 pub(crate) fn dictionary_frame(file: &mut dyn Read) -> io::Result<Vec<u8>> {
     let mut frame = Vec::new();
     file.take(8).read_to_end(&mut frame)?;
-    let Some(length) = frame.strip_prefix(&DICTIONARY_MAGIC).and_then(|length| length.try_into().ok()) else {
-        return Ok(Vec::new());
-    };
-    let length = u64::from(u32::from_le_bytes(length)).min(MAX_DICTIONARY_FRAME_BYTES as u64);
+    let length = frame.strip_prefix(&DICTIONARY_MAGIC).and_then(|length| try_get::<u32>(length, 0));
+    let Some(length) = length else { return Ok(Vec::new()) };
+    let length = u64::from(length).min(MAX_DICTIONARY_FRAME_BYTES as u64);
     file.take(length).read_to_end(&mut frame)?;
     Ok(frame)
 }
@@ -149,8 +149,7 @@ pub(crate) fn read_dictionary<R: Read>(input: &mut Input<R>) -> io::Result<Optio
 }
 
 fn frame_size<R: Read>(input: &mut Input<R>) -> io::Result<Option<u32>> {
-    let size = input.ensure(8)?.get(4..8);
-    Ok(size.map(|size| u32::from_le_bytes([size[0], size[1], size[2], size[3]])))
+    Ok(try_get(input.ensure(8)?, DICTIONARY_MAGIC.len()))
 }
 
 fn dictionary(content: &[u8]) -> Option<Vec<u8>> {

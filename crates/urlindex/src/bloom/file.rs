@@ -178,9 +178,9 @@ fn part_bytes(words: &Words, part: usize, id: [u8; 16]) -> Vec<u8> {
             let word = if at < words.len() { words.load(at) } else { 0 };
             bytes.extend_from_slice(&word.to_le_bytes());
         }
-        bytes.extend_from_slice(&[0; 4]);
-        let crc = sector_crc(&bytes[start..], number, id);
-        bytes.extend_from_slice(&crc.to_le_bytes());
+        bytes.resize(start + SECTOR_BYTES, 0);
+        let crc = sector_crc(&bytes[start..start + BloomSector::CRC.at], number, id);
+        BloomSector::CRC.put(&mut bytes[start..], crc);
     }
     bytes
 }

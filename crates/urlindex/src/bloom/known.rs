@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use filemap_io::header::seal;
-use filemap_io::{Access, Dir, StorageError, guard};
+use filemap_io::{Access, Dir, StorageError, guard, layout};
 
 use super::file::BloomFile;
 use crate::error::{Error, Result};
@@ -123,7 +123,7 @@ fn encode(urls: &BTreeSet<Box<[u8]>>, id: [u8; 16]) -> Vec<u8> {
     KnownHeader::ID.put(&mut bytes, id);
     KnownHeader::URLS.put(&mut bytes, urls.len() as u64);
     for url in urls {
-        bytes.extend_from_slice(&(url.len() as u16).to_le_bytes());
+        layout::push(&mut bytes, url.len() as u16);
         bytes.extend_from_slice(url);
     }
     bytes.extend_from_slice(&[0; CRC_BYTES]);
@@ -143,8 +143,8 @@ fn decode(bytes: &[u8], name: &str, id: [u8; 16]) -> Result<BTreeSet<Box<[u8]>>>
     }
     let mut urls = BTreeSet::new();
     let mut rest = &held[HEADER_BYTES..];
-    while let Some((len, after)) = rest.split_first_chunk::<2>() {
-        let Some((url, after)) = after.split_at_checked(usize::from(u16::from_le_bytes(*len))) else {
+    while let Some(len) = layout::try_get::<u16>(rest, 0) {
+        let Some((url, after)) = rest[size_of::<u16>()..].split_at_checked(usize::from(len)) else {
             return corrupt(held.len() - rest.len(), "a URL reaches past the end");
         };
         urls.insert(url.into());

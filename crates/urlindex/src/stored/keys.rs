@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-use filemap_io::guard;
+use filemap_io::{guard, layout};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::{AnySet, StoredSet};
@@ -13,7 +13,6 @@ use crate::journal::{self, Journal, Keep, KeysOf};
 use crate::seen::{SeenSet, Verdict};
 
 const FINGERPRINT_BYTES: usize = 10;
-const LENGTH_BYTES: usize = 4;
 /// What every kind takes.
 const URL_BYTES_MAX: usize = u16::MAX as usize;
 
@@ -56,7 +55,7 @@ impl Keys {
         match self {
             Keys::Fingerprints(keys) => out.extend_from_slice(&keys[place].to_be_bytes()[..FINGERPRINT_BYTES]),
             Keys::Texts(keys) => {
-                out.extend_from_slice(&(keys[place].len() as u32).to_le_bytes());
+                layout::push(out, keys[place].len() as u32);
                 out.extend_from_slice(&keys[place]);
             }
         }
@@ -74,8 +73,8 @@ impl Keys {
                     bytes = rest;
                 }
                 Keys::Texts(keys) => {
-                    let (len, rest) = bytes.split_first_chunk::<LENGTH_BYTES>()?;
-                    let (text, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+                    let len = layout::take::<u32>(&mut bytes)?;
+                    let (text, rest) = bytes.split_at_checked(len as usize)?;
                     keys.push(text.into());
                     bytes = rest;
                 }

@@ -9,7 +9,7 @@
 //! (8 bytes, under its checksum). The file is only ever replaced as a whole.
 
 use filemap_io::header::{crc32, seal};
-use filemap_io::layout::get;
+use filemap_io::layout::{get, push, take};
 use filemap_io::{Access, Dir, File};
 
 use super::key::common;
@@ -68,7 +68,7 @@ fn push_length(bytes: &mut Vec<u8>, length: usize) {
         Some(length) => bytes.push(length),
         None => {
             bytes.push(WIDE);
-            bytes.extend_from_slice(&(length as u32).to_le_bytes());
+            push(bytes, length as u32);
         }
     }
 }
@@ -80,9 +80,7 @@ fn length(bytes: &mut &[u8]) -> Option<usize> {
     if byte != WIDE {
         return Some(usize::from(byte));
     }
-    let (length, rest) = rest.split_first_chunk::<4>()?;
-    *bytes = rest;
-    Some(u32::from_le_bytes(*length) as usize)
+    Some(take::<u32>(bytes)? as usize)
 }
 
 /// Takes an entry off the bytes and turns the previous key into its key. `None` if these are no
@@ -106,8 +104,11 @@ fn take_entry(bytes: &mut &[u8], key: &mut Vec<u8>, symbols: Option<&Symbols>) -
 }
 
 fn write_frame(write: &impl Fn(&[u8], u64) -> Result<()>, at: u64, bytes: &[u8], len: usize) -> Result<u64> {
-    let len = (len as u32).to_le_bytes();
-    let frame = [&len[..], &frame_crc(at, len, bytes).to_le_bytes(), bytes].concat();
+    let mut frame = vec![0; FRAME_HEADER_BYTES];
+    TrieFrame::LEN.put(&mut frame, len as u32);
+    let crc = frame_crc(at, get(&frame, TrieFrame::LEN.at), bytes);
+    TrieFrame::CRC.put(&mut frame, crc);
+    frame.extend_from_slice(bytes);
     write(&frame, at)?;
     Ok(at + frame.len() as u64)
 }
@@ -161,7 +162,7 @@ pub(super) fn load<T>(
 fn read_frame(file: &dyn File, name: &str, at: u64) -> Result<(Vec<u8>, bool)> {
     let mut start = [0; FRAME_HEADER_BYTES];
     files::read_exact(file, name, &mut start, at)?;
-    let len: [u8; 4] = get(&start, 0);
+    let len: [u8; 4] = get(&start, TrieFrame::LEN.at);
     let entries = TrieFrame::LEN.get(&start) as usize;
     if entries > FRAME_BYTES_MAX {
         return Err(Error::corrupt(name, at, "the frame is too long"));

@@ -12,6 +12,8 @@ use std::cmp::Reverse;
 use std::hint::select_unpredictable;
 use std::sync::Arc;
 
+use filemap_io::layout;
+
 use super::key::{Comparison, Key};
 
 /// Codes of one byte.
@@ -277,7 +279,8 @@ pub(super) struct Learnt {
 
 impl Learnt {
     pub(super) fn bytes(&self) -> Vec<u8> {
-        let mut bytes = self.train_at.to_le_bytes().to_vec();
+        let mut bytes = Vec::new();
+        layout::push(&mut bytes, self.train_at);
         for symbol in self.symbols.iter().flat_map(|symbols| symbols.iter()) {
             bytes.push(symbol.len);
             bytes.extend(symbol.bytes());
@@ -287,7 +290,8 @@ impl Learnt {
 
     /// `None` if these are no such bytes.
     pub(super) fn of(bytes: &[u8]) -> Option<Learnt> {
-        let (train_at, mut rest) = bytes.split_first_chunk::<8>()?;
+        let mut rest = bytes;
+        let train_at = layout::take(&mut rest)?;
         let mut symbols = Vec::new();
         while let Some((&len, after)) = rest.split_first() {
             let (text, after) = after.split_at_checked(usize::from(len))?;
@@ -295,7 +299,7 @@ impl Learnt {
             rest = after;
         }
         let symbols = if symbols.is_empty() { None } else { Some(Arc::new(Symbols::new(&symbols)?)) };
-        Some(Learnt { symbols, train_at: u64::from_le_bytes(*train_at) })
+        Some(Learnt { symbols, train_at })
     }
 }
 

@@ -12,6 +12,7 @@
 //! - a page's checksum is verified before its first use.
 
 mod check;
+mod commit;
 mod directory;
 mod extents;
 pub(crate) mod fill;
@@ -23,6 +24,7 @@ mod run_cursor;
 mod run_pages;
 mod runs;
 mod settle;
+mod settling;
 mod shrink;
 mod trouble;
 mod writer;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use super::run_cursor::Cursor;
 use super::run_pages::apply;
 use super::runs::{Group, Position, Run, Runs, part_of, told, whole_hash};
+use super::settling::Current;
 use super::trouble::{Damage, Trouble};
 use super::writer::{IndexWriter, write_pages};
 use super::{Lookup, kept_bits};
@@ -30,62 +31,6 @@ const JOINED_PER_CHANGE: u64 = 4;
 const LEAST_JOINED: u64 = 1 << 16;
 /// How far free pages are searched for a group before the file grows.
 const PAGES_SEARCHED: usize = 1024;
-
-/// What the writer knows of runs.
-#[derive(Debug, Default)]
-pub(super) struct Settling {
-    /// Changes of this stage, in the order of hashes, each with its part.
-    changes: Vec<(u8, Change)>,
-    /// Bytes of leaves that may still be rewritten.
-    credit_bytes: u64,
-    /// The part that is settling.
-    current: Option<Current>,
-    /// Runs whose changes are all in leaves, to be dropped by the next commit.
-    settled: Vec<Arc<Run>>,
-    /// Pages of the list of runs, its root last, and its number of words.
-    pub(super) list: (Vec<u32>, u32),
-    /// Where the search for free pages goes on.
-    searched: u32,
-    /// The part whose runs are looked at next for a join.
-    joining: usize,
-    /// A bit for each part with damage in a leaf or run: it does not settle.
-    unsettled: u128,
-    /// A bit for each part with damage in a run: its runs are not joined.
-    unjoined: u128,
-}
-
-#[derive(Debug)]
-struct Current {
-    part: usize,
-    /// The least hash that has not settled.
-    next: u64,
-    runs: Vec<Arc<Run>>,
-    /// The changes of the runs from `next` on; none before the first is asked for.
-    cursors: Vec<Cursor>,
-}
-
-impl Settling {
-    /// Without changes, but with the pages of the list of runs; goes on where that says.
-    pub(super) fn new(list: (Vec<u32>, u32), runs: &Runs) -> Settling {
-        let current = runs.settling.map(|at| Current {
-            part: at.part,
-            next: at.next,
-            runs: runs.parts[at.part][..at.runs].to_vec(),
-            cursors: Vec::new(),
-        });
-        Settling { list, current, ..Settling::default() }
-    }
-
-    /// Returns true if changes wait to be written.
-    pub(super) fn has_changes(&self) -> bool {
-        !self.changes.is_empty()
-    }
-
-    /// Returns true if enough changes wait that the caller should commit.
-    pub(super) fn is_full(&self, most: usize) -> bool {
-        self.changes.len() >= most
-    }
-}
 
 impl IndexWriter {
     /// Whether a checkpoint that touches this many keys, for `log_bytes` of records, is to

@@ -13,13 +13,13 @@ use super::directory::Directory;
 use super::load::Loaded;
 use super::nodes::Levels;
 use super::old_leaf::{OldLeaf, Shrinking};
-use super::settle::Settling;
+use super::settling::Settling;
 use super::trouble::Trouble;
 use super::{Count, Index, copy};
 use crate::error::{Error, Result};
 use crate::failpoint::{Fault, planted};
 use crate::format::leaf::{self, CAPACITY, MAX_DEPTH, Slot};
-use crate::format::node::{self, Entry, TABLE_LEVEL};
+use crate::format::node::{self, Entry};
 use crate::format::superblock::IndexRoot;
 use crate::format::{PAGE_BYTES, names};
 use crate::limits::Limits;
@@ -294,26 +294,6 @@ impl IndexWriter {
             || self.settling.is_full(self.limits.stage_changes)
     }
 
-    /// Writes the rest of the stage (leaves, nodes, segment table) and syncs the file. The caller
-    /// puts the result into a superblock with [`IndexWriter::epoch`] and, once that is durable,
-    /// calls [`IndexWriter::committed`].
-    ///
-    /// # Errors
-    /// `Full` at 16 TiB; `Io`.
-    pub(crate) fn commit(&mut self, table: &[u64]) -> Result<IndexRoot> {
-        self.flush()?;
-        self.write_runs()?;
-        self.halve()?;
-        self.write_nodes()?;
-        let mut pages = std::mem::take(&mut self.table);
-        self.write_list(&mut pages, TABLE_LEVEL, table)?;
-        self.table = pages;
-        if !planted(Fault::IndexNotSynced) {
-            self.index.file.sync().map_err(Error::io("sync", names::INDEX))?;
-        }
-        Ok(self.root())
-    }
-
     /// Takes a page out of use. It is reused only after the next superblock is durable, since the
     /// last one may name it.
     pub(super) fn retire(&mut self, page: u32) {
@@ -373,7 +353,7 @@ impl IndexWriter {
     }
 
     /// Writes the dirty nodes of level 0, and the nodes above that name them.
-    fn write_nodes(&mut self) -> Result<()> {
+    pub(super) fn write_nodes(&mut self) -> Result<()> {
         let directory: Arc<Directory> = self.index.directory.load_full();
         let mut dirty: Vec<usize> = std::mem::take(&mut self.dirty).into_iter().collect();
         let mut count = directory.len();

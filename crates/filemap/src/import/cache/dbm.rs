@@ -10,6 +10,9 @@ use std::collections::HashMap;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 
+use filemap_io::layout;
+use filemap_io::layout::{get, try_get};
+
 use super::data::View;
 use super::literal;
 
@@ -136,8 +139,31 @@ const GDBM_SMALL_MAGICS: [u32; 2] = [0x1357_9acd, 0x1357_9ad0];
 /// Bytes of a header that are read; of a bucket before its entries; of an entry.
 const HEADER_BYTES: usize = 40;
 const BUCKET_HEAD_BYTES: usize = 112;
-const BUCKET_ENTRY_BYTES: usize = 24;
+const BUCKET_ENTRY_BYTES: usize = BucketEntry::BYTES;
 const MAX_BUCKET_BYTES: u64 = 16 << 20;
+
+layout! {
+    /// A header, up to what is needed of it.
+    struct Header {
+        0 MAGIC: u32 = "magic";
+        4 BLOCK_BYTES: u32 = "bytes of a block";
+        8 DIRECTORY: u64 = "offset of the directory";
+        16 DIRECTORY_BYTES: u32 = "its length";
+        20 DIRECTORY_BITS: u32 = "bits of a hash that lead into it";
+        24 BUCKET_BYTES: u32 = "bytes of a bucket";
+    }
+}
+
+layout! {
+    /// An entry of a bucket.
+    struct BucketEntry {
+        0 HASH: i32 = "hash; -1 of a free entry";
+        4 KEY_START: [u8; 4] = "first bytes of the key";
+        8 PLACE: u64 = "offset of the key, which the value follows";
+        16 KEY_BYTES: i32 = "length of the key";
+        20 VALUE_BYTES: i32 = "length of the value";
+    }
+}
 
 /// Whether a file begins as one of gdbm, in whatever byte order.
 pub fn is_gdbm(head: &[u8]) -> bool {
@@ -156,7 +182,7 @@ pub fn gdbm_index(file: &mut (impl Read + Seek)) -> io::Result<DbmIndex> {
     let header = piece(file, 0..HEADER_BYTES as u64)?;
     let layout = Layout::of(&header, length).map_err(|what| io::Error::new(io::ErrorKind::InvalidData, what))?;
     let directory = piece(file, layout.directory.clone())?;
-    let mut buckets: Vec<u64> = directory.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
+    let mut buckets: Vec<u64> = directory.as_chunks::<8>().0.iter().map(|bytes| get(bytes, 0)).collect();
     buckets.sort_unstable();
     buckets.dedup();
     let (mut gathered, mut free_from) = (Gathered::default(), HEADER_BYTES as u64);
@@ -182,10 +208,9 @@ fn take_gdbm(
     length: u64,
     gathered: &mut Gathered,
 ) -> io::Result<()> {
-    let number = |at: usize| entry[at..].first_chunk::<4>().map_or(0, |bytes| i32::from_le_bytes(*bytes));
-    let (hash, key_bytes, value_bytes) = (number(0), number(16), number(20));
-    let place = entry[8..].first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-    if hash == -1 {
+    let (key_bytes, value_bytes) = (BucketEntry::KEY_BYTES.get(entry), BucketEntry::VALUE_BYTES.get(entry));
+    let place = BucketEntry::PLACE.get(entry);
+    if BucketEntry::HASH.get(entry) == -1 {
         return Ok(());
     }
     let sizes = u64::try_from(key_bytes).ok().zip(u64::try_from(value_bytes).ok());
@@ -215,9 +240,7 @@ struct Layout {
 
 impl Layout {
     fn of(header: &[u8], length: u64) -> Result<Layout, String> {
-        let number = |at: usize| header.get(at..).and_then(<[u8]>::first_chunk::<4>).map(|b| u32::from_le_bytes(*b));
-        let offset = |at: usize| header.get(at..).and_then(<[u8]>::first_chunk::<8>).map(|b| u64::from_le_bytes(*b));
-        let magic = number(0).unwrap_or_default();
+        let magic = try_get::<u32>(header, Header::MAGIC.at).unwrap_or_default();
         if !GDBM_MAGICS.contains(&magic) {
             return Err(match is_gdbm(header) {
                 true => "it is a gdbm file of another byte order or with 32-bit offsets: export it there with \
@@ -226,9 +249,11 @@ impl Layout {
                 false => "it is no gdbm file".to_owned(),
             });
         }
-        let fields = offset(8).zip(number(16)).zip(number(24));
-        let Some(((start, bytes), bucket_bytes)) = fields else { return Err("its header is cut".to_owned()) };
-        let (end, bucket_bytes) = (start.checked_add(u64::from(bytes)), u64::from(bucket_bytes));
+        if header.len() < Header::BYTES {
+            return Err("its header is cut".to_owned());
+        }
+        let (start, bucket_bytes) = (Header::DIRECTORY.get(header), u64::from(Header::BUCKET_BYTES.get(header)));
+        let end = start.checked_add(u64::from(Header::DIRECTORY_BYTES.get(header)));
         let end = end.filter(|end| *end <= length && start >= HEADER_BYTES as u64);
         match end {
             Some(end) if (BUCKET_HEAD_BYTES as u64..=MAX_BUCKET_BYTES).contains(&bucket_bytes) => {

@@ -9,6 +9,8 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use filemap_io::layout::take;
+
 use super::data::{Data, Id, Node};
 
 /// Instructions of one pickle: a page with its headers has some hundreds.
@@ -176,9 +178,9 @@ impl<'a> Machine<'a> {
 
     fn number(&mut self, code: u8) -> Option<()> {
         let node = match code {
-            b'J' => Node::Int(Some(i128::from(i32::from_le_bytes(self.take(4)?.try_into().ok()?)))),
+            b'J' => Node::Int(Some(i128::from(take::<i32>(&mut self.rest)?))),
             b'K' => Node::Int(Some(i128::from(self.byte()?))),
-            b'M' => Node::Int(Some(i128::from(u16::from_le_bytes(self.take(2)?.try_into().ok()?)))),
+            b'M' => Node::Int(Some(i128::from(take::<u16>(&mut self.rest)?))),
             b'G' => Node::Float(f64::from_be_bytes(self.take(8)?.try_into().ok()?)),
             _ => {
                 let length = self.length(if code == 0x8a { 1 } else { 4 })?;

@@ -8,6 +8,7 @@
 //! Not kept: when it expires, cookies, how long it took, and the request but for its method.
 
 use base64::Engine as _;
+use filemap_io::layout::try_get;
 
 use super::data::{Data, View};
 use super::json::dumped;
@@ -59,7 +60,7 @@ pub fn requests_entries(value: &[u8]) -> Result<Vec<CachedPage>, CacheError> {
 
 /// What a value is that is not read.
 fn other_serializer(value: &[u8]) -> String {
-    let length = value.first_chunk::<4>().map(|bytes| u32::from_le_bytes(*bytes) as usize);
+    let length = try_get::<u32>(value, 0).map(|length| length as usize);
     let name = match length == Some(value.len()) {
         true => "bson",
         false if std::str::from_utf8(value).is_ok() => "yaml",

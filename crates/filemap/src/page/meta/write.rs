@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use filemap_io::varint;
+use filemap_io::{layout, varint};
 
 use super::bytes::put_bytes;
 use super::{FIXED_BYTES, Fixed, MAX_BYTES, PROTOCOL_TEXT, VERSION, compact, flag, only_type, revisit_bit};
@@ -82,7 +82,7 @@ fn put_headers(out: &mut Vec<u8>, headers: &Headers) {
 }
 
 fn put_place(out: &mut Vec<u8>, place: InPlace) {
-    out.extend_from_slice(&place.archive.0.to_le_bytes());
+    layout::push(out, place.archive.0);
     varint::put(out, place.offset);
     varint::put(out, place.length);
 }
@@ -150,7 +150,7 @@ fn put_revisit(out: &mut Vec<u8>, revisit: &Revisit) {
     }
     if let Some(time_ms) = revisit.refers_to_ms {
         out[at] |= revisit_bit::TIME;
-        out.extend_from_slice(&time_ms.to_le_bytes());
+        layout::push(out, time_ms);
     }
     if let Some(id) = &revisit.refers_to_id {
         out[at] |= revisit_bit::ID;

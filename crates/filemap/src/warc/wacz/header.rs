@@ -5,6 +5,9 @@
 
 use std::io::{self, Read, Seek, SeekFrom};
 
+use filemap_io::layout;
+use filemap_io::layout::try_get;
+
 /// Magic numbers of an entry's header before its data, in the list, and of the descriptor after
 /// data without sizes.
 pub(crate) const LOCAL: [u8; 4] = *b"PK\x03\x04";
@@ -19,9 +22,91 @@ const LOCATOR_64: [u8; 4] = *b"PK\x06\x07";
 pub(crate) const STORED: u16 = 0;
 pub(crate) const DEFLATED: u16 = 8;
 
+layout! {
+    /// An entry's header before its data. The name and the extra fields follow.
+    struct LocalHeader {
+        0 MAGIC: [u8; 4] = "magic";
+        4 NEEDED: u16 = "the version that a reader must know";
+        6 FLAGS: u16 = "flags";
+        8 METHOD: u16 = "compression method";
+        10 CHANGED: u32 = "time and date of the last change";
+        14 CRC: u32 = "CRC-32 of the data";
+        18 PACKED_BYTES: u32 = "packed size";
+        22 BYTES_OUT: u32 = "size";
+        26 NAME_BYTES: u16 = "length of the name";
+        28 EXTRA_BYTES: u16 = "length of the extra fields";
+    }
+}
+
+layout! {
+    /// An entry's header in the list. The name, the extra fields and a comment follow.
+    struct CentralHeader {
+        0 MAGIC: [u8; 4] = "magic";
+        4 MADE_BY: u16 = "the version of the writer";
+        6 NEEDED: u16 = "the version that a reader must know";
+        8 FLAGS: u16 = "flags";
+        10 METHOD: u16 = "compression method";
+        12 CHANGED: u32 = "time and date of the last change";
+        16 CRC: u32 = "CRC-32 of the data";
+        20 PACKED_BYTES: u32 = "packed size";
+        24 BYTES_OUT: u32 = "size";
+        28 NAME_BYTES: u16 = "length of the name";
+        30 EXTRA_BYTES: u16 = "length of the extra fields";
+        32 COMMENT_BYTES: u16 = "length of the comment";
+        34 DISK: u16 = "the disk on which the data begins";
+        36 INTERNAL: u16 = "attributes of the data";
+        38 EXTERNAL: u32 = "attributes of the file";
+        42 OFFSET: u32 = "offset of the header before the data";
+    }
+}
+
+layout! {
+    /// Begins an extra field.
+    struct ExtraField {
+        0 KIND: u16 = "kind; 1: numbers of 64 bits";
+        2 LENGTH: u16 = "length of what follows";
+    }
+}
+
+layout! {
+    /// The end of the list. A comment follows.
+    struct EndRecord {
+        0 MAGIC: [u8; 4] = "magic";
+        4 DISKS: u32 = "the number of this disk, and of that with the list";
+        8 ENTRIES_HERE: u16 = "entries on this disk";
+        10 ENTRIES: u16 = "entries";
+        12 LIST_BYTES: u32 = "length of the list";
+        16 LIST_OFFSET: u32 = "offset of the list";
+        20 COMMENT_BYTES: u16 = "length of the comment";
+    }
+}
+
+layout! {
+    /// The end of the list, with numbers of 64 bits.
+    struct EndRecord64 {
+        0 MAGIC: [u8; 4] = "magic";
+        4 REST_BYTES: u64 = "length of what follows";
+        12 VERSIONS: u32 = "the versions of the writer, and that a reader must know";
+        16 DISKS: u64 = "the number of this disk, and of that with the list";
+        24 ENTRIES_HERE: u64 = "entries on this disk";
+        32 ENTRIES: u64 = "entries";
+        40 LIST_BYTES: u64 = "length of the list";
+        48 LIST_OFFSET: u64 = "offset of the list";
+    }
+}
+
+layout! {
+    /// Says where that is.
+    struct Locator64 {
+        0 MAGIC: [u8; 4] = "magic";
+        4 DISK: u32 = "the disk";
+        8 OFFSET: u64 = "its offset";
+        16 DISKS: u32 = "number of disks";
+    }
+}
+
 /// Bytes of a local header without its name.
-pub(crate) const LOCAL_BYTES: usize = 30;
-const CENTRAL_BYTES: usize = 46;
+pub(crate) const LOCAL_BYTES: usize = LocalHeader::BYTES;
 /// In place of a number of 32 bits whose 64 bits are in an extra field.
 const IS_64: u64 = 0xffff_ffff;
 
@@ -40,34 +125,23 @@ pub(crate) struct Header {
     pub(crate) bytes: usize,
 }
 
-fn short(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
-}
-
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-}
-
-fn long(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
-}
-
 impl Header {
     /// The header at the start of `bytes`, of the list; `None` if there is none.
     pub(crate) fn of_list(bytes: &[u8]) -> Option<Header> {
-        let fixed = bytes.get(..CENTRAL_BYTES).filter(|fixed| fixed.starts_with(&CENTRAL))?;
-        let lengths = [usize::from(short(fixed, 28)?), usize::from(short(fixed, 30)?), usize::from(short(fixed, 32)?)];
-        let bytes_in_all = CENTRAL_BYTES + lengths.iter().sum::<usize>();
-        let rest = bytes.get(CENTRAL_BYTES..bytes_in_all)?;
+        let fixed = bytes.get(..CentralHeader::BYTES).filter(|fixed| fixed.starts_with(&CENTRAL))?;
+        let lengths = [CentralHeader::NAME_BYTES, CentralHeader::EXTRA_BYTES, CentralHeader::COMMENT_BYTES];
+        let lengths = lengths.map(|length| usize::from(length.get(fixed)));
+        let bytes_in_all = CentralHeader::BYTES + lengths.iter().sum::<usize>();
+        let rest = bytes.get(CentralHeader::BYTES..bytes_in_all)?;
         let (name, rest) = rest.split_at(lengths[0]);
         let mut header = Header {
             name: name.to_vec(),
-            flags: short(fixed, 8)?,
-            method: short(fixed, 10)?,
-            crc: word(fixed, 16)?,
-            packed_bytes: word(fixed, 20)?.into(),
-            bytes_out: word(fixed, 24)?.into(),
-            offset: word(fixed, 42)?.into(),
+            flags: CentralHeader::FLAGS.get(fixed),
+            method: CentralHeader::METHOD.get(fixed),
+            crc: CentralHeader::CRC.get(fixed),
+            packed_bytes: CentralHeader::PACKED_BYTES.get(fixed).into(),
+            bytes_out: CentralHeader::BYTES_OUT.get(fixed).into(),
+            offset: CentralHeader::OFFSET.get(fixed).into(),
             bytes: bytes_in_all,
         };
         header.take_zip64(&rest[..lengths[1]]);
@@ -76,15 +150,16 @@ impl Header {
 
     /// Takes numbers of 64 bits from the extra fields after the name.
     fn take_zip64(&mut self, mut fields: &[u8]) {
-        while let (Some(kind), Some(length)) = (short(fields, 0), short(fields, 2)) {
-            let Some(value) = fields.get(4..4 + usize::from(length)) else { return };
-            fields = &fields[4 + usize::from(length)..];
-            if kind != 1 {
+        while let Some(head) = fields.get(..ExtraField::BYTES) {
+            let end = ExtraField::BYTES + usize::from(ExtraField::LENGTH.get(head));
+            let Some(value) = fields.get(ExtraField::BYTES..end) else { return };
+            fields = &fields[end..];
+            if ExtraField::KIND.get(head) != 1 {
                 continue;
             }
             let mut at = 0;
             for number in [&mut self.bytes_out, &mut self.packed_bytes, &mut self.offset] {
-                if let (IS_64, Some(value)) = (*number, long(value, at)) {
+                if let (IS_64, Some(value)) = (*number, try_get::<u64>(value, at)) {
                     *number = value;
                     at += 8;
                 }
@@ -134,11 +209,12 @@ impl Header {
     /// it.
     pub(crate) fn descriptor_bytes(&self, bytes: &[u8]) -> u64 {
         let from = if bytes.starts_with(&DESCRIPTOR) { 4 } else { 0 };
-        if self.has_sizes() || word(bytes, from) != Some(self.crc) {
+        if self.has_sizes() || try_get::<u32>(bytes, from) != Some(self.crc) {
             return 0;
         }
-        let is_64 = long(bytes, from + 4) == Some(self.packed_bytes) && long(bytes, from + 12) == Some(self.bytes_out);
-        let of = |at: usize| word(bytes, at).map(u64::from);
+        let long = |at: usize| try_get::<u64>(bytes, at);
+        let is_64 = long(from + 4) == Some(self.packed_bytes) && long(from + 12) == Some(self.bytes_out);
+        let of = |at: usize| try_get::<u32>(bytes, at).map(u64::from);
         let is_32 = of(from + 4) == Some(self.packed_bytes & IS_64) && of(from + 8) == Some(self.bytes_out & IS_64);
         match (is_32, is_64) {
             (true, false) => from as u64 + 12,
@@ -149,8 +225,9 @@ impl Header {
 
     /// Takes the sizes from these bytes after the data, if they are a descriptor for that length.
     pub(crate) fn take_descriptor(&mut self, bytes: &[u8], packed_bytes: u64) -> bool {
-        let is_it = bytes.starts_with(&DESCRIPTOR) && word(bytes, 8).map(u64::from) == Some(packed_bytes & IS_64);
-        if let (true, Some(crc), Some(bytes_out)) = (is_it, word(bytes, 4), word(bytes, 12)) {
+        let word = |at: usize| try_get::<u32>(bytes, at);
+        let is_it = bytes.starts_with(&DESCRIPTOR) && word(8).map(u64::from) == Some(packed_bytes & IS_64);
+        if let (true, Some(crc), Some(bytes_out)) = (is_it, word(4), word(12)) {
             (self.crc, self.packed_bytes, self.bytes_out) = (crc, packed_bytes, bytes_out.into());
         }
         is_it
@@ -160,27 +237,25 @@ impl Header {
 /// The header of an entry before its data, here; `None` if there is none.
 pub(crate) fn local_header<R: Read + Seek>(source: &mut R, offset: u64) -> io::Result<Option<Header>> {
     let fixed = piece(source, offset, LOCAL_BYTES)?;
-    let lengths = short(&fixed, 26).zip(short(&fixed, 28)).filter(|_| fixed.starts_with(&LOCAL));
-    let Some((name, fields)) = lengths.map(|(name, fields)| (usize::from(name), usize::from(fields))) else {
+    if fixed.len() < LOCAL_BYTES || !fixed.starts_with(&LOCAL) {
         return Ok(None);
-    };
+    }
+    let lengths = [LocalHeader::NAME_BYTES, LocalHeader::EXTRA_BYTES];
+    let [name, fields] = lengths.map(|length| usize::from(length.get(&fixed)));
     let rest = piece(source, offset + LOCAL_BYTES as u64, name + fields)?;
     if rest.len() < name + fields {
         return Ok(None);
     }
-    let parsed = || {
-        Some(Header {
-            name: rest[..name].to_vec(),
-            flags: short(&fixed, 6)?,
-            method: short(&fixed, 8)?,
-            crc: word(&fixed, 14)?,
-            packed_bytes: word(&fixed, 18)?.into(),
-            bytes_out: word(&fixed, 22)?.into(),
-            offset,
-            bytes: LOCAL_BYTES + name + fields,
-        })
+    let mut header = Header {
+        name: rest[..name].to_vec(),
+        flags: LocalHeader::FLAGS.get(&fixed),
+        method: LocalHeader::METHOD.get(&fixed),
+        crc: LocalHeader::CRC.get(&fixed),
+        packed_bytes: LocalHeader::PACKED_BYTES.get(&fixed).into(),
+        bytes_out: LocalHeader::BYTES_OUT.get(&fixed).into(),
+        offset,
+        bytes: LOCAL_BYTES + name + fields,
     };
-    let Some(mut header) = parsed() else { return Ok(None) };
     header.take_zip64(&rest[name..]);
     Ok(Some(header))
 }
@@ -198,29 +273,30 @@ pub(crate) struct End {
 impl End {
     /// The end at the start of `bytes`; `None` if there is none.
     pub(crate) fn parse(bytes: &[u8]) -> Option<End> {
-        bytes.starts_with(&END).then_some(())?;
+        let end = bytes.get(..EndRecord::BYTES).filter(|end| end.starts_with(&END))?;
         Some(End {
-            entries: short(bytes, 10)?.into(),
-            list_bytes: word(bytes, 12)?.into(),
-            list_offset: word(bytes, 16)?.into(),
-            bytes: 22 + u64::from(short(bytes, 20)?),
+            entries: EndRecord::ENTRIES.get(end).into(),
+            list_bytes: EndRecord::LIST_BYTES.get(end).into(),
+            list_offset: EndRecord::LIST_OFFSET.get(end).into(),
+            bytes: EndRecord::BYTES as u64 + u64::from(EndRecord::COMMENT_BYTES.get(end)),
         })
     }
 
     /// Takes the numbers of 64 bits of this end at offset `at`, if there are any. Returns their
     /// offset.
     pub(crate) fn take_zip64<R: Read + Seek>(&mut self, source: &mut R, at: u64) -> io::Result<Option<u64>> {
-        let Some(locator_at) = at.checked_sub(20) else { return Ok(None) };
-        let locator = piece(source, locator_at, 20)?;
-        let Some(place) = long(&locator, 8).filter(|_| locator.starts_with(&LOCATOR_64)) else { return Ok(None) };
+        let Some(locator_at) = at.checked_sub(Locator64::BYTES as u64) else { return Ok(None) };
+        let locator = piece(source, locator_at, Locator64::BYTES)?;
+        if locator.len() < Locator64::BYTES || !locator.starts_with(&LOCATOR_64) {
+            return Ok(None);
+        }
         // Bytes before the zip file shift the place.
-        for place in [place, locator_at.saturating_sub(56)] {
-            let found = piece(source, place, 56)?;
-            let numbers = long(&found, 32).zip(long(&found, 40)).zip(long(&found, 48));
-            if let Some(((entries, bytes), offset)) =
-                numbers.filter(|_| found.starts_with(&END_64) && place < locator_at)
-            {
-                (self.entries, self.list_bytes, self.list_offset) = (entries, bytes, offset);
+        for place in [Locator64::OFFSET.get(&locator), locator_at.saturating_sub(EndRecord64::BYTES as u64)] {
+            let found = piece(source, place, EndRecord64::BYTES)?;
+            if found.len() == EndRecord64::BYTES && found.starts_with(&END_64) && place < locator_at {
+                self.entries = EndRecord64::ENTRIES.get(&found);
+                self.list_bytes = EndRecord64::LIST_BYTES.get(&found);
+                self.list_offset = EndRecord64::LIST_OFFSET.get(&found);
                 return Ok(Some(place));
             }
         }

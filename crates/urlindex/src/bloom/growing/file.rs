@@ -66,8 +66,8 @@ fn part(number: usize, layers: &[Layer]) -> Vec<u8> {
             words.extend_from_slice(if bucket.is_empty() { &[0] } else { bucket });
         }
     }
-    let mut bytes = (words.len() as u64).to_le_bytes().to_vec();
-    bytes.extend_from_slice(&[0; 4]);
+    let mut bytes = vec![0; PART_HEADER_BYTES];
+    GrowingPart::WORDS.put(&mut bytes, words.len() as u64);
     bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
     let crc = part_crc(number, words.len() as u64, &bytes[PART_HEADER_BYTES..]);
     GrowingPart::CRC.put(&mut bytes, crc);
