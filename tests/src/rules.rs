@@ -13,6 +13,8 @@ pub const FILE_LINES_MAX: usize = 500;
 pub const FILE_LINES_MEDIAN: usize = 200;
 /// Lines that a function may have.
 pub const FUNCTION_LINES_MAX: usize = 70;
+/// Public names that a library may have at its root.
+pub const ROOT_NAMES_MAX: usize = 30;
 /// Characters that a line of a comment or of Markdown may have.
 pub const LINE_CHARACTERS_MAX: usize = 99;
 /// Folders and pages whose comments are still wider.
@@ -69,6 +71,23 @@ pub fn names(file: &SourceFile) -> Vec<String> {
     bad.map(|name| format!("{}:1: `{name}` names nothing; call it what it owns", file.path.display()))
         .into_iter()
         .collect()
+}
+
+/// The root of a library has few names.
+pub fn root(file: &SourceFile) -> Vec<String> {
+    if !file.path.starts_with("crates") || !file.path.ends_with("src/lib.rs") {
+        return Vec::new();
+    }
+    let names = file.public_names();
+    if names.len() <= ROOT_NAMES_MAX {
+        return Vec::new();
+    }
+    vec![format!(
+        "{}:1: {} public names, {ROOT_NAMES_MAX} is the limit; move what belongs together into a module: {}",
+        file.path.display(),
+        names.len(),
+        Vec::from_iter(names).join(", ")
+    )]
 }
 
 /// Nothing is left for later: no unfinished macro, no note to do it some day.

@@ -5,6 +5,7 @@
 //! under `#[cfg(test)]` are cut out: the rules are about the code that ships. Paths are given from
 //! the crate's root: `use` trees are expanded, `self::` and `super::` resolved.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -128,6 +129,28 @@ impl SourceFile {
         let paths = self.used_paths();
         let named = paths.into_iter().filter(|path| path.segments.len() >= 2);
         named.filter_map(|path| path.segments.last().cloned().map(|name| (name, path.segments))).collect()
+    }
+
+    /// Names that the file makes public at its own level: of modules and items, and by `pub use`.
+    pub fn public_names(&self) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        for (at, token) in self.tokens.iter().enumerate() {
+            let TokenTree::Ident(word) = token else { continue };
+            let rest: Vec<TokenTree> = self.tokens[at + 1..].iter().take_while(|t| !is_punct(t, ';')).cloned().collect();
+            let words = rest.iter().map_while(|token| match token {
+                TokenTree::Ident(word) => Some(word.to_string()),
+                _ => None,
+            });
+            let is_kind = |word: &String| !matches!(word.as_str(), "const" | "async" | "unsafe" | "fn");
+            match words.clone().next().as_deref() {
+                None => continue,
+                _ if word != "pub" => continue,
+                Some("use") => used_names(&rest[1..], &mut found),
+                Some("const" | "async" | "unsafe" | "fn") => found.extend(words.filter(is_kind).take(1)),
+                Some(_) => found.extend(words.skip(1).take(1)),
+            }
+        }
+        found
     }
 
     /// Every function with a body.
@@ -289,6 +312,17 @@ fn collect_paths(level: &[TokenTree], module: &[String], found: &mut Vec<UsedPat
 }
 
 /// Expands the `use` tree that begins at `at` under `prefix`; returns the index after it.
+/// The names that a tree of `use` ends in.
+fn used_names(tree: &[TokenTree], found: &mut BTreeSet<String>) {
+    for path in tree.split(|token| is_punct(token, ',')) {
+        match path.last() {
+            Some(TokenTree::Group(group)) => used_names(&group.stream().into_iter().collect::<Vec<_>>(), found),
+            Some(TokenTree::Ident(name)) => found.extend([name.to_string()]),
+            _ => {}
+        }
+    }
+}
+
 fn expand_use(
     level: &[TokenTree],
     mut at: usize,

@@ -67,6 +67,11 @@ fn no_module_has_a_name_that_fits_any_other() {
 }
 
 #[test]
+fn the_root_of_a_library_has_few_names() {
+    assert_none(files().iter().flat_map(rules::root).collect());
+}
+
+#[test]
 fn nothing_is_left_for_later() {
     assert_none(files().iter().flat_map(rules::finished).collect());
 }
@@ -242,6 +247,11 @@ fn planted_bad_files_are_found() {
         "opens with 0",
     );
     assert_one(&rules::names(&planted("crates/filemap/src/page_utils.rs", "")), "names nothing");
+    let root = "pub mod a; pub use b::{c::C, d::{D, e as E}, f::F}; pub const fn g() {} pub struct H(u8); use i::I; fn j() {}";
+    let names = planted("crates/filemap/src/lib.rs", root).public_names();
+    assert_eq!(names, ["a", "C", "D", "E", "F", "g", "H"].map(str::to_owned).into());
+    let many: String = (0..31).map(|number| format!("pub struct N{number};")).collect();
+    assert_one(&rules::root(&planted("crates/filemap/src/lib.rs", &many)), "31 public names");
     assert_one(&rules::finished(&planted(at, "fn f() { todo!() }")), "finish it");
     let note = format!("// {}: some day", ["TO", "DO"].concat());
     assert_one(&rules::finished(&planted(at, &note)), "a note for later");
