@@ -17,8 +17,6 @@ pub const FUNCTION_LINES_MAX: usize = 70;
 pub const ROOT_NAMES_MAX: usize = 30;
 /// Characters that a line of a comment or of Markdown may have.
 pub const LINE_CHARACTERS_MAX: usize = 99;
-/// Folders and pages whose comments are still wider.
-const WIDE: [&str; 4] = ["crates/filemap-core", "crates/filemap-runs", "crates/frontier", "docs/FORMAT.md"];
 /// Words that the opening `//!` block must have: what the file owns and why does not fit into
 /// fewer.
 pub const HEADER_WORDS_MIN: usize = 8;
@@ -110,9 +108,6 @@ pub fn finished(file: &SourceFile) -> Vec<String> {
 /// Comments of a Rust file and lines of a page of Markdown are narrow. Tables, blocks of code and
 /// single words that are longer may be wide.
 pub fn width(path: &Path, text: &str) -> Vec<String> {
-    if WIDE.iter().any(|wide| path.starts_with(wide)) {
-        return Vec::new();
-    }
     let is_page = path.extension().is_some_and(|end| end == "md");
     let (mut is_code, mut broken) = (false, Vec::new());
     for (number, line) in text.lines().enumerate() {

@@ -26,14 +26,14 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     /// The store's files, or an option.
     /// - `Io`: reads may be retried; after a failed write or sync the handle is poisoned.
-    /// - `Corrupt`: only the named record is lost. Run `verify` to find all damage, then restore the
-    ///   store from a copy or fetch the page again.
+    /// - `Corrupt`: only the named record is lost. Run `verify` to find all damage, then restore
+    ///   the store from a copy or fetch the page again.
     /// - `Locked`: close the other handle, or open the store read-only.
     /// - `NewerFormat`: use that version, or dump the store there and load it here. Opening it
     ///   read-only may still work where opening it for writing fails.
     /// - `Full`: a limit of the format. Reads go on; dump the store and load it into several.
-    /// - `Poisoned`: this handle writes no more, reads go on. Close the store, fix the cause and open
-    ///   it again; recovery keeps everything acknowledged.
+    /// - `Poisoned`: this handle writes no more, reads go on. Close the store, fix the cause and
+    ///   open it again; recovery keeps everything acknowledged.
     #[error("{}{}", .0, remedy(.0))]
     Storage(#[source] StorageError),
     /// The directory holds no store. Check the path, or create a store there.
@@ -80,8 +80,8 @@ pub enum Error {
         /// The value's length in bytes; for a stream, the bytes seen so far.
         len: u64,
     },
-    /// Free space is below `Options::free_space_floor`. Puts stop there, so that reads, removes and
-    /// a checkpoint still work. Free space, or lower the floor.
+    /// Free space is below `Options::free_space_floor`. Puts stop there, so that reads, removes
+    /// and a checkpoint still work. Free space, or lower the floor.
     #[error("only {free_bytes} bytes are free, below the floor of {floor_bytes}; nothing was written")]
     NoSpace {
         /// Free bytes of the file system.

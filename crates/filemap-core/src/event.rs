@@ -184,8 +184,8 @@ pub enum Event {
         /// Bytes appended to the key log.
         key_bytes: u64,
     },
-    /// Puts are slowed down: the active memtable fills faster than the checkpoint merges the frozen
-    /// one.
+    /// Puts are slowed down: the active memtable fills faster than the checkpoint merges the
+    /// frozen one.
     SlowedDown {
         /// Fill of the memtable, in per cent of its limit.
         fill_percent: u64,

@@ -86,7 +86,8 @@ filemap_io::failpoints! {
     /// - `LeftoversCounted` only in lists.
     /// - `DroppedRemovalsNotTold`, `FollowedNotSynced`, `UnsyncedToldOf`, `SameLife` and
     ///   `MovedNotTold` only for whoever asks what has changed.
-    /// - `OneRemovedNotReplayed` too, and `OneRemovedForgotten` only for a repair without the index.
+    /// - `OneRemovedNotReplayed` too, and `OneRemovedForgotten` only for a repair without the
+    ///   index.
     /// - `ChangesByHash` only for keys that share 47 bits of their hash.
     /// - Those of erasures (`ErasedWhileEntered`, `TombstonesErasedAtOnce`,
     ///   `RetiredDictionariesNamed`, `DictionaryRemovedNamed`) and `DictionaryUsedUnnamed` too

@@ -163,8 +163,8 @@ filemap_io::options! {
 
         /// How long compaction keeps the notes of removals, default 7 days, so that
         /// [`Store::changes`](crate::Store::changes) can tell of them; a removal of a page that is
-        /// gone from the value log takes 128 bytes until then, of a short key. Zero keeps none longer than
-        /// the store itself needs it.
+        /// gone from the value log takes 128 bytes until then, of a short key. Zero keeps none
+        /// longer than the store itself needs it.
         pub(crate) keep_removals: Duration = Duration::from_secs(7 * 86_400),
 
         /// Puts are refused when the file system has less than this free, default 256 MiB. Reads,

@@ -1,5 +1,5 @@
-//! A set of sequences: one bit each, in pages that exist where it has some. Sequences of a store are
-//! dense, but a damaged or forged record may claim any.
+//! A set of sequences: one bit each, in pages that exist where it has some. Sequences of a store
+//! are dense, but a damaged or forged record may claim any.
 
 use std::collections::HashMap;
 

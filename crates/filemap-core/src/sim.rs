@@ -67,8 +67,8 @@ pub fn repair(source: Arc<dyn Dir>, target: Option<Arc<dyn Dir>>, options: &Opti
 }
 
 /// Does what a store's threads would do now: writes back, prepares a segment, runs a due
-/// checkpoint, makes due dictionaries, joins due runs of keys, runs compaction once. Errors are dropped: one has poisoned
-/// the store, or came from compaction and is harmless.
+/// checkpoint, makes due dictionaries, joins due runs of keys, runs compaction once. Errors are
+/// dropped: one has poisoned the store, or came from compaction and is harmless.
 pub fn work(store: &Store) {
     let Ok(upkeep) = store.upkeep() else { return };
     worker::write_back(upkeep, false);
@@ -80,8 +80,8 @@ pub fn work(store: &Store) {
     }
 }
 
-/// Fills the filter of the index from its file, as a thread of the store does after opening. Errors
-/// are dropped: they leave it as it was.
+/// Fills the filter of the index from its file, as a thread of the store does after opening.
+/// Errors are dropped: they leave it as it was.
 pub fn fill_filter(store: &Store) {
     let mut filling = Filling::default();
     while store.reading.index().fill_filter(&mut filling, &mut |_| {}) {}

@@ -201,7 +201,8 @@ stats! {
     index_pages_written: u64 = counter,
     /// Bytes appended to the key log by checkpoints.
     key_bytes_written: u64 = counter,
-    /// Puts slowed down because the memtable filled faster than a checkpoint merged the frozen one.
+    /// Puts slowed down because the memtable filled faster than a checkpoint merged the frozen
+    /// one.
     slow_downs: u64 = counter,
     /// Total delay of these puts, in microseconds.
     slow_down_us: u64 = counter,
@@ -217,9 +218,11 @@ stats! {
     refreshes: u64 = counter,
     /// Live bytes of the value log: what the index leads to, as of the last checkpoint.
     live_bytes: u64 = gauge,
-    /// Bytes of tombstones in the value log, kept while an earlier version of their keys may exist.
+    /// Bytes of tombstones in the value log, kept while an earlier version of their keys may
+    /// exist.
     tombstone_bytes: u64 = gauge,
-    /// Dead bytes of the value log as of the last checkpoint: replaced, removed, never referred to.
+    /// Dead bytes of the value log as of the last checkpoint: replaced, removed, never referred
+    /// to.
     dead_bytes: u64 = gauge,
     /// Bytes of the value log after the last checkpoint.
     unindexed_bytes: u64 = gauge,

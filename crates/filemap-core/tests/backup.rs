@@ -1,5 +1,5 @@
-//! Backups: while others write, incremental, over what a killed one left; that both stores can be written afterwards and share
-//! no byte that changes. Copies and merges of whole stores.
+//! Backups: while others write, incremental, over what a killed one left; that both stores can be
+//! written afterwards and share no byte that changes. Copies and merges of whole stores.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -189,7 +189,8 @@ fn an_incremental_backup_shares_what_the_one_before_it_has() {
     (0..1200).for_each(|i| put(&store, i, 0));
     let first = elsewhere.path().join("first");
     back_up(&store, &first).unwrap();
-    // Somebody writes to the first backup meanwhile: its own segments are not taken for the store's.
+    // Somebody writes to the first backup meanwhile: its own segments are not taken for the
+    // store's.
     let diverged = open(&first);
     (0..500).for_each(|i| put(&diverged, i, 77));
     diverged.close().unwrap();

@@ -124,7 +124,8 @@ fn removed_pages_give_their_space_back_and_in_the_end_their_removals_too() {
         assert_eq!(store.contains(&key(i)).unwrap(), i % 10 == 0);
     }
     verify(&store);
-    // All segments that may hold older versions have gone: at the next occasion the removals go as well.
+    // All segments that may hold older versions have gone: at the next occasion the removals go as
+    // well.
     put(&store, 0..1, 2);
     store.remove(&key(0)).unwrap();
     store.compact().unwrap();

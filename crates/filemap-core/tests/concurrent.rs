@@ -1,6 +1,8 @@
-//! Many threads on one handle, and read-only handles beside it, through checkpoints, growth and rolls.
+//! Many threads on one handle, and read-only handles beside it, through checkpoints, growth and
+//! rolls.
 //!
-//! A program of its own: ThreadSanitizer runs it (`.ci/run`) and need not build the other tests for that.
+//! A program of its own: ThreadSanitizer runs it (`.ci/run`) and need not build the other tests
+//! for that.
 
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -91,7 +93,8 @@ fn readers_see_whole_pages_that_never_go_back_in_time() {
                             store.put(&Record::new(&key(i), &body(i, round)).time(round as i64)).unwrap();
                             acknowledged[i as usize].store(round, Ordering::Release);
                         }
-                        // However slow the background thread is: what was put since the last time needs a checkpoint.
+                        // However slow the background thread is: what was put since the last time
+                        // needs a checkpoint.
                         if w == 0 && round % 5 == 0 {
                             store.checkpoint().unwrap();
                         }
@@ -195,7 +198,8 @@ fn few_files_stay_open_however_many_segments_there_are() {
     for i in 0..400 {
         store.put(&Record::new(&key(i), &noise[i as usize..]).time(1)).unwrap();
     }
-    // Segments that are not synced yet stay open whatever the bound, as many as a slow device makes them.
+    // Segments that are not synced yet stay open whatever the bound, as many as a slow device
+    // makes them.
     store.sync().unwrap();
     // After the puts, not after the gets: opening a file for reading closes others in passing.
     let open = open_files_of(&store);

@@ -1,5 +1,5 @@
-//! The number of counted keys: kept by checkpoints, known to be unknown, verified, and right beside
-//! puts, removals and checkpoints on other threads.
+//! The number of counted keys: kept by checkpoints, known to be unknown, verified, and right
+//! beside puts, removals and checkpoints on other threads.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,5 +1,5 @@
-//! Keys, values and times at their limits: round trips through the log, the index, recovery and other handles, which agree
-//! with one another.
+//! Keys, values and times at their limits: round trips through the log, the index, recovery and
+//! other handles, which agree with one another.
 
 use crate::moment;
 use filemap_core::{Error, Options, Record, Store, Version};
@@ -10,16 +10,16 @@ fn options() -> Options {
     Options::new().segment_bytes(1 << 20).large_value_bytes(LARGE as u64).free_space_floor(0)
 }
 
-/// Ends a handle without a checkpoint, as a crash of the process does: what was put is in the log only. Gives a copy of
-/// the store as it is then.
+/// Ends a handle without a checkpoint, as a crash of the process does: what was put is in the log
+/// only. Gives a copy of the store as it is then.
 fn crashed(store: &Store) -> tempfile::TempDir {
     let temp = tempfile::tempdir().unwrap();
     moment::copy(store.path(), &temp.path().join("a"));
     temp
 }
 
-/// Lets `check` look at a store as it is: from its memtable, after recovery, from another process's view, after a
-/// checkpoint, and reopened.
+/// Lets `check` look at a store as it is: from its memtable, after recovery, from another
+/// process's view, after a checkpoint, and reopened.
 fn from_all_sides(store: Store, check: impl Fn(&Store, &str)) {
     check(&store, "recent");
     let copy = crashed(&store);

@@ -1,4 +1,5 @@
-//! What is erased is in no file of the store any more, and in no dictionary that it was a sample of.
+//! What is erased is in no file of the store any more, and in no dictionary that it was a sample
+//! of.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;

@@ -1,4 +1,5 @@
-//! Keys chosen by somebody who knows the hash function but not the store's seed, and by somebody who knows both.
+//! Keys chosen by somebody who knows the hash function but not the store's seed, and by somebody
+//! who knows both.
 
 use std::fs;
 use std::path::Path;
@@ -7,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use filemap_core::{Error, Options, Record, Stats, StorageError, Store};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Keys whose hashes are equal in all 64 bits under seed 0: the word at byte 16 cancels XXH3's secret there, and so the
-/// product with the word after it, which counts.
+/// Keys whose hashes are equal in all 64 bits under seed 0: the word at byte 16 cancels XXH3's
+/// secret there, and so the product with the word after it, which counts.
 fn colliding(n: u64) -> Vec<u8> {
     let mut key = b"http://evil.test\xde\xd4\x6d\xe9\x83\x90\x97\xdb".to_vec();
     key.extend_from_slice(&n.to_le_bytes());
@@ -191,8 +192,9 @@ fn in_a_store_whose_seed_is_known_chosen_keys_do_not_blow_up_the_directory() {
     Store::create(&path, options()).unwrap().close().unwrap();
     set_seed(&path, 0);
     let store = Store::open(&path, options()).unwrap();
-    // Two groups of 150 whose hashes are equal within each, and agree with one another in the first 17 bits and no more.
-    // Without a bound each further bit, which a search finds in twice the time, doubles the directory.
+    // Two groups of 150 whose hashes are equal within each, and agree with one another in the
+    // first 17 bits and no more. Without a bound each further bit, which a search finds in twice
+    // the time, doubles the directory.
     let first = |host: u64| {
         let mut key = format!("http://evil{host:05}").into_bytes();
         key.extend_from_slice(b"\xde\xd4\x6d\xe9\x83\x90\x97\xdb");

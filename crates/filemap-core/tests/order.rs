@@ -268,8 +268,8 @@ fn a_missing_run_is_named_and_a_repair_makes_it_anew() {
     check(&Store::open(&path, options()).unwrap(), &model, &mut random);
 }
 
-/// A run that is too large to be written anew with the next keeps a key that was removed: the search
-/// for what an erasure has left finds it there, and the erasure rewrites it.
+/// A run that is too large to be written anew with the next keeps a key that was removed: the
+/// search for what an erasure has left finds it there, and the erasure rewrites it.
 #[test]
 fn a_removed_key_in_a_run_is_found_and_erased() {
     let temp = tempfile::tempdir().unwrap();
@@ -295,8 +295,8 @@ fn a_removed_key_in_a_run_is_found_and_erased() {
     verify(&store);
 }
 
-/// What a missing segment held that no checkpoint has seen is not known: a list says so at its end,
-/// and nothing is counted.
+/// What a missing segment held that no checkpoint has seen is not known: a list says so at its
+/// end, and nothing is counted.
 #[test]
 fn a_segment_that_is_gone_is_told_by_lists_and_counts() {
     let temp = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
-//! Things planted in a store's directory under every name that the store opens: links that lead out of it, FIFOs, sockets,
-//! folders, files of other owners. Every way to open the store refuses, or does not need the name; nothing outside changes.
+//! Things planted in a store's directory under every name that the store opens: links that lead
+//! out of it, FIFOs, sockets, folders, files of other owners. Every way to open the store refuses,
+//! or does not need the name; nothing outside changes.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -60,7 +61,8 @@ const PLANTS: [(&str, Plant); 8] = [
     }),
 ];
 
-/// The names under which a store opens files, the next segment's included; and whether each way of opening needs it.
+/// The names under which a store opens files, the next segment's included; and whether each way of
+/// opening needs it.
 const NAMES: [(&str, [bool; 3]); 7] = [
     // (name, [open, open_read_only, create])
     ("LOCK", [true, false, true]),
@@ -121,7 +123,8 @@ fn whatever_is_planted_under_a_name_of_the_store_is_refused_and_nothing_outside_
                 plant(&store.join(name), &outside);
                 let before = seen(&outside);
                 let opened = open(&store, options());
-                // Files that are only read may have other names: a snapshot of hard links harms nothing.
+                // Files that are only read may have other names: a snapshot of hard links harms
+                // nothing.
                 let is_only_read = *way == "open_read_only" || (*way == "open" && name == "value1.dat");
                 let needed = needed && !(*kind == "a hard link" && is_only_read);
                 assert_eq!(opened.is_err(), needed, "{way} with {kind} as {name}: {opened:?}");
@@ -211,7 +214,8 @@ fn threads_that_race_to_create_a_store_share_one_and_lose_nothing() {
                             Err(filemap_core::Error::Storage(filemap_core::StorageError::Locked { .. })) => {
                                 std::thread::yield_now()
                             }
-                            // Not yet, or not any more: the directory is there and the superblock is not.
+                            // Not yet, or not any more: the directory is there and the superblock
+                            // is not.
                             Err(filemap_core::Error::NotAStore { .. }) => std::thread::yield_now(),
                             Err(error) => panic!("{error}"),
                         }

@@ -1,4 +1,5 @@
-//! Pruning by number, age and size; deletes by the hundred thousand; and that compaction gives the space back.
+//! Pruning by number, age and size; deletes by the hundred thousand; and that compaction gives the
+//! space back.
 
 use std::ops::ControlFlow;
 use std::path::Path;

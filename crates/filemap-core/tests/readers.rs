@@ -1,6 +1,7 @@
-//! Readers in other processes beside a writer in a process of its own, which grows the index, rolls segments, checkpoints
-//! in stages and is killed with SIGKILL again and again: what a reader sees is whole, is never older than what was
-//! acknowledged before it refreshed, and never goes back. The end comes by counts, not by time.
+//! Readers in other processes beside a writer in a process of its own, which grows the index,
+//! rolls segments, checkpoints in stages and is killed with SIGKILL again and again: what a reader
+//! sees is whole, is never older than what was acknowledged before it refreshed, and never goes
+//! back. The end comes by counts, not by time.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -19,7 +20,8 @@ const LIVES: u64 = 5;
 const STEPS: u64 = 4;
 const OPERATIONS: u64 = 4000;
 const READERS: usize = 2;
-/// More than the 128 leaves of a new index hold, so that leaves split and the directory doubles on the way.
+/// More than the 128 leaves of a new index hold, so that leaves split and the directory doubles on
+/// the way.
 const KEYS: u64 = 42_000;
 
 fn options() -> Options {
@@ -43,8 +45,9 @@ fn body(i: u64, n: u64) -> Vec<u8> {
     format!("{i} {n} ").repeat(size).into_bytes()
 }
 
-/// The key of an operation: every other one the next key, until all have had their turn, else any of those before. So the
-/// writer's lives touch all but a few of the keys that killed steps pass over: 280 for a leaf of 254 slots.
+/// The key of an operation: every other one the next key, until all have had their turn, else any
+/// of those before. So the writer's lives touch all but a few of the keys that killed steps pass
+/// over: 280 for a leaf of 254 slots.
 fn key_of(n: u64) -> u64 {
     let next = n / 2;
     let old = (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) % (next + 1);
@@ -56,7 +59,8 @@ fn is_removable(i: u64) -> bool {
     i.is_multiple_of(5)
 }
 
-/// The number of the last operation on each key that has returned, shared by all processes through a file.
+/// The number of the last operation on each key that has returned, shared by all processes through
+/// a file.
 struct Acknowledged(File);
 
 impl Acknowledged {

@@ -1,5 +1,5 @@
-//! Stores that have lost files or bytes, and what a repair makes of them: every whole page comes back, nothing else does, and the
-//! result verifies, compacts and takes puts like any other store.
+//! Stores that have lost files or bytes, and what a repair makes of them: every whole page comes
+//! back, nothing else does, and the result verifies, compacts and takes puts like any other store.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -52,8 +52,8 @@ fn noise(rng: &mut fastrand::Rng, bytes: usize) -> Vec<u8> {
     body
 }
 
-/// A store of a few segments with all that there is: versions, references, large bodies, removals, and what compaction made of
-/// some of it.
+/// A store of a few segments with all that there is: versions, references, large bodies, removals,
+/// and what compaction made of some of it.
 fn make(path: &Path, seed: u64, options: Options) -> Contents {
     let mut rng = fastrand::Rng::with_seed(seed);
     let store = Store::create(path, options).unwrap();
@@ -193,8 +193,8 @@ fn a_store_that_keeps_few_versions_keeps_as_many_after_a_repair() {
     }
 }
 
-/// Which versions must and may exist after damage: everything that can still be read must; nothing may that never was. Where
-/// a tombstone itself is lost, what it removed may show again.
+/// Which versions must and may exist after damage: everything that can still be read must; nothing
+/// may that never was. Where a tombstone itself is lost, what it removed may show again.
 fn judge(all: &Contents, readable: &Contents, original: &Contents, what: &str) {
     for (key, versions) in readable {
         let name = String::from_utf8_lossy(key);
@@ -520,7 +520,8 @@ fn a_header_alone_is_not_the_segment_whose_header_it_is() {
     let store = Store::create(&path, options()).unwrap();
     store.put(&Record::new(b"k", b"v")).unwrap();
     store.close().unwrap();
-    // What a power loss may leave of a segment that was created ahead; and the one whose header it has is emptied.
+    // What a power loss may leave of a segment that was created ahead; and the one whose header it
+    // has is emptied.
     let (lost, spare) = (path.join("value0.dat"), path.join("value1.dat"));
     fs::copy(&lost, &spare).unwrap();
     fs::OpenOptions::new().write(true).open(&spare).unwrap().set_len(64).unwrap();

@@ -1,5 +1,5 @@
-//! What a repair makes of dictionaries: carried along, made whole from one of their two copies, missed, and never mistaken for
-//! others.
+//! What a repair makes of dictionaries: carried along, made whole from one of their two copies,
+//! missed, and never mistaken for others.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -71,7 +71,8 @@ fn readable(store: &Store) -> u32 {
     (0..PAGES).filter(is_right).count() as u32
 }
 
-/// Repairs a copy of a store in place, and into a new one: where they lie, and what was told of each.
+/// Repairs a copy of a store in place, and into a new one: where they lie, and what was told of
+/// each.
 fn both(source: &Path, temp: &Path) -> [(PathBuf, RepairReport); 2] {
     let (new, place) = (temp.join("new"), temp.join("place"));
     copy(source, &place);

@@ -1,4 +1,5 @@
-//! The value cache: what it answers without a look at the file, what it passes by, and that it stays within its bytes.
+//! The value cache: what it answers without a look at the file, what it passes by, and that it
+//! stays within its bytes.
 
 use filemap_core::{Options, Record, Stats, Store};
 
@@ -95,8 +96,8 @@ fn a_new_version_shows_and_a_removed_page_does_not() {
 #[test]
 fn compaction_moves_pages_within_it_unless_it_compresses_them_anew() {
     let temp = tempfile::tempdir().unwrap();
-    // What is put uncompressed can be made shorter later, but for the half that is noise. Without a bound nothing is moved but by
-    // the calls below.
+    // What is put uncompressed can be made shorter later, but for the half that is noise. Without
+    // a bound nothing is moved but by the calls below.
     let options = options().compression_level(0).space_bound(None);
     let store = Store::create(temp.path().join("a"), options).unwrap();
     let page = |i: u64| {

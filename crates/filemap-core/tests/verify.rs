@@ -1,4 +1,5 @@
-//! Verification in parts, quickly, and what is noted of it: stopped at any place and resumed it finds what one pass finds.
+//! Verification in parts, quickly, and what is noted of it: stopped at any place and resumed it
+//! finds what one pass finds.
 
 use std::fs;
 use std::ops::ControlFlow;

@@ -79,8 +79,8 @@ pub trait Format: Clone + Debug + Send + Sync + 'static {
     /// A hash of a key, all bits well mixed, for the filters. It must stay the same for good.
     fn hash(&self, key: Self::Key<'_>) -> u64;
 
-    /// Encodes as many entries as fit a block and returns their number, 0 if the first alone does not
-    /// fit. They are in order, no key twice, at most [`Format::ENTRIES_MAX`].
+    /// Encodes as many entries as fit a block and returns their number, 0 if the first alone does
+    /// not fit. They are in order, no key twice, at most [`Format::ENTRIES_MAX`].
     fn encode(&self, entries: &[Self::Entry], block: &mut [u8]) -> usize;
 
     /// Appends a block's entries. Returns false if it is no block of entries.

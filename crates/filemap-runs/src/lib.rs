@@ -1,13 +1,13 @@
 //! Immutable sorted runs: files of entries in key order, the building blocks of LSM trees.
 //!
 //! A [`RunWriter`] writes a run from front to end; a [`Run`] finds a key by reading one block of
-//! 4096 bytes, and none if the block's Bloom filter tells that it is not there. A [`Source`] merges
-//! runs and memory in key order, where the newest entry of a key counts; a [`Cursor`] walks one run
-//! in both directions.
+//! 4096 bytes, and none if the block's Bloom filter tells that it is not there. A [`Source`]
+//! merges runs and memory in key order, where the newest entry of a key counts; a [`Cursor`] walks
+//! one run in both directions.
 //!
 //! A [`Format`] compares and encodes entries: keys and values of any length that fits a block.
-//! [`fixed`] is the format of fingerprints of fixed width. [`ordered`] has runs of another make: of
-//! byte-string keys in order, to be listed and counted.
+//! [`fixed`] is the format of fingerprints of fixed width. [`ordered`] has runs of another make:
+//! of byte-string keys in order, to be listed and counted.
 //!
 //! ```
 //! use std::sync::Arc;

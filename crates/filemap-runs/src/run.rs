@@ -3,9 +3,9 @@
 //!
 //! The index is in memory and the file is mapped for the filters: a look-up reads the one block
 //! that can hold the key if its filter says so, and more only where several blocks begin with the
-//! same 64 bits. Runs of version 1 have no filters: each look-up reads a block. Blocks are not read
-//! through the map: false positives alone would make a whole set resident, and a device that fails
-//! is an error then.
+//! same 64 bits. Runs of version 1 have no filters: each look-up reads a block. Blocks are not
+//! read through the map: false positives alone would make a whole set resident, and a device that
+//! fails is an error then.
 //!
 //! A file begins with a durable header that counts no block and names the owner. The run is
 //! written whole and synced before its owner names it; then it never changes.

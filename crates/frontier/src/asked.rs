@@ -30,8 +30,8 @@ impl Frontier {
         Ok(Some(self.state_of(page, &state.table.peek(page)?)?).filter(|state| state.key == key))
     }
 
-    /// The states of all pages that are wanted by what is known without their URLs, in the order of
-    /// discovery. One read for each, and one of all rows. Ends after an error.
+    /// The states of all pages that are wanted by what is known without their URLs, in the order
+    /// of discovery. One read for each, and one of all rows. Ends after an error.
     pub fn list(&self, wanted: impl Fn(&PageBrief<'_>) -> bool) -> impl Iterator<Item = Result<PageState>> {
         let mut failed = false;
         let states = self.state.table.scan().zip(0..).filter_map(move |(row, page)| match row {
@@ -93,8 +93,8 @@ impl Frontier {
         })
     }
 
-    /// Whether a canonical URL was discovered, by its fingerprint alone. One read from disk at most,
-    /// and mostly none for one that was not.
+    /// Whether a canonical URL was discovered, by its fingerprint alone. One read from disk at
+    /// most, and mostly none for one that was not.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
@@ -119,8 +119,8 @@ impl Frontier {
         Ok(url_of(&self.state.texts.read(page.number())?.1).to_owned())
     }
 
-    /// The canonical URLs of all pages from a number on, in the order of discovery, e.g. to bring a seen set
-    /// up to date. Ends after an error.
+    /// The canonical URLs of all pages from a number on, in the order of discovery, e.g. to bring
+    /// a seen set up to date. Ends after an error.
     pub fn urls_from(&self, first: PageId) -> impl Iterator<Item = Result<(PageId, String)>> {
         let mut next = first.number();
         let mut group = Vec::<(u32, String)>::new().into_iter();

@@ -1,6 +1,6 @@
 //! Claims: pages that were asked for at a set which other crawls share, each claim under an id. A
-//! claim is open until all its pages are fetched or have failed: until then it is asked again after
-//! a restart, with the same id and the same pages, and is answered as it was.
+//! claim is open until all its pages are fetched or have failed: until then it is asked again
+//! after a restart, with the same id and the same pages, and is answered as it was.
 //!
 //! Invariant: a page is in one open claim at most.
 

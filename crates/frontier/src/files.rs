@@ -60,7 +60,8 @@ pub(crate) fn is_part(file: &str) -> bool {
 /// Replaces the snapshot; removes what an interrupted replacement left.
 ///
 /// # Errors
-/// `Io`, of the call that failed. The old snapshot is still there then, unless the last sync failed.
+/// `Io`, of the call that failed. The old snapshot is still there then, unless the last sync
+/// failed.
 pub(crate) fn replace_snapshot(dir: &dyn Dir, write: impl FnOnce(&dyn File, &str) -> Result<()>) -> Result<()> {
     remove_unfinished(dir)?;
     let new = Replacement::begin(dir, SNAPSHOT, NEW_SNAPSHOT)?;

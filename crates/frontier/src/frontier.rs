@@ -190,8 +190,9 @@ impl Frontier {
     }
 
     /// Hands a page out before its turn: when its host's delay, rest or hold is over and a
-    /// connection to it is free. One that was given up is queued again, one that was fetched is fetched again.
-    /// As from [`Frontier::next`], the answer is `Wait` or `InFlight` where that is not now.
+    /// connection to it is free. One that was given up is queued again, one that was fetched is
+    /// fetched again. As from [`Frontier::next`], the answer is `Wait` or `InFlight` where that is
+    /// not now.
     ///
     /// One read of a URL from disk.
     ///
@@ -349,8 +350,8 @@ impl Frontier {
         }
     }
 
-    /// Holds a host back until a time (`Retry-After`); of two holds the longer counts. It is kept on
-    /// disk.
+    /// Holds a host back until a time (`Retry-After`); of two holds the longer counts. It is kept
+    /// on disk.
     ///
     /// # Errors
     /// `UrlLength`, `Poisoned`, `Io`.

@@ -294,8 +294,8 @@ impl Hosts {
         self.settle(number, 0);
     }
 
-    /// The pages of a host that wait for their first fetch in its queue, in order. O(pages) if some
-    /// are left out of it.
+    /// The pages of a host that wait for their first fetch in its queue, in order. O(pages) if
+    /// some are left out of it.
     pub(crate) fn queued(&self, number: u32, table: &mut Table) -> Result<Vec<u32>> {
         let (_, left_out, entries) = self.queue(number, 0);
         let mut pages: Vec<u32> = match left_out {

@@ -6,8 +6,8 @@
 //!
 //! The pages found last are in memory, 13 to 14 bytes each. When they are as many as the options
 //! allow they are written to a sorted run; four runs of about one size become one. A look-up asks
-//! the Bloom filters of all runs and reads a block of the one that may have it, unless its page was
-//! asked for lately.
+//! the Bloom filters of all runs and reads a block of the one that may have it, unless its page
+//! was asked for lately.
 //!
 //! Invariants: pages below `base` are in the runs, all others in memory; a snapshot names synced
 //! runs only, and no run that it names is removed before the next one.
@@ -71,8 +71,8 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// The index as a snapshot names it, but for the pages in memory; these take this many bytes at
-    /// most.
+    /// The index as a snapshot names it, but for the pages in memory; these take this many bytes
+    /// at most.
     ///
     /// # Errors
     /// `Corrupt`, `NewerFormat`, `Io`.

@@ -1,5 +1,5 @@
-//! Names of hosts, each once: its text, three bytes for where that is, and seven for the way from a
-//! name to its number.
+//! Names of hosts, each once: its text, three bytes for where that is, and seven for the way from
+//! a name to its number.
 
 use crate::grow::push;
 use crate::slots::Slots;

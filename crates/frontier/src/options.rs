@@ -62,9 +62,9 @@ pub(crate) const VIRTUAL_VISITS_MAX: u8 = 64;
 filemap_io::options! {
     /// How a [`crate::Frontier`] is created or opened. By default: tax 10%, rent for endorsed
     /// pages, window 32, eight virtual visits a fetch; a fifth of the fetches for refreshes; one
-    /// connection and one request a second to a host; no budgets; thirteen attempts with waits from a
-    /// minute, doubled up to a day; rests of a failing host from two seconds, doubled up to a day,
-    /// and its pages given up after a week; no recrawl.
+    /// connection and one request a second to a host; no budgets; thirteen attempts with waits
+    /// from a minute, doubled up to a day; rests of a failing host from two seconds, doubled up to
+    /// a day, and its pages given up after a week; no recrawl.
     ///
     /// ```
     /// use frontier::FrontierOptions;
@@ -123,10 +123,10 @@ filemap_io::options! {
         pub(crate) recrawl: Option<Recrawl> = None,
 
         /// Memory for what is known of pages. An eighth is for the index of those found last: all
-        /// others are in runs on disk. A quarter is for the queues of hosts, 8 bytes a page: of more,
-        /// those that come last are left out, and found again in a pass over all rows. A sixteenth
-        /// is for pages that wait for a time, likewise. The rest is for rows of 24 bytes: all others
-        /// are in a file. Hosts come on top. At least 4 KiB.
+        /// others are in runs on disk. A quarter is for the queues of hosts, 8 bytes a page: of
+        /// more, those that come last are left out, and found again in a pass over all rows. A
+        /// sixteenth is for pages that wait for a time, likewise. The rest is for rows of 24
+        /// bytes: all others are in a file. Hosts come on top. At least 4 KiB.
         pub(crate) memory_bytes: u64 = 256 << 20,
 
         /// A snapshot replaces the journal when it is longer than this and than a sixteenth of the

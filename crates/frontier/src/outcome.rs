@@ -91,7 +91,8 @@ pub struct Assignment {
 }
 
 /// Pages that were asked for under an id ([`crate::Frontier::claim`]), in the order of their
-/// numbers, with their canonical URLs. Some may be settled: they belong to what was asked all the same.
+/// numbers, with their canonical URLs. Some may be settled: they belong to what was asked all the
+/// same.
 ///
 /// ```
 /// use frontier::{Claim, Frontier, FrontierOptions, Next};
@@ -126,14 +127,15 @@ pub struct Claim {
 pub struct Fetched<'a> {
     /// Time of the fetch.
     pub fetched_at_ms: i64,
-    /// Canonical URLs of its links in scope, or texts of [`crate::link`]. Repeated ones count once, links to itself not at all.
+    /// Canonical URLs of its links in scope, or texts of [`crate::link`]. Repeated ones count
+    /// once, links to itself not at all.
     pub links: &'a [&'a str],
     /// Whether it has changed since its last fetch, if known. Sets the age of the next recrawl.
     pub changed: Option<bool>,
     /// Whether its body was seen under another URL: `links` is ignored then.
     pub is_duplicate: bool,
-    /// Whether it says next to nothing of its own: a near-duplicate, an error page with status 200.
-    /// Its links are entered, and get neither credit nor a voucher from it.
+    /// Whether it says next to nothing of its own: a near-duplicate, an error page with status
+    /// 200. Its links are entered, and get neither credit nor a voucher from it.
     pub is_barren: bool,
 }
 
@@ -204,7 +206,8 @@ filemap_io::named_enum! {
         Other => "other",
         /// Another crawl has claimed it ([`crate::Frontier::claim`]).
         Elsewhere => "elsewhere",
-        /// Its host has not answered for as long as [`crate::FrontierOptions::host_down_ms`] allows.
+        /// Its host has not answered for as long as [`crate::FrontierOptions::host_down_ms`]
+        /// allows.
         HostDown => "host down",
         /// Its host's robots.txt cannot be had: nobody knows what it forbids.
         RobotsUnreachable => "robots unreachable",
@@ -269,8 +272,9 @@ pub struct Failure {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// Another attempt at the page, up to [`crate::FrontierOptions::attempts_max`]. When a host has
-    /// [`crate::FrontierOptions::host_failures_max`] of these in a row, the next is the host's.
+    /// Another attempt at the page, up to [`crate::FrontierOptions::attempts_max`]. When a host
+    /// has [`crate::FrontierOptions::host_failures_max`] of these in a row, the next is the
+    /// host's.
     Retry,
     /// As `Retry`, of a host that has answered, with half a page: it is not to blame.
     RetryPage,

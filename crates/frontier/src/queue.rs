@@ -212,8 +212,8 @@ impl Queue {
         }
     }
 
-    /// Takes the best page of a kind among open hosts; it is in flight then. Returns when the fetch
-    /// before it began, too.
+    /// Takes the best page of a kind among open hosts; it is in flight then. Returns when the
+    /// fetch before it began, too.
     pub(crate) fn take(&mut self, kind: usize, view: &mut View<'_>) -> Result<Option<(u32, Option<i64>)>> {
         while let Some((place, number)) = self.best_open(kind, view) {
             if view.hosts.offered(number, kind) != Some(place) {
@@ -312,8 +312,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Finds pages again that were left out, if a host has no others: when as many pages were taken
-    /// as pay for it, or there are no others at all (`must`). Whether it did.
+    /// Finds pages again that were left out, if a host has no others: when as many pages were
+    /// taken as pay for it, or there are no others at all (`must`). Whether it did.
     pub(crate) fn refill(&mut self, must: bool, view: &mut View<'_>) -> Result<bool> {
         let is_time = self.is_drained && (must || self.taken >= view.table.len() / REFILL_PART);
         if is_time {

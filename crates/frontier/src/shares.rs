@@ -5,8 +5,8 @@
 //! on a host, fetched pages of good standing are proof that there is something to be found. A
 //! family may have as many fetched pages without a voucher as it has proofs, and [`FREE`] more.
 //! From there on it has a *level*, the logarithm of how often it has had that share, and pages
-//! without a voucher come in the order of their levels: all families get the same multiple of their
-//! shares. A trap behind the greatest hub has one proof, its root, however much credit.
+//! without a voucher come in the order of their levels: all families get the same multiple of
+//! their shares. A trap behind the greatest hub has one proof, its root, however much credit.
 //!
 //! Invariant: counts follow from the page table: which pages are fetched, host, shape and standing
 //! of each. A snapshot has them, so that an opening need not read all rows.
@@ -328,7 +328,8 @@ mod tests {
         assert_eq!((shares.level(0, 7), shares.shapes.len()), (0, 1));
     }
 
-    /// As they were before hosts of one shape, and sites of one host, had no families of their own.
+    /// As they were before hosts of one shape, and sites of one host, had no families of their
+    /// own.
     #[derive(Default)]
     struct Plain(HashMap<(u8, u64), Family>);
 

@@ -1,13 +1,13 @@
 //! The snapshot: the whole state at the start of a journal. A frontier's main file: it names the
 //! others.
 //!
-//! The contents of its blocks ([`crate::blocks`]) are the records of [`crate::format::body`], whose
-//! order is in docs/FRONTIER.md; the header's number is the journal's.
+//! The contents of its blocks ([`crate::blocks`]) are the records of [`crate::format::body`],
+//! whose order is in docs/FRONTIER.md; the header's number is the journal's.
 //!
 //! Version 5 has all timers, and nothing of what was left out. Version 4 has neither the number of
-//! pages that get rent nor what waits. Version 3 has all rows in place of their blocks, and neither
-//! counts nor the credit of waiting pages nor queues. In versions 1 and 2 each row has the page's
-//! fingerprint (8) before it, and the runs and all that follows are missing.
+//! pages that get rent nor what waits. Version 3 has all rows in place of their blocks, and
+//! neither counts nor the credit of waiting pages nor queues. In versions 1 and 2 each row has the
+//! page's fingerprint (8) before it, and the runs and all that follows are missing.
 
 mod deliveries;
 mod queues;

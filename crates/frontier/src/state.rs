@@ -1,9 +1,10 @@
 //! The frontier in memory, and what each journal record does to it. Live events and replay run the
 //! same code.
 //!
-//! Invariants: what a record does to pages, credit and history follows from record and state alone,
-//! not from options, queues or clock, so a replay yields the same, bit by bit. Queues follow; which
-//! pages were handed out since the snapshot a replay does not know, so those are queued.
+//! Invariants: what a record does to pages, credit and history follows from record and state
+//! alone, not from options, queues or clock, so a replay yields the same, bit by bit. Queues
+//! follow; which pages were handed out since the snapshot a replay does not know, so those are
+//! queued.
 
 mod delivering;
 mod failing;
@@ -120,8 +121,8 @@ impl State {
     /// Applies a record.
     ///
     /// # Errors
-    /// What is wrong with a record that no frontier in this state has written; `Corrupt`, `Io`, and
-    /// then the state is of no use.
+    /// What is wrong with a record that no frontier in this state has written; `Corrupt`, `Io`,
+    /// and then the state is of no use.
     pub(crate) fn apply(&mut self, record: &Record<'_>) -> Applied {
         match record {
             Record::Seeds { known, new } => self.seeds(known, new),
@@ -241,8 +242,8 @@ impl State {
         Ok(self.queue_new()?)
     }
 
-    /// Enters links of pages that are not known here, as links of the virtual page, which is all the
-    /// web outside; who sent them vouches for them as an endorsed page does.
+    /// Enters links of pages that are not known here, as links of the virtual page, which is all
+    /// the web outside; who sent them vouches for them as an endorsed page does.
     fn arrived(&mut self, depth: u16, new: &[&str]) -> Applied {
         self.first_new = self.table.len();
         for url in new {
@@ -303,8 +304,8 @@ impl State {
         }
     }
 
-    /// Checks a record that is replayed against the runs: whether its new URLs are. Those in memory
-    /// are checked as they are entered.
+    /// Checks a record that is replayed against the runs: whether its new URLs are. Those in
+    /// memory are checked as they are entered.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
@@ -366,8 +367,8 @@ impl State {
         Ok(())
     }
 
-    /// Makes a page wait until a second, if it is not queued. With recrawls, a fetched page without
-    /// one is due at once.
+    /// Makes a page wait until a second, if it is not queued. With recrawls, a fetched page
+    /// without one is due at once.
     pub(crate) fn wait(&mut self, page: u32, due_s: u32) -> Result<()> {
         let row = self.table.update(page)?;
         row.due_s = due_s;

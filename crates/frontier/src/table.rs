@@ -6,8 +6,8 @@
 //! before the next one: a changed block moves to a free slot, and a snapshot says where each block
 //! is. So a snapshot writes the blocks that have changed, and an opening reads none.
 //!
-//! Invariants: a slot is of one block, or free, or freed since the last snapshot; the checksum of a
-//! block is beside its slot in memory and in the snapshot, so an old block is not taken for it.
+//! Invariants: a slot is of one block, or free, or freed since the last snapshot; the checksum of
+//! a block is beside its slot in memory and in the snapshot, so an old block is not taken for it.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Bit fields of words of 64 bits: each is declared once, as a [`Bits`]. Encoding, decoding and the
-//! tables of docs/FORMAT.md come from that.
+//! Bit fields of words of 64 bits: each is declared once, as a [`Bits`]. Encoding, decoding and
+//! the tables of docs/FORMAT.md come from that.
 
 /// A bit field of a record of words.
 #[derive(Clone, Copy, Debug)]

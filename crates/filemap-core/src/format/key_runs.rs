@@ -29,8 +29,8 @@ pub(crate) struct KeyRuns {
     pub(crate) runs: Vec<Info>,
 }
 
-/// The table of a checkpoint in the middle: keys of it may have come to the index, or gone, without
-/// a run that says so. All its entries are in the value log after the tail.
+/// The table of a checkpoint in the middle: keys of it may have come to the index, or gone,
+/// without a run that says so. All its entries are in the value log after the tail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Behind {
     /// Versions and tombstones.

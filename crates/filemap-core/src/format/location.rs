@@ -6,7 +6,8 @@ const OFFSET_BITS: u32 = 24;
 const LOCATION_BITS: u32 = 40;
 const UNITS_BITS: u32 = 24;
 
-/// Segment number and offset in units: 16 + 24 bits. A segment has up to 1 GiB, a log up to 64 TiB.
+/// Segment number and offset in units: 16 + 24 bits. A segment has up to 1 GiB, a log up to 64
+/// TiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Location {
     pub(crate) segment: u16,
@@ -68,8 +69,8 @@ impl Extent {
     }
 }
 
-/// Upper bound of a record's length in 8 bits: floating point with a mantissa of three bits. A read
-/// of this length over-reads by at most an eighth.
+/// Upper bound of a record's length in 8 bits: floating point with a mantissa of three bits. A
+/// read of this length over-reads by at most an eighth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SizeClass(pub(crate) u8);
 

@@ -1,9 +1,9 @@
-//! The on-disk format: one file per record or header, encode beside decode. Each layout is declared
-//! once, by [`layout!`](filemap_io::layout!) or as `Bits`; docs/FORMAT.md has the same tables, and
-//! a test holds the two equal.
+//! The on-disk format: one file per record or header, encode beside decode. Each layout is
+//! declared once, by [`layout!`](filemap_io::layout!) or as `Bits`; docs/FORMAT.md has the same
+//! tables, and a test holds the two equal.
 //!
-//! Who may call it: every folder but `sync`; it only names plain data (`record`, `options`) and the
-//! failpoints.
+//! Who may call it: every folder but `sync`; it only names plain data (`record`, `options`) and
+//! the failpoints.
 //!
 //! Invariants:
 //! - little-endian, fixed width, all padding written;

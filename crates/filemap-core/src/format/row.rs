@@ -1,5 +1,5 @@
-//! A row of the segment table: four words a segment, dictionary or run of keys in order, as entries
-//! of nodes.
+//! A row of the segment table: four words a segment, dictionary or run of keys in order, as
+//! entries of nodes.
 
 use super::bits::Bits;
 

@@ -1,5 +1,5 @@
-//! The file RULES: what was erased and must not come back. It is written whole as RULES.new, synced
-//! and renamed.
+//! The file RULES: what was erased and must not come back. It is written whole as RULES.new,
+//! synced and renamed.
 
 use filemap_io::layout::{Text, Zeros, is_reserved_zero};
 

@@ -2,8 +2,8 @@
 //! rewriting of leaves.
 //!
 //! A run is of one part of the hash space, that of seven first bits. It is made of groups: a
-//! summary, and the pages of changes behind it. The list of runs is a tree of nodes; of each run it
-//! has three words, and one for each group.
+//! summary, and the pages of changes behind it. The list of runs is a tree of nodes; of each run
+//! it has three words, and one for each group.
 
 use filemap_io::layout::{Wire, Zeros, get, is_reserved_zero};
 
@@ -97,8 +97,8 @@ pub(super) const FIELDS: [Bits; 7] = [PART, LEVEL, PAGES, CHANGES, EPOCH, GROUP_
 pub(crate) struct Change {
     /// The new slot. If its key record's address is 0, only its hash counts: a slot is removed.
     pub(crate) slot: Slot,
-    /// Address of the key record of the slot that it replaces or removes, 0 for none. It tells that
-    /// slot from those of other keys with the same hash bits.
+    /// Address of the key record of the slot that it replaces or removes, 0 for none. It tells
+    /// that slot from those of other keys with the same hash bits.
     pub(crate) replaces: u64,
 }
 

@@ -268,7 +268,8 @@ impl Superblock {
         if !has_room || index.counted.is_some_and(|n| n > index.keys) {
             return Err("size of the index is out of range");
         }
-        // Four words an entry: 65,536 segments of either log, as many dictionaries, and runs of keys.
+        // Four words an entry: 65,536 segments of either log, as many dictionaries, and runs of
+        // keys.
         if index.table_words > 13 << 16 || (index.table == 0) != (index.table_words == 0) {
             return Err("segment table is out of range");
         }

@@ -1,10 +1,10 @@
 //! A record of the value log. Records are self-describing: every other file can be rebuilt from
 //! them.
 //!
-//! The payload of a page or chunk is its body, that of a reference a [`ReferenceLayout`], that of a
-//! chunked record a [`ChunkLayout`] per chunk, that of a tombstone of one version a
-//! [`RemovedLayout`]. A filler covers bytes that never held a whole record;
-//! its payload is arbitrary.
+//! The payload of a page or chunk is its body, that of a reference a [`ReferenceLayout`], that of
+//! a chunked record a [`ChunkLayout`] per chunk, that of a tombstone of one version a
+//! [`RemovedLayout`]. A filler covers bytes that never held a whole record; its payload is
+//! arbitrary.
 
 use filemap_io::layout::Zeros;
 
@@ -255,8 +255,8 @@ pub(crate) fn seal_head(header: &Header, seed: u32, offset: u64, out: &mut [u8])
 }
 
 /// Decodes the fixed part at the front of `b` (at least 56 bytes, 72 for a version) without
-/// checking its checksum. Lengths are checked against their limits, so the caller knows how much to
-/// read.
+/// checking its checksum. Lengths are checked against their limits, so the caller knows how much
+/// to read.
 pub(crate) fn peek(b: &[u8]) -> Result<Header, Flaw> {
     if b.len() < FIXED_BYTES {
         return Err("record is cut off");

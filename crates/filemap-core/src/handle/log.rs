@@ -59,7 +59,8 @@ impl Pins {
         self.streams.remove(&stream);
     }
 
-    /// Pins a chunk list entered in the active memtable; its first chunk lies in segment `ordinal`.
+    /// Pins a chunk list entered in the active memtable; its first chunk lies in segment
+    /// `ordinal`.
     pub(crate) fn list(&mut self, ordinal: u64) {
         self.active = Some(self.active.map_or(ordinal, |a| a.min(ordinal)));
     }

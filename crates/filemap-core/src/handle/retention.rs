@@ -107,8 +107,9 @@ impl Retention {
         Retention::new(options.keep_versions, options.keep_age.map(before_now_ms))
     }
 
-    /// The same rules for a checkpoint that enters versions of this sequence or later. Readers find
-    /// these in memory until it ends, so what they refer to must stay; unless they are not shown.
+    /// The same rules for a checkpoint that enters versions of this sequence or later. Readers
+    /// find these in memory until it ends, so what they refer to must stay; unless they are not
+    /// shown.
     pub(crate) fn entering(self, sequence: u64, is_shown: bool) -> Retention {
         Retention { settled_below: if is_shown { sequence } else { u64::MAX }, ..self }
     }
@@ -118,7 +119,8 @@ impl Retention {
         Retention { since_sequence: version.sequence, ..Retention::new(None, Some(version.time_ms)) }
     }
 
-    /// Returns true if the age rule does not keep a version; true for all if there is no such rule.
+    /// Returns true if the age rule does not keep a version; true for all if there is no such
+    /// rule.
     pub(crate) fn is_old(&self, version: Version) -> bool {
         let since = |time_ms| Version { time_ms, sequence: self.since_sequence };
         self.since_ms.is_none_or(|time_ms| version < since(time_ms))
@@ -193,8 +195,8 @@ impl Retention {
     }
 
     /// [`Retention::kept_with`] for a prune, and whether damage was met. A version that cannot be
-    /// read counts for nothing among those kept by number: it stays, with as many that can be read.
-    /// Reads what is kept by number of a key that loses something.
+    /// read counts for nothing among those kept by number: it stays, with as many that can be
+    /// read. Reads what is kept by number of a key that loses something.
     ///
     /// # Errors
     /// Those of `is_readable`.

@@ -74,8 +74,8 @@ impl KeyRunFiles {
         Ok(Run::open(&self.home, *info)?)
     }
 
-    /// Writes the sum of sources as a run of this number, or of the next whose name is free; durable
-    /// but for its name. `None` if all cancel. Calls `each_some` about every tenth of a
+    /// Writes the sum of sources as a run of this number, or of the next whose name is free;
+    /// durable but for its name. `None` if all cancel. Calls `each_some` about every tenth of a
     /// millisecond. After an error no file is left.
     ///
     /// # Errors
@@ -115,8 +115,8 @@ impl KeyRunFiles {
     }
 
     /// Removes every run of this store that is not among the named ones: it was being written, or
-    /// about to be removed, when a writer ended. `next` is the least number of a run that no durable
-    /// superblock has named. Another's file of such a name stays.
+    /// about to be removed, when a writer ended. `next` is the least number of a run that no
+    /// durable superblock has named. Another's file of such a name stays.
     ///
     /// # Errors
     /// `Io`.
@@ -132,8 +132,8 @@ impl KeyRunFiles {
     }
 
     /// Whether a file is a run of this store, or was about to become one: one of the next numbers
-    /// that is nobody's run was being created when the power failed, and its blocks have what was on
-    /// the device before. What cannot be read may be anything.
+    /// that is nobody's run was being created when the power failed, and its blocks have what was
+    /// on the device before. What cannot be read may be anything.
     fn is_ours(&self, name: &str, number: u64, next: u64) -> bool {
         let mut start = [0; OWNER_BYTES];
         let read = self.home.dir.open(name, Access::Read).and_then(|file| file.read_at(&mut start, 0));

@@ -253,8 +253,8 @@ impl Memtable {
         self.published_words.load(Ordering::Acquire) as u32
     }
 
-    /// Iterates over the entries between two marks (0 for the beginning), in the order in which they
-    /// were added.
+    /// Iterates over the entries between two marks (0 for the beginning), in the order in which
+    /// they were added.
     pub(crate) fn changes(&self, from: u32, to: u32) -> impl Iterator<Item = Change> {
         let (mut at, to) = (from.max(1) as usize, to as usize);
         std::iter::from_fn(move || {
@@ -305,8 +305,8 @@ impl Memtable {
         at != 0
     }
 
-    /// Adds an entry, one thread at a time. Readers ignore one older than the key's last tombstone;
-    /// one equal in version to the best replaces it. Panics if the table is exhausted.
+    /// Adds an entry, one thread at a time. Readers ignore one older than the key's last
+    /// tombstone; one equal in version to the best replaces it. Panics if the table is exhausted.
     pub(crate) fn insert(&self, hash: u64, key: &[u8], entry: &Entry) {
         let (old, before) = self.walk(self.bucket(hash).load(Ordering::Relaxed), hash, key);
         let new = self.allocate(HEAD_WORDS + key.len().div_ceil(8));
@@ -374,10 +374,10 @@ impl Memtable {
         at as u32
     }
 
-    /// The newest entry of each key, with the key's hash, in the order of hashes; and the bytes that
-    /// the records of all entries take in the value log. For a table to which nobody adds any more.
-    /// Reads entries as they lie, not by buckets: a table is larger than the processor's caches. Takes
-    /// 16 bytes an entry.
+    /// The newest entry of each key, with the key's hash, in the order of hashes; and the bytes
+    /// that the records of all entries take in the value log. For a table to which nobody adds any
+    /// more. Reads entries as they lie, not by buckets: a table is larger than the processor's
+    /// caches. Takes 16 bytes an entry.
     pub(crate) fn newest(&self, make_way: &dyn Fn()) -> (Vec<(u64, u32)>, u64) {
         let (mut all, mut bytes) = (Vec::with_capacity(self.entries() as usize), 0);
         for change in self.changes(0, self.mark()) {
@@ -406,8 +406,8 @@ impl Memtable {
         (all, bytes)
     }
 
-    /// Reads two words of each of these entries, so that they come into the processor's caches many at
-    /// once and not one after the other.
+    /// Reads two words of each of these entries, so that they come into the processor's caches
+    /// many at once and not one after the other.
     pub(crate) fn touch(&self, entries: &[(u64, u32)]) {
         let words = entries.iter().map(|(_, address)| self.word(*address, 0) ^ self.word(*address, HEAD_WORDS - 1));
         std::hint::black_box(words.fold(0, |all, word| all ^ word));
@@ -564,8 +564,8 @@ mod tests {
         }
     }
 
-    /// Keys with equal 64-bit hashes under seed 0: the word at byte 16 cancels XXH3's secret there,
-    /// and so its product with the next word, which counts.
+    /// Keys with equal 64-bit hashes under seed 0: the word at byte 16 cancels XXH3's secret
+    /// there, and so its product with the next word, which counts.
     fn colliding(n: u64) -> Vec<u8> {
         let mut key = b"http://evil.test\xde\xd4\x6d\xe9\x83\x90\x97\xdb".to_vec();
         key.extend_from_slice(&n.to_le_bytes());

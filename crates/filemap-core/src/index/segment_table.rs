@@ -1,10 +1,11 @@
-//! The segment table: live bytes of each segment. Checkpoints keep it exact; a superblock names it.
+//! The segment table: live bytes of each segment. Checkpoints keep it exact; a superblock names
+//! it.
 //!
 //! Live are the records that the superblock's index leads to: value records (with the chunks of
 //! large bodies) of versions in some chain, and the key records of those chains. Tombstones are
-//! counted separately: they must stay for as long as an earlier version of their key may lie in any
-//! segment. All else below the checkpoint's tail is dead. So every number can be recomputed from
-//! the index and the logs, which `verify` does.
+//! counted separately: they must stay for as long as an earlier version of their key may lie in
+//! any segment. All else below the checkpoint's tail is dead. So every number can be recomputed
+//! from the index and the logs, which `verify` does.
 //!
 //! The table is also the list of files. It names every segment of the value log up to the
 //! checkpoint's tail and every one that compaction wrote, live or dead, with its length once that
@@ -40,8 +41,8 @@ pub(crate) struct SegmentRow {
     pub(crate) live_units: u64,
     /// Tombstones, in the same units.
     pub(crate) tombstone_units: u64,
-    /// Final length in the same units, 0 while unknown or still growing. Bytes of a key-log segment
-    /// beyond it do not count.
+    /// Final length in the same units, 0 while unknown or still growing. Bytes of a key-log
+    /// segment beyond it do not count.
     pub(crate) end_units: u64,
     /// True if compaction wrote the segment.
     pub(crate) is_output: bool,
@@ -103,8 +104,8 @@ pub(crate) struct SegmentTable {
 }
 
 impl SegmentTable {
-    /// The row of a value segment, created if absent. `ordinal` is `None` for a missing segment: an
-    /// existing row then keeps its ordinal, a new one is marked as lost.
+    /// The row of a value segment, created if absent. `ordinal` is `None` for a missing segment:
+    /// an existing row then keeps its ordinal, a new one is marked as lost.
     fn values_of(&mut self, id: u16, ordinal: Option<u64>) -> &mut SegmentRow {
         let lost = SegmentRow { ordinal: u64::from(id), is_lost: true, is_unseen: true, ..SegmentRow::default() };
         let new = ordinal.map_or(lost, |ordinal| SegmentRow { ordinal, ..SegmentRow::default() });

@@ -59,8 +59,8 @@ impl SuperblockFile {
         }
     }
 
-    /// Checks without the lock whether this is a superblock, and returns the newest whole copy. The
-    /// other may be being written.
+    /// Checks without the lock whether this is a superblock, and returns the newest whole copy.
+    /// The other may be being written.
     ///
     /// # Errors
     /// `NotAStore`, or `Corrupt` beside a segment with records, when neither copy has the magic;
@@ -73,8 +73,8 @@ impl SuperblockFile {
     /// Returns the newest copy.
     ///
     /// # Errors
-    /// As `look`; `Corrupt` when a copy does not verify. Each is one sector, so a crash cannot have
-    /// torn it; falling back to the other is unsafe, since pages that it names may have been
+    /// As `look`; `Corrupt` when a copy does not verify. Each is one sector, so a crash cannot
+    /// have torn it; falling back to the other is unsafe, since pages that it names may have been
     /// reused.
     pub(crate) fn read(&self, dir: &dyn Dir, access: Access) -> Result<Superblock> {
         let copies = self.copies()?;
@@ -110,8 +110,8 @@ impl SuperblockFile {
     /// Reads the list of begun segments.
     ///
     /// # Errors
-    /// `Corrupt` when the sector does not verify: it is damaged, since a crash cannot tear it, or a
-    /// writer is writing it; `Io`.
+    /// `Corrupt` when the sector does not verify: it is damaged, since a crash cannot tear it, or
+    /// a writer is writing it; `Io`.
     pub(crate) fn rolls(&self, store_id: &[u8; 16]) -> Result<Rolls> {
         let bytes = files::read(&*self.file, names::SUPERBLOCK, rolls::AT, rolls::BYTES)?;
         let found = Rolls::decode(&bytes).map_err(|what| Error::corrupt(names::SUPERBLOCK, rolls::AT, what))?;
@@ -144,8 +144,8 @@ impl SuperblockFile {
 }
 
 /// The error for a folder without SUPERBLOCK. A value segment with records beside none is what is
-/// left of a store, unless a creation, repair or backup that was cut short has left its mark there.
-/// `None` if it is there by now.
+/// left of a store, unless a creation, repair or backup that was cut short has left its mark
+/// there. `None` if it is there by now.
 fn missing(dir: &dyn Dir) -> Result<Option<Error>> {
     let found = dir.list().map_err(Error::io("list", dir.path().display()))?;
     if found.iter().any(|name| name == names::SUPERBLOCK) {

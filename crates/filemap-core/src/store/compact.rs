@@ -105,9 +105,9 @@ impl Store {
         self.compact_with(CompactionGoal::NoGarbage, &mut |_| ControlFlow::Continue(()))
     }
 
-    /// [`Store::compact`] with a goal and a progress callback, called at every quarter of a megabyte
-    /// read. If it cancels, the current run is abandoned, the results of earlier runs stay, and
-    /// [`Reason::Cancelled`] is returned.
+    /// [`Store::compact`] with a goal and a progress callback, called at every quarter of a
+    /// megabyte read. If it cancels, the current run is abandoned, the results of earlier runs
+    /// stay, and [`Reason::Cancelled`] is returned.
     ///
     /// # Errors
     /// As [`Store::compact`].
@@ -187,8 +187,8 @@ impl Store {
         }
     }
 
-    /// What [`Store::compact_with`] would do, as far as known at the last checkpoint. Changes nothing;
-    /// any handle can tell.
+    /// What [`Store::compact_with`] would do, as far as known at the last checkpoint. Changes
+    /// nothing; any handle can tell.
     ///
     /// # Errors
     /// `Io` if a segment cannot be measured.

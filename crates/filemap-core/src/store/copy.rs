@@ -103,8 +103,8 @@ pub enum CopyEvent<'a> {
 type CopyProgress<'a> = dyn FnMut(CopyEvent<'_>) -> ControlFlow<()> + 'a;
 
 impl Store {
-    /// Copies every live version of every key to another store, with its time and meta. Versions of
-    /// a key are copied in the order in which they were put.
+    /// Copies every live version of every key to another store, with its time and meta. Versions
+    /// of a key are copied in the order in which they were put.
     ///
     /// - Versions that the other store has (same key, time, digest and meta) and can read are
     ///   skipped, so that an interrupted copy can be resumed. To make sure, they are read there.
@@ -208,8 +208,8 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// Copies all versions of a key in the order of their sequences. If the way to them is damaged,
-    /// copies the one that was met.
+    /// Copies all versions of a key in the order of their sequences. If the way to them is
+    /// damaged, copies the one that was met.
     fn key(&mut self, key: &[u8], met: Option<Spot>, before: u64, progress: &mut CopyProgress<'_>) -> Result<()> {
         let mut spots = match (self.from.reading.spots(key), met) {
             (Err(e), Some(met)) if e.is_corrupt() => {
@@ -262,7 +262,8 @@ impl Copy<'_> {
                 Err(e) if e.is_corrupt() => {}
                 head => {
                     let head = head?;
-                    // Newest first: a later one was copied because the one before it is unreadable.
+                    // Newest first: a later one was copied because the one before it is
+                    // unreadable.
                     there.entry(print(&head)).or_insert(head.version);
                 }
             }

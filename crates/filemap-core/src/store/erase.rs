@@ -108,8 +108,8 @@ pub struct Erased {
     /// Bytes of them.
     pub segment_bytes: u64,
     /// Files of the store that may still hold something to erase: damage, a body being put or a
-    /// backup being made keeps them. Records that cannot be expanded keep their dictionary, without
-    /// which they could never be read. Repeat the erasure when the cause is gone.
+    /// backup being made keeps them. Records that cannot be expanded keep their dictionary,
+    /// without which they could never be read. Repeat the erasure when the cause is gone.
     pub left: Vec<String>,
     /// Keys that could not be examined because of damage, or that changed too often.
     pub unreadable_keys: u64,
@@ -133,10 +133,10 @@ const PASSES: u32 = 4;
 
 impl Store {
     /// Erases versions for good. They are removed from the index. Every dictionary that may hold
-    /// their text is removed, and replaced by one made of what stays where that pays. Every segment
-    /// that may hold their bytes, or bytes of their keys, is rewritten and removed, and free pages
-    /// of the index are emptied. Reads and puts go on meanwhile. Matching versions put meanwhile
-    /// are erased, too; later ones are not, unless a rule refuses them.
+    /// their text is removed, and replaced by one made of what stays where that pays. Every
+    /// segment that may hold their bytes, or bytes of their keys, is rewritten and removed, and
+    /// free pages of the index are emptied. Reads and puts go on meanwhile. Matching versions put
+    /// meanwhile are erased, too; later ones are not, unless a rule refuses them.
     ///
     /// If interrupted, even by a crash, repeat it to finish. If dictionaries are removed it takes
     /// as long as compressing all pages on one core; otherwise as long as reading the log and

@@ -49,8 +49,8 @@ impl Store {
         Heads(Pages::new(Arc::clone(&self.reading), None, true))
     }
 
-    /// [`Store::heads`] with every live version of each key. An earlier version also costs reads of
-    /// its key's records in the key log.
+    /// [`Store::heads`] with every live version of each key. An earlier version also costs reads
+    /// of its key's records in the key log.
     pub fn version_heads(&self) -> Heads {
         Heads(Pages::new(Arc::clone(&self.reading), None, false))
     }

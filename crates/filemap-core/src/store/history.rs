@@ -27,18 +27,19 @@ const SOME_RECORDS: usize = 256;
 
 impl Store {
     /// The versions of a key, newest first: [`Store::history`] in bounded memory. Reads the key
-    /// records of all of them before the first one comes, and one key record and one head for each.
+    /// records of all of them before the first one comes, and one key record and one head for
+    /// each.
     ///
     /// What is put meanwhile may or may not be included; what is removed or dropped meanwhile may
-    /// be missing. A damaged version is returned as an error, and the iteration continues after it.
-    /// Damage in the key log is returned as an error after the versions that the key records before
-    /// it lead to, and ends it.
+    /// be missing. A damaged version is returned as an error, and the iteration continues after
+    /// it. Damage in the key log is returned as an error after the versions that the key records
+    /// before it lead to, and ends it.
     pub fn history_iter(&self, key: &[u8]) -> History {
         History::new(Arc::clone(&self.reading), key, None, PAGE)
     }
 
-    /// At most `limit` versions of a key, newest first, older than `before` if given: pass the last
-    /// one of a page to get the next. Each page reads the key records of all versions;
+    /// At most `limit` versions of a key, newest first, older than `before` if given: pass the
+    /// last one of a page to get the next. Each page reads the key records of all versions;
     /// [`Store::history_iter`] does so once.
     ///
     /// # Errors

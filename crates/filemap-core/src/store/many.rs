@@ -14,10 +14,10 @@ const AHEAD: usize = 64;
 const KEYS_A_THREAD: usize = 16;
 
 impl Store {
-    /// The newest versions of many keys, in the order of the keys. Index pages and value records of
-    /// up to 64 keys are requested from the device together. From 32 keys on several threads work:
-    /// one for each 16 keys, at most one per processor. For more keys than fit in memory with their
-    /// pages: [`Store::get_ahead`].
+    /// The newest versions of many keys, in the order of the keys. Index pages and value records
+    /// of up to 64 keys are requested from the device together. From 32 keys on several threads
+    /// work: one for each 16 keys, at most one per processor. For more keys than fit in memory
+    /// with their pages: [`Store::get_ahead`].
     ///
     /// # Errors
     /// The error of the first key that fails.
@@ -38,8 +38,8 @@ impl Store {
     /// The newest versions of keys from an iterator, each with its key, in order. While one is
     /// expanded, the value records of the next `depth` keys are being read, and the index pages of
     /// as many after those. A `depth` of 1 or 0 reads nothing ahead. Keys are taken from the
-    /// iterator up to twice `depth` before their values are returned. Each value is the newest when
-    /// it is returned.
+    /// iterator up to twice `depth` before their values are returned. Each value is the newest
+    /// when it is returned.
     ///
     /// # Errors
     /// Each key has its own; later keys are not affected.
@@ -61,7 +61,8 @@ impl Store {
         GetAhead { store: self, keys: keys.into_iter(), depth, sought: VecDeque::new(), read: VecDeque::new() }
     }
 
-    /// Requests a value record, if its index page is readable: otherwise the get reports the error.
+    /// Requests a value record, if its index page is readable: otherwise the get reports the
+    /// error.
     fn will_need_value(&self, key: &[u8], hash: u64) {
         let values = &self.reading.values();
         match self.reading.in_memtables(key, hash) {

@@ -191,8 +191,8 @@ impl Store {
         Store::open_locked(dir, gate, options, threads)
     }
 
-    /// Opens a store for writing. The time of a recovery depends on what was written since the last
-    /// checkpoint, not on the size of the store.
+    /// Opens a store for writing. The time of a recovery depends on what was written since the
+    /// last checkpoint, not on the size of the store.
     ///
     /// # Errors
     /// [`Error::NotAStore`], with nothing changed; `Locked` at once if another handle

@@ -27,8 +27,8 @@ use crate::store::ranks::{FEW, Ranks};
 use crate::store::splits::Split;
 
 impl Store {
-    /// The newest version of each live key as of now, in the order of the log: a sequential read of
-    /// the whole value log. Ignores what is put meanwhile. What is removed meanwhile may be
+    /// The newest version of each live key as of now, in the order of the log: a sequential read
+    /// of the whole value log. Ignores what is put meanwhile. What is removed meanwhile may be
     /// missing, and so may what is replaced if earlier versions are not kept and compaction came
     /// first. No page is returned twice, but for one that is put again after it was returned, if a
     /// checkpoint then drops the version returned. Damaged records are returned as errors, and the
@@ -319,8 +319,8 @@ impl Pages {
             // As of the beginning: what was put since may have put it beyond the number kept.
             spots = spots.into_iter().find(|s| s.version.sequence < self.before).into_iter().collect();
             if spots.is_empty() {
-                // It was replaced meanwhile, and dropped: return the current version. Not in a split:
-                // another may have, which nobody knows here.
+                // It was replaced meanwhile, and dropped: return the current version. Not in a
+                // split: another may have, which nobody knows here.
                 return Ok(current.filter(|_| self.split.is_none()).map(|s| (0, s)));
             }
         } else {
@@ -338,7 +338,8 @@ impl Pages {
         reading.with_spot(key, spot, Want::Head, |raw| raw.head())
     }
 
-    /// Returns true if `place` is another place in the part of the log that is scanned in any case.
+    /// Returns true if `place` is another place in the part of the log that is scanned in any
+    /// case.
     fn is_met_later(&self, place: Location, other: Location) -> bool {
         let segment = self.reading.values().segments.get(place.segment);
         segment.is_ok_and(|s| {

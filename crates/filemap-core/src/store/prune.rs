@@ -81,9 +81,9 @@ const TRIES: u32 = 4;
 const KEYS_AT_ONCE: u64 = 1024;
 
 impl Store {
-    /// Drops versions that the rule does not keep. Reads and puts go on meanwhile; new versions are
-    /// kept, unless older than everything kept. Takes a sequential pass over the key log, reads the
-    /// key records of keys that may lose a version, and rewrites the chains that do.
+    /// Drops versions that the rule does not keep. Reads and puts go on meanwhile; new versions
+    /// are kept, unless older than everything kept. Takes a sequential pass over the key log,
+    /// reads the key records of keys that may lose a version, and rewrites the chains that do.
     /// `max_live_bytes` takes another pass over all keys. Memory is bounded.
     ///
     /// The space is freed by [`Store::compact`], or in the background under the space bound. Until
@@ -200,8 +200,8 @@ impl Store {
         Ok(rule.retention().unwrap_or_default().kept(all).iter().map(|spot| spot.version).collect())
     }
 
-    /// The narrowest step of age in which the sum reaches `bytes`, and the counts for it; `None` if
-    /// the total is less. Scans all versions again while the step is coarse.
+    /// The narrowest step of age in which the sum reaches `bytes`, and the counts for it; `None`
+    /// if the total is less. Scans all versions again while the step is coarse.
     fn cut(
         &self,
         ages: Ages,
@@ -251,8 +251,8 @@ impl Store {
         Ok(survey)
     }
 
-    /// All versions of a key, and those that a rule keeps; counts the key as hidden if some of them
-    /// are damaged.
+    /// All versions of a key, and those that a rule keeps; counts the key as hidden if some of
+    /// them are damaged.
     fn kept_now(
         &self,
         key: &[u8],

@@ -37,7 +37,8 @@ impl Ranks {
         Some(found.ok().map(|nth| known.ranks[nth].1 as usize))
     }
 
-    /// Caches the live versions of a key, given newest first: all, or the newest if no other counts.
+    /// Caches the live versions of a key, given newest first: all, or the newest if no other
+    /// counts.
     pub(super) fn note(&mut self, hash: u64, key: &[u8], live: &[Spot], changes: u64) {
         self.noted += FEW + live.len();
         self.longest = self.longest.max(live.len());

@@ -89,8 +89,8 @@ impl Store {
         or_newest(found, || self.get(key), |value| is_wanted(value.head.version))
     }
 
-    /// A range of the newest version's body, clipped to its length. Of a large body only the chunks
-    /// in the range are read.
+    /// A range of the newest version's body, clipped to its length. Of a large body only the
+    /// chunks in the range are read.
     ///
     /// # Errors
     /// As [`Store::get`].
@@ -224,8 +224,8 @@ impl Store {
     }
 }
 
-/// What was found. If damage of a key record hides which version is wanted, that may be the newest,
-/// which is found without key records.
+/// What was found. If damage of a key record hides which version is wanted, that may be the
+/// newest, which is found without key records.
 fn or_newest<T>(
     found: Result<Option<T>>,
     newest: impl FnOnce() -> Result<Option<T>>,

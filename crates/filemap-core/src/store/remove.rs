@@ -23,8 +23,8 @@ impl Store {
     /// Versions that refer to its body are put again, one with the body and the others referring
     /// to that one: the same time and meta, another sequence; so among versions of the same time
     /// they are the newest then, and of two that differ in nothing else one stays. Takes two
-    /// checkpoints; for each such version the key's chain is read again, and one body is in memory.
-    /// Compaction frees the space.
+    /// checkpoints; for each such version the key's chain is read again, and one body is in
+    /// memory. Compaction frees the space.
     ///
     /// If it is interrupted, the version may be there or not, and those put again may be there
     /// twice; done again it finishes that.
@@ -83,8 +83,8 @@ impl Store {
     }
 
     /// Puts the versions that share the body of `shared` again, apart from it. What an interrupted
-    /// removal has put again is used. False if something of the key has changed meanwhile: then they
-    /// must be looked for anew.
+    /// removal has put again is used. False if something of the key has changed meanwhile: then
+    /// they must be looked for anew.
     fn put_apart(&self, key: &[u8], shared: Version) -> Result<bool> {
         // Those beyond the number kept, too: a repair finds them, and shows what shows again.
         let all = self.reading.all_spots(key, self.reading.hash(key))?;

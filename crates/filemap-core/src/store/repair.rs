@@ -51,8 +51,8 @@ impl Store {
     /// nothing wrong afterwards. Nobody else may write the source meanwhile.
     ///
     /// The segments are read once, from front to end. Of `options`, `memtable_bytes` bounds the
-    /// memory of a batch. All whole versions come back, whatever the retention; those beyond it are
-    /// dropped as always, when their key is put again or pruned. The canonicaliser is the
+    /// memory of a batch. All whole versions come back, whatever the retention; those beyond it
+    /// are dropped as always, when their key is put again or pruned. The canonicaliser is the
     /// superblock's; without a whole copy of that, `options` must name it. `progress` is called
     /// every few megabytes, and may cancel.
     ///
@@ -278,7 +278,8 @@ impl Job<'_> {
         Ok(damaged)
     }
 
-    /// Losses for dictionaries that are damaged, or named by records or the superblock and missing.
+    /// Losses for dictionaries that are damaged, or named by records or the superblock and
+    /// missing.
     fn judge_dictionaries(&self, named: &BTreeSet<u32>, damaged: &[u32]) -> Vec<Loss> {
         let all: BTreeSet<u32> = named.iter().chain(&self.survey.named_dictionaries).chain(damaged).copied().collect();
         let is_there = |id: &u32| self.survey.dictionaries.contains(id) && !damaged.contains(id);

@@ -59,8 +59,8 @@ impl Store {
         })
     }
 
-    /// Takes over all rules of another store, with their ids and states, if this one never had any:
-    /// for a copy of that store.
+    /// Takes over all rules of another store, with their ids and states, if this one never had
+    /// any: for a copy of that store.
     ///
     /// # Errors
     /// Those of [`Store::rules`] and [`Store::checkpoint`].

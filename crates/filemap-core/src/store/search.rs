@@ -314,8 +314,8 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Looks for erased keys in the runs of keys in order. The texts in those that stay were met in
-    /// the key log.
+    /// Looks for erased keys in the runs of keys in order. The texts in those that stay were met
+    /// in the key log.
     fn key_runs(&mut self) -> Result<()> {
         let reading = &*self.store.reading;
         let named = reading.segment_table().order.clone();

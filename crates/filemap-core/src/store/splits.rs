@@ -1,9 +1,9 @@
 //! Splits: disjoint parts of a store, which several threads or processes read side by side.
 //!
-//! A split is a range of sequences, as of one moment. Segments of the log hold ascending sequences,
-//! so a split names the places in the log between which its versions were put. Compaction moves
-//! versions and keeps their sequences: its outputs are scanned by every split, which passes over
-//! the versions of others by their heads.
+//! A split is a range of sequences, as of one moment. Segments of the log hold ascending
+//! sequences, so a split names the places in the log between which its versions were put.
+//! Compaction moves versions and keeps their sequences: its outputs are scanned by every split,
+//! which passes over the versions of others by their heads.
 //!
 //! Invariant: every sequence below the moment's is in exactly one split.
 
@@ -50,7 +50,8 @@ filemap_io::layout! {
     }
 }
 
-/// A part of a store, for [`Store::pages_in`]: plain data that another process may have been given.
+/// A part of a store, for [`Store::pages_in`]: plain data that another process may have been
+/// given.
 ///
 /// ```
 /// # let temp = tempfile::tempdir()?;
@@ -142,9 +143,9 @@ struct Sample {
 type Found = (u64, u64);
 
 impl Store {
-    /// The store as of now in `number` disjoint parts that take about equal time to read: each page
-    /// is in exactly one. Some are empty if there are few pages. Reads some heads of every segment,
-    /// no body.
+    /// The store as of now in `number` disjoint parts that take about equal time to read: each
+    /// page is in exactly one. Some are empty if there are few pages. Reads some heads of every
+    /// segment, no body.
     ///
     /// # Errors
     /// `InvalidOption` for 0; `Closed`; `Io`.

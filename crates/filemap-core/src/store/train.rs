@@ -8,10 +8,10 @@ use crate::store::Store;
 impl Store {
     /// Trains dictionaries now on pages sampled over the whole log: one for all keys, and one for
     /// each group with many pages if it pays (see
-    /// [`Options::dictionary_group`](crate::Options::dictionary_group)). From then on new pages are
-    /// compressed with them; existing ones stay as they are. Returns the new dictionaries: none if
-    /// none pays. Reads up to 1 GiB of the log, takes some seconds and up to about 100 MiB of
-    /// memory; puts and gets go on.
+    /// [`Options::dictionary_group`](crate::Options::dictionary_group)). From then on new pages
+    /// are compressed with them; existing ones stay as they are. Returns the new dictionaries:
+    /// none if none pays. Reads up to 1 GiB of the log, takes some seconds and up to about 100 MiB
+    /// of memory; puts and gets go on.
     ///
     /// # Errors
     /// `InvalidOption` if dictionaries are off; `Io`, with

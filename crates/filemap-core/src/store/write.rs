@@ -71,8 +71,8 @@ impl Store {
             };
             let Some(holder) = newest else { return Ok(None) };
             let draft = Draft::reference(record, body_bytes, digest, holder, &self.reading.packing(record.key));
-            // Since it was read, the body referred to must not have been removed or dropped, nor be
-            // about to be.
+            // Since it was read, the body referred to must not have been removed or dropped, nor
+            // be about to be.
             let still_there = |reading: &Reading| {
                 reading.in_memtables(record.key, hash) == before
                     && Counters::get(&reading.counters().checkpoints) == checkpoints

@@ -1,6 +1,6 @@
-//! Lock order: tracks the ranks of the locks that a thread holds. Debug builds assert that it takes
-//! only locks of higher rank. Release builds track nothing, nor do model checker builds, which run
-//! all threads on one.
+//! Lock order: tracks the ranks of the locks that a thread holds. Debug builds assert that it
+//! takes only locks of higher rank. Release builds track nothing, nor do model checker builds,
+//! which run all threads on one.
 
 #[cfg(not(all(debug_assertions, not(any(filemap_loom, filemap_shuttle)))))]
 pub(crate) use off::*;

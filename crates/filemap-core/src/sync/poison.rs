@@ -1,7 +1,7 @@
 //! Poison: after a failed write or sync a handle refuses all further writes.
 //!
-//! `filemap_io::Latch` is the same for other crates. It has the `OnceLock` of `std`, whose steps no
-//! model checker sees; the models of this crate must see a failed sync reach all waiters.
+//! `filemap_io::Latch` is the same for other crates. It has the `OnceLock` of `std`, whose steps
+//! no model checker sees; the models of this crate must see a failed sync reach all waiters.
 
 use crate::error::{Error, Result, StorageError};
 use crate::sync::primitive::OnceLock;

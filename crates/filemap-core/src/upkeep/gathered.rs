@@ -2,8 +2,8 @@
 //! the index and which went.
 //!
 //! A run is written at the end of a checkpoint and not with each stage, so after a crash in the
-//! middle the index is ahead of the runs by keys of the checkpoint's table. All of these are in the
-//! log after the tail. So the first checkpoint after recovery notes of each key of its table
+//! middle the index is ahead of the runs by keys of the checkpoint's table. All of these are in
+//! the log after the tail. So the first checkpoint after recovery notes of each key of its table
 //! whether it is there, and what the runs lack is found when they are compared. A key that a task
 //! has removed is in no log: its stage must write a run.
 

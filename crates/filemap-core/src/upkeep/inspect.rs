@@ -1,5 +1,5 @@
-//! `inspect`: lists the contents of any file of a store, field by field, without opening the store.
-//! Names and order of the fields are those of the layouts.
+//! `inspect`: lists the contents of any file of a store, field by field, without opening the
+//! store. Names and order of the fields are those of the layouts.
 
 use std::path::Path;
 
@@ -52,8 +52,8 @@ pub struct Inspected {
     pub problem: Option<String>,
 }
 
-/// Passes every item of a file to `progress`, front to back, until that breaks off. The magic tells the
-/// kind of file.
+/// Passes every item of a file to `progress`, front to back, until that breaks off. The magic
+/// tells the kind of file.
 ///
 /// # Errors
 /// [`Error::NotAStore`] when it is not a file of FileMap; `Io`.

@@ -1,5 +1,6 @@
-//! Joins runs of keys in order in the background: neighbours in time only, by eights of one size, so
-//! that a key is written once a level and the number of runs grows with the logarithm of the store.
+//! Joins runs of keys in order in the background: neighbours in time only, by eights of one size,
+//! so that a key is written once a level and the number of runs grows with the logarithm of the
+//! store.
 //!
 //! Checkpoints go on meanwhile; they add newer runs behind those being joined. Lists that have
 //! begun keep the files that they have opened.

@@ -1,10 +1,10 @@
 //! Pruning: finds versions in the key log that a rule does not keep, and has checkpoints drop them
 //! from their chains.
 //!
-//! One sequential pass over the key log finds the keys that may lose a version, a bounded number of
-//! hashes at a time. The checkpoint, which sees the whole chain, decides what each really loses.
-//! What was put since the pass began is left alone, unless it is a version of such a key. Pruning
-//! frees no space: compaction does, once the segment table shows what is dead.
+//! One sequential pass over the key log finds the keys that may lose a version, a bounded number
+//! of hashes at a time. The checkpoint, which sees the whole chain, decides what each really
+//! loses. What was put since the pass began is left alone, unless it is a version of such a key.
+//! Pruning frees no space: compaction does, once the segment table shows what is dead.
 
 use std::ops::ControlFlow;
 
@@ -70,8 +70,8 @@ impl Upkeep {
         // Puts that are only in memory get into the key log.
         self.checkpoint()?;
         let mut hashes = Vec::new();
-        // They stay readable if compaction of the key log removes them. What that rewrites was read
-        // before.
+        // They stay readable if compaction of the key log removes them. What that rewrites was
+        // read before.
         let (files, end) = self.reading.key_files()?;
         let mut gaps = self.reading.missing_keys(&files, end);
         let total = self.reading.keys().bytes().0;

@@ -34,8 +34,8 @@ pub(crate) struct Checkpointer {
     /// True if the running checkpoint left part of its task undone because the handle is being
     /// closed.
     pub(crate) is_cut: bool,
-    /// Entries with a lower sequence were replayed: an interrupted checkpoint may have entered them
-    /// before.
+    /// Entries with a lower sequence were replayed: an interrupted checkpoint may have entered
+    /// them before.
     pub(crate) replayed_below: u64,
     /// What is to be written of keys in order, if the store has an order.
     pub(crate) gathered: Option<Gathered>,
@@ -117,8 +117,8 @@ pub(crate) struct Cut {
     pub(crate) offset: u64,
     /// Whether damage kept something from being copied before that.
     pub(crate) met_damage: bool,
-    /// Whether it is looked at for the second time: what kept it from being emptied may have been a
-    /// concurrent put.
+    /// Whether it is looked at for the second time: what kept it from being emptied may have been
+    /// a concurrent put.
     pub(crate) is_second: bool,
 }
 

@@ -1,9 +1,9 @@
-//! Makes dictionaries from the store's own pages: chooses samples, tries a dictionary, and keeps it
-//! if it pays.
+//! Makes dictionaries from the store's own pages: chooses samples, tries a dictionary, and keeps
+//! it if it pays.
 //!
-//! Invariants: this holds no lock that a put or a get waits for, except the brief one of the tally.
-//! A dictionary is used only if it compresses held-out pages better than before, at the level at
-//! which pages stay, by more than its file will cost.
+//! Invariants: this holds no lock that a put or a get waits for, except the brief one of the
+//! tally. A dictionary is used only if it compresses held-out pages better than before, at the
+//! level at which pages stay, by more than its file will cost.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -27,8 +27,8 @@ use crate::upkeep::Upkeep;
 const BODIES_TO_DICTIONARY: u64 = 32;
 /// Shortest dictionary tried, in bytes.
 const SHORTEST: u64 = 16 << 10;
-/// A group's dictionary is at most this part of the longest, less a little: at exactly 256 KiB, the
-/// part of the default, zstd takes tables of twice the length.
+/// A group's dictionary is at most this part of the longest, less a little: at exactly 256 KiB,
+/// the part of the default, zstd takes tables of twice the length.
 const GROUP_PART: usize = 4;
 const LITTLE_LESS: usize = 128;
 /// Length of a dictionary for metas, in bytes.

@@ -24,13 +24,13 @@ use crate::upkeep::compact::keys::compact_keys;
 /// Sleep of an idle thread.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// Interval at which the compaction thread looks for work without puts; passes for expired versions
-/// are at least this far apart.
+/// Interval at which the compaction thread looks for work without puts; passes for expired
+/// versions are at least this far apart.
 const UPKEEP: Duration = Duration::from_secs(60);
 
-/// Rest of the training thread, in times of what the dictionary took. zstd's trainer is one call of
-/// some tenths of a second that cannot make way ([`crate::sync::make_way`]), and in a store of many
-/// groups another is always due.
+/// Rest of the training thread, in times of what the dictionary took. zstd's trainer is one call
+/// of some tenths of a second that cannot make way ([`crate::sync::make_way`]), and in a store of
+/// many groups another is always due.
 const TRAINING_REST: u32 = 8;
 
 /// Intervals at which keys in memory are sorted: after some were, after none were, and while no
@@ -213,7 +213,8 @@ pub(crate) fn write_back(upkeep: &Upkeep, is_due: bool) {
 }
 
 fn keep_checkpointed(upkeep: &Upkeep) {
-    // Opening leaves it to the first who needs it: in a large index each look-up would read a node.
+    // Opening leaves it to the first who needs it: in a large index each look-up would read a
+    // node.
     let stops = || upkeep.writing.bells().checkpoint.is_stopped();
     if let Err(e) = upkeep.reading.index().read_directory(stops) {
         upkeep.reading.counters().failed(&e);

@@ -4,9 +4,10 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// What a machine that stops leaves behind, had everything been written: the files of a store in use. They are copied one by one,
-/// which shows one moment only if no checkpoint of the background came between, be it a part of one: that begins with key records and
-/// ends with the superblock. Compaction begins one, too, before it judges.
+/// What a machine that stops leaves behind, had everything been written: the files of a store in
+/// use. They are copied one by one, which shows one moment only if no checkpoint of the background
+/// came between, be it a part of one: that begins with key records and ends with the superblock.
+/// Compaction begins one, too, before it judges.
 pub fn copy(from: &Path, to: &Path) {
     let checkpoints = || {
         let files = fs::read_dir(from).unwrap().map(Result::unwrap);

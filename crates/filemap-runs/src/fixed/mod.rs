@@ -72,8 +72,8 @@ impl Fixed {
 /// Filters in files are made by it: it must never change.
 #[inline]
 pub fn mixed(fingerprint: u128) -> u64 {
-    // Finaliser of SplitMix64 (Stafford's variant 13) of the bits from the 40th on, the first 24 of
-    // them, those of a host, mixed into the last.
+    // Finaliser of SplitMix64 (Stafford's variant 13) of the bits from the 40th on, the first 24
+    // of them, those of a host, mixed into the last.
     let z = (fingerprint >> 40) as u64 ^ (fingerprint >> 104) as u64;
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

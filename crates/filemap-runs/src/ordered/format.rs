@@ -72,8 +72,8 @@ pub fn owner(start: &[u8]) -> Option<([u8; 16], u64)> {
     is_run.then(|| (OrderedHeader::ID.get(start), OrderedHeader::NUMBER.get(start)))
 }
 
-/// What is wrong with a part of a run's file, its header (page 0) or a block at a page: for who looks
-/// at the file alone. What the parent of a block says is not asked.
+/// What is wrong with a part of a run's file, its header (page 0) or a block at a page: for who
+/// looks at the file alone. What the parent of a block says is not asked.
 ///
 /// ```
 /// # let dir = filemap_io::sim::SimDisk::new(1).dir();

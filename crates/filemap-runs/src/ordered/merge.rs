@@ -1,6 +1,6 @@
 //! Merging runs and memory into one order: each key once, with the sum of its changes; keys whose
-//! sum is 0 are left out. A sum beyond 1 is listed once, though sums of ranges have it twice: an owner
-//! that cannot read its own record of a key, because of damage, may add it a second time.
+//! sum is 0 are left out. A sum beyond 1 is listed once, though sums of ranges have it twice: an
+//! owner that cannot read its own record of a key, because of damage, may add it a second time.
 //!
 //! A tree of losers finds the next key: a source that moves on is compared with log2(sources)
 //! others. Every source has a leaf in memory.

@@ -4,9 +4,9 @@
 //! A run is a static B+ tree in one file. Its leaves hold keys, front-coded, each with a
 //! [`Change`]: the key came (+1) or went (-1). Its inner blocks hold the sum of the changes below
 //! each child. Over all runs of a store the changes of a key add up to 1 if the key is present,
-//! else to 0, so a merge need not know which run is newer, and a key whose sum is 0 leaves no trace.
-//! A run is made of runs that follow each other in time, or of all: of others the changes of a key
-//! could add up to 2.
+//! else to 0, so a merge need not know which run is newer, and a key whose sum is 0 leaves no
+//! trace. A run is made of runs that follow each other in time, or of all: of others the changes
+//! of a key could add up to 2.
 //!
 //! A [`Writer`] writes a run from front to end, a [`Cursor`] walks one, a [`Merge`] lists several
 //! as one; [`Run::sum_below`] counts.

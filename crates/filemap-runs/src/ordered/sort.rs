@@ -1,7 +1,7 @@
-//! Sorts many byte strings that share long beginnings, as keys in order do: by seven bytes at a time,
-//! which are kept beside each item, so that few comparisons leave the cache. (Multikey quicksort:
-//! J. Bentley, R. Sedgewick, SODA 1997; with cached characters: P. Kilpeläinen, T. Salakoski,
-//! J. Teuhola; J. Kärkkäinen, T. Rantala, SPIRE 2008.)
+//! Sorts many byte strings that share long beginnings, as keys in order do: by seven bytes at a
+//! time, which are kept beside each item, so that few comparisons leave the cache. (Multikey
+//! quicksort: J. Bentley, R. Sedgewick, SODA 1997; with cached characters: P. Kilpeläinen, T.
+//! Salakoski, J. Teuhola; J. Kärkkäinen, T. Rantala, SPIRE 2008.)
 
 /// Bytes looked at in one step.
 const STEP: usize = 7;

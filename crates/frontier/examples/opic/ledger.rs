@@ -1,5 +1,5 @@
-//! A ledger in memory: what each page of a graph holds. The frontier has rows on disk; the sums are
-//! the same.
+//! A ledger in memory: what each page of a graph holds. The frontier has rows on disk; the sums
+//! are the same.
 
 use crate::credit::{Account, Totals};
 use crate::grow::push;

@@ -11,9 +11,9 @@ const NO_PAGE: u32 = u32::MAX;
 
 impl Frontier {
     /// Enters links of a page that another crawl has fetched, so many links from a seed. What is
-    /// known stays as it is, so links that come twice do no harm. New pages share the credit of the
-    /// virtual page, as they are links from outside; they get no rent before pages here link to them
-    /// too. Limits of depth, of a host's pages and of length hold as for links found here.
+    /// known stays as it is, so links that come twice do no harm. New pages share the credit of
+    /// the virtual page, as they are links from outside; they get no rent before pages here link
+    /// to them too. Limits of depth, of a host's pages and of length hold as for links found here.
     ///
     /// O(links).
     ///

@@ -12,8 +12,8 @@ impl Frontier {
     /// finds the claim when it is opened again, and asks again.
     ///
     /// # Errors
-    /// `NotInFlight`, also if a page is claimed already or named twice; `InvalidOption` if there is
-    /// an open claim of this id; `Poisoned`, `Io`.
+    /// `NotInFlight`, also if a page is claimed already or named twice; `InvalidOption` if there
+    /// is an open claim of this id; `Poisoned`, `Io`.
     ///
     /// ```
     /// use frontier::{Frontier, FrontierOptions, Next};

@@ -29,8 +29,8 @@ impl Frontier {
         Ok(())
     }
 
-    /// Ends waits that no right clock can have begun. O(timers in memory + hosts), or O(pages) if one
-    /// that is left out may be too long.
+    /// Ends waits that no right clock can have begun. O(timers in memory + hosts), or O(pages) if
+    /// one that is left out may be too long.
     fn set_back(&mut self, now_ms: i64) -> Result<()> {
         let longest = |wait_ms: u64| now_ms.saturating_add_unsigned(wait_ms);
         let rests_ms = longest(self.options.rest_max_ms);

@@ -13,8 +13,8 @@ use crate::snapshot;
 const JOURNAL_PART: u64 = 16;
 /// Lists of links beyond two for each fetched page before the file is rewritten.
 const LISTS_SLACK: u64 = 64;
-/// A file of links that is longer is rewritten as soon as most of its lists are outdated, else with
-/// the next snapshot.
+/// A file of links that is longer is rewritten as soon as most of its lists are outdated, else
+/// with the next snapshot.
 const LINKS_BYTES_MIN: u64 = 1 << 20;
 
 impl Frontier {

@@ -2,10 +2,10 @@
 //!
 //! A failure is the page's or the host's ([`Remedy`]). A page has a few attempts. A host that is
 //! at fault rests, twice as long each time, and its pages stay queued; one of them is tried when a
-//! rest ends, another the next time, since it may be a page that is broken after all. When the rests
-//! of a host without an answer have taken longer than the options allow, what is queued of it is
-//! given up by a name of its own. A host of which many pages fail in a row rests too, but shortly:
-//! its pages' attempts count, so that broken ones end.
+//! rest ends, another the next time, since it may be a page that is broken after all. When the
+//! rests of a host without an answer have taken longer than the options allow, what is queued of
+//! it is given up by a name of its own. A host of which many pages fail in a row rests too, but
+//! shortly: its pages' attempts count, so that broken ones end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,8 +18,8 @@ use crate::outcome::{Failing, Failure, FailureKind, PageId, Remedy};
 use crate::record::Record;
 use crate::recrawl::{due_s, interval_ms};
 
-/// The longest rest of a host that may not be at fault: it may be its pages after all, and good ones
-/// wait behind them.
+/// The longest rest of a host that may not be at fault: it may be its pages after all, and good
+/// ones wait behind them.
 const SUSPECT_REST_MAX_MS: u64 = 30_000;
 
 impl Frontier {
@@ -106,9 +106,9 @@ impl Frontier {
         Ok(())
     }
 
-    /// Gives the host of a page a rest, unless the fetch began before one that is not over: fetches
-    /// that fail together are one outage. The time between the end of a rest and the next failure,
-    /// in which nobody asked, does not count as silence.
+    /// Gives the host of a page a rest, unless the fetch began before one that is not over:
+    /// fetches that fail together are one outage. The time between the end of a rest and the next
+    /// failure, in which nobody asked, does not count as silence.
     fn rest(&mut self, page: u32, flight: Flight, failure: &Failure, max_ms: u64, now_ms: i64) -> Result<Failing> {
         let host = self.host_of(page)?;
         let (name, before) = (self.state.hosts.name(host).to_owned(), self.state.hosts.limits(host).down);
@@ -176,9 +176,11 @@ impl Frontier {
 
     /// Ends the rests of a host, or of all, at a time: each is asked again as soon as its delay
     /// allows, and so are its pages that wait for another attempt. How often it has failed is not
-    /// forgotten. Returns how many were resting. Not kept on disk: after a restart they rest again.
+    /// forgotten. Returns how many were resting. Not kept on disk: after a restart they rest
+    /// again.
     ///
-    /// O(pages that wait + hosts), or O(pages) if there are more waiting pages than timers in memory.
+    /// O(pages that wait + hosts), or O(pages) if there are more waiting pages than timers in
+    /// memory.
     ///
     /// # Errors
     /// `Poisoned`, `Io`.

@@ -13,9 +13,9 @@ use crate::state::FIRST_AGE;
 
 impl Frontier {
     /// Takes hints about pages, of which those that are not known, or about to be fetched, are
-    /// skipped. A page that has changed since it was fetched is due now; one whose interval has not
-    /// been learnt yet gets the one that is said. Without recrawls nothing is done. Returns how many
-    /// pages are due sooner, or later.
+    /// skipped. A page that has changed since it was fetched is due now; one whose interval has
+    /// not been learnt yet gets the one that is said. Without recrawls nothing is done. Returns
+    /// how many pages are due sooner, or later.
     ///
     /// O(hints), two reads from disk for each.
     ///

@@ -38,8 +38,8 @@ impl Frontier {
     /// again. If it was not closed, the last fetches of hosts are unknown: each host rests for one
     /// delay from the first time given.
     ///
-    /// Reads the snapshot and the journal; where the options have recrawls and those before had none,
-    /// or the snapshot is of an older version, 24 bytes a page too.
+    /// Reads the snapshot and the journal; where the options have recrawls and those before had
+    /// none, or the snapshot is of an older version, 24 bytes a page too.
     ///
     /// # Errors
     /// `Missing`, `Corrupt`, `NewerFormat`, `InvalidOption`, `Locked`, `Io`.

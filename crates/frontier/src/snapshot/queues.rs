@@ -1,5 +1,5 @@
-//! The snapshot's queues: pages of each host that wait, pages that wait for a time, pages in flight,
-//! and counts of families. So an opening need not read the rows of all pages.
+//! The snapshot's queues: pages of each host that wait, pages that wait for a time, pages in
+//! flight, and counts of families. So an opening need not read the rows of all pages.
 
 use crate::blocks::{BlockReader, BlockWriter};
 use crate::error::Result;

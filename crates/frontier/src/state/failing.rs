@@ -71,8 +71,8 @@ impl State {
         Ok(())
     }
 
-    /// Queues a page again that was given up, or waits for another attempt. It counts as tried, for
-    /// it may be claimed; one that another crawl has claimed does not.
+    /// Queues a page again that was given up, or waits for another attempt. It counts as tried,
+    /// for it may be claimed; one that another crawl has claimed does not.
     fn retry(&mut self, page: u32) -> Result<()> {
         let marks = self.table.get(page)?.marks;
         if matches!(marks.status(), Status::Gone | Status::Waiting) {

@@ -1,5 +1,5 @@
-//! From a replayed state to a live one: what was in flight is queued again, and credit is added up.
-//! A state whose queues are not known, as that of an older snapshot, gets them from the rows.
+//! From a replayed state to a live one: what was in flight is queued again, and credit is added
+//! up. A state whose queues are not known, as that of an older snapshot, gets them from the rows.
 
 use super::State;
 use crate::credit::TOTAL;
@@ -65,7 +65,8 @@ impl State {
         Ok(())
     }
 
-    /// Counts families, and queues all pages by their rows. With recrawls, fetched pages without a time are due at once. O(pages).
+    /// Counts families, and queues all pages by their rows. With recrawls, fetched pages without a
+    /// time are due at once. O(pages).
     fn find_queues(&mut self) -> Result<()> {
         let mut shares = Shares::default();
         (0..self.hosts.len()).for_each(|host| shares.enter(host, site(self.hosts.name(host))));

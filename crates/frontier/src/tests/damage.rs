@@ -331,8 +331,8 @@ fn behind_queues(bytes: &[u8], mut at: usize) -> usize {
     at + 8
 }
 
-/// The snapshot of some pages as older versions wrote it: all rows are in it, and in the first each
-/// follows its fingerprint, and there are no runs.
+/// The snapshot of some pages as older versions wrote it: all rows are in it, and in the first
+/// each follows its fingerprint, and there are no runs.
 fn as_version(version: u16, disk: &SimDisk) -> Vec<u8> {
     let (bytes, table) =
         (disk.bytes("frontier.snapshot").expect("there"), disk.bytes("frontier.pages").expect("there"));

@@ -153,7 +153,8 @@ fn hosts_that_are_woken_are_asked_at_once_also_for_pages_that_wait() {
     assert!(opens_at(&mut frontier, wakes) > wakes + 60_000);
 }
 
-/// It was seen that two broken pages took turns for ever, and all others were given up after a week.
+/// It was seen that two broken pages took turns for ever, and all others were given up after a
+/// week.
 #[test]
 fn pages_that_are_broken_hold_up_none_that_are_not() {
     let (_disk, mut frontier) = made(FrontierOptions::new());

@@ -76,8 +76,8 @@ fn of_pages_without_a_word_each_host_and_shape_has_its_share_whatever_credit_it_
         };
         done(&mut frontier, next.page, 0, &links.iter().map(|url| &url[..]).collect::<Vec<&str>>());
     }
-    // Its first two levels have a word. Of the others it has its share first, 16 and one proof, since
-    // it has the credit; then the other shape has that, and from there on they take turns.
+    // Its first two levels have a word. Of the others it has its share first, 16 and one proof,
+    // since it has the credit; then the other shape has that, and from there on they take turns.
     assert_eq!(in_calendar[..4], [0, 1, 2, 3]);
     assert_eq!(in_calendar[4..21], (84..=100).collect::<Vec<_>>());
     let turns = in_calendar[21..].iter().filter(|round| (117..149).contains(*round)).count();

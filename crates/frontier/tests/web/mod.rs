@@ -129,8 +129,8 @@ impl<'a> Trapped<'a> {
     }
 
     /// Host and shape of a page. The graph's pages are in the order of their URLs, which are not
-    /// there: a thousand in a row are taken for a host. The tree has its gate's host, and a shape of
-    /// its own, as a calendar has.
+    /// there: a thousand in a row are taken for a host. The tree has its gate's host, and a shape
+    /// of its own, as a calendar has.
     pub fn family(&self, page: u32) -> (u32, u8) {
         match self.is_trap(page) {
             true => (self.gate / HOST_PAGES, 1),

@@ -15,8 +15,8 @@ use crate::index::memtable::Memtable;
 use crate::options::CountedOf;
 use crate::sync::lock;
 
-/// What the memtables change, as of the last call: the next looks at later entries only, if neither
-/// tables nor index are others.
+/// What the memtables change, as of the last call: the next looks at later entries only, if
+/// neither tables nor index are others.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LastCount {
     tables: Weak<Tables>,
@@ -121,8 +121,8 @@ impl Reading {
 }
 
 /// How many counted keys more are live after the entries of a table between two marks than before
-/// them. Keys that neither this table nor the older one had before are taken for not live then, and
-/// added to `firsts`.
+/// them. Keys that neither this table nor the older one had before are taken for not live then,
+/// and added to `firsts`.
 fn live(
     (table, older): (&Memtable, Option<&Memtable>),
     (from, to): (u32, u32),

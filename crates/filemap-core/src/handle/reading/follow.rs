@@ -156,8 +156,8 @@ fn read_superblock(file: &SuperblockFile, dir: &dyn Dir) -> Result<Superblock> {
 }
 
 impl Reading {
-    /// Follows the writer if due and no other thread is doing it. An error is kept for `stats`: the
-    /// handle goes on with what it has.
+    /// Follows the writer if due and no other thread is doing it. An error is kept for `stats`:
+    /// the handle goes on with what it has.
     pub(crate) fn follow_if_due(&self) {
         let Some(follower) = self.follower() else { return };
         let now = follower.opened.elapsed();
@@ -182,9 +182,9 @@ impl Reading {
         result
     }
 
-    /// Where this handle has followed the writer to, made durable: the writer may have synced less,
-    /// or have failed to. What a failed sync lost of it is dropped by the next recovery, which says
-    /// so by another life.
+    /// Where this handle has followed the writer to, made durable: the writer may have synced
+    /// less, or have failed to. What a failed sync lost of it is dropped by the next recovery,
+    /// which says so by another life.
     pub(super) fn durable_position(&self) -> Result<(Tail, u64)> {
         self.looking_again(|| self.sync_followed())
     }
@@ -209,8 +209,8 @@ impl Reading {
     }
 
     /// Called when something was not where it should be. Follows the writer, lists the segments
-    /// again, and rebuilds the memtable if segments were removed since it was begun, as it may lead
-    /// there. Returns true if it rebuilt the memtable.
+    /// again, and rebuilds the memtable if segments were removed since it was begun, as it may
+    /// lead there. Returns true if it rebuilt the memtable.
     pub(crate) fn catch_up(&self) -> Result<bool> {
         let Some(follower) = self.follower() else { return Ok(false) };
         let mut state = lock(&follower.state);
@@ -265,7 +265,8 @@ impl Reading {
             }
             if is_newer {
                 if newest.tail > state.position {
-                    // The writer has moved on: the log that its index covers must be replayed first.
+                    // The writer has moved on: the log that its index covers must be replayed
+                    // first.
                     state.is_lost |= self.follow_or_lose(state)?;
                 }
                 self.take_index(&newest)?;
@@ -310,8 +311,8 @@ impl Reading {
         Ok(())
     }
 
-    /// Follows the log. Returns true if the segment where it last stopped is gone: nothing followed
-    /// in it before a checkpoint, so the memtable must be rebuilt.
+    /// Follows the log. Returns true if the segment where it last stopped is gone: nothing
+    /// followed in it before a checkpoint, so the memtable must be rebuilt.
     fn follow_or_lose(&self, state: &mut Following) -> Result<bool> {
         match self.follow_log(state) {
             Err(e) if e.is_corrupt() => {
@@ -355,13 +356,14 @@ impl Reading {
         }
         let mut next = self.begun_after(state, table)?;
         if next.is_none() {
-            // Known later segments may be gone, too: created ahead by a writer that was killed, and
-            // replaced by others.
+            // Known later segments may be gone, too: created ahead by a writer that was killed,
+            // and replaced by others.
             self.values.segments.rescan(|s| self.is_settled(s, state.position.ordinal))?;
             next = self.begun_after(state, table)?;
         }
         let Some(next) = next else { return Ok(false) };
-        // The next segment exists, so this one is complete: read what was appended to it meanwhile.
+        // The next segment exists, so this one is complete: read what was appended to it
+        // meanwhile.
         if let Some((segment, file)) = &segment {
             self.follow_records(segment, &**file, state, table)?;
         }
@@ -371,15 +373,15 @@ impl Reading {
 
     /// The segment after the position, if it or a later one holds a whole record. Until then the
     /// writer's next recovery may remove it and continue in the one before: a writer killed while
-    /// writing the first record leaves half of it. A later segment suffices, since a power loss may
-    /// leave a segment without records and later ones with some.
+    /// writing the first record leaves half of it. A later segment suffices, since a power loss
+    /// may leave a segment without records and later ones with some.
     fn begun_after(&self, state: &Following, table: &Memtable) -> Result<Option<u64>> {
         let all = self.values.segments.log();
         let mut later = all.iter().filter(|s| s.ordinal > state.position.ordinal).peekable();
         let next = later.peek().map(|s| s.ordinal);
         for segment in later {
-            // Bypass the open files: they would keep the removed one. If the name is another file's
-            // now, the directory must be listed again.
+            // Bypass the open files: they would keep the removed one. If the name is another
+            // file's now, the directory must be listed again.
             let file = match self.values.segments.open_anew(segment) {
                 Err(e) if e.is_corrupt() => return Ok(None),
                 opened => opened?,
@@ -399,7 +401,8 @@ impl Reading {
     /// Returns true if, as far as this handle can know, the file under the segment's name stays
     /// that segment until it is removed. That holds for segments of the log up to an ordinal in
     /// use, and for compaction outputs that a superblock names, with the log beyond them. Others
-    /// may be leftovers of a killed writer: its next recovery removes them and reuses the ordinals.
+    /// may be leftovers of a killed writer: its next recovery removes them and reuses the
+    /// ordinals.
     pub(super) fn is_settled(&self, segment: &Segment, ordinal: u64) -> bool {
         match segment.is_output {
             false => segment.ordinal <= ordinal,
@@ -449,8 +452,8 @@ impl Reading {
     /// old memtable knew would be missing in between.
     fn heed_recoveries(&self, state: &mut Following) -> Result<()> {
         let newest = self.superblock.newest_whole(&*self.dir)?;
-        // A superblock whose sync failed may have been seen and then be gone: the one before counts,
-        // or another of the same epoch, from a recovery that did not see it.
+        // A superblock whose sync failed may have been seen and then be gone: the one before
+        // counts, or another of the same epoch, from a recovery that did not see it.
         let goes_on = newest.epoch > self.index.epoch() || newest == **self.latest.load();
         if newest.dropped_epoch == state.dropped_epoch && goes_on {
             return Ok(());

@@ -130,7 +130,8 @@ impl InMemory {
         &mut self.tables[at]
     }
 
-    /// The batches of a table, up to now. `is_helped` says that a thread merges those that are long.
+    /// The batches of a table, up to now. `is_helped` says that a thread merges those that are
+    /// long.
     pub(super) fn batches(&mut self, table: &Arc<Memtable>, order: KeyOrder, is_helped: bool) -> Vec<Arc<Batch>> {
         self.is_asked = true;
         // Others wait for the lock: it makes way for nobody.

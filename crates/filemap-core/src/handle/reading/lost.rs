@@ -51,7 +51,8 @@ pub(super) fn absent(
     let mut absent = look();
     let runs = absent_runs(dir, segment_table)?;
     if absent.iter().any(|a| !a.is_accepted) {
-        // The directory was listed before `rolls` was read: list it again for what changed between.
+        // The directory was listed before `rolls` was read: list it again for what changed
+        // between.
         there.0.segments.look_anew()?;
         there.0.dictionaries.look()?;
         absent = look();
@@ -85,8 +86,8 @@ fn whole(ordinal: u64) -> Range<Tail> {
 }
 
 impl Reading {
-    /// Updates the list of absent files for a superblock. Keeps the old one if the writer has moved
-    /// on meanwhile.
+    /// Updates the list of absent files for a superblock. Keeps the old one if the writer has
+    /// moved on meanwhile.
     pub(super) fn look_for_absent(&self, newest: &Superblock, segment_table: &SegmentTable) -> Result<()> {
         let there = (&*self.values, &*self.keys);
         if let Some(found) = absent(&self.superblock, &*self.dir, newest, segment_table, there)? {
@@ -95,8 +96,8 @@ impl Reading {
         Ok(())
     }
 
-    /// Absent value segments and dictionaries of a superblock that may be newer than this handle's;
-    /// `None` if the writer has moved on meanwhile.
+    /// Absent value segments and dictionaries of a superblock that may be newer than this
+    /// handle's; `None` if the writer has moved on meanwhile.
     pub(crate) fn absent_values(
         &self,
         superblock: &Superblock,

@@ -237,8 +237,8 @@ impl Reading {
         }
     }
 
-    /// [`Reading::log_end`] of what is durable. A follower follows the writer for it, and syncs what
-    /// it has found beyond the last superblock.
+    /// [`Reading::log_end`] of what is durable. A follower follows the writer for it, and syncs
+    /// what it has found beyond the last superblock.
     ///
     /// # Errors
     /// `Corrupt`; `Io`.

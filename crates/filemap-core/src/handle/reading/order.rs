@@ -1,6 +1,7 @@
 //! Keys in order: the runs of a superblock, and the keys of the memtables, as one list.
 //!
-//! A memtable's word counts for its keys, whatever the runs say: a checkpoint may be entering them.
+//! A memtable's word counts for its keys, whatever the runs say: a checkpoint may be entering
+//! them.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -287,8 +288,8 @@ impl Walk {
         }
     }
 
-    /// Passes the next form in memory, which becomes that of the walk. Returns the newest table that
-    /// has it.
+    /// Passes the next form in memory, which becomes that of the walk. Returns the newest table
+    /// that has it.
     fn pass_in_memory(&mut self) -> Option<usize> {
         let next = first(&self.places, &self.range, self.direction)?;
         self.form.clear();

@@ -39,8 +39,8 @@ impl Reading {
     }
 
     /// Recompresses the meta and payload of a record at a level, with the key's best dictionary of
-    /// now. `None` if the record does not get shorter, in whole units. `parts` are meta and payload
-    /// as stored.
+    /// now. `None` if the record does not get shorter, in whole units. `parts` are meta and
+    /// payload as stored.
     ///
     /// # Errors
     /// `Corrupt` if they cannot be expanded.

@@ -40,17 +40,17 @@ pub struct Absent {
     pub ordinal: Option<u64>,
     /// What is wrong.
     pub why: String,
-    /// Bytes in it that the index leads to as of the last checkpoint; later puts are not counted. 0
-    /// for a dictionary.
+    /// Bytes in it that the index leads to as of the last checkpoint; later puts are not counted.
+    /// 0 for a dictionary.
     pub live_bytes: u64,
     /// The loss was accepted when the store was opened for writing.
     pub is_accepted: bool,
 }
 
 impl Absent {
-    /// Returns true if something is missed: false if the loss was accepted and nothing leads to the
-    /// file any more. Always true for a dictionary: records that need it are not counted, only a
-    /// repair finds them.
+    /// Returns true if something is missed: false if the loss was accepted and nothing leads to
+    /// the file any more. Always true for a dictionary: records that need it are not counted, only
+    /// a repair finds them.
     pub fn is_missed(&self) -> bool {
         !self.is_accepted || self.live_bytes > 0 || self.is_dictionary()
     }
@@ -252,9 +252,9 @@ pub(crate) fn refuse(absent: &[Absent], accepts_loss: bool) -> Result<()> {
     missed.next().map_or(Ok(()), |first| Err(first.refusal(missed.count())))
 }
 
-/// Notes in the segment table that the losses are accepted; files that nothing names are not noted.
-/// The length of segments from the checkpoint's tail on is unknown: returns the greatest ordinal
-/// of those.
+/// Notes in the segment table that the losses are accepted; files that nothing names are not
+/// noted. The length of segments from the checkpoint's tail on is unknown: returns the greatest
+/// ordinal of those.
 pub(crate) fn accept(absent: &[Absent], segment_table: &mut SegmentTable, tail: u64) -> Option<u64> {
     let mut unseen = None;
     for one in absent.iter().filter(|a| !a.is_accepted) {

@@ -1,7 +1,8 @@
 //! Decides which records after a superblock are complete. Recovery and followers share this.
 //!
-//! A power loss keeps any part of what was not synced: a chunk list may survive without its chunks,
-//! a reference without the version that holds its body. Such a record counts as never written.
+//! A power loss keeps any part of what was not synced: a chunk list may survive without its
+//! chunks, a reference without the version that holds its body. Such a record counts as never
+//! written.
 //!
 //! So does a record whose sequence is not above all before it. Appends number the log in order, so
 //! it was written to another file that had this number before: a power loss left its blocks in the

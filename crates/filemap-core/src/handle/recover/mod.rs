@@ -151,8 +151,8 @@ pub(crate) fn next_life(dir: &dyn Dir, last: u64) -> Result<u64> {
     Ok(if planted(Fault::SameLife) { last } else { value_of(&random) })
 }
 
-/// The superblock of a backup: both stores may be written from then on, and give the same sequences
-/// to different puts.
+/// The superblock of a backup: both stores may be written from then on, and give the same
+/// sequences to different puts.
 ///
 /// # Errors
 /// `Io`.

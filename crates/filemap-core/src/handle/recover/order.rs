@@ -5,8 +5,8 @@ use crate::format::key_runs::KeyRuns;
 use crate::index::segment_table::SegmentTable;
 use crate::options::Options;
 
-/// Ends the order of a store, or begins one where the index is empty, as the options say. `next` is
-/// the first number of a run. Returns true if it did, which a superblock must say.
+/// Ends the order of a store, or begins one where the index is empty, as the options say. `next`
+/// is the first number of a run. Returns true if it did, which a superblock must say.
 ///
 /// # Errors
 /// `InvalidOption` if the store has an order that the options do not name.

@@ -73,10 +73,10 @@ impl Base<'_> {
     }
 }
 
-/// Replays the log after the superblock's tail into `table`. `has_tail` is false if the tail's segment
-/// is lost and that was accepted: the log continues after it. It also continues after segment
-/// `lost`, in a new segment and with sequences that the lost ones cannot have: should they come
-/// back, later puts are newer.
+/// Replays the log after the superblock's tail into `table`. `has_tail` is false if the tail's
+/// segment is lost and that was accepted: the log continues after it. It also continues after
+/// segment `lost`, in a new segment and with sequences that the lost ones cannot have: should they
+/// come back, later puts are newer.
 ///
 /// # Errors
 /// `Corrupt` if the tail's segment is missing or shorter than the tail: synced bytes are gone.

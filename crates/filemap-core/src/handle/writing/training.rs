@@ -49,8 +49,8 @@ impl Writing {
         }
     }
 
-    /// Recompresses a record drafted before its dictionary was retired. Runs under the append lock,
-    /// rarely.
+    /// Recompresses a record drafted before its dictionary was retired. Runs under the append
+    /// lock, rarely.
     ///
     /// # Errors
     /// `Corrupt` if it cannot be expanded.

@@ -1,5 +1,5 @@
-//! Verifies the index that a handle has: directory, runs and leaves, read from the file rather than
-//! the map, while it may change.
+//! Verifies the index that a handle has: directory, runs and leaves, read from the file rather
+//! than the map, while it may change.
 
 use super::directory::Directory;
 use super::run_cursor::Scan;
@@ -33,9 +33,9 @@ struct Position {
 
 impl Index {
     /// Verifies every leaf in hash order, and before the leaves of a part of the hash space its
-    /// runs. `slots` gets the slots of each good leaf, `problem` the number of each bad page and its
-    /// flaw; `follow` is called before a page of a foreign index is reported, whose writer may have
-    /// used it again. The index may change meanwhile. Returns the number of pages.
+    /// runs. `slots` gets the slots of each good leaf, `problem` the number of each bad page and
+    /// its flaw; `follow` is called before a page of a foreign index is reported, whose writer may
+    /// have used it again. The index may change meanwhile. Returns the number of pages.
     ///
     /// # Errors
     /// The first error of `slots` or `follow`; `Io`.
@@ -63,8 +63,8 @@ impl Index {
         }
     }
 
-    /// Checks the next leaf. Returns the last hash that it serves, or `None` if it must be looked at
-    /// again.
+    /// Checks the next leaf. Returns the last hash that it serves, or `None` if it must be looked
+    /// at again.
     fn check_next(
         &self,
         directory: &Directory,
@@ -124,8 +124,8 @@ impl Index {
         Ok(Some(last))
     }
 
-    /// Tells what is wrong with the directory as a whole, unless it is known to be right or changes:
-    /// nodes that no leaf's first hash leads to, runs that do not fit together.
+    /// Tells what is wrong with the directory as a whole, unless it is known to be right or
+    /// changes: nodes that no leaf's first hash leads to, runs that do not fit together.
     fn check_directory(&self, directory: &Directory, before: u64, to: &mut Listener<'_>) -> Result<()> {
         match directory.read_all(None) {
             Err(e) if !e.is_corrupt() => Err(e),

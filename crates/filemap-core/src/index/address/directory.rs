@@ -1,6 +1,6 @@
 //! The directory of an extendible hash table: 2^depth entries, indexed by the first bits of the
-//! hash. A leaf of lesser depth is named by a run of entries. (R. Fagin et al., Extendible Hashing,
-//! ACM TODS 4(3), 1979.)
+//! hash. A leaf of lesser depth is named by a run of entries. (R. Fagin et al., Extendible
+//! Hashing, ACM TODS 4(3), 1979.)
 //!
 //! The entries of a node page are read when one of them is first asked for, so that opening costs
 //! the same at any size. The writer reads them all before it changes one.
@@ -76,8 +76,8 @@ impl Directory {
         Ok(Directory { depth, epoch, entries, nodes, is_whole, filter, is_filter_full, runs, filter_bytes_max })
     }
 
-    /// Builds a directory from 2^depth packed entries, with a filter if that fits its memory bound.
-    /// With a filter no entry counts as checked: its words are still empty.
+    /// Builds a directory from 2^depth packed entries, with a filter if that fits its memory
+    /// bound. With a filter no entry counts as checked: its words are still empty.
     ///
     /// # Errors
     /// `Io` when there is no memory for it.
@@ -218,12 +218,13 @@ impl Directory {
         let found = nodes.with_entry(at);
         if let Ok((first, entries)) = &found {
             for (word, entry) in self.entries[*first..].iter().zip(entries) {
-                // Another reader may have been faster, and the writer have changed the entry since.
+                // Another reader may have been faster, and the writer have changed the entry
+                // since.
                 let _ = word.compare_exchange(UNREAD, self.unmarked(*entry), Ordering::Release, Ordering::Relaxed);
             }
         }
-        // A node that the writer has used again was read by the writer first; its own fence is before
-        // it writes.
+        // A node that the writer has used again was read by the writer first; its own fence is
+        // before it writes.
         fence(Ordering::Acquire);
         match self.entries[at].load(Ordering::Acquire) {
             UNREAD => {
@@ -270,13 +271,13 @@ impl Directory {
             filter.add(self.placed(&(at..at + 1), slots));
         }
         // The entry may have changed since the check. That is harmless: a retired page is not
-        // reused before `reuse` is raised, and the caller then starts over. At worst the mark lands
-        // on a page that this handle has just written, whose slots are in the filter too.
+        // reused before `reuse` is raised, and the caller then starts over. At worst the mark
+        // lands on a page that this handle has just written, whose slots are in the filter too.
         self.entries[at].fetch_or(marks, Ordering::Release);
     }
 
-    /// Adds the keys of a page to the filter if entries lead to it. That does not count as a check: a
-    /// look-up may come much later, when the page is read again.
+    /// Adds the keys of a page to the filter if entries lead to it. That does not count as a
+    /// check: a look-up may come much later, when the page is read again.
     pub(super) fn fill(&self, page: u32, leaf: &Leaf) {
         let Some(shift) = self.depth.checked_sub(leaf.depth) else { return };
         let first = (leaf.prefix as usize) << shift;

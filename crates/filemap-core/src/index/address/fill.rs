@@ -1,6 +1,6 @@
-//! Fills the filter with the keys of leaves that this handle has not met, in the order of the file:
-//! after opening, and when the directory has doubled or halved and its filter is a new one. Until
-//! then a look-up of a key that is not there reads the leaf.
+//! Fills the filter with the keys of leaves that this handle has not met, in the order of the
+//! file: after opening, and when the directory has doubled or halved and its filter is a new one.
+//! Until then a look-up of a key that is not there reads the leaf.
 
 use std::sync::{Arc, Weak};
 

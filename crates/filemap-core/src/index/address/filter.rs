@@ -5,10 +5,10 @@
 //! lookups of absent keys still read the leaf.
 //!
 //! The words of an entry are replaced when its leaf is written, and filled when the leaf is first
-//! checked. So a deleted slot loses its bits; a reader that checks the old leaf late may bring them
-//! back until the leaf is written again. A lookup between new words and the entry that names the
-//! new leaf may miss a deleted slot a moment early. A slot in both leaves is in the old words and
-//! the new ones.
+//! checked. So a deleted slot loses its bits; a reader that checks the old leaf late may bring
+//! them back until the leaf is written again. A lookup between new words and the entry that names
+//! the new leaf may miss a deleted slot a moment early. A slot in both leaves is in the old words
+//! and the new ones.
 
 use filemap_io::{LargeWords, Word};
 

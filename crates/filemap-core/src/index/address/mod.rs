@@ -1,8 +1,9 @@
 //! address.idx: an extendible hash table of immutable pages, read through a map, changed only by
 //! checkpoints.
 //!
-//! A key's hash leads through the directory (in memory, once read) to one leaf page, where interpolation finds
-//! its slot. The caller decides whether a candidate slot is its key's: this module reads no logs.
+//! A key's hash leads through the directory (in memory, once read) to one leaf page, where
+//! interpolation finds its slot. The caller decides whether a candidate slot is its key's: this
+//! module reads no logs.
 //!
 //! Invariants:
 //! - a page that a durable superblock names is not written again before a later superblock without
@@ -171,8 +172,8 @@ impl Index {
         Index { file, seed, owner, extents, ahead_bytes, directory, epoch, reuse, count }
     }
 
-    /// The number of counted keys. While it stays the same, so do all keys; if only `reached` grows,
-    /// those of hashes outside the part between the two.
+    /// The number of counted keys. While it stays the same, so do all keys; if only `reached`
+    /// grows, those of hashes outside the part between the two.
     pub(crate) fn count(&self) -> Count {
         *lock(&self.count)
     }
@@ -196,8 +197,8 @@ impl Index {
 
     fn lookup_once(&self, hash: u64, last: &mut LastLeaf) -> Result<Lookup> {
         let directory = self.directory.load();
-        // Before the leaf: a leaf may have the changes of older runs already, but never lacks those of
-        // a run that is gone.
+        // Before the leaf: a leaf may have the changes of older runs already, but never lacks
+        // those of a run that is gone.
         let runs = directory.runs();
         let mut changes = Vec::new();
         match self.changes_of(runs.of(hash), kept_bits(hash), &mut changes) {
@@ -276,8 +277,8 @@ impl Index {
         self.directory.load().read_ahead(stops)
     }
 
-    /// Prefetches the page of a hash without waiting, but for a node of the directory. Returns the last hash that the same page
-    /// serves.
+    /// Prefetches the page of a hash without waiting, but for a node of the directory. Returns the
+    /// last hash that the same page serves.
     pub(crate) fn will_need(&self, hash: u64) -> u64 {
         // Who looks the hash up meets the damage.
         let Ok((_, entry)) = self.directory.load().find(hash) else { return hash };
@@ -285,8 +286,8 @@ impl Index {
         hash | u64::MAX >> entry.depth
     }
 
-    /// Prefetches the pages of rising hashes without waiting, but for nodes of the directory; those of
-    /// runs too, unless filters already rule a hash out.
+    /// Prefetches the pages of rising hashes without waiting, but for nodes of the directory;
+    /// those of runs too, unless filters already rule a hash out.
     pub(crate) fn will_look(&self, hashes: impl Iterator<Item = u64>) {
         let (directory, mut last) = (self.directory.load(), 0);
         let runs = directory.runs();

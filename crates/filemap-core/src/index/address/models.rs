@@ -71,8 +71,8 @@ impl File for ModelFile {
     }
 }
 
-/// A key in the left half of the hashes, one in the right half, and one that a split separates from
-/// the first.
+/// A key in the left half of the hashes, one in the right half, and one that a split separates
+/// from the first.
 const LEFT: u64 = 1 << 61;
 const RIGHT: u64 = 3 << 62;
 const LEFT_TOO: u64 = 1 << 62;

@@ -17,8 +17,8 @@ impl OldLeaf {
     }
 }
 
-/// Two leaves are merged if together they fill at most this much of a page, so the next puts do not
-/// split it again.
+/// Two leaves are merged if together they fill at most this much of a page, so the next puts do
+/// not split it again.
 pub(super) const MERGED_PERCENT: usize = 60;
 
 /// What the writer remembers for shrinking the index.

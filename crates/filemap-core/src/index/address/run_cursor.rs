@@ -60,8 +60,8 @@ impl Cursor {
     }
 }
 
-/// Reads the changes of one part in the order of hashes; each page once, as long as it is asked for
-/// ascending ranges.
+/// Reads the changes of one part in the order of hashes; each page once, as long as it is asked
+/// for ascending ranges.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
     /// The page that was read last, of each run.
@@ -77,7 +77,8 @@ struct Read {
 }
 
 impl Scan {
-    /// The changes of all runs with hash bits in a range, each run's after those of the older ones.
+    /// The changes of all runs with hash bits in a range, each run's after those of the older
+    /// ones.
     pub(super) fn changes(
         &mut self,
         index: &Index,

@@ -43,8 +43,8 @@ pub(super) fn apply(slots: &mut Vec<Slot>, changes: &[Change]) {
     }
 }
 
-/// Pages of runs that a lookup of some hash bits may read: of changes where the summary is known, else
-/// the summary.
+/// Pages of runs that a lookup of some hash bits may read: of changes where the summary is known,
+/// else the summary.
 pub(super) fn pages_for(runs: &[Arc<Run>], kept: u64) -> impl Iterator<Item = u32> + '_ {
     runs.iter().flat_map(move |run| {
         let groups = run.groups[run.group_of(kept)..].iter().take_while(move |group| group.first <= told(kept));

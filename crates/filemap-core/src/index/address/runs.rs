@@ -1,12 +1,12 @@
 //! The runs of address.idx, as readers see them: sorted changes of slots that are not yet in the
 //! leaves.
 //!
-//! Each of the 128 parts of the hash space has its runs, oldest first. The slots of a hash are those
-//! of its leaf with the changes of all runs applied, in that order. To apply changes again to a leaf
-//! that has them already changes nothing, as long as none of the later ones is left out (see
-//! [`apply`](super::run_pages::apply)). So a leaf may be rewritten with its changes at any time, before its runs are dropped,
-//! and a crash may come in between. For the same reason changes that follow each other in one slot
-//! never become one: a leaf may have the first of them.
+//! Each of the 128 parts of the hash space has its runs, oldest first. The slots of a hash are
+//! those of its leaf with the changes of all runs applied, in that order. To apply changes again
+//! to a leaf that has them already changes nothing, as long as none of the later ones is left out
+//! (see [`apply`](super::run_pages::apply)). So a leaf may be rewritten with its changes at any
+//! time, before its runs are dropped, and a crash may come in between. For the same reason changes
+//! that follow each other in one slot never become one: a leaf may have the first of them.
 //!
 //! Summaries are read into memory when they are first asked: they are what keeps a lookup from
 //! reading a page of each run.

@@ -1,8 +1,8 @@
-//! The writer's side of the runs. A checkpoint whose keys are few beside the leaves does not change
-//! those: it writes its changes as runs, one of each part of the hash space. Runs of a part are
-//! joined when there are some of one size. And each checkpoint lets some changes settle: it rewrites
-//! leaves with all changes that wait for them, part by part, as many as its batch pays for. When a
-//! part is through, the runs that it began with are dropped.
+//! The writer's side of the runs. A checkpoint whose keys are few beside the leaves does not
+//! change those: it writes its changes as runs, one of each part of the hash space. Runs of a part
+//! are joined when there are some of one size. And each checkpoint lets some changes settle: it
+//! rewrites leaves with all changes that wait for them, part by part, as many as its batch pays
+//! for. When a part is through, the runs that it began with are dropped.
 //!
 //! (P. O'Neil et al., The Log-Structured Merge-Tree, Acta Informatica 33, 1996, for the runs; the
 //! leaves stay a hash table, so that a lookup need not read a page of each level.)
@@ -93,8 +93,8 @@ impl IndexWriter {
         self.settling.credit_bytes = self.settling.credit_bytes.min(more).saturating_add(more);
     }
 
-    /// Whether there are runs that a superblock before this `epoch` names: such that can settle, and
-    /// such that cannot because of damage.
+    /// Whether there are runs that a superblock before this `epoch` names: such that can settle,
+    /// and such that cannot because of damage.
     pub(crate) fn has_runs_before(&self, epoch: u64) -> (bool, bool) {
         let directory = self.index.directory.load();
         let (mut sound, mut damaged) = (false, false);
@@ -105,15 +105,16 @@ impl IndexWriter {
         (sound, damaged)
     }
 
-    /// Whether the next commit drops all runs there are, so that leaves can be changed in place then.
+    /// Whether the next commit drops all runs there are, so that leaves can be changed in place
+    /// then.
     pub(crate) fn has_settled_all(&self) -> bool {
         let settled = self.settling.settled.len();
         settled > 0 && !self.settling.has_changes() && self.index.directory.load().runs().all().count() == settled
     }
 
-    /// Lets the changes of one leaf settle. Returns false when what was paid is used up, or nothing
-    /// is left to be settled. A damaged leaf or run keeps its whole part from settling until the
-    /// index is opened again.
+    /// Lets the changes of one leaf settle. Returns false when what was paid is used up, or
+    /// nothing is left to be settled. A damaged leaf or run keeps its whole part from settling
+    /// until the index is opened again.
     ///
     /// # Errors
     /// `Full` when the leaf cannot be split; `Io`.
@@ -165,8 +166,8 @@ impl IndexWriter {
         Ok(true)
     }
 
-    /// The part with most changes. One that has settled since the last commit must wait for the next:
-    /// its leaves may not have been flushed.
+    /// The part with most changes. One that has settled since the last commit must wait for the
+    /// next: its leaves may not have been flushed.
     fn next_part(&self) -> Option<Current> {
         let runs = Arc::clone(&self.index.directory.load().runs());
         let has_settled = |part: usize| self.settling.settled.iter().any(|run| usize::from(run.part) == part);
@@ -255,7 +256,8 @@ impl IndexWriter {
         Ok(())
     }
 
-    /// All changes of runs of one part, sorted by hash; those of one hash in the order of the runs.
+    /// All changes of runs of one part, sorted by hash; those of one hash in the order of the
+    /// runs.
     fn all_changes(&self, runs: &[Arc<Run>]) -> std::result::Result<Vec<Change>, Trouble> {
         let mut changes = Vec::new();
         for run in runs {

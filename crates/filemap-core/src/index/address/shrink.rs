@@ -3,8 +3,8 @@
 //! to the file system by a sweep: checkpoints that are asked to move some leaves to the front of
 //! the file, and then punch out what lies behind them.
 //!
-//! Invariants: a page is punched only while it is free, so no durable superblock names it; the file
-//! is never truncated, since readers in other processes have mapped it.
+//! Invariants: a page is punched only while it is free, so no durable superblock names it; the
+//! file is never truncated, since readers in other processes have mapped it.
 
 use std::sync::Arc;
 

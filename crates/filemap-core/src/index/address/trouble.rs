@@ -1,5 +1,5 @@
-//! Why a page of address.idx cannot be had: damage, which for the index of another process may be a
-//! page that its writer has used again, or an error.
+//! Why a page of address.idx cannot be had: damage, which for the index of another process may be
+//! a page that its writer has used again, or an error.
 
 use crate::error::Error;
 use crate::format::{Flaw, PAGE_BYTES, names};

@@ -49,7 +49,8 @@ pub(crate) struct IndexWriter {
     pub(super) levels: Levels,
     pub(super) dirty: BTreeSet<usize>,
     pub(super) free: BTreeSet<u32>,
-    /// Until `free` was found, for which the whole directory is read: the leaves that it must have.
+    /// Until `free` was found, for which the whole directory is read: the leaves that it must
+    /// have.
     unread_leaves: Option<u64>,
     retired: Vec<u32>,
     /// Pages retired while a backup reads an older superblock.
@@ -408,8 +409,8 @@ impl IndexWriter {
         }
     }
 
-    /// Rewrites a list of words, the segment table or that of runs, as a tree whose lowest level is
-    /// numbered `level`.
+    /// Rewrites a list of words, the segment table or that of runs, as a tree whose lowest level
+    /// is numbered `level`.
     pub(super) fn write_list(&mut self, list: &mut (Vec<u32>, u32), mut level: u8, words: &[u64]) -> Result<()> {
         for page in std::mem::take(&mut list.0) {
             self.retire(page);

@@ -172,8 +172,8 @@ impl KeyAppender {
         self.current.as_ref().map(|c| (c.segment.name(), c.file.identity()))
     }
 
-    /// Reads records that are in memory, for [`KeyAppender::read`], and prefetches the others without
-    /// waiting. What was read ahead before is forgotten.
+    /// Reads records that are in memory, for [`KeyAppender::read`], and prefetches the others
+    /// without waiting. What was read ahead before is forgotten.
     pub(crate) fn read_ahead(&mut self, addresses: impl Iterator<Item = u64>) {
         self.ahead.clear();
         let read = addresses.filter_map(|address| self.log.read_ahead(address).map(|read| (address, read)));
@@ -202,8 +202,8 @@ impl KeyAppender {
             return Ok(());
         }
         if let Err(e) = current.file.write_at(&self.buffer, current.offset) {
-            // On a full disk, give back the space of the part that fitted, or each retry would take
-            // more of what was freed for it. No reader knows of these bytes.
+            // On a full disk, give back the space of the part that fitted, or each retry would
+            // take more of what was freed for it. No reader knows of these bytes.
             let _ = current.file.set_len(current.offset);
             return Err(Error::io("write", current.segment.name())(e));
         }

@@ -1,9 +1,10 @@
-//! The key log: key records in rolled segments, appended by checkpoints, read for chains and lists.
+//! The key log: key records in rolled segments, appended by checkpoints, read for chains and
+//! lists.
 //!
 //! Invariants:
-//! - an address is never given out twice while anything may lead to it. If bytes lie beyond the end
-//!   that a superblock names, another segment is begun. A segment that reuses a number has another
-//!   ordinal, which seeds its checksums;
+//! - an address is never given out twice while anything may lead to it. If bytes lie beyond the
+//!   end that a superblock names, another segment is begun. A segment that reuses a number has
+//!   another ordinal, which seeds its checksums;
 //! - a segment is removed only when the durable superblock leads to nothing in it.
 
 mod append;
@@ -162,8 +163,8 @@ impl KeyLog {
         &self.segments
     }
 
-    /// Returns the length of the segment with an ordinal; `None` when it is missing. Measured again
-    /// only if the known length is below `least`.
+    /// Returns the length of the segment with an ordinal; `None` when it is missing. Measured
+    /// again only if the known length is below `least`.
     pub(crate) fn length(&self, ordinal: u64, least: u64) -> Option<Result<u64>> {
         let segment = self.segments.get(ordinal as u16).ok().filter(|s| s.ordinal == ordinal)?;
         Some(self.segments.length(&segment, least))
@@ -220,7 +221,8 @@ impl KeyLog {
         self.segments.changes()
     }
 
-    /// Returns the position of an address in the order of the log; `None` when its segment is gone.
+    /// Returns the position of an address in the order of the log; `None` when its segment is
+    /// gone.
     pub(crate) fn position(&self, address: u64) -> Option<Tail> {
         let segment = self.segments.get(key::segment_of(address)).ok()?;
         Some(Tail { ordinal: segment.ordinal, offset: key::offset_of(address) })
@@ -287,8 +289,8 @@ impl KeyLog {
         Error::corrupt(names::keys(key::segment_of(address)), key::offset_of(address), what)
     }
 
-    /// Returns all segments that count, and the end of the log. Their files stay readable when they
-    /// are removed.
+    /// Returns all segments that count, and the end of the log. Their files stay readable when
+    /// they are removed.
     ///
     /// # Errors
     /// `Io` when one cannot be opened.

@@ -103,7 +103,8 @@ fn what_is_read_ahead_is_what_is_read_until_its_number_may_be_that_of_another_se
         }
     };
     appender.read_ahead(places.iter().copied());
-    // As if every other page were in memory, and of the rest nobody knew; the last are in the buffer.
+    // As if every other page were in memory, and of the rest nobody knew; the last are in the
+    // buffer.
     let ahead: Vec<usize> = (0..300).filter(|i| appender.ahead.contains_key(&places[*i])).collect();
     assert!(ahead.len() > 50 && ahead.len() < 200 && *ahead.last().unwrap() < 250, "{ahead:?}");
     assert!(!ahead.contains(&0));

@@ -23,8 +23,8 @@ impl Begun {
         Begun { rolls, file }
     }
 
-    /// Lists a durable segment. On return the entry is durable: the file must not be removed before
-    /// [`Begun::strike`].
+    /// Lists a durable segment. On return the entry is durable: the file must not be removed
+    /// before [`Begun::strike`].
     ///
     /// # Errors
     /// `Io`: the segment may or may not be listed. The call may be repeated after a failed write,

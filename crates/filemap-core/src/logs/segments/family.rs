@@ -32,8 +32,8 @@ impl Bounds {
         Bounds { open_files, numbers: 1 << 16 }
     }
 
-    /// Limits of the key log, whose segments are fewer and read less often. Both logs together keep
-    /// to the option, but each has at least one file.
+    /// Limits of the key log, whose segments are fewer and read less often. Both logs together
+    /// keep to the option, but each has at least one file.
     pub(crate) fn of_keys(options: &Options) -> Bounds {
         let open_files = (options.open_files() / 8).max(1);
         Bounds { open_files, numbers: options.limits.key_segments }

@@ -1,5 +1,5 @@
-//! The segment files of one log, of values or keys: which exist, and which are open. Readers find a
-//! segment without a lock. Few files are kept open, however many there are.
+//! The segment files of one log, of values or keys: which exist, and which are open. Readers find
+//! a segment without a lock. Few files are kept open, however many there are.
 //!
 //! Invariants:
 //! - a segment's number is the low 16 bits of its ordinal. Numbers may be reused once the file is
@@ -152,8 +152,8 @@ impl Segments {
         Ok(this)
     }
 
-    /// Finds segments that another process has added or removed. `settled` segments whose file name
-    /// still exists are not read again; the names of others may belong to new ones.
+    /// Finds segments that another process has added or removed. `settled` segments whose file
+    /// name still exists are not read again; the names of others may belong to new ones.
     pub(crate) fn rescan(&self, settled: impl Fn(&Segment) -> bool) -> Result<()> {
         let known = self.known.load_full();
         let settled: Vec<_> = known.list.iter().filter(|s| settled(s)).map(Arc::clone).collect();
@@ -198,8 +198,8 @@ impl Segments {
         opened.retain(|s| s.file.load().is_some());
     }
 
-    /// Counts changes of the list: segments forgotten, or found as another process's. If the number
-    /// has changed since a place was found, what was read there proves nothing.
+    /// Counts changes of the list: segments forgotten, or found as another process's. If the
+    /// number has changed since a place was found, what was read there proves nothing.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }

@@ -68,8 +68,8 @@ impl Appender {
         self.appended_bytes
     }
 
-    /// Begins a new segment if the current one lacks room for `bytes`, or, if that exceeds an empty
-    /// segment, for all of a segment. Returns true if it did.
+    /// Begins a new segment if the current one lacks room for `bytes`, or, if that exceeds an
+    /// empty segment, for all of a segment. Returns true if it did.
     ///
     /// # Errors
     /// Those of [`Segments::begin`]: the log is then unchanged.

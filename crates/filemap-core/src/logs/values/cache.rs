@@ -5,8 +5,8 @@
 //! [`ValueCache::forget`] before anything leads to the new records, and pages read before are not
 //! found again: each place carries the number of such calls as of before its read.
 //!
-//! Compaction copies pages. If the copy differs only in its place, [`ValueCache::follow`] moves the
-//! page to the new place once the index leads there.
+//! Compaction copies pages. If the copy differs only in its place, [`ValueCache::follow`] moves
+//! the page to the new place once the index leads there.
 
 use std::fmt;
 use std::hash::RandomState;

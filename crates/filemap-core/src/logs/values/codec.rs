@@ -106,7 +106,8 @@ pub(crate) fn expand(
     out.try_reserve_exact(raw_bytes).map_err(|_| "no memory for the recorded length")?;
     let mut cursor = Cursor::new(&mut *out);
     cursor.set_position(start as u64);
-    // The frame may fill all spare room; one that holds more than recorded is caught by its length.
+    // The frame may fill all spare room; one that holds more than recorded is caught by its
+    // length.
     if expand_into(codec, stored, with, &mut cursor) == Some(raw_bytes) {
         return Ok(());
     }

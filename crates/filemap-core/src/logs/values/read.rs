@@ -167,8 +167,8 @@ pub(crate) fn expand(
 
 impl ValueLog {
     /// Reads the record at a location into the thread's buffer and passes it to `f`. `size` is the
-    /// slot's bound on its length: one read suffices for a whole record, and for the head of nearly
-    /// all.
+    /// slot's bound on its length: one read suffices for a whole record, and for the head of
+    /// nearly all.
     ///
     /// # Errors
     /// `Corrupt` when no whole record lies there; `Io`; those of `f`.

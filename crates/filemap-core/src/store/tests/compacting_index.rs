@@ -109,7 +109,8 @@ fn a_store_that_loses_its_keys_gives_the_pages_of_the_index_back_and_takes_them_
     assert!(store.stats().index_bytes < full * 3 / 2, "holes are written again");
 }
 
-/// Threads fill the filter while checkpoints write leaves, use pages again and double the directory.
+/// Threads fill the filter while checkpoints write leaves, use pages again and double the
+/// directory.
 #[test]
 fn a_filter_that_is_filled_while_the_index_grows_hides_no_key() {
     const KEYS: u32 = 12_000;

@@ -166,8 +166,8 @@ impl Drop for Stops<'_> {
     }
 }
 
-/// Reads everything in every way until stopped. Checks that bodies match their keys and that no key
-/// comes twice.
+/// Reads everything in every way until stopped. Checks that bodies match their keys and that no
+/// key comes twice.
 fn read_until(store: &Store, stop: &AtomicBool, refresh: bool) -> u32 {
     let mut rounds = 0;
     while !stop.load(Ordering::Relaxed) || rounds < 3 {

@@ -38,8 +38,8 @@ fn a_whole_record_that_was_there_before_the_log_was_is_none() {
     store.put(&Record::new(b"b", b"here")).unwrap();
     let seed = store.reading.values().segments.log()[0].seed;
     store.close().unwrap();
-    // A power loss left a block of another file that had this number: a whole record, at its place,
-    // with a sequence of that time.
+    // A power loss left a block of another file that had this number: a whole record, at its
+    // place, with a sequence of that time.
     let log = std::fs::File::options().read(true).write(true).open(path.join("value0.dat")).unwrap();
     let tail = log.metadata().unwrap().len();
     let mut ghost = vec![0; (tail - FIRST_RECORD) as usize];

@@ -30,7 +30,8 @@ fn other(n: u64) -> Vec<u8> {
     format!("http://example.com/{n}").into_bytes()
 }
 
-/// Puts `versions` versions of one key, each beside a page that is removed again; all in the index.
+/// Puts `versions` versions of one key, each beside a page that is removed again; all in the
+/// index.
 fn many(store: &Store, versions: u64) {
     for n in 0..versions {
         store.put(&Record::new(HOT, &body(n)).time(n as i64)).unwrap();

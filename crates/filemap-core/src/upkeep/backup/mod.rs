@@ -1,14 +1,14 @@
-//! Backups: copies or links the files that one superblock names into another directory, while puts,
-//! checkpoints and compaction go on.
+//! Backups: copies or links the files that one superblock names into another directory, while
+//! puts, checkpoints and compaction go on.
 //!
-//! A writer holds its last superblock meanwhile: nothing that it names is removed or overwritten. A
-//! follower cannot hold another process's superblock. It checks afterwards for a newer one, and if
-//! there is one, brings what has changed and checks again. It also copies the log beyond the
+//! A writer holds its last superblock meanwhile: nothing that it names is removed or overwritten.
+//! A follower cannot hold another process's superblock. It checks afterwards for a newer one, and
+//! if there is one, brings what has changed and checks again. It also copies the log beyond the
 //! checkpoint, as a killed process would leave it; opening the backup replays that.
 //!
-//! Invariants: the source is not changed. A file that is still appended to is copied, never linked:
-//! both stores can be written afterwards, and neither ever changes a byte of the other. The
-//! superblock is the last file to get its name.
+//! Invariants: the source is not changed. A file that is still appended to is copied, never
+//! linked: both stores can be written afterwards, and neither ever changes a byte of the other.
+//! The superblock is the last file to get its name.
 
 mod files;
 mod hold;
@@ -312,8 +312,8 @@ impl Run<'_, '_> {
         self.bring_dictionaries(inventory)
     }
 
-    /// Copies the rules of erasures. RULES is replaced before a superblock names its generation, so
-    /// it is at least `vouched`.
+    /// Copies the rules of erasures. RULES is replaced before a superblock names its generation,
+    /// so it is at least `vouched`.
     fn rules(&mut self, vouched: u64) -> Result<()> {
         let (dir, store_id) = (self.reading.dir(), &self.reading.birth().store_id);
         let rules = rules::read(dir, store_id, vouched, Access::Read)?;

@@ -1,9 +1,9 @@
 //! Expands records on helper threads beside the reading thread: decompression is most of the work
 //! of a verification.
 //!
-//! The reading thread queues batches, which helpers take in any order. The reader processes batches
-//! that no helper takes. Problems are collected per segment and sorted, so their order does not
-//! depend on the threads. One other job can also be set aside for helpers.
+//! The reading thread queues batches, which helpers take in any order. The reader processes
+//! batches that no helper takes. Problems are collected per segment and sorted, so their order
+//! does not depend on the threads. One other job can also be set aside for helpers.
 
 use std::collections::VecDeque;
 use std::ops::Range;

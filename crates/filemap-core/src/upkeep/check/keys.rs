@@ -53,8 +53,8 @@ impl Check<'_, '_> {
         let mut scan = reading.keys().scan(segment, file, FIRST_RECORD..end)?.once();
         while let Some(item) = scan.next()? {
             match item {
-                // Interrupted checkpoints leave such bytes. They are damage only if something leads
-                // to them.
+                // Interrupted checkpoints leave such bytes. They are damage only if something
+                // leads to them.
                 Item::Gap { bytes, .. } | Item::Filler { bytes } => {
                     read += bytes;
                     self.report.unused_key_bytes += bytes;
@@ -106,8 +106,8 @@ impl Check<'_, '_> {
         self.reading.keys().removals() != self.removals
     }
 
-    /// Follows a key's chain from its second record on. Each record must be whole, of the same key,
-    /// and lead to a value; each version referred to must be in the chain.
+    /// Follows a key's chain from its second record on. Each record must be whole, of the same
+    /// key, and lead to a value; each version referred to must be in the chain.
     fn chain(&mut self, key: &[u8], first: u64, head: &KeyRecord) -> Result<()> {
         let (mut last, mut address, mut chain) = (first, head.previous, head.chain);
         let most = self.reading.options().limits.chain_count;

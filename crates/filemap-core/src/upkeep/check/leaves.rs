@@ -1,5 +1,5 @@
-//! Verification of the index: every leaf, and where its slots lead. The walk does not depend on the
-//! scan of the key log, so it runs beside it.
+//! Verification of the index: every leaf, and where its slots lead. The walk does not depend on
+//! the scan of the key log, so it runs beside it.
 
 use crate::error::{Error, Result};
 use crate::format::PAGE_BYTES;
@@ -73,8 +73,8 @@ impl Check<'_, '_> {
     }
 
     /// Reports the findings of the walk, which runs now if it was not set aside. `heads` is the
-    /// number of key records to which slots lead; `settled` identifies the index in which they were
-    /// counted.
+    /// number of key records to which slots lead; `settled` identifies the index in which they
+    /// were counted.
     pub(super) fn index(
         &mut self,
         aside: Option<Aside<Result<Leaves>>>,

@@ -84,8 +84,8 @@ struct Check<'a, 's> {
     options: &'a VerifyOptions,
     crew: &'a Crew<'s>,
     begun: Instant,
-    /// Segments that an earlier part of the pass found whole, by ordinal, and the file that records
-    /// them.
+    /// Segments that an earlier part of the pass found whole, by ordinal, and the file that
+    /// records them.
     known: HashMap<u64, Findings>,
     position: Option<Position>,
     progress: &'a mut Progress<'a, VerifyProgress>,

@@ -1,5 +1,5 @@
-//! Verification of the runs of keys in order: every byte of them, and that they have the keys of the
-//! index and no others.
+//! Verification of the runs of keys in order: every byte of them, and that they have the keys of
+//! the index and no others.
 
 use std::ops::Bound;
 

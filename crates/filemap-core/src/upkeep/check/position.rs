@@ -1,5 +1,6 @@
-//! Progress of a resumable verification: the file VERIFYING. The findings of a segment are appended
-//! when all of it is whole. A segment with any flaw is read again, since it may have been repaired.
+//! Progress of a resumable verification: the file VERIFYING. The findings of a segment are
+//! appended when all of it is whole. A segment with any flaw is read again, since it may have been
+//! repaired.
 //!
 //! Decoding is total: any file yields segments or ends. The file is never synced; damage in it
 //! costs only time.

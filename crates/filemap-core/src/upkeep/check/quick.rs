@@ -136,8 +136,8 @@ impl Check<'_, '_> {
         Ok(keys)
     }
 
-    /// Returns true if there are bytes at a place of the value log. What was written or moved since
-    /// is not judged.
+    /// Returns true if there are bytes at a place of the value log. What was written or moved
+    /// since is not judged.
     fn may_be_value(&self, place: Location) -> Result<bool> {
         let segments = &self.reading.values().segments;
         match segments.get(place.segment) {

@@ -20,8 +20,8 @@ impl VerifyOptions {
         VerifyOptions::default()
     }
 
-    /// Verifies only what leads somewhere: superblock, index, heads of the files, and the log after
-    /// the last checkpoint. Older values are not read.
+    /// Verifies only what leads somewhere: superblock, index, heads of the files, and the log
+    /// after the last checkpoint. Older values are not read.
     pub fn quick(mut self) -> VerifyOptions {
         self.is_quick = true;
         self
@@ -34,8 +34,8 @@ impl VerifyOptions {
     }
 
     /// Makes a full pass resumable: it continues an earlier resumable pass that began less than 30
-    /// days ago. The pass records in the store's file `VERIFYING` which segments it found whole, in
-    /// a byte or two per record; these are not read again unless they have changed. However it
+    /// days ago. The pass records in the store's file `VERIFYING` which segments it found whole,
+    /// in a byte or two per record; these are not read again unless they have changed. However it
     /// ends, even by a power loss, at most the segment being read is read again. A store that
     /// cannot be written is verified as without this option.
     pub fn resumable(mut self) -> VerifyOptions {

@@ -39,7 +39,8 @@ pub(super) struct Findings {
 #[derive(Debug, Default)]
 struct Scanned {
     findings: Findings,
-    /// Offset and description of each flaw, and the number of bytes that belong to no whole record.
+    /// Offset and description of each flaw, and the number of bytes that belong to no whole
+    /// record.
     problems: Vec<(u64, u64, String)>,
     whose: Whose,
     /// By id of an unreadable dictionary.

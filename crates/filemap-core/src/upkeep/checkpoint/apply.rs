@@ -25,8 +25,8 @@ const EXAMINED_BYTES: u64 = 2048;
 const SETTLED_AT_ONCE: u64 = 1 << 16;
 
 impl Upkeep {
-    /// Enters all keys of a table in the index and applies the task, in hash order, committing each
-    /// stage that is full.
+    /// Enters all keys of a table in the index and applies the task, in hash order, committing
+    /// each stage that is full.
     pub(crate) fn apply(&self, c: &mut Checkpointer, table: &Memtable, mut task: Task) -> Result<()> {
         let (keys, entered_bytes) = table.newest(&make_way);
         task.sort();
@@ -48,8 +48,8 @@ impl Upkeep {
         merge_leaves(c, None)
     }
 
-    /// Lets changes settle that wait in runs, as far as that is paid. If none is left to wait, leaves
-    /// may be changed in place again.
+    /// Lets changes settle that wait in runs, as far as that is paid. If none is left to wait,
+    /// leaves may be changed in place again.
     fn settle(&self, c: &mut Checkpointer) -> Result<()> {
         while c.index.settle()? {
             if c.index.wants_flush() {
@@ -142,8 +142,8 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Merges into slots, those of a leaf or of one hash: first the table's keys, then the task for
-    /// all touched hashes. Returns how many counted keys more there are, if that is known.
+    /// Merges into slots, those of a leaf or of one hash: first the table's keys, then the task
+    /// for all touched hashes. Returns how many counted keys more there are, if that is known.
     fn merge_slots(
         &self,
         c: &mut Checkpointer,
@@ -207,8 +207,8 @@ fn slots_of<'s>(slots: &'s [Slot], hashes: &[u64]) -> impl Iterator<Item = &'s S
     })
 }
 
-/// Splits off the items at the front that match, which are few beside the rest: to halve that would
-/// touch more of it.
+/// Splits off the items at the front that match, which are few beside the rest: to halve that
+/// would touch more of it.
 fn split<T>(items: &[T], matches: impl Fn(&T) -> bool) -> (&[T], &[T]) {
     items.split_at(items.iter().take_while(|item| matches(item)).count())
 }
@@ -226,8 +226,8 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Bytes of both logs that the work is for, by estimate: those of the table, moved records, and a key
-    /// record for each hash; more for chains that are examined.
+    /// Bytes of both logs that the work is for, by estimate: those of the table, moved records,
+    /// and a key record for each hash; more for chains that are examined.
     fn log_bytes(&self) -> u64 {
         let moved = self.task.ops.iter().map(|op| op.to.bytes()).sum::<u64>();
         let examined = self.task.chains.len() as u64 * EXAMINED_BYTES;

@@ -9,8 +9,8 @@ use crate::handle::spot::sort_versions;
 /// The readable part of a chain.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
-    /// Address and length of each record, from the head on. Address 0: the head is damaged, and was
-    /// reconstructed.
+    /// Address and length of each record, from the head on. Address 0: the head is damaged, and
+    /// was reconstructed.
     records: Vec<(u64, u32)>,
     /// The versions, newest first, each once.
     spots: Vec<Spot>,

@@ -1,9 +1,9 @@
 //! Merges the versions of one key in the memtable, and the moves of compaction, into its slot and
 //! its chain of key records, and updates the segment table.
 //!
-//! The head of a chain is its newest version. The rest may be in any order, and a version may occur
-//! twice (readers drop the second). So a put with an older time is chained behind a restated head,
-//! and nothing written is ever changed.
+//! The head of a chain is its newest version. The rest may be in any order, and a version may
+//! occur twice (readers drop the second). So a put with an older time is chained behind a restated
+//! head, and nothing written is ever changed.
 
 use crate::error::Result;
 use crate::failpoint::{Fault, planted};
@@ -34,8 +34,8 @@ pub(super) struct Merge<'a> {
     pub(super) replayed_below: u64,
     /// See [`Limits::chain_count`](crate::limits::Limits::chain_count).
     pub(super) chain_count: u32,
-    /// Set when the handle is being closed, which waits for this: the rest of the task is then left
-    /// undone. `None`: it must be done.
+    /// Set when the handle is being closed, which waits for this: the rest of the task is then
+    /// left undone. `None`: it must be done.
     pub(super) closed: Option<&'a AtomicBool>,
     /// Set if part of the task was left undone.
     pub(super) is_cut: &'a mut bool,
@@ -71,8 +71,8 @@ struct Existing {
 }
 
 impl Merge<'_> {
-    /// Merges one key. `found` and `versions` are from the memtable, `slots` are those of the key's
-    /// leaf.
+    /// Merges one key. `found` and `versions` are from the memtable, `slots` are those of the
+    /// key's leaf.
     pub(super) fn key(
         &mut self,
         slots: &mut Vec<Slot>,

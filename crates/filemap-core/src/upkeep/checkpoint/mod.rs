@@ -5,8 +5,8 @@
 //! then, in hash order, append key records and write new leaves, or runs, to free pages. A stage
 //! ends by syncing the key log, then address.idx, then writing and syncing the superblock. Until
 //! then nothing that the last superblock names is touched. The last stage's superblock has the new
-//! tail, and names a run of the keys that came and went. Earlier ones keep the old tail, so after a
-//! crash their entries are replayed a second time, without harm.
+//! tail, and names a run of the keys that came and went. Earlier ones keep the old tail, so after
+//! a crash their entries are replayed a second time, without harm.
 
 mod apply;
 mod chain;
@@ -58,8 +58,8 @@ impl Upkeep {
     }
 
     /// As `checkpoint`, with a task. Returns what the task's retention dropped. The targets of its
-    /// moves must be synced. If the handle is closed meanwhile, the rest of the task is left undone
-    /// and the error is `Closed`.
+    /// moves must be synced. If the handle is closed meanwhile, the rest of the task is left
+    /// undone and the error is `Closed`.
     pub(crate) fn checkpoint_with(&self, task: Task) -> Result<Dropped> {
         let mut c = lock(&self.checkpointer);
         if !planted(Fault::GateNotShut) {
@@ -285,7 +285,8 @@ impl Upkeep {
         self.remove_dead_keys(c)
     }
 
-    /// Lists every value segment on which the superblock relies in the segment table, live or dead.
+    /// Lists every value segment on which the superblock relies in the segment table, live or
+    /// dead.
     fn name_segments(&self, c: &mut Checkpointer) {
         for segment in self.reading.values().segments.all().iter() {
             let (id, ordinal) = (segment.id, segment.ordinal);

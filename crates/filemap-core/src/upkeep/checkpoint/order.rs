@@ -1,5 +1,5 @@
-//! Writes what a checkpoint has gathered as a run of keys in order, with the newest runs if they are
-//! small: a store of a few pages has one, however often it is opened.
+//! Writes what a checkpoint has gathered as a run of keys in order, with the newest runs if they
+//! are small: a store of a few pages has one, however often it is opened.
 //!
 //! Runs are derived from what else is there, so what cannot be read of them fails no checkpoint: a
 //! damaged run is left alone, and where the runs must be asked, the order ends.

@@ -15,8 +15,8 @@ pub(crate) struct Op {
     /// Hash of the version's key.
     pub(crate) hash: u64,
     pub(crate) sequence: u64,
-    /// Location in the index when the version was copied. If it is elsewhere by now, it was removed
-    /// or moved meanwhile.
+    /// Location in the index when the version was copied. If it is elsewhere by now, it was
+    /// removed or moved meanwhile.
     pub(crate) from: Location,
     pub(crate) to: Extent,
 }
@@ -39,7 +39,8 @@ pub(crate) struct Task {
     pub(crate) sweep: bool,
     /// Lets more changes settle than the rest pays for.
     pub(crate) settles: bool,
-    /// Writes a superblock even if the index is unchanged: it must name segments without a version.
+    /// Writes a superblock even if the index is unchanged: it must name segments without a
+    /// version.
     pub(crate) is_due: bool,
     /// Ordinals of value segments that may be removed if nothing is live in them at the end.
     pub(crate) leaving: Vec<u64>,
@@ -115,7 +116,8 @@ impl Keeping {
         if hash == kept_bits(self.parting) { Retention::default() } else { self.own }
     }
 
-    /// The versions kept of a key whose chain is examined. Of those that are there twice one counts.
+    /// The versions kept of a key whose chain is examined. Of those that are there twice one
+    /// counts.
     pub(super) fn kept(self, hash: u64, mut all: Vec<Spot>, task: &Task) -> Vec<Spot> {
         if hash != kept_bits(self.parting) || task.erased.is_empty() {
             return self.of(hash).kept(all);

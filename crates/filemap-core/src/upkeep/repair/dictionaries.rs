@@ -1,9 +1,9 @@
 //! The dictionaries of a store under repair: copied along, and restored if one of a file's two
 //! copies is whole.
 //!
-//! Invariant: every file with a dictionary's name in a repaired store is usable. An unusable one is
-//! set aside in place, and not copied elsewhere. If it is restored whole, it is found again, since
-//! its id is not reused.
+//! Invariant: every file with a dictionary's name in a repaired store is usable. An unusable one
+//! is set aside in place, and not copied elsewhere. If it is restored whole, it is found again,
+//! since its id is not reused.
 
 use filemap_io::{Access, Dir, files};
 

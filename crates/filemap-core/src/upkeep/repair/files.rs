@@ -132,7 +132,8 @@ pub(crate) fn copy_file(from: &dyn Dir, name: &str, to: &dyn Dir, as_name: &str)
 /// repeated after an interruption. Segments get their proper names, and headers if they have none.
 pub(crate) fn begin_in_place(shared: &Arc<dyn Dir>, survey: &Survey) -> Result<()> {
     let dir = &**shared;
-    // First, so that nobody opens a half-repaired store. Its content is needed if this is repeated.
+    // First, so that nobody opens a half-repaired store. Its content is needed if this is
+    // repeated.
     match dir.rename(names::SUPERBLOCK, names::OLD_SUPERBLOCK) {
         Err(e) if e.kind() != ErrorKind::NotFound => return Err(Error::io("rename", names::SUPERBLOCK)(e)),
         _ => files::sync_folder(dir)?,

@@ -2,8 +2,8 @@
 //! can be found enters a new index. Tombstones hide earlier puts wherever these lie. Damaged bytes
 //! are covered, so that they are not taken for records later.
 //!
-//! Invariants: a source that is not repaired in place is only read. What is being repaired is not a
-//! store until all of it is durable: its superblock gets its name last. Nothing whole is
+//! Invariants: a source that is not repaired in place is only read. What is being repaired is not
+//! a store until all of it is durable: its superblock gets its name last. Nothing whole is
 //! overwritten.
 
 pub(crate) mod dictionaries;
@@ -170,9 +170,9 @@ pub struct RepairReport {
     pub unfinished_bytes: u64,
     /// Files left out although they look like a store's.
     pub ignored: Vec<Ignored>,
-    /// What cannot be known, in words: which segments existed, whether missing ones were given back
-    /// by compaction or are lost, whether all tombstones are known. Neither known losses nor proof
-    /// of none.
+    /// What cannot be known, in words: which segments existed, whether missing ones were given
+    /// back by compaction or are lost, whether all tombstones are known. Neither known losses nor
+    /// proof of none.
     pub unwitnessed: Vec<String>,
     /// The rule by which keys are made, from the superblock or the caller.
     pub canonicalizer: Canonicalizer,

@@ -352,7 +352,8 @@ impl<'a> Rebuild<'a> {
         {
             let mut log = lock(self.upkeep.writing.log());
             log.appender = appender;
-            // Above all that there was: whoever noted where the store stood sees that it is another.
+            // Above all that there was: whoever noted where the store stood sees that it is
+            // another.
             self.next_sequence = (self.next_sequence + 1).min(MAX_SEQUENCE);
             log.next_sequence = self.next_sequence;
         }

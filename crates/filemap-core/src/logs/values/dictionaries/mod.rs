@@ -1,5 +1,5 @@
-//! The dictionaries of a store: which exist, which one compresses new records of a group, and their
-//! digests in bounded memory. The files beside this one make them.
+//! The dictionaries of a store: which exist, which one compresses new records of a group, and
+//! their digests in bounded memory. The files beside this one make them.
 //!
 //! Invariants:
 //! - a dictionary is durable, in content and name, and named by a superblock before anything is
@@ -148,7 +148,8 @@ impl Registry {
         self.dir.list().map_err(Error::io("list", self.dir.path().display()))
     }
 
-    /// Finds dictionaries that another process has added, and retries those that could not be read.
+    /// Finds dictionaries that another process has added, and retries those that could not be
+    /// read.
     ///
     /// # Errors
     /// `Io`.
@@ -383,7 +384,8 @@ impl Registry {
     /// it](Registry::named).
     ///
     /// # Errors
-    /// `Io`: then at most an unused file is left; `Full` when the store has as many as it may have.
+    /// `Io`: then at most an unused file is left; `Full` when the store has as many as it may
+    /// have.
     pub(crate) fn create(&self, making: &Making, body: &mut [u8], meta: &mut [u8]) -> Result<DictionaryFacts> {
         let _held = lock(&self.changing);
         let id = self.last_id().saturating_add(1);

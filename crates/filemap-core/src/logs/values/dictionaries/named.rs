@@ -1,5 +1,5 @@
-//! The dictionaries that the last superblock names. Only these compress anything, so a lost file is
-//! noticed, whatever records name it.
+//! The dictionaries that the last superblock names. Only these compress anything, so a lost file
+//! is noticed, whatever records name it.
 
 use std::collections::BTreeSet;
 
@@ -41,7 +41,8 @@ impl Registry {
         self.standing.load().leaving.clone()
     }
 
-    /// Returns true if the last superblock names exactly the dictionaries of [`Registry::to_name`].
+    /// Returns true if the last superblock names exactly the dictionaries of
+    /// [`Registry::to_name`].
     pub(crate) fn are_named(&self) -> bool {
         self.to_name() == self.standing.load().named
     }
@@ -72,9 +73,9 @@ impl Registry {
         self.replace(Vec::clone(&self.list.load()));
     }
 
-    /// Returns why records that name a dictionary cannot be read, judged by its file's name, length
-    /// and facts. `None` when they can, or when a shortage of the system keeps the file from being
-    /// examined.
+    /// Returns why records that name a dictionary cannot be read, judged by its file's name,
+    /// length and facts. `None` when they can, or when a shortage of the system keeps the file
+    /// from being examined.
     pub(crate) fn flaw(&self, id: u32) -> Option<String> {
         let Some(found) = self.find(id) else { return Some("the dictionary is missing".to_owned()) };
         let what = match found.facts.as_ref().err()? {
@@ -97,7 +98,8 @@ impl Registry {
     /// Verifies header, facts and length of a dictionary's file as it is now.
     ///
     /// # Errors
-    /// `Corrupt` when it is missing, cut short or not a dictionary of this id; `NewerFormat`; `Io`.
+    /// `Corrupt` when it is missing, cut short or not a dictionary of this id; `NewerFormat`;
+    /// `Io`.
     pub(crate) fn check_head(&self, id: u32) -> Result<()> {
         match self.read_facts(id) {
             None => Err(damaged(&names::dictionary(id), "the dictionary is missing")),

@@ -1,5 +1,5 @@
-//! Counts puts by group of keys and samples the locations of pages: enough to decide when to make a
-//! dictionary, and of what.
+//! Counts puts by group of keys and samples the locations of pages: enough to decide when to make
+//! a dictionary, and of what.
 //!
 //! Invariants: memory is bounded, whatever is put; once a group's sample is full, a page allocates
 //! nothing; all randomness comes from one fixed seed, so the same puts give the same samples.
