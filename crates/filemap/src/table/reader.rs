@@ -237,7 +237,7 @@ impl PageTable {
             let stepped = self.step();
             if self.going.has_ended() {
                 self.is_over = true;
-                self.report.stopped = true;
+                self.report.is_cancelled = true;
                 self.watch.set(&self.report);
                 return Err(filemap_core::Error::Cancelled.into());
             }
