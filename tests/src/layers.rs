@@ -176,7 +176,8 @@ pub const SPAWNING_MODULE: &str = "upkeep::worker";
 
 /// Files that may hold `unsafe`: the memory map; and in the comparison the opening of LMDB, whose
 /// own map is one too.
-pub const UNSAFE_FILES: &[&str] = &["crates/filemap-io/src/map.rs", "benches/compare/src/engine/lmdb.rs"];
+pub const UNSAFE_FILES: &[&str] =
+    &["crates/filemap-io/src/map.rs", "crates/filemap-python/src/signals.rs", "benches/compare/src/engine/lmdb.rs"];
 
 impl Table {
     /// The table of the crate that a file belongs to.

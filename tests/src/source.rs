@@ -136,7 +136,8 @@ impl SourceFile {
         let mut found = BTreeSet::new();
         for (at, token) in self.tokens.iter().enumerate() {
             let TokenTree::Ident(word) = token else { continue };
-            let rest: Vec<TokenTree> = self.tokens[at + 1..].iter().take_while(|t| !is_punct(t, ';')).cloned().collect();
+            let rest: Vec<TokenTree> =
+                self.tokens[at + 1..].iter().take_while(|t| !is_punct(t, ';')).cloned().collect();
             let words = rest.iter().map_while(|token| match token {
                 TokenTree::Ident(word) => Some(word.to_string()),
                 _ => None,

@@ -247,7 +247,8 @@ fn planted_bad_files_are_found() {
         "opens with 0",
     );
     assert_one(&rules::names(&planted("crates/filemap/src/page_utils.rs", "")), "names nothing");
-    let root = "pub mod a; pub use b::{c::C, d::{D, e as E}, f::F}; pub const fn g() {} pub struct H(u8); use i::I; fn j() {}";
+    let root =
+        "pub mod a; pub use b::{c::C, d::{D, e as E}, f::F}; pub const fn g() {} pub struct H(u8); use i::I; fn j() {}";
     let names = planted("crates/filemap/src/lib.rs", root).public_names();
     assert_eq!(names, ["a", "C", "D", "E", "F", "g", "H"].map(str::to_owned).into());
     let many: String = (0..31).map(|number| format!("pub struct N{number};")).collect();

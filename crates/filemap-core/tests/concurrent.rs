@@ -93,8 +93,7 @@ fn readers_see_whole_pages_that_never_go_back_in_time() {
                             store.put(&Record::new(&key(i), &body(i, round)).time(round as i64)).unwrap();
                             acknowledged[i as usize].store(round, Ordering::Release);
                         }
-                        // However slow the background thread is: what was put since the last time
-                        // needs a checkpoint.
+                        // However slow the background is, what was put since needs a checkpoint.
                         if w == 0 && round % 5 == 0 {
                             store.checkpoint().unwrap();
                         }

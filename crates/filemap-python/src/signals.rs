@@ -1,8 +1,10 @@
 //! Signals during long calls: Ctrl-C ends them within a tenth of a second.
 
+use std::ffi::{c_int, c_void};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
+use pyo3::ffi;
 use pyo3::prelude::*;
 
 const BETWEEN: Duration = Duration::from_millis(100);
@@ -39,9 +41,9 @@ impl Watch {
         }
     }
 
-    /// What was raised, if anything.
-    pub fn raised(&self) -> Option<&PyErr> {
-        self.raised.as_ref()
+    /// What was raised, if anything, to be told in another way.
+    pub fn take(&mut self) -> Option<PyErr> {
+        self.raised.take()
     }
 
     /// What was raised, if anything; else the result.
@@ -54,5 +56,24 @@ impl Watch {
             Some(error) => Err(error),
             None => result,
         }
+    }
+}
+
+/// Raises an error in the interpreter's main thread, as soon as that goes on: for a caller that
+/// takes no exception.
+#[expect(unsafe_code, reason = "PyO3 has no other form of it")]
+pub fn raise_later(error: PyErr) {
+    extern "C" fn raise(error: *mut c_void) -> c_int {
+        // SAFETY: it is the pointer of the box below, and the interpreter calls once.
+        let error = unsafe { Box::from_raw(error.cast::<PyErr>()) };
+        Python::attach(|py| error.restore(py));
+        -1
+    }
+    let error: *mut PyErr = Box::into_raw(Box::new(error));
+    // SAFETY: any thread may call it, with any pointer for `raise`, which takes that of a `PyErr`.
+    if unsafe { ffi::Py_AddPendingCall(Some(raise), error.cast()) } != 0 {
+        // As many wait as may. SAFETY: nobody else has the pointer.
+        let error = unsafe { Box::from_raw(error) };
+        Python::attach(|py| error.write_unraisable(py, None));
     }
 }

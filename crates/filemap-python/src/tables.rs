@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
@@ -14,7 +14,7 @@ use filemap::dump::{MimeRange, Selection, StatusRange};
 use filemap::store::UrlPart;
 use filemap::table::{Column, OnDamage, Records, TableOptions, TableWatch};
 use filemap_core::list::Split;
-use pyo3::exceptions::{PyKeyboardInterrupt, PyTypeError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
@@ -22,7 +22,7 @@ use crate::argument::{self, Scope, Text, named, number};
 use crate::errors::{self, Failure};
 use crate::fork::OfProcess;
 use crate::iterate::{self, Pages, Times};
-use crate::signals::Watch;
+use crate::signals::{self, Watch};
 use crate::store::PageStore;
 use crate::times;
 
@@ -39,37 +39,38 @@ pub struct Table {
 struct Rows {
     table: OfProcess<filemap::table::PageTable>,
     schema: SchemaRef,
+    signals: Arc<Mutex<Watch>>,
 }
 
 impl Iterator for Rows {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Result<RecordBatch, ArrowError>> {
-        match self.table.get_mut() {
-            // The caller is C, which a panic must not reach.
-            Ok(table) => catch_unwind(AssertUnwindSafe(|| table.next()))
-                .unwrap_or_else(|_| Some(Err(ArrowError::ComputeError("reading the table panicked".to_owned())))),
-            Err(error) => Some(Err(ArrowError::ExternalError(Box::new(error)))),
-        }
+        let table = match self.table.get_mut() {
+            Ok(table) => table,
+            Err(error) => return Some(Err(ArrowError::ExternalError(Box::new(error)))),
+        };
+        // The caller is C, which a panic must not reach.
+        let batch = catch_unwind(AssertUnwindSafe(|| table.next()))
+            .unwrap_or_else(|_| Some(Err(ArrowError::ComputeError("reading the table panicked".to_owned()))));
+        // An error of a stream is text: what a signal raised comes once the interpreter goes on.
+        let raised = self.signals.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(error) = raised else { return batch };
+        let what = format!("reading the table was interrupted: {error}");
+        signals::raise_later(error);
+        Some(Err(ArrowError::IoError(what, std::io::ErrorKind::Interrupted.into())))
     }
 }
 
 /// Looks for signals while the thread that made a table reads it. Another thread may not: the
-/// interpreter's thread could wait for it. An error of a stream is text, so Ctrl-C is asked for
-/// once more, for when the interpreter goes on.
-fn signals() -> impl FnMut() -> ControlFlow<()> + Send + 'static {
-    let (of, mut watch) = (thread::current().id(), Watch::new());
+/// interpreter's thread could wait for it.
+fn looking(watch: &Arc<Mutex<Watch>>) -> impl FnMut() -> ControlFlow<()> + Send + 'static {
+    let (of, watch) = (thread::current().id(), Arc::clone(watch));
     move || {
-        if thread::current().id() != of || watch.tick(|_| Ok(())).is_continue() {
+        if thread::current().id() != of {
             return ControlFlow::Continue(());
         }
-        Python::attach(|py| {
-            if watch.raised().is_some_and(|error| error.is_instance_of::<PyKeyboardInterrupt>(py)) {
-                // An error here is that there is no interpreter to be interrupted.
-                let _ = py.import("_thread").and_then(|module| module.call_method0("interrupt_main"));
-            }
-        });
-        ControlFlow::Break(())
+        watch.lock().unwrap_or_else(PoisonError::into_inner).tick(|_| Ok(()))
     }
 }
 
@@ -202,9 +203,10 @@ impl PageStore {
         if skip_damage {
             options = options.on_damage(OnDamage::Count);
         }
-        let table = self.with(py, |store| Ok(store.table(&options)?))?.while_going(signals());
+        let signals = Arc::new(Mutex::new(Watch::new()));
+        let table = self.with(py, |store| Ok(store.table(&options)?))?.while_going(looking(&signals));
         let (schema, watch) = (table.schema(), table.watch());
-        let rows = Rows { table: OfProcess::new(table), schema };
+        let rows = Rows { table: OfProcess::new(table), schema, signals };
         Ok(Table { reader: Mutex::new(Some(FFI_ArrowArrayStream::new(Box::new(rows)))), watch })
     }
 

@@ -270,8 +270,7 @@ fn any_flipped_bit_is_an_error_and_never_another_answer() {
             matches!(read, Err(StorageError::Corrupt { .. })) || in_filters && read.is_ok_and(|read| read == entries),
             "byte {at}"
         );
-        // By way of look-ups and a cursor: the right answer from blocks that are whole, else an
-        // error.
+        // By look-ups and a cursor: the right answer from blocks that are whole, else an error.
         let Ok(run) = Run::open(&home, run.info()) else { continue };
         let block = if in_filters { (at - filters.start) / FILTER_BYTES } else { at / BLOCK_BYTES - 1 } as u64;
         let first = |block: usize| run.index()[block];

@@ -43,7 +43,8 @@ fn remove_rest(dir: &OsDir) -> Result<(), Error> {
 /// ```
 /// use crawl::files::seen::Seen;
 /// use frontier::{Frontier, FrontierOptions};
-/// use urlindex::{SeenSet, StoredSet};
+/// use urlindex::SeenSet;
+/// use urlindex::stored::StoredSet;
 /// # let place = tempfile::tempdir()?;
 /// let mut frontier = Frontier::create(place.path().join("frontier"), FrontierOptions::new())?;
 /// frontier.seed(&["http://example.com/"], 7)?;

@@ -36,7 +36,8 @@ const END_WITHIN: Duration = Duration::from_secs(2);
 ///
 /// ```
 /// use crawl::hooks::exec::Exec;
-/// use crawl::{Capture, Fields, OnPage};
+/// use crawl::hooks::Fields;
+/// use crawl::{Capture, OnPage};
 /// let script = r#"while read -r page; do echo '{"fields": {"seen": "yes"}}'; done"#;
 /// let hook = Exec::new(script, 1, std::time::Duration::from_secs(20));
 /// # let (url, fields) = ("http://example.com/", Fields::new());

@@ -20,7 +20,7 @@ use crate::fetch::Answer;
 /// What an own fetcher has got for a URL.
 ///
 /// ```
-/// use crawl::Response;
+/// use crawl::hooks::Response;
 /// let mut response = Response { status: 200, body: b"<p>hello".to_vec(), ..Response::default() };
 /// response.headers.push("Content-Type", "text/html");
 /// assert_eq!(response.headers.get("content-type"), Some(&b"text/html"[..]));
@@ -41,7 +41,7 @@ pub struct Response {
 ///
 /// ```
 /// fn echo(url: &str) -> crawl::hooks::Fetching<'_> {
-///     let response = crawl::Response { status: 200, body: url.into(), ..Default::default() };
+///     let response = crawl::hooks::Response { status: 200, body: url.into(), ..Default::default() };
 ///     Box::pin(async move { Ok(response) })
 /// }
 /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
@@ -55,7 +55,7 @@ pub type Fetching<'a> = Pin<Box<dyn Future<Output = Result<Response, BoxError>> 
 ///
 /// ```
 /// use crawl::hooks::Fetching;
-/// use crawl::{Fetch, Response};
+/// use crawl::hooks::{Fetch, Response};
 /// struct Made;
 /// impl Fetch for Made {
 ///     fn fetch<'a>(&'a self, _url: &'a str) -> Fetching<'a> {
@@ -75,7 +75,7 @@ pub trait Fetch: Send + Sync {
 /// A fetcher that blocks, on a bounded number of threads.
 ///
 /// ```
-/// use crawl::{Blocking, Fetch, Response};
+/// use crawl::hooks::{Blocking, Fetch, Response};
 /// // At most four calls at once.
 /// let fetcher = Blocking::new(4, |url: &str| {
 ///     Ok(Response { status: 200, body: url.into(), ..Response::default() })

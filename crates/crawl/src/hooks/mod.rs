@@ -23,7 +23,8 @@ use crate::record;
 /// The hooks of a crawl; without any it is what `fm-crawl` does.
 ///
 /// ```
-/// use crawl::{BoxError, Capture, Hooks, Reply};
+/// use crawl::hooks::Hooks;
+/// use crawl::{BoxError, Capture, Reply};
 /// fn count(page: &Capture<'_>) -> Result<Reply, BoxError> {
 ///     Ok(Reply::new().field("bytes", page.page.body.len().to_string()))
 /// }

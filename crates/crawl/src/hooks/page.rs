@@ -9,7 +9,7 @@ use crate::error::BoxError;
 /// Values by their names, kept beside a page. A value is one line of text.
 ///
 /// ```
-/// let fields = crawl::Fields::from([("lang".to_owned(), "de".to_owned())]);
+/// let fields = crawl::hooks::Fields::from([("lang".to_owned(), "de".to_owned())]);
 /// let note = crawl::record::fields("http://example.com/", &fields, 7).expect("there is one");
 /// assert_eq!(crawl::record::fields_in(&note), fields);
 /// ```
@@ -18,7 +18,8 @@ pub type Fields = BTreeMap<String, String>;
 /// A page that was fetched and is not stored yet.
 ///
 /// ```
-/// use crawl::{Capture, Fields};
+/// use crawl::Capture;
+/// use crawl::hooks::Fields;
 /// fn is_start(capture: &Capture<'_>) -> bool {
 ///     capture.depth == 0 && capture.page.status == Some(200)
 /// }
@@ -122,7 +123,8 @@ impl Reply {
 /// Looks at each page before it is stored. Every closure of that form is one.
 ///
 /// ```
-/// use crawl::{BoxError, Capture, Fields, OnPage, Reply};
+/// use crawl::hooks::Fields;
+/// use crawl::{BoxError, Capture, OnPage, Reply};
 /// fn long_ones(capture: &Capture<'_>) -> Result<Reply, BoxError> {
 ///     let is_short = capture.page.body.len() < 100;
 ///     Ok(if is_short { Reply::new().not_stored() } else { Reply::new() })

@@ -57,7 +57,7 @@ const SHUTDOWN_WITHIN: Duration = Duration::from_secs(5);
 /// ```
 /// use crawl::run::{Nobody, Plan, opening::Begun, run};
 /// use crawl::settings::Settings;
-/// use crawl::{Blocking, Hooks, Response};
+/// use crawl::hooks::{Blocking, Hooks, Response};
 /// # use std::sync::Arc;
 /// # let place = tempfile::tempdir()?;
 /// let mut settings = Settings::new(crawl::clock::now_ms());
@@ -156,13 +156,14 @@ pub struct LostSeed {
 /// What came of a run.
 ///
 /// ```
-/// use crawl::{Blocking, Crawler, Response};
+/// use crawl::Crawler;
+/// use crawl::hooks::{Blocking, Response};
 /// # let place = tempfile::tempdir()?;
 /// let empty = Blocking::new(1, |_: &str| Ok(Response { status: 200, ..Response::default() }));
 /// let crawler = Crawler::builder(place.path().join("pages.fm"))?
 ///     .seed("http://example.com/")
 ///     .contact("mailto:me@example.com")
-///     .obey_robots(false)
+///     .ignore_robots()
 ///     .fetch_by(Some(std::sync::Arc::new(empty)))
 ///     .build()?;
 /// let summary = crawler.run()?;

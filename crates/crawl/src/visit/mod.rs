@@ -51,10 +51,10 @@ pub use self::parts::{Crawl, token};
 ///     }
 /// }
 /// # let (place, told) = (tempfile::tempdir()?, Arc::new(Statuses::default()));
-/// # let empty = |_: &str| Ok(crawl::Response { status: 200, ..Default::default() });
-/// # let builder = crawl::Crawler::builder(place.path().join("pages.fm"))?.obey_robots(false);
+/// # let empty = |_: &str| Ok(crawl::hooks::Response { status: 200, ..Default::default() });
+/// # let builder = crawl::Crawler::builder(place.path().join("pages.fm"))?.ignore_robots();
 /// # let builder = builder.seed("http://example.com/").contact("mailto:me@example.com");
-/// # let builder = builder.fetch_by(Some(Arc::new(crawl::Blocking::new(1, empty))));
+/// # let builder = builder.fetch_by(Some(Arc::new(crawl::hooks::Blocking::new(1, empty))));
 /// # builder.observer(told.clone()).build()?.run()?;
 /// assert_eq!(*told.0.lock().unwrap(), [("http://example.com/".to_owned(), Some(200))]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -36,10 +36,10 @@ use crate::settings::scope::Scope;
 /// # let pages = (crawl::pages::Pages::Local(store), 0..0);
 /// let filter = Filter::open(&[], &[r"\.pdf$".to_owned()], &[]).unwrap();
 /// let scope = settings.scope();
-/// # let asks = (fetcher, crawl::Hooks::default());
+/// # let asks = (fetcher, crawl::hooks::Hooks::default());
 /// let crawl = Crawl::new(settings, (scope, filter), pages, asks, bodies, sitemaps);
-/// assert!(crawl.refusal("http://example.com/a.pdf", false).is_some());
-/// assert!(crawl.refusal("http://example.com/a", false).is_none());
+/// assert!(crawl.refusal_of_requisite("http://example.com/a.pdf").is_some());
+/// assert!(crawl.refusal_of_requisite("http://example.com/a").is_none());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Crawl {

@@ -2,6 +2,7 @@
 //!
 //! Only metas are decompressed, so a whole store is scanned at the speed of its files.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::error::Result;
@@ -62,6 +63,11 @@ impl Heads {
     pub fn only(self, only: impl Fn(&[u8], Version) -> bool + Send + 'static) -> Heads {
         Heads(self.0.only(only))
     }
+
+    /// As [`Pages::while_going`].
+    pub fn while_going(self, going: impl FnMut() -> ControlFlow<()> + Send + 'static) -> Heads {
+        Heads(self.0.while_going(going))
+    }
 }
 
 fn head(pages: &mut Pages, key: Vec<u8>, spot: &Spot) -> Result<Option<Listed>> {
@@ -88,6 +94,29 @@ mod tests {
         let mut rows: Vec<_> = heads.map(|l| row(l.unwrap())).collect();
         rows.sort();
         rows
+    }
+
+    #[test]
+    fn a_break_ends_it_though_nothing_is_returned() {
+        use std::ops::ControlFlow;
+
+        let temp = tempfile::tempdir().unwrap();
+        let store = Store::create(temp.path().join("a"), Options::new().free_space_floor(0)).unwrap();
+        for time_ms in 0..100 {
+            store.put(&Record::new(b"replaced", b"x").time(time_ms)).unwrap();
+            store.put(&Record::new(b"unwanted", b"x").time(time_ms)).unwrap();
+        }
+        let mut left = 50;
+        let going = move || {
+            left -= 1;
+            if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let mut heads = store.heads().only(|key, _| key == b"replaced").while_going(going);
+        assert!(matches!(heads.next(), Some(Err(crate::Error::Cancelled))));
+        assert!(heads.next().is_none() && heads.next().is_none());
+        let mut pages = store.pages().while_going(|| ControlFlow::Break(()));
+        assert!(matches!(pages.next(), Some(Err(crate::Error::Cancelled))) && pages.next().is_none());
+        assert_eq!(store.pages().while_going(|| ControlFlow::Continue(())).count(), 2);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! names, those outputs are scanned, too.
 
 use std::collections::HashSet;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::vec::IntoIter;
 
@@ -82,12 +82,15 @@ pub struct Pages {
     ranks: Ranks,
     /// Versions found and not judged yet, and damage.
     batch: IntoIter<Result<(Vec<u8>, Spot)>>,
-    /// Iteration is over: closed, or listing more segments failed, which was reported.
+    /// Iteration is over: closed, cancelled, or listing more segments failed, which was reported.
     is_ended: bool,
+    /// Asked whether to go on.
+    going: Option<Going>,
     /// Errors for absent files, returned at the end.
     missed: Option<IntoIter<Error>>,
 }
 
+type Going = Box<dyn FnMut() -> ControlFlow<()> + Send>;
 type Only = Box<dyn Fn(&[u8], Version) -> bool + Send>;
 type Wanted = Box<dyn Fn(&[u8], &Head) -> bool + Send>;
 
@@ -127,6 +130,7 @@ impl Pages {
             ranks: Ranks::default(),
             batch: Vec::new().into_iter(),
             is_ended: false,
+            going: None,
             missed: None,
             reading,
         }
@@ -141,6 +145,13 @@ impl Pages {
     /// Only pages that `wanted` accepts by key and head: of others the body is not decompressed.
     pub fn wanted(self, wanted: impl Fn(&[u8], &Head) -> bool + Send + 'static) -> Pages {
         Pages { wanted: Some(Box::new(wanted)), ..self }
+    }
+
+    /// Asks `going` again and again, also while versions are passed over: before each that may be
+    /// returned, and after each mebibyte of the log. After a `Break` the iteration ends with
+    /// [`Error::Cancelled`].
+    pub fn while_going(self, going: impl FnMut() -> ControlFlow<()> + Send + 'static) -> Pages {
+        Pages { going: Some(Box::new(going)), ..self }
     }
 
     /// The offsets of a segment that are scanned.
@@ -360,6 +371,12 @@ impl Pages {
                 // Report it once, then end.
                 self.batch = Vec::new().into_iter();
                 return (!std::mem::replace(&mut self.is_ended, true)).then_some(Err(e));
+            }
+            if self.going.as_mut().is_some_and(|going| going().is_break()) {
+                (self.going, self.is_ended) = (None, true);
+                self.batch = Vec::new().into_iter();
+                self.missed = Some(Vec::new().into_iter());
+                return Some(Err(Error::Cancelled));
             }
             match self.batch.next() {
                 Some(Err(e)) => return Some(Err(e)),

@@ -57,7 +57,7 @@ impl Describing {
         if !held.is_here || held.is_same_place {
             self.tell(store, page, location)?;
         }
-        let put = if held.is_here { None } else { Some(Put::Stored(store.put_description(page)?)) };
+        let put = if held.is_here { None } else { Some(Put::Stored(store.put_description(&key, page)?)) };
         if self.replaced.len() >= BATCH_VERSIONS {
             self.settle()?;
         }

@@ -159,12 +159,12 @@ impl PageStore {
         if !self.engine().contains(&key::archive(place.archive))? {
             return Err(unknown(Some(place)));
         }
-        self.put_description(page)
+        self.put_description(&self.key_of_page(page)?, page)
     }
 
-    /// As [`PageStore::put_in_place`], of a file that the store knows.
-    pub(crate) fn put_description(&self, page: &Page) -> Result<Version> {
-        self.put_as_it_is(page, BodySource::Bytes(&[], BodyForm::Whole)).map(|put| put.version())
+    /// As [`PageStore::put_in_place`], of a file that the store knows, under the page's key.
+    pub(crate) fn put_description(&self, key: &[u8], page: &Page) -> Result<Version> {
+        self.put_at(key, page, BodySource::Bytes(&[], BodyForm::Whole)).map(|put| put.version())
     }
 
     /// The versions in place without their bodies, with their keys, in the order of the log: a

@@ -92,15 +92,19 @@ impl PageStore {
     }
 
     pub(super) fn put_as_it_is(&self, page: &Page, body: BodySource<'_>) -> Result<Put> {
-        let key = self.key_of_page(page)?;
-        let encoded = meta::encode(page, key::url(&key))?;
+        self.put_at(&self.key_of_page(page)?, page, body)
+    }
+
+    /// Puts a page whose key is known.
+    pub(super) fn put_at(&self, key: &[u8], page: &Page, body: BodySource<'_>) -> Result<Put> {
+        let encoded = meta::encode(page, key::url(key))?;
         // A refused page leaves no mark either.
         let is_refused =
-            || self.rule_set.read().unwrap_or_else(PoisonError::into_inner).refuses(&key, page.fetched_at_ms);
+            || self.rule_set.read().unwrap_or_else(PoisonError::into_inner).refuses(key, page.fetched_at_ms);
         if page.variant.is_some() && key.len() <= filemap_core::Record::MAX_KEY_BYTES && is_refused().is_none() {
-            self.mark_variants(key::url(&key), page.fetched_at_ms)?;
+            self.mark_variants(key::url(key), page.fetched_at_ms)?;
         }
-        let record = Record { key: &key, meta: &encoded.meta, body: &[], time_ms: page.fetched_at_ms };
+        let record = Record { key, meta: &encoded.meta, body: &[], time_ms: page.fetched_at_ms };
         let mut joined = encoded.spill;
         match body {
             BodySource::Bytes(bytes, form) => {
@@ -112,7 +116,7 @@ impl PageStore {
                 };
                 let record = Record { body, ..record };
                 Ok(match form {
-                    BodyForm::Reference if body.is_empty() && self.is_in_place(&key)? => {
+                    BodyForm::Reference if body.is_empty() && self.is_in_place(key)? => {
                         Put::Stored(self.engine().put(&record)?)
                     }
                     BodyForm::Reference => self.engine().put_if_changed(&record)?,

@@ -4,7 +4,7 @@
 //! it, since the kernel clears every page. So the memory of a batch that was dropped comes back
 //! here.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arrow_array::LargeBinaryArray;
 use arrow_buffer::{Buffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
@@ -12,15 +12,17 @@ use arrow_schema::ArrowError;
 
 /// Batches whose memory is kept: one that the reader of a table has, and one that is made.
 const MOST_KEPT: usize = 2;
+/// Memory of one that is not kept: of a body that was larger than others, mostly.
+const MOST_BYTES: usize = 64 << 20;
 
 /// Memory that came back.
-#[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<Vec<u8>>>>);
+type Kept = Mutex<Vec<Vec<u8>>>;
 
 /// The bodies of a batch, whoever has it.
 struct Lent {
     bodies: Vec<u8>,
-    home: Kept,
+    /// Gone once the table is.
+    home: Weak<Kept>,
 }
 
 impl AsRef<[u8]> for Lent {
@@ -31,8 +33,9 @@ impl AsRef<[u8]> for Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        let mut kept = self.home.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() < MOST_KEPT {
+        let Some(home) = self.home.upgrade() else { return };
+        let mut kept = home.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() < MOST_KEPT && self.bodies.capacity() <= MOST_BYTES {
             self.bodies.clear();
             kept.push(std::mem::take(&mut self.bodies));
         }
@@ -45,12 +48,12 @@ pub(super) struct Bodies {
     ends: Vec<i64>,
     nulls: NullBufferBuilder,
     bodies: Vec<u8>,
-    kept: Kept,
+    kept: Arc<Kept>,
 }
 
 impl Bodies {
     pub fn new() -> Bodies {
-        Bodies { ends: vec![0], nulls: NullBufferBuilder::new(0), bodies: Vec::new(), kept: Kept::default() }
+        Bodies { ends: vec![0], nulls: NullBufferBuilder::new(0), bodies: Vec::new(), kept: Arc::default() }
     }
 
     /// Appends a row. Returns the length of the body.
@@ -63,10 +66,10 @@ impl Bodies {
 
     /// The column, and a new one is begun.
     pub fn finish(&mut self) -> Result<LargeBinaryArray, ArrowError> {
-        let next = self.kept.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
+        let next = self.kept.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
         let bodies = std::mem::replace(&mut self.bodies, next);
         let ends = std::mem::replace(&mut self.ends, vec![0]);
-        let lent = Lent { bodies, home: self.kept.clone() };
+        let lent = Lent { bodies, home: Arc::downgrade(&self.kept) };
         let values = Buffer::from(bytes::Bytes::from_owner(lent));
         LargeBinaryArray::try_new(OffsetBuffer::new(ScalarBuffer::from(ends)), values, self.nulls.finish())
     }
@@ -92,7 +95,10 @@ mod tests {
         bodies.push(Some(b"six"));
         let fourth = bodies.finish().unwrap();
         assert_eq!(fourth.values().as_ptr(), at);
-        assert_eq!((first.value(0), first.is_null(1), first.value(2), fourth.value(0)), (&b"one"[..], true, &b""[..], &b"six"[..]));
+        assert_eq!(
+            (first.value(0), first.is_null(1), first.value(2), fourth.value(0)),
+            (&b"one"[..], true, &b""[..], &b"six"[..])
+        );
     }
 
     #[test]
@@ -105,6 +111,14 @@ mod tests {
             })
             .collect();
         drop(batches);
-        assert_eq!(bodies.kept.0.lock().unwrap().len(), MOST_KEPT);
+        assert_eq!(bodies.kept.lock().unwrap().len(), MOST_KEPT);
+        bodies.kept.lock().unwrap().clear();
+        bodies.push(Some(&vec![0; MOST_BYTES + 1]));
+        drop(bodies.finish().unwrap());
+        assert!(bodies.kept.lock().unwrap().is_empty());
+        bodies.push(Some(b"body"));
+        let last = bodies.finish().unwrap();
+        drop(bodies);
+        assert_eq!(last.value(0), b"body");
     }
 }

@@ -1,41 +1,35 @@
-//! Whether a table is to be read on: asked between rows, and while rows that nobody wants are
-//! passed over.
+//! Whether a table is to be read on: asked before each batch, and of every few versions that are
+//! met.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Versions between two questions.
-const BETWEEN: u32 = 1 << 10;
+const BETWEEN: u32 = 16;
 
-type Ask = Box<dyn FnMut() -> ControlFlow<()> + Send>;
+/// Asks whether to go on. A table shares it with what finds its versions.
+#[derive(Clone)]
+pub(super) struct Going(Arc<Mutex<State>>);
 
-/// Asks whether to go on. Shared by a table and by what chooses its versions.
-#[derive(Clone, Default)]
-pub(super) struct Going(Arc<State>);
-
-#[derive(Default)]
 struct State {
-    ask: Mutex<Option<Ask>>,
-    passed: AtomicU32,
-    has_ended: AtomicBool,
+    ask: Box<dyn FnMut() -> ControlFlow<()> + Send>,
+    passed: u32,
 }
 
 impl Going {
-    /// From now on `ask` is asked.
-    pub fn ask(&self, ask: Ask) {
-        *self.0.ask.lock().unwrap_or_else(PoisonError::into_inner) = Some(ask);
+    pub fn new(ask: impl FnMut() -> ControlFlow<()> + Send + 'static) -> Going {
+        Going(Arc::new(Mutex::new(State { ask: Box::new(ask), passed: 0 })))
     }
 
-    /// Counts a version, and asks now and then. Whether the table ends here, which is so from the
-    /// first `Break` on.
-    pub fn has_ended(&self) -> bool {
-        if self.0.passed.fetch_add(1, Ordering::Relaxed).is_multiple_of(BETWEEN) {
-            let mut ask = self.0.ask.lock().unwrap_or_else(PoisonError::into_inner);
-            if ask.as_mut().is_some_and(|ask| ask().is_break()) {
-                self.0.has_ended.store(true, Ordering::Relaxed);
-            }
-        }
-        self.0.has_ended.load(Ordering::Relaxed)
+    /// Asks now.
+    pub fn now(&self) -> ControlFlow<()> {
+        (self.0.lock().unwrap_or_else(PoisonError::into_inner).ask)()
+    }
+
+    /// Counts a version, and asks now and then.
+    pub fn next(&self) -> ControlFlow<()> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.passed = (state.passed + 1) % BETWEEN;
+        if state.passed == 0 { (state.ask)() } else { ControlFlow::Continue(()) }
     }
 }

@@ -46,7 +46,7 @@ pub struct PageTable {
     needs_digest: bool,
     report: TableReport,
     watch: TableWatch,
-    going: Going,
+    going: Option<Going>,
     /// Damage met since it was asked for, if it is.
     errors: Option<Vec<Error>>,
     is_over: bool,
@@ -62,18 +62,29 @@ enum Source {
 
 filemap_io::debug_fields!(PageTable: options);
 
+impl Source {
+    /// Those that are looked up are asked about by the table.
+    fn while_going(self, going: &Going) -> Source {
+        let going = going.clone();
+        match self {
+            Source::Heads(heads) => Source::Heads(heads.while_going(move || going.next())),
+            Source::Pages(pages) => Source::Pages(pages.while_going(move || going.next())),
+            Source::Urls(found) => Source::Urls(found),
+        }
+    }
+}
+
 impl PageTable {
     pub(super) fn new(store: &PageStore, options: &TableOptions) -> Result<PageTable> {
         let has = |column: Column| options.columns.contains(&column);
         let schema: SchemaRef = Arc::new(schema(&options.columns));
         let needs_body = has(Column::Body) || has(Column::ContentMimeDetected);
-        let going = Going::default();
         let source = match &options.urls {
             Some(_) if options.records != Records::Pages => {
                 return Err(Error::Unsupported { what: "parts by URL of anything but pages" });
             }
             Some(part) => Source::Urls(store.found_of_urls(part, !options.all_versions)?.keeping_lost()),
-            None => pass(store, options, needs_body, None, &going)?,
+            None => pass(store, options, needs_body, None)?,
         };
         Ok(PageTable {
             store: store.clone(),
@@ -85,7 +96,7 @@ impl PageTable {
             options: options.clone(),
             report: TableReport::default(),
             watch: TableWatch::default(),
-            going,
+            going: None,
             errors: None,
             is_over: false,
         })
@@ -96,9 +107,9 @@ impl PageTable {
         self.watch.clone()
     }
 
-    /// Asks `going` at the beginning of each batch, between rows, and while versions that are not
+    /// Asks `going` before each batch and every few versions, also while those that are not
     /// selected are passed over. After a `Break` the table ends with
-    /// [`filemap_core::Error::Cancelled`].
+    /// [`filemap_core::Error::Cancelled`]; the rows of the batch that was begun are dropped.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -113,8 +124,8 @@ impl PageTable {
     /// # }
     /// ```
     pub fn while_going(self, going: impl FnMut() -> ControlFlow<()> + Send + 'static) -> PageTable {
-        self.going.ask(Box::new(going));
-        self
+        let going = Going::new(going);
+        PageTable { source: self.source.while_going(&going), going: Some(going), ..self }
     }
 
     /// Appends the next version; false at the end.
@@ -122,6 +133,9 @@ impl PageTable {
         let next = match &mut self.source {
             Source::Heads(heads) => heads.next().map(|found| found.map(|l| (l.key, l.head, None))),
             Source::Pages(pages) => pages.next().map(|found| found.map(|(key, v)| (key, v.head, Some(v.body)))),
+            Source::Urls(_) if self.going.as_ref().is_some_and(|going| going.next().is_break()) => {
+                return Err(filemap_core::Error::Cancelled.into());
+            }
             Source::Urls(found) => match found.next() {
                 Some(found) => return self.look_up(found).map(|()| true),
                 None => return self.pass_for_lost(),
@@ -168,7 +182,8 @@ impl PageTable {
             return Ok(false);
         }
         let options = self.options.clone().split(Some(part.as_of().clone()));
-        self.source = pass(&self.store, &options, self.needs_body, Some(lost), &self.going)?;
+        let source = pass(&self.store, &options, self.needs_body, Some(lost))?;
+        self.source = self.going.iter().fold(source, Source::while_going);
         self.step()
     }
 
@@ -230,18 +245,25 @@ impl PageTable {
             || options.limit.is_some_and(|limit| self.report.rows >= limit)
     }
 
+    /// Drops the batch that was begun.
+    fn cancel(&mut self) {
+        self.is_over = true;
+        self.report.is_cancelled = true;
+        self.report.rows -= self.columns.rows as u64;
+        // Of rows that nobody gets.
+        let _ = self.columns.finish();
+        self.watch.set(&self.report);
+    }
+
     /// Fills the next batch; `None` after the last one.
     fn batch(&mut self) -> Result<Option<RecordBatch>> {
+        if !self.is_over && self.going.as_ref().is_some_and(|going| going.now().is_break()) {
+            self.cancel();
+            return Err(filemap_core::Error::Cancelled.into());
+        }
         self.is_over |= self.options.limit.is_some_and(|limit| self.report.rows >= limit);
         while !self.is_over && !self.is_full() {
-            let stepped = self.step();
-            if self.going.has_ended() {
-                self.is_over = true;
-                self.report.is_cancelled = true;
-                self.watch.set(&self.report);
-                return Err(filemap_core::Error::Cancelled.into());
-            }
-            match stepped {
+            match self.step() {
                 Ok(is_more) => self.is_over = !is_more,
                 Err(error) if error.is_damage() => {
                     self.report.damaged += 1;
@@ -249,6 +271,9 @@ impl PageTable {
                 }
                 Err(error) => {
                     self.is_over = true;
+                    if matches!(error, Error::Engine(filemap_core::Error::Cancelled)) {
+                        self.cancel();
+                    }
                     return Err(error);
                 }
             }
@@ -293,28 +318,21 @@ impl PageTable {
 type Keys = Option<HashSet<Vec<u8>>>;
 
 /// A pass over the value log, or over a split of it.
-fn pass(store: &PageStore, options: &TableOptions, needs_body: bool, keys: Keys, going: &Going) -> Result<Source> {
+fn pass(store: &PageStore, options: &TableOptions, needs_body: bool, keys: Keys) -> Result<Source> {
     Ok(match needs_body {
-        true => Source::Pages(pages(store, options, keys, going)?),
-        false => Source::Heads(heads(store, options, keys, going)?),
+        true => Source::Pages(pages(store, options, keys)?),
+        false => Source::Heads(heads(store, options, keys)?),
     })
 }
 
-/// Which versions are looked at, by key and time: all once the table has ended, so that a search
-/// for the next one ends too.
-fn chosen(
-    options: &TableOptions,
-    keys: Keys,
-    going: &Going,
-) -> impl Fn(&[u8], filemap_core::Version) -> bool + Send + use<> {
-    let (records, selection, going) = (options.records, options.selection.clone(), going.clone());
+/// Which versions are looked at, by key and time.
+fn chosen(options: &TableOptions, keys: Keys) -> impl Fn(&[u8], filemap_core::Version) -> bool + Send + 'static {
+    let (records, selection) = (options.records, options.selection.clone());
     let is_meant = move |key: &[u8]| keys.as_ref().is_none_or(|keys| keys.contains(key)) && records.takes(key);
-    move |key: &[u8], version: filemap_core::Version| {
-        (is_meant(key) && selection.takes_key(key::url(key), version.time_ms)) || going.has_ended()
-    }
+    move |key, version| is_meant(key) && selection.takes_key(key::url(key), version.time_ms)
 }
 
-fn heads(store: &PageStore, options: &TableOptions, keys: Keys, going: &Going) -> Result<Heads> {
+fn heads(store: &PageStore, options: &TableOptions, keys: Keys) -> Result<Heads> {
     let engine = store.engine();
     let heads = match (&options.split, options.all_versions) {
         (None, false) => engine.heads(),
@@ -322,10 +340,10 @@ fn heads(store: &PageStore, options: &TableOptions, keys: Keys, going: &Going) -
         (Some(split), false) => engine.heads_in(split)?,
         (Some(split), true) => engine.version_heads_in(split)?,
     };
-    Ok(heads.only(chosen(options, keys, going)))
+    Ok(heads.only(chosen(options, keys)))
 }
 
-fn pages(store: &PageStore, options: &TableOptions, keys: Keys, going: &Going) -> Result<Pages> {
+fn pages(store: &PageStore, options: &TableOptions, keys: Keys) -> Result<Pages> {
     let engine = store.engine();
     let pages = match (&options.split, options.all_versions) {
         (None, false) => engine.pages(),
@@ -333,14 +351,14 @@ fn pages(store: &PageStore, options: &TableOptions, keys: Keys, going: &Going) -
         (Some(split), false) => engine.pages_in(split)?,
         (Some(split), true) => engine.versions_in(split)?,
     };
-    let pages = pages.only(chosen(options, keys, going));
+    let pages = pages.only(chosen(options, keys));
     if !options.selection.is_of_description() {
         return Ok(pages);
     }
-    let (store, selection, going) = (store.clone(), options.selection.clone(), going.clone());
+    let (store, selection) = (store.clone(), options.selection.clone());
     // What cannot be decided here is decided, or is an error, when the row is made.
     let takes = move |key: &[u8], head: &Head| {
-        going.has_ended() || store.describe_alone(key, head).is_none_or(|page| selection.takes_description(&page))
+        store.describe_alone(key, head).is_none_or(|page| selection.takes_description(&page))
     };
     Ok(pages.wanted(takes))
 }

@@ -1,5 +1,5 @@
-//! [`Reader`]: the body of one version, chunk by chunk, from any place of it. It holds the segments
-//! of the chunks open, so that compaction may remove them meanwhile.
+//! [`Reader`]: the body of one version, chunk by chunk, from any place of it. It holds the
+//! segments of the chunks open, so that compaction may remove them meanwhile.
 
 use std::sync::Arc;
 

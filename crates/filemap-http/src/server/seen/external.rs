@@ -15,7 +15,8 @@ use urlindex::{Canonicalizer, Result, SeenSet, SeenStats, Verdict};
 /// use std::sync::Arc;
 ///
 /// use filemap_http::server::SharedSet;
-/// use urlindex::{Canonicalizer, Exact, RequestId, SeenSet, SeenStats, UrlTrie, Verdict};
+/// use urlindex::idempotent::RequestId;
+/// use urlindex::{Canonicalizer, Exact, SeenSet, SeenStats, UrlTrie, Verdict};
 ///
 /// /// Kept in memory; a real one remembers what it answered to an id.
 /// #[derive(Debug)]
