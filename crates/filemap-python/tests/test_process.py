@@ -148,7 +148,7 @@ with filemap.open(sys.argv[1]) as store:
 @pytest.mark.parametrize(
     "rows", ["filter={'host': 'nowhere'}", "['url', 'body', 'content_digest'], all_versions=True"]
 )
-@pytest.mark.parametrize("raised", ["KeyboardInterrupt", "TimeoutError"])
+@pytest.mark.parametrize("raised", ["KeyboardInterrupt", "RuntimeError"])
 def test_a_signal_ends_the_reading_of_a_table(path: Path, rows: str, raised: str) -> None:
     """One table is read for longer than the signal takes: nothing of Python runs meanwhile."""
     pytest.importorskip("pyarrow")
@@ -158,8 +158,8 @@ def test_a_signal_ends_the_reading_of_a_table(path: Path, rows: str, raised: str
     code = f"""
 import signal, sys, threading, time, filemap, pyarrow
 def told(*_):
-    raise TimeoutError("told")
-if {raised!r} == "TimeoutError":
+    raise RuntimeError("told")
+if {raised!r} == "RuntimeError":
     signal.signal(signal.SIGINT, told)
 with filemap.open(sys.argv[1]) as store:
     reads, begun = 0, time.monotonic()

@@ -2,9 +2,9 @@
 
 import asyncio
 import pickle
-import time
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from time import time as now
 
 import pytest
 
@@ -433,7 +433,7 @@ def test_pruning_a_part_leaves_all_else(
     urls = ["http://a.example.org/", "http://b.example.org/x/", "http://c.example.net/x/"]
     for url in urls:
         store.put(url, b"old", time=T0)
-        store.put(url, b"new", time=time.time())
+        store.put(url, b"new", time=now())
     pruned = store.prune(**scope, older_than=3600.0)
     assert pruned.ok and pruned.versions == len(of)
     for url in urls:

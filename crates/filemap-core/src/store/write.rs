@@ -1,5 +1,7 @@
 //! Puts and removes, and when a put stores only a reference.
 
+use std::iter::Peekable;
+
 use crate::error::{Error, Result};
 use crate::failpoint::{Fault, planted};
 use crate::format::value::Kind;
@@ -10,6 +12,31 @@ use crate::logs::values::read::Want;
 use crate::record::{Put, Record, Version, now_ms};
 use crate::stats::Counters;
 use crate::store::Store;
+
+/// Bytes of records that one write takes, if they are not those of one record.
+const GROUP_BYTES: u64 = 256 << 10;
+/// Bytes of their keys, each with what the memtable has beside it: as much as of one key, for
+/// which it has room.
+const GROUP_KEY_BYTES: usize = Record::MAX_KEY_BYTES;
+const ENTRY_BYTES: usize = 128;
+
+/// The next records that are written together: at least one.
+fn next_group<'k>(
+    drafts: &mut Peekable<impl Iterator<Item = (Draft, &'k [u8])>>,
+    segment_bytes: u64,
+) -> Vec<(Draft, &'k [u8])> {
+    let mut group: Vec<(Draft, &[u8])> = Vec::new();
+    let (mut bytes, mut key_bytes) = (0, 0);
+    while let Some(next) = drafts.next_if(|(draft, key)| {
+        bytes += draft.header.total_bytes();
+        key_bytes += key.len() + ENTRY_BYTES;
+        let is_first = bytes == draft.header.total_bytes();
+        is_first || bytes <= GROUP_BYTES.min(segment_bytes / 4) && key_bytes <= GROUP_KEY_BYTES
+    }) {
+        group.push(next);
+    }
+    group
+}
 
 impl Store {
     /// Stores a version of a key. With [`Durability::Sync`](crate::Durability::Sync) it is durable
@@ -116,16 +143,19 @@ impl Store {
         let drafts: Vec<Draft> = records.iter().map(&mut draft).collect::<Result<_>>()?;
         let mut versions = Vec::with_capacity(records.len());
         let (mut log, _) = writing.lock_log(true)?;
+        let segment_bytes = log.appender.segment_bytes();
         writing.make_room(&mut log, drafts.iter().map(|d| d.header.total_bytes()).sum())?;
-        for (mut draft, record) in drafts.into_iter().zip(records) {
+        let mut drafts = drafts.into_iter().zip(records.iter().map(|record| record.key)).peekable();
+        while drafts.peek().is_some() {
             if reading.tables().active.is_exhausted() {
                 drop(log);
                 (log, _) = writing.lock_log(true)?;
             }
-            versions.push(writing.append_locked(&mut log, &mut draft, record.key, 0)?);
-            draft.recycle();
-            Counters::add(&reading.counters().raw_bytes, record.body.len() as u64);
+            let mut group = next_group(&mut drafts, segment_bytes);
+            versions.extend(writing.append_group(&mut log, &mut group)?);
+            group.into_iter().for_each(|(draft, _)| draft.recycle());
         }
+        Counters::add(&reading.counters().raw_bytes, records.iter().map(|record| record.body.len() as u64).sum());
         writing.after_append(log)?;
         Counters::add(&reading.counters().puts, records.len() as u64);
         Ok(versions)

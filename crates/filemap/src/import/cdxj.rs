@@ -13,7 +13,8 @@
 
 mod line;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::{BufRead, BufReader, Read};
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -33,6 +34,8 @@ use crate::warc::{Place, Problem, ProblemKind};
 /// Lines that go to the storing thread at once, and batches that may wait for it.
 const BATCH_LINES: usize = 1024;
 const BATCHES_WAITING: usize = 4;
+/// Descriptions that are put at once.
+const BATCH_PUTS: usize = 128;
 /// The longest line: more is a problem, and left out.
 const MAX_LINE_BYTES: u64 = 1 << 20;
 
@@ -117,6 +120,9 @@ pub fn import_into<R: Read + Send>(
             stores,
             file,
             describing: Describing::default(),
+            waiting: Vec::with_capacity(BATCH_PUTS),
+            keys: HashSet::new(),
+            hashing: RandomState::new(),
             files: HashMap::new(),
             report: ImportReport::default(),
         };
@@ -206,11 +212,24 @@ fn page(line: Line<'_>, archive: impl FnOnce(&str) -> std::result::Result<Archiv
     described.map_or_else(Parsed::Problem, |page| Parsed::Page(Box::new(page)))
 }
 
-/// Puts descriptions.
+/// A description that waits to be put.
+struct Waiting {
+    place: Place,
+    page: Box<Page>,
+    store: PageStore,
+    key: Vec<u8>,
+}
+
+/// Puts descriptions, many at once.
 struct Consumer<'a> {
     stores: &'a mut dyn FnMut(&[u8]) -> Result<PageStore>,
     file: &'a str,
     describing: Describing,
+    /// All of one store, and of different keys.
+    waiting: Vec<Waiting>,
+    /// Hashes of their keys.
+    keys: HashSet<u64>,
+    hashing: RandomState,
     /// Location of each file, and how many captures of it were met.
     files: HashMap<ArchiveId, (String, u64)>,
     report: ImportReport,
@@ -218,9 +237,11 @@ struct Consumer<'a> {
 
 impl Consumer<'_> {
     fn consume(mut self, batches: Receiver<Batch>, watch: &mut dyn ImportWatch) -> Result<ImportReport> {
-        let put = self.put_all(batches, watch);
-        // Also of what was put before an error, or before a stop.
+        let taken = self.take_all(batches, watch);
+        // Also of what came before an error, or before a stop.
+        let put = self.put_waiting(watch);
         let settled = self.describing.settle();
+        taken?;
         put?;
         settled?;
         if !self.report.is_cancelled {
@@ -231,7 +252,7 @@ impl Consumer<'_> {
         Ok(self.report)
     }
 
-    fn put_all(&mut self, batches: Receiver<Batch>, watch: &mut dyn ImportWatch) -> Result<()> {
+    fn take_all(&mut self, batches: Receiver<Batch>, watch: &mut dyn ImportWatch) -> Result<()> {
         for batch in batches {
             for location in batch.files {
                 let id = ArchiveId::of(&location);
@@ -250,42 +271,102 @@ impl Consumer<'_> {
     }
 
     fn take(&mut self, place: Place, parsed: Parsed, watch: &mut dyn ImportWatch) -> Result<()> {
-        let file = self.file;
         match parsed {
             Parsed::Page(page) => {
                 self.report.records += 1;
-                let put = self.put(&page);
-                let fate = match &put {
-                    Ok(put) => put.map_or(Fate::AlreadyThere, Fate::Stored),
-                    Err(error) if error.concerns_one_page() => {
-                        self.report.refused += u64::from(error.refused_by().is_some());
-                        self.fail(place, error.to_string(), watch);
-                        return Ok(());
-                    }
-                    Err(_) => return put.map(|_| ()),
-                };
-                let (record_type, url, time_ms) = (page.kind.name(), &*page.url, Some(page.fetched_at_ms));
-                watch.record(&ImportedRecord { file, place, record_type, url, time_ms, fate });
+                self.take_page(place, page, watch)
             }
-            Parsed::Ignored => self.report.ignored += 1,
+            Parsed::Ignored => {
+                self.report.ignored += 1;
+                Ok(())
+            }
             Parsed::Problem(what) => {
+                self.put_waiting(watch)?;
                 self.report.records += 1;
                 self.fail(place, what, watch);
+                Ok(())
             }
         }
+    }
+
+    fn take_page(&mut self, place: Place, page: Box<Page>, watch: &mut dyn ImportWatch) -> Result<()> {
+        match self.look(&page, watch) {
+            // What the store has of a variant is marked beside it.
+            Ok(Some((store, key))) if page.variant.is_none() => {
+                self.keys.insert(self.hashing.hash_one(&key));
+                self.waiting.push(Waiting { place, page, store, key });
+                if self.waiting.len() < BATCH_PUTS { Ok(()) } else { self.put_waiting(watch) }
+            }
+            looked => {
+                self.put_waiting(watch)?;
+                let put = looked.and_then(|found| {
+                    let Some((store, key)) = found else { return Ok(None) };
+                    store.put_description(&key, &page).map(|version| Some(Put::Stored(version)))
+                });
+                self.describing.settle_many()?;
+                self.done(place, &page, put, watch)
+            }
+        }
+    }
+
+    /// The store and the key to put a page under; `None` if the store has the visit. What waits is
+    /// put before, if it has to do with that.
+    fn look(&mut self, page: &Page, watch: &mut dyn ImportWatch) -> Result<Option<(PageStore, Vec<u8>)>> {
+        let store = (self.stores)(&page.url)?;
+        let key = store.key_of_page(page)?;
+        if self.keys.contains(&self.hashing.hash_one(&key)) || !self.describing.is_of(&store) {
+            self.put_waiting(watch)?;
+        }
+        let file = page.in_place.and_then(|place| self.files.get(&place.archive));
+        let (location, _) = file.ok_or_else(|| unknown(page.in_place))?;
+        // What a revisit refers to is known when its record is read.
+        let is_put = self.describing.is_to_put(&store, &key, page, location, None)?;
+        Ok(is_put.then_some((store, key)))
+    }
+
+    /// Puts what waits.
+    fn put_waiting(&mut self, watch: &mut dyn ImportWatch) -> Result<()> {
+        self.keys.clear();
+        let waiting = std::mem::take(&mut self.waiting);
+        let Some(store) = waiting.first().map(|first| first.store.clone()) else { return Ok(()) };
+        let pages: Vec<(&[u8], &Page)> = waiting.iter().map(|one| (&*one.key, &*one.page)).collect();
+        let mut versions = match store.put_descriptions(&pages) {
+            Ok(versions) => versions.into_iter().map(Ok).collect(),
+            // None was: each has its own fate.
+            Err(error) if error.concerns_one_page() => {
+                Vec::from_iter(pages.iter().map(|(key, page)| store.put_description(key, page)))
+            }
+            Err(error) => return Err(error),
+        }
+        .into_iter();
+        self.describing.settle_many()?;
+        for (one, version) in waiting.iter().zip(&mut versions) {
+            self.done(one.place, &one.page, version.map(|version| Some(Put::Stored(version))), watch)?;
+        }
+        self.waiting = waiting;
+        self.waiting.clear();
         Ok(())
     }
 
-    /// `None` if the store has the visit.
-    fn put(&mut self, page: &Page) -> Result<Option<Put>> {
-        let store = (self.stores)(&page.url)?;
-        let file = page.in_place.and_then(|place| self.files.get_mut(&place.archive));
-        let (location, captures) = file.ok_or_else(|| unknown(page.in_place))?;
-        // What a revisit refers to is known when its record is read.
-        let put = self.describing.put(&store, page, location, None)?;
-        *captures += 1;
+    /// Counts and tells what became of a page; `None` if the store has the visit.
+    fn done(&mut self, place: Place, page: &Page, put: Result<Option<Put>>, watch: &mut dyn ImportWatch) -> Result<()> {
+        let put = match put {
+            Ok(put) => put,
+            Err(error) if error.concerns_one_page() => {
+                self.report.refused += u64::from(error.refused_by().is_some());
+                self.fail(place, error.to_string(), watch);
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        if let Some((_, captures)) = page.in_place.and_then(|place| self.files.get_mut(&place.archive)) {
+            *captures += 1;
+        }
         self.report.count_in_place(page, put.is_some());
-        Ok(put)
+        let fate = put.map_or(Fate::AlreadyThere, Fate::Stored);
+        let (record_type, url, time_ms) = (page.kind.name(), &*page.url, Some(page.fetched_at_ms));
+        watch.record(&ImportedRecord { file: self.file, place, record_type, url, time_ms, fate });
+        Ok(())
     }
 
     fn fail(&mut self, place: Place, what: String, watch: &mut dyn ImportWatch) {

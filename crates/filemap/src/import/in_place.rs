@@ -36,13 +36,29 @@ impl Describing {
         location: &str,
         body: Option<[u8; 16]>,
     ) -> Result<Option<Put>> {
-        if self.store.as_ref().is_none_or(|last| last.engine().path() != store.engine().path()) {
+        let key = store.key_of_page(page)?;
+        let is_put = self.is_to_put(store, &key, page, location, body)?;
+        let put = is_put.then(|| store.put_description(&key, page)).transpose()?;
+        self.settle_many()?;
+        Ok(put.map(Put::Stored))
+    }
+
+    /// Whether a description is to be put, for whoever puts many at once: not if the store has the
+    /// visit. The store is told where its file is.
+    pub(super) fn is_to_put(
+        &mut self,
+        store: &PageStore,
+        key: &[u8],
+        page: &Page,
+        location: &str,
+        body: Option<[u8; 16]>,
+    ) -> Result<bool> {
+        if !self.is_of(store) {
             self.settle()?;
             self.told.clear();
             self.there.clear();
             self.store = Some(store.clone());
         }
-        let key = store.key_of_page(page)?;
         let there = &mut self.there;
         let mut is_there = |id: ArchiveId| {
             if let Some(known) = there.get(&id) {
@@ -52,16 +68,17 @@ impl Describing {
             there.insert(id, found);
             Ok(found)
         };
-        let held = store.held(&key, page, body, &mut is_there)?;
-        self.replaced.extend(held.gone.iter().map(|version| (key.clone(), *version)));
+        let held = store.held(key, page, body, &mut is_there)?;
+        self.replaced.extend(held.gone.iter().map(|version| (key.to_vec(), *version)));
         if !held.is_here || held.is_same_place {
             self.tell(store, page, location)?;
         }
-        let put = if held.is_here { None } else { Some(Put::Stored(store.put_description(&key, page)?)) };
-        if self.replaced.len() >= BATCH_VERSIONS {
-            self.settle()?;
-        }
-        Ok(put)
+        Ok(!held.is_here)
+    }
+
+    /// Whether the last page was of this store.
+    pub(super) fn is_of(&self, store: &PageStore) -> bool {
+        self.store.as_ref().is_some_and(|last| last.engine().path() == store.engine().path())
     }
 
     /// Tells the store where the file of a page is, once.
@@ -72,6 +89,11 @@ impl Describing {
             self.there.remove(&id);
         }
         Ok(())
+    }
+
+    /// [`Describing::settle`], once there is much to drop: what stands for it must have been put.
+    pub(super) fn settle_many(&mut self) -> Result<()> {
+        if self.replaced.len() >= BATCH_VERSIONS { self.settle() } else { Ok(()) }
     }
 
     /// Drops what was described anew, once that is durable.

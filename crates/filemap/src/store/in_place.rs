@@ -167,6 +167,26 @@ impl PageStore {
         self.put_at(key, page, BodySource::Bytes(&[], BodyForm::Whole)).map(|put| put.version())
     }
 
+    /// As [`PageStore::put_description`] of pages without a variant, by one write of the engine.
+    ///
+    /// # Errors
+    ///
+    /// As [`filemap_core::Store::put_batch`].
+    #[cfg(feature = "import")]
+    pub(crate) fn put_descriptions(&self, pages: &[(&[u8], &Page)]) -> Result<Vec<Version>> {
+        let encoded: Vec<_> =
+            pages.iter().map(|(key, page)| meta::encode(page, key::url(key))).collect::<Result<_>>()?;
+        let records: Vec<Record<'_>> = (pages.iter().zip(&encoded))
+            .map(|((key, page), encoded)| Record {
+                key,
+                meta: &encoded.meta,
+                body: &encoded.spill,
+                time_ms: page.fetched_at_ms,
+            })
+            .collect();
+        Ok(self.engine().put_batch(&records)?)
+    }
+
     /// The versions in place without their bodies, with their keys, in the order of the log: a
     /// sequential read of the value log.
     pub(crate) fn heads_in_place(&self) -> impl Iterator<Item = Result<(Vec<u8>, PageHead)>> + use<> {

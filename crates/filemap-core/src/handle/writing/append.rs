@@ -9,7 +9,7 @@ use crate::handle::log::Log;
 use crate::handle::reading::Reading;
 use crate::handle::writing::Writing;
 use crate::index::memtable::Entry;
-use crate::logs::values::append::Draft;
+use crate::logs::values::append::{Appended, Draft};
 use crate::logs::values::draft::check_limits;
 use crate::record::{MAX_VALUE_BYTES, Version, now_ms};
 use crate::stats::Counters;
@@ -89,11 +89,32 @@ impl Writing {
         self.poison.check()?;
         self.reading.check_open()?;
         self.without_retired(draft)?;
-        let sequence = log.next_sequence;
-        draft.header.sequence = sequence;
+        draft.header.sequence = log.next_sequence;
         self.make_room(log, draft.header.total_bytes())?;
         let appended = log.appender.append(draft).inspect_err(|e| self.poison(e))?;
-        log.next_sequence += 1;
+        Ok(self.entered(log, draft, key, refers_to, appended))
+    }
+
+    /// Places, writes and enters records with their keys, by one write. All of them have room in a
+    /// segment, and in the memtable.
+    pub(crate) fn append_group(&self, log: &mut Held<'_, Log>, group: &mut [(Draft, &[u8])]) -> Result<Vec<Version>> {
+        self.poison.check()?;
+        self.reading.check_open()?;
+        for ((draft, _), sequence) in group.iter_mut().zip(log.next_sequence..) {
+            self.without_retired(draft)?;
+            draft.header.sequence = sequence;
+        }
+        self.make_room(log, group.iter().map(|(draft, _)| draft.header.total_bytes()).sum())?;
+        let drafts = group.iter_mut().map(|(draft, _)| draft);
+        let appended = log.appender.append_all(drafts).inspect_err(|e| self.poison(e))?;
+        let each = group.iter().zip(appended);
+        Ok(each.map(|((draft, key), appended)| self.entered(log, draft, key, 0, appended)).collect())
+    }
+
+    /// Enters a record that was written.
+    fn entered(&self, log: &mut Log, draft: &Draft, key: &[u8], refers_to: u64, appended: Appended) -> Version {
+        let sequence = draft.header.sequence;
+        log.next_sequence = sequence + 1;
         if draft.header.kind == Kind::Tombstone {
             *log.tombstones.entry(appended.extent.location.segment).or_default() += u64::from(appended.extent.units);
         }
@@ -113,7 +134,7 @@ impl Writing {
         }
         self.note_put(key, &draft.header, appended.extent.location, appended.extent.size());
         Counters::add(&self.reading.counters().appended_bytes, draft.bytes.len() as u64);
-        Ok(version)
+        version
     }
 
     /// Appends a tombstone of one version of a key. It removes nothing by itself: see

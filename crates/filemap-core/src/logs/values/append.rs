@@ -87,16 +87,42 @@ impl Appender {
     /// `Io`: the log may then end in part of the record, and this handle must not append any more.
     /// Those of [`Segments::begin`] when it rolls.
     pub(crate) fn append(&mut self, draft: &mut Draft) -> Result<Appended> {
+        self.make_room(draft.header.total_bytes(), draft.header.sequence)?;
+        let appended = self.seal(draft, self.offset);
+        self.write(&draft.bytes)?;
+        Ok(appended)
+    }
+
+    /// As [`Appender::append`] of each, one after the other, by one write: there must be room.
+    ///
+    /// # Errors
+    /// `Io`: the log may then end in some of the records, and this handle must not append any
+    /// more.
+    pub(crate) fn append_all<'d>(&mut self, drafts: impl Iterator<Item = &'d mut Draft>) -> Result<Vec<Appended>> {
+        let mut bytes = Vec::new();
+        let mut one = |draft: &'d mut Draft| {
+            let appended = self.seal(draft, self.offset + bytes.len() as u64);
+            bytes.extend_from_slice(&draft.bytes);
+            appended
+        };
+        let all = drafts.map(&mut one).collect();
+        self.write(&bytes)?;
+        Ok(all)
+    }
+
+    fn seal(&self, draft: &mut Draft, offset: u64) -> Appended {
         let total = draft.header.total_bytes();
         assert_eq!(total, draft.bytes.len() as u64, "a draft has its whole length");
-        self.make_room(total, draft.header.sequence)?;
-        assert!(self.offset >= FIRST_RECORD && self.offset.is_multiple_of(UNIT_BYTES), "records begin at units");
-        value::seal_head(&draft.header, self.segment.seed, self.offset, &mut draft.bytes);
-        self.file.write_at(&draft.bytes, self.offset).map_err(Error::io("write", self.segment.name()))?;
-        let location = Location::new(self.segment.id, self.offset);
-        self.offset += total;
-        self.appended_bytes += total;
-        Ok(Appended { extent: Extent::new(location, total) })
+        assert!(offset >= FIRST_RECORD && offset.is_multiple_of(UNIT_BYTES), "records begin at units");
+        value::seal_head(&draft.header, self.segment.seed, offset, &mut draft.bytes);
+        Appended { extent: Extent::new(Location::new(self.segment.id, offset), total) }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.write_at(bytes, self.offset).map_err(Error::io("write", self.segment.name()))?;
+        self.offset += bytes.len() as u64;
+        self.appended_bytes += bytes.len() as u64;
+        Ok(())
     }
 
     /// Begins a new segment unless the current one is empty.
