@@ -40,6 +40,7 @@ struct Rows {
     table: OfProcess<filemap::table::PageTable>,
     schema: SchemaRef,
     signals: Arc<Mutex<Watch>>,
+    has_panicked: bool,
 }
 
 impl Iterator for Rows {
@@ -50,9 +51,14 @@ impl Iterator for Rows {
             Ok(table) => table,
             Err(error) => return Some(Err(ArrowError::ExternalError(Box::new(error)))),
         };
+        if self.has_panicked {
+            return None;
+        }
         // The caller is C, which a panic must not reach.
-        let batch = catch_unwind(AssertUnwindSafe(|| table.next()))
-            .unwrap_or_else(|_| Some(Err(ArrowError::ComputeError("reading the table panicked".to_owned()))));
+        let batch = catch_unwind(AssertUnwindSafe(|| table.next())).unwrap_or_else(|_| {
+            self.has_panicked = true;
+            Some(Err(ArrowError::ComputeError("reading the table panicked".to_owned())))
+        });
         // An error of a stream is text: what a signal raised comes once the interpreter goes on.
         let raised = self.signals.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(error) = raised else { return batch };
@@ -62,8 +68,14 @@ impl Iterator for Rows {
     }
 }
 
-/// Looks for signals while the thread that made a table reads it. Another thread may not: the
-/// interpreter's thread could wait for it.
+/// Whether this is the thread that handles signals.
+fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
+    let threading = py.import("threading")?;
+    Ok(threading.call_method0("current_thread")?.is(&threading.call_method0("main_thread")?))
+}
+
+/// Looks for signals while the thread that made a table, the main one, reads it. Another thread may
+/// not: the main one could wait for it.
 fn looking(watch: &Arc<Mutex<Watch>>) -> impl FnMut() -> ControlFlow<()> + Send + 'static {
     let (of, watch) = (thread::current().id(), Arc::clone(watch));
     move || {
@@ -204,9 +216,12 @@ impl PageStore {
             options = options.on_damage(OnDamage::Count);
         }
         let signals = Arc::new(Mutex::new(Watch::new()));
-        let table = self.with(py, |store| Ok(store.table(&options)?))?.while_going(looking(&signals));
+        let mut table = self.with(py, |store| Ok(store.table(&options)?))?;
+        if is_main_thread(py)? {
+            table = table.while_going(looking(&signals));
+        }
         let (schema, watch) = (table.schema(), table.watch());
-        let rows = Rows { table: OfProcess::new(table), schema, signals };
+        let rows = Rows { table: OfProcess::new(table), schema, signals, has_panicked: false };
         Ok(Table { reader: Mutex::new(Some(FFI_ArrowArrayStream::new(Box::new(rows)))), watch })
     }
 

@@ -9,7 +9,7 @@ use filemap::dump::{DumpOptions, Format};
 use filemap::erase::{EraseOrder, EraseTarget};
 use filemap::import::{AdoptStep, ImportOptions, ImportProgress, ImportReport, adopt, cdxj, import};
 use filemap::page::{ArchiveId, InPlace};
-use filemap::{Error, Page, PageStore};
+use filemap::{Error, Options, Page, PageStore};
 use filemap_core::prune::PruneRule;
 use sha1::Digest as _;
 
@@ -578,4 +578,25 @@ fn a_mending_that_was_stopped_is_continued() {
     assert_eq!(indexed(&place.store, &right, &lines).in_place, 13);
     let versions: Vec<_> = place.store.versions().collect();
     assert!(versions.len() == 20 && versions.iter().all(Result::is_ok), "{versions:?}");
+}
+
+#[test]
+fn what_is_gone_stays_described_while_nothing_stands_for_it() {
+    let place = fresh();
+    let (wrong, right) = (place.dir.path().join("wrong"), place.dir.path().join("right"));
+    std::fs::create_dir(&right).expect("a folder");
+    let records: Vec<Vec<u8>> = (0..20).map(|at| page(&at.to_string(), "text")).collect();
+    std::fs::write(right.join("a.warc"), records.concat()).expect("a file");
+    let lines: Vec<String> = (0..20).map(|at| line(&at.to_string(), at * records[0].len(), "")).collect();
+    indexed(&place.store, &wrong, &lines);
+    // So that the first write is that of the descriptions.
+    place.store.put_archive(&text(&right.join("a.warc"))).expect("noted");
+    let path = place.dir.path().join("pages.fm");
+    drop(place.store);
+    let full = PageStore::open(&path, Options::new().free_space_floor(u64::MAX)).expect("opens");
+    let locate = |file: &str| Ok(text(&right.join(file)));
+    let go_on = &mut |_: ImportProgress| ControlFlow::Continue(());
+    let failed = cdxj::import(&full, "index", lines.concat().as_bytes(), &locate, go_on);
+    assert!(failed.is_err_and(|error| error.to_string().contains("below the floor")));
+    assert_eq!(full.heads().filter(Result::is_ok).count(), 20);
 }

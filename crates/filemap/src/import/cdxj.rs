@@ -19,7 +19,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use filemap_core::Put;
+use filemap_core::{Put, Version};
 use flate2::bufread::MultiGzDecoder;
 
 use self::line::{Described, Legend, Line};
@@ -28,7 +28,7 @@ use super::report::ImportReport;
 use super::watch::{Fate, ImportProgress, ImportWatch, ImportedRecord};
 use crate::error::{Error, Result};
 use crate::page::{ArchiveId, InPlace, Page};
-use crate::store::{PageStore, unknown};
+use crate::store::{Held, PageStore, unknown};
 use crate::warc::{Place, Problem, ProblemKind};
 
 /// Lines that go to the storing thread at once, and batches that may wait for it.
@@ -89,7 +89,8 @@ struct Batch {
 ///
 /// # Errors
 ///
-/// [`Error::Read`] if `source` fails, and those of the store; all that came before is stored.
+/// [`Error::Read`] if `source` fails: all that came before is stored. Those of the store: up to 127
+/// of the lines before may not be stored.
 pub fn import<R: Read + Send>(
     store: &PageStore,
     file: &str,
@@ -101,7 +102,8 @@ pub fn import<R: Read + Send>(
 }
 
 /// As [`import`], into the store that `stores` returns for the URL of a page: it is called for
-/// every page, on this thread, so that an index without captures needs no store.
+/// every page, on this thread, so that an index without captures needs no store. A store stays
+/// open until the end. After a `Break` of `watch` it is told of up to 127 pages that came before.
 ///
 /// # Errors
 ///
@@ -218,6 +220,8 @@ struct Waiting {
     page: Box<Page>,
     store: PageStore,
     key: Vec<u8>,
+    /// Versions that it stands for.
+    gone: Vec<Version>,
 }
 
 /// Puts descriptions, many at once.
@@ -256,10 +260,13 @@ impl Consumer<'_> {
         for batch in batches {
             for location in batch.files {
                 let id = ArchiveId::of(&location);
-                self.files.insert(id, (location, 0));
+                // Another name may lead there.
+                self.files.entry(id).or_insert((location, 0));
             }
             for (offset, parsed) in batch.lines {
-                if watch.progress(ImportProgress::of(&self.report)) == ControlFlow::Break(()) {
+                let at = ImportProgress::of(&self.report);
+                let pages = at.pages + self.waiting.len() as u64;
+                if watch.progress(ImportProgress { pages, ..at }) == ControlFlow::Break(()) {
                     self.report.is_cancelled = true;
                     return Ok(());
                 }
@@ -290,28 +297,31 @@ impl Consumer<'_> {
     }
 
     fn take_page(&mut self, place: Place, page: Box<Page>, watch: &mut dyn ImportWatch) -> Result<()> {
-        match self.look(&page, watch) {
-            // What the store has of a variant is marked beside it.
-            Ok(Some((store, key))) if page.variant.is_none() => {
-                self.keys.insert(self.hashing.hash_one(&key));
-                self.waiting.push(Waiting { place, page, store, key });
-                if self.waiting.len() < BATCH_PUTS { Ok(()) } else { self.put_waiting(watch) }
-            }
-            looked => {
-                self.put_waiting(watch)?;
-                let put = looked.and_then(|found| {
-                    let Some((store, key)) = found else { return Ok(None) };
-                    store.put_description(&key, &page).map(|version| Some(Put::Stored(version)))
-                });
-                self.describing.settle_many()?;
-                self.done(place, &page, put, watch)
-            }
+        if page.variant.is_some() {
+            // The store marks it beside the page: alone, therefore.
+            self.put_waiting(watch)?;
         }
+        let (store, key, held) = match self.look(&page, watch) {
+            Ok(looked) => looked,
+            Err(error) => {
+                self.put_waiting(watch)?;
+                return self.done(place, &page, Err(error), watch);
+            }
+        };
+        if held.is_here {
+            self.put_waiting(watch)?;
+            self.describing.replace(&key, held.gone)?;
+            return self.done(place, &page, Ok(None), watch);
+        }
+        self.keys.insert(self.hashing.hash_one(&key));
+        let is_alone = page.variant.is_some();
+        self.waiting.push(Waiting { place, page, store, key, gone: held.gone });
+        if is_alone || self.waiting.len() >= BATCH_PUTS { self.put_waiting(watch) } else { Ok(()) }
     }
 
-    /// The store and the key to put a page under; `None` if the store has the visit. What waits is
-    /// put before, if it has to do with that.
-    fn look(&mut self, page: &Page, watch: &mut dyn ImportWatch) -> Result<Option<(PageStore, Vec<u8>)>> {
+    /// The store of a page, its key, and what the store has of the visit. What waits is put before,
+    /// if it has to do with that.
+    fn look(&mut self, page: &Page, watch: &mut dyn ImportWatch) -> Result<(PageStore, Vec<u8>, Held)> {
         let store = (self.stores)(&page.url)?;
         let key = store.key_of_page(page)?;
         if self.keys.contains(&self.hashing.hash_one(&key)) || !self.describing.is_of(&store) {
@@ -320,31 +330,34 @@ impl Consumer<'_> {
         let file = page.in_place.and_then(|place| self.files.get(&place.archive));
         let (location, _) = file.ok_or_else(|| unknown(page.in_place))?;
         // What a revisit refers to is known when its record is read.
-        let is_put = self.describing.is_to_put(&store, &key, page, location, None)?;
-        Ok(is_put.then_some((store, key)))
+        let held = self.describing.held(&store, &key, page, location, None)?;
+        Ok((store, key, held))
     }
 
-    /// Puts what waits.
+    /// Puts what waits: at once, or if one of the pages is refused, each for itself.
     fn put_waiting(&mut self, watch: &mut dyn ImportWatch) -> Result<()> {
         self.keys.clear();
         let waiting = std::mem::take(&mut self.waiting);
-        let Some(store) = waiting.first().map(|first| first.store.clone()) else { return Ok(()) };
+        let Some(first) = waiting.first() else { return Ok(()) };
         let pages: Vec<(&[u8], &Page)> = waiting.iter().map(|one| (&*one.key, &*one.page)).collect();
-        let mut versions = match store.put_descriptions(&pages) {
-            Ok(versions) => versions.into_iter().map(Ok).collect(),
-            // None was: each has its own fate.
-            Err(error) if error.concerns_one_page() => {
-                Vec::from_iter(pages.iter().map(|(key, page)| store.put_description(key, page)))
+        let mut versions = match waiting.len() {
+            1 => None,
+            _ => match first.store.put_descriptions(&pages) {
+                Ok(versions) => Some(versions.into_iter()),
+                Err(error) if error.concerns_one_page() => None,
+                Err(error) => return Err(error),
+            },
+        };
+        for one in waiting {
+            let put = match versions.as_mut().and_then(Iterator::next) {
+                Some(version) => Ok(version),
+                None => one.store.put_description(&one.key, &one.page),
+            };
+            if put.is_ok() {
+                self.describing.replace(&one.key, one.gone)?;
             }
-            Err(error) => return Err(error),
+            self.done(one.place, &one.page, put.map(|version| Some(Put::Stored(version))), watch)?;
         }
-        .into_iter();
-        self.describing.settle_many()?;
-        for (one, version) in waiting.iter().zip(&mut versions) {
-            self.done(one.place, &one.page, version.map(|version| Some(Put::Stored(version))), watch)?;
-        }
-        self.waiting = waiting;
-        self.waiting.clear();
         Ok(())
     }
 

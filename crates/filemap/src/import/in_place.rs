@@ -7,7 +7,7 @@ use filemap_core::{Put, Version};
 use super::report::ImportReport;
 use crate::error::Result;
 use crate::page::{ArchiveId, InPlace, Page, RecordKind};
-use crate::store::{PageStore, kept_digest};
+use crate::store::{Held, PageStore, kept_digest};
 use crate::warc::Place;
 use crate::warc::capture::Capture;
 
@@ -37,22 +37,22 @@ impl Describing {
         body: Option<[u8; 16]>,
     ) -> Result<Option<Put>> {
         let key = store.key_of_page(page)?;
-        let is_put = self.is_to_put(store, &key, page, location, body)?;
-        let put = is_put.then(|| store.put_description(&key, page)).transpose()?;
-        self.settle_many()?;
+        let held = self.held(store, &key, page, location, body)?;
+        let put = (!held.is_here).then(|| store.put_description(&key, page)).transpose()?;
+        self.replace(&key, held.gone)?;
         Ok(put.map(Put::Stored))
     }
 
-    /// Whether a description is to be put, for whoever puts many at once: not if the store has the
-    /// visit. The store is told where its file is.
-    pub(super) fn is_to_put(
+    /// What the store has of a visit, for whoever puts many at once. The store is told where its
+    /// file is. What is gone is to be replaced once the description that stands for it was put.
+    pub(super) fn held(
         &mut self,
         store: &PageStore,
         key: &[u8],
         page: &Page,
         location: &str,
         body: Option<[u8; 16]>,
-    ) -> Result<bool> {
+    ) -> Result<Held> {
         if !self.is_of(store) {
             self.settle()?;
             self.told.clear();
@@ -69,11 +69,10 @@ impl Describing {
             Ok(found)
         };
         let held = store.held(key, page, body, &mut is_there)?;
-        self.replaced.extend(held.gone.iter().map(|version| (key.to_vec(), *version)));
         if !held.is_here || held.is_same_place {
             self.tell(store, page, location)?;
         }
-        Ok(!held.is_here)
+        Ok(held)
     }
 
     /// Whether the last page was of this store.
@@ -91,8 +90,9 @@ impl Describing {
         Ok(())
     }
 
-    /// [`Describing::settle`], once there is much to drop: what stands for it must have been put.
-    pub(super) fn settle_many(&mut self) -> Result<()> {
+    /// Notes versions of a key that are to be dropped: what stands for them was put.
+    pub(super) fn replace(&mut self, key: &[u8], gone: Vec<Version>) -> Result<()> {
+        self.replaced.extend(gone.into_iter().map(|version| (key.to_vec(), version)));
         if self.replaced.len() >= BATCH_VERSIONS { self.settle() } else { Ok(()) }
     }
 

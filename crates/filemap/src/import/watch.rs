@@ -35,7 +35,7 @@ pub struct ImportProgress {
     pub bytes_read: u64,
     /// Whole records so far.
     pub records: u64,
-    /// Versions stored.
+    /// Versions stored; of an index also those that are about to be, of which one may be refused.
     pub pages: u64,
     /// Problems so far.
     pub problems: u64,

@@ -14,6 +14,8 @@ mod held;
 mod read;
 
 #[cfg(feature = "import")]
+pub(crate) use held::Held;
+#[cfg(feature = "import")]
 pub(crate) use read::kept_digest;
 
 use std::collections::HashMap;

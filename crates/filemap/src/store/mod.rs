@@ -34,7 +34,7 @@ pub(crate) use handle::PageStore;
 pub use handle::page_options;
 pub use in_place::Archive;
 #[cfg(feature = "import")]
-pub(crate) use in_place::{kept_digest, unknown};
+pub(crate) use in_place::{Held, kept_digest, unknown};
 pub(crate) use known::Known;
 pub use list::{Urls, VersionSize};
 pub use listing::Listing;

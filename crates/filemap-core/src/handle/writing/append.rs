@@ -98,15 +98,19 @@ impl Writing {
     /// Places, writes and enters records with their keys, by one write. All of them have room in a
     /// segment, and in the memtable.
     pub(crate) fn append_group(&self, log: &mut Held<'_, Log>, group: &mut [(Draft, &[u8])]) -> Result<Vec<Version>> {
+        if let [(draft, key)] = group {
+            return Ok(vec![self.append_locked(log, draft, key, 0)?]);
+        }
         self.poison.check()?;
         self.reading.check_open()?;
         for ((draft, _), sequence) in group.iter_mut().zip(log.next_sequence..) {
             self.without_retired(draft)?;
             draft.header.sequence = sequence;
         }
-        self.make_room(log, group.iter().map(|(draft, _)| draft.header.total_bytes()).sum())?;
+        let total = group.iter().map(|(draft, _)| draft.header.total_bytes()).sum();
+        self.make_room(log, total)?;
         let drafts = group.iter_mut().map(|(draft, _)| draft);
-        let appended = log.appender.append_all(drafts).inspect_err(|e| self.poison(e))?;
+        let appended = log.appender.append_all(drafts, total).inspect_err(|e| self.poison(e))?;
         let each = group.iter().zip(appended);
         Ok(each.map(|((draft, key), appended)| self.entered(log, draft, key, 0, appended)).collect())
     }

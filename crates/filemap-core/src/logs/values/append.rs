@@ -93,13 +93,18 @@ impl Appender {
         Ok(appended)
     }
 
-    /// As [`Appender::append`] of each, one after the other, by one write: there must be room.
+    /// As [`Appender::append`] of each, one after the other, by one write. There must be room for
+    /// `total` bytes, as many as they have.
     ///
     /// # Errors
     /// `Io`: the log may then end in some of the records, and this handle must not append any
     /// more.
-    pub(crate) fn append_all<'d>(&mut self, drafts: impl Iterator<Item = &'d mut Draft>) -> Result<Vec<Appended>> {
-        let mut bytes = Vec::new();
+    pub(crate) fn append_all<'d>(
+        &mut self,
+        drafts: impl Iterator<Item = &'d mut Draft>,
+        total: u64,
+    ) -> Result<Vec<Appended>> {
+        let mut bytes = Vec::with_capacity(total as usize);
         let mut one = |draft: &'d mut Draft| {
             let appended = self.seal(draft, self.offset + bytes.len() as u64);
             bytes.extend_from_slice(&draft.bytes);
