@@ -220,7 +220,7 @@ impl Core {
 
     /// What is said of a row whose record is gone.
     pub(crate) fn gone(&self, row: &Row) -> Error {
-        self.bucket.damaged(&commit::object(row.segment()), "it is gone, and versions lie in it")
+        self.bucket.damaged(&commit::object(row.segment()), "segment missing; it has live versions")
     }
 }
 

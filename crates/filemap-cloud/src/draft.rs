@@ -10,7 +10,7 @@ use crate::format::row;
 
 /// Compression of bodies.
 const LEVEL: i32 = 3;
-/// A body that shrinks by less than one part of so many stays as it is.
+/// Bodies that compression shrinks by less than one part in this many are stored raw.
 const LEAST_GAIN: usize = 16;
 
 /// See the module.

@@ -72,7 +72,7 @@ pub fn follow(
             Err(Trouble::Passing(error)) => {
                 let words = error.to_string();
                 if following.failed(&words) {
-                    log(&format!("this replica does not get on: {words}"));
+                    log(&format!("replication failed: {words}"));
                 }
             }
         }
@@ -244,7 +244,7 @@ impl Turn<'_> {
                 if let Said::Outrun(why) = line.said {
                     return self.begin_anew(&why);
                 }
-                let unread = |_| self.turns.remote(format!("it gives a place that is none: {}", line.place));
+                let unread = |_| self.turns.remote(format!("invalid change cursor: {}", line.place));
                 let place: ChangesPlace = line.place.parse().map_err(unread)?;
                 if !is_checked {
                     self.turns.check_store(&place, self.place.as_ref().map(ChangesPlace::store_id))?;
@@ -269,7 +269,7 @@ impl Turn<'_> {
                 }
                 let is_complete = self.place.as_ref().is_some_and(|place| !place.is_listing());
                 if is_end && is_complete && self.turns.following.up_to_date() {
-                    (self.turns.log)("this replica gets on again");
+                    (self.turns.log)("replication resumed");
                 }
             }
         }

@@ -44,7 +44,7 @@ pub struct FollowingFigures {
     pub is_complete: bool,
     /// How long ago it was told that it has heard of all; `None` if never by this process.
     pub up_to_date: Option<Duration>,
-    /// Why it does not get on, if it does not.
+    /// Why replication fails, if it does.
     pub error: Option<String>,
     /// It has given up: its own store failed.
     pub has_ended: bool,
@@ -105,7 +105,7 @@ impl Following {
         self.with(|state| state.error = None);
     }
 
-    /// It does not get on. Returns true if that is new.
+    /// Records a failure. Returns true if the last attempt did not fail.
     pub(crate) fn failed(&self, error: &str) -> bool {
         self.with(|state| state.error.replace(error.to_owned()).as_deref() != Some(error))
     }

@@ -13,7 +13,7 @@ use filemap::{Lookup, Variant};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyUnicodeError};
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
-use pyo3::types::{PyBytes, PyDict, PyString};
+use pyo3::types::{PyBytes, PyDict, PyIterator, PyString};
 
 use crate::errors::{self, Failure};
 
@@ -89,6 +89,18 @@ where
             error
         }
     })
+}
+
+/// Many URLs as an argument. One text is none: its letters would be taken for URLs.
+///
+/// # Errors
+///
+/// `TypeError`.
+pub fn many<'py>(urls: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>> {
+    if urls.is_instance_of::<PyString>() || urls.is_instance_of::<PyBytes>() {
+        return Err(PyTypeError::new_err("this takes many URLs: give a list, not one text"));
+    }
+    urls.try_iter()
 }
 
 /// A path as an argument: the empty one names nothing.

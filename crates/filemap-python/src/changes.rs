@@ -16,7 +16,7 @@ use crate::backing::Backing;
 use crate::errors::{self, Failure};
 use crate::fork::OfProcess;
 use crate::page::Page;
-use crate::signals::Watch;
+use crate::signals::{Looks, Watch};
 use crate::store::PageStore;
 use crate::times;
 
@@ -132,7 +132,7 @@ impl Change {
 
 /// An iterator over changes.
 #[pyclass(frozen, module = "filemap", name = "Changes")]
-pub struct Changes(Mutex<OfProcess<Source>>);
+pub struct Changes(Mutex<OfProcess<Source>>, Looks);
 
 enum Source {
     Local(Box<Local>),
@@ -300,6 +300,7 @@ impl Changes {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, Change>>> {
+        self.1.look(py)?;
         let found = py.detach(|| {
             let mut source = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             let mut watch = Watch::new();
@@ -363,6 +364,6 @@ impl PageStore {
                 Source::Remote(Box::new(remote))
             }
         };
-        Ok(Changes(Mutex::new(OfProcess::new(source))))
+        Ok(Changes(Mutex::new(OfProcess::new(source)), Looks::new()))
     }
 }

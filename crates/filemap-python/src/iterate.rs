@@ -15,12 +15,12 @@ use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyIterator, PyString};
 
-use crate::argument::{Scope, Text, text};
+use crate::argument::{self, Scope, Text, text};
 use crate::backing::{Backing, RemoteList};
 use crate::errors::{self, Failure};
 use crate::fork::OfProcess;
 use crate::page::{Page, PageHead};
-use crate::signals::Watch;
+use crate::signals::{Looks, Watch};
 
 /// Keys between two looks for signals, while none is wanted.
 const KEYS_A_TICK: u32 = 1 << 15;
@@ -32,16 +32,17 @@ type Step<T> = Option<filemap::Result<T>>;
 pub type Steps<T> = Box<dyn Iterator<Item = Step<T>> + Send>;
 
 /// The state behind an iterator of Python's.
-struct Stream<T>(Mutex<OfProcess<Option<Steps<T>>>>);
+struct Stream<T>(Mutex<OfProcess<Option<Steps<T>>>>, Looks);
 
 impl<T: Send> Stream<T> {
     fn new(steps: Steps<T>) -> Stream<T> {
-        Stream(Mutex::new(OfProcess::new(Some(steps))))
+        Stream(Mutex::new(OfProcess::new(Some(steps))), Looks::new())
     }
 
     /// The next item. The interpreter is released meanwhile, also while another thread has the
     /// iterator.
     fn next(&self, py: Python<'_>) -> PyResult<Option<T>> {
+        self.1.look(py)?;
         py.detach(|| {
             let mut steps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(steps) = steps.get_mut()? else { return Ok(None) };
@@ -323,6 +324,7 @@ pub struct Many {
     store: OfProcess<Backing>,
     ahead: usize,
     source: Mutex<Source>,
+    looks: Looks,
     /// The thread that has `source`.
     asking: Mutex<Option<ThreadId>>,
     read: Mutex<VecDeque<filemap::Result<Option<filemap::Page>>>>,
@@ -359,10 +361,17 @@ impl Source {
 
 impl Many {
     pub fn new(store: Backing, urls: &Bound<'_, PyAny>, ahead: usize) -> PyResult<Many> {
-        let urls = urls.try_iter()?.unbind();
+        let urls = argument::many(urls)?.unbind();
         let source = Mutex::new(Source { urls, wanted: Vec::new(), failed: None });
         let store = OfProcess::new(store);
-        Ok(Many { store, ahead: ahead.max(1), source, asking: Mutex::default(), read: Mutex::default() })
+        Ok(Many {
+            store,
+            ahead: ahead.max(1),
+            source,
+            looks: Looks::new(),
+            asking: Mutex::default(),
+            read: Mutex::default(),
+        })
     }
 
     fn pop(&self) -> Option<filemap::Result<Option<filemap::Page>>> {
@@ -376,6 +385,7 @@ impl Many {
     /// The next answer, or `None` at the end.
     fn answer(&self, py: Python<'_>) -> PyResult<Option<filemap::Result<Option<filemap::Page>>>> {
         let store = self.store.get()?;
+        self.looks.look(py)?;
         if let Some(answer) = self.pop() {
             return Ok(Some(answer));
         }

@@ -168,6 +168,25 @@ impl SeenSet {
         }
     }
 
+    /// The set, of which nothing is left here; `None` if it is closed, or of another process.
+    fn take(&self) -> Option<Set> {
+        let _one = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut set = self.set.write().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *set, OfProcess::new(None)).take().flatten()
+    }
+
+    fn close_taken(&self, set: Option<Set>) -> Result<(), Failure> {
+        let Some(set) = set else { return Ok(()) };
+        let Set::Here(set) = set else { return set.sync() };
+        match Arc::try_unwrap(set) {
+            Ok(set) if self.mode != "r" => Ok(set.close()?),
+            Ok(_) => Ok(()),
+            // A call in another thread still has it: it closes with that call.
+            Err(_) if self.mode == "r" => Ok(()),
+            Err(set) => Ok(Set::Here(set).sync()?),
+        }
+    }
+
     /// Runs `work` on all URLs, some thousand at a time; `means` is what a verdict says. An error,
     /// of the iterable too, has what is said of the URLs before it as `done`: they may be in the
     /// set, and would not be new again.
@@ -179,7 +198,7 @@ impl SeenSet {
         means: impl Fn(Verdict) -> bool,
     ) -> PyResult<Vec<bool>> {
         let mut done: Vec<bool> = Vec::new();
-        let mut urls = urls.try_iter()?;
+        let mut urls = argument::many(urls)?;
         loop {
             let (mut batch, mut bytes, mut failed, mut is_over) = (Vec::new(), 0, None, false);
             while batch.len() < AT_ONCE && bytes < BYTES_AT_ONCE {
@@ -344,23 +363,7 @@ impl SeenSet {
     /// Makes durable what was added, and closes. A second call does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.set.read().unwrap_or_else(PoisonError::into_inner).get()?;
-        let closed: Result<(), Failure> = py.detach(|| {
-            let _one = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
-            let taken = {
-                let mut set = self.set.write().unwrap_or_else(PoisonError::into_inner);
-                std::mem::replace(&mut *set, OfProcess::new(None)).take().flatten()
-            };
-            let Some(set) = taken else { return Ok(()) };
-            let Set::Here(set) = set else { return set.sync() };
-            match Arc::try_unwrap(set) {
-                Ok(set) if self.mode != "r" => Ok(set.close()?),
-                Ok(_) => Ok(()),
-                // A call in another thread still has it: it closes with that call.
-                Err(_) if self.mode == "r" => Ok(()),
-                Err(set) => Ok(Set::Here(set).sync()?),
-            }
-        });
-        Ok(closed?)
+        Ok(py.detach(|| self.close_taken(self.take()))?)
     }
 
     /// Makes durable what was added before.
@@ -468,4 +471,23 @@ fn rule_set(names: &Bound<'_, PyAny>) -> PyResult<RuleSet> {
         rules = rules.with(rule);
     }
     Ok(rules)
+}
+
+impl Drop for SeenSet {
+    /// A set in files that was not closed is saved: a program may end without. One behind a server
+    /// is not waited for.
+    fn drop(&mut self) {
+        let Some(set @ Set::Here(_)) = self.take() else { return };
+        let mut set = Some(set);
+        let closed = Python::try_attach(|py| {
+            let set = set.take();
+            if let Err(failure) = py.detach(|| self.close_taken(set)) {
+                PyErr::from(failure).write_unraisable(py, None);
+            }
+        });
+        if closed.is_none() {
+            // The interpreter is gone, and nobody could be told.
+            let _ = self.close_taken(set);
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::ops::ControlFlow;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pyo3::ffi;
@@ -56,6 +57,34 @@ impl Watch {
             Some(error) => Err(error),
             None => result,
         }
+    }
+}
+
+/// Looks for signals now and then, from many short calls of code that holds the interpreter:
+/// `list` of an iterator runs no Python in between.
+#[derive(Debug)]
+pub struct Looks(Mutex<Instant>);
+
+impl Looks {
+    pub fn new() -> Looks {
+        Looks(Mutex::new(Instant::now() + BETWEEN))
+    }
+
+    /// Runs the handlers of signals, every tenth of a second.
+    ///
+    /// # Errors
+    ///
+    /// What a handler raised.
+    pub fn look(&self, py: Python<'_>) -> PyResult<()> {
+        let now = Instant::now();
+        {
+            let mut next = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if now < *next {
+                return Ok(());
+            }
+            *next = now + BETWEEN;
+        }
+        py.check_signals()
     }
 }
 

@@ -122,13 +122,17 @@ def test_a_killed_process_loses_no_page_that_was_put(path: Path) -> None:
         "list(store.urls(host='nowhere'))",
         "[len(store) for _ in range(10**6)]",
         "[store.verify() for _ in range(10**6)]",
+        "list(url for _ in range(10**6) for url in [len(list(store.heads()))])",
+        "list(forever(store))",
     ],
 )
 def test_ctrl_c_ends_long_calls(path: Path, store: filemap.PageStore, call: str) -> None:
     store.put_many((f"http://h/{n}", b"x" * 100) for n in range(20_000))
     store.close()
     code = f"""
-import sys, filemap
+import itertools, sys, filemap
+def forever(store):
+    return store.get_many(itertools.repeat("http://h/7"))
 with filemap.open(sys.argv[1]) as store:
     print("begun", flush=True)
     try:

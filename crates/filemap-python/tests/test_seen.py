@@ -1,5 +1,7 @@
 """Seen sets: what was added is never new again."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -91,3 +93,26 @@ def test_a_bloom_filter_keeps_its_rate(tmp_path: Path) -> None:
         known.add_many(f"http://h/{n}" for n in range(10_000))
         wrong = sum(known.contains_many(f"http://other/{n}" for n in range(10_000)))
         assert 10 < wrong < 200
+
+
+@pytest.mark.parametrize("kind", ["DiskSet", "Trie", "BloomFilter", "Md5Bitmap"])
+def test_a_program_that_ends_without_a_close_loses_nothing(tmp_path: Path, kind: str) -> None:
+    code = """
+import sys
+from filemap import seen
+known = getattr(seen, sys.argv[1])(sys.argv[2])
+assert all(known.add_many(f"http://a/{n}" for n in range(100)))
+"""
+    path = tmp_path / "known"
+    subprocess.run([sys.executable, "-c", code, kind, path], check=True)
+    with getattr(seen, kind)(path, "r") as known:
+        assert len(known) == 100 and "http://a/99" in known
+
+
+def test_one_text_is_not_taken_for_many_urls(tmp_path: Path, store: filemap.PageStore) -> None:
+    with seen.Trie(tmp_path / "known") as known:
+        for one in ("http://a/", b"http://a/"):
+            for call in (known.add_many, known.contains_many, store.get_many):
+                with pytest.raises(TypeError, match="give a list"):
+                    call(one)
+        assert len(known) == 0

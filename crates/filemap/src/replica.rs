@@ -70,7 +70,7 @@ pub enum Told {
         /// The digest of what was stored of it and the hash of its description, if they are known.
         print: Option<([u8; 16], u64)>,
     },
-    /// All is listed; what was not is not there, if the list is whole.
+    /// The end of the list: if it is whole, keys that were not listed do not exist there.
     Listed {
         /// Nothing of the other store is absent.
         is_whole: bool,
@@ -394,7 +394,7 @@ impl Replica {
             Err(error) if held.elsewhere.is_some() && is_of_the_body(&error) => {
                 self.counts.damaged += 1;
                 let url = String::from_utf8_lossy(&held.page.url);
-                self.notes.push(format!("missing here, as its body does not come: {url}: {error}"));
+                self.notes.push(format!("not replicated, its body could not be fetched: {url}: {error}"));
             }
             Err(error) if error.refused_by().is_some() || error.concerns_one_page() => {
                 self.counts.refused += 1;

@@ -166,7 +166,9 @@ fn said(event: &Event) -> Option<String> {
         Event::Hosts { hosts: Err(wrong), .. } => format!("hosts keep their settings: {wrong}"),
         Event::Redirected { from, to } => format!("{from} redirects to {to}: the crawl follows it there"),
         Event::AskedAgain { why, after } => format!("asked again in {} s: {why}", after.as_secs()),
-        Event::LinksLater { why, after } => format!("links again in {:.1} s: {why}", after.as_secs_f64()),
+        Event::LinksLater { why, after } => {
+            format!("sending links failed: {why}; next try in {:.1} s", after.as_secs_f64())
+        }
         Event::ShardTaken { shard } => format!("shard {shard} was free, and is this crawl's"),
         Event::ShardKept { shard } => {
             format!("shard {shard} stays this crawl's, beside those of --own: only an administrator frees it")

@@ -42,10 +42,10 @@ pub struct Cli {
     /// Memory of each seen set on disk, and the most of a filter that is made on request
     #[arg(long, value_name = "SIZE", value_parser = fm_cli::sizes::parse, default_value = "256MiB")]
     seen_memory: u64,
-    /// A request to a seen set can be sent again until it is so old
+    /// How long a request id is remembered, so that a request to a seen set can be sent again
     #[arg(long, value_name = "TIME", value_parser = times::duration, default_value = "24h")]
     seen_keep_for: std::time::Duration,
-    /// ... and until so many newer ones came; of a set on Redis at most 65,536
+    /// How many request ids are remembered; of a set on Redis at most 65,536
     #[arg(long, value_name = "N", default_value_t = 1 << 20)]
     seen_keep_requests: u64,
     /// Serve the mailboxes of crawls that share their hosts (`fm-crawl run --shards`) from this
@@ -55,13 +55,13 @@ pub struct Cli {
     /// Bytes that may wait in each mailbox: one that has more takes none
     #[arg(long, value_name = "SIZE", value_parser = fm_cli::sizes::parse, default_value = "1GiB")]
     links_max: u64,
-    /// A crawl that was not heard of for so long has stopped, and its shards may be freed
+    /// Silence after which a crawl counts as stopped, and its shards may be freed
     #[arg(long, value_name = "TIME", value_parser = times::duration, default_value = "60s")]
     links_lease: std::time::Duration,
     /// Where to listen
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8640")]
     listen: SocketAddr,
-    /// Take pages to put and to remove
+    /// Allow puts and removals
     #[arg(long)]
     write: bool,
     /// Be a replica of the store behind the server at this address: follow it, make the store here
@@ -69,8 +69,8 @@ pub struct Cli {
     /// FILEMAP_TOKEN and FILEMAP_CA_FILE
     #[arg(long, value_name = "ADDRESS", conflicts_with = "write")]
     follow: Option<String>,
-    /// Follow though the store here has pages of its own, or is a replica of another one: what the
-    /// other has not is removed here
+    /// Follow even if the store here has pages of its own, or is a replica of another: pages that
+    /// the followed store lacks are removed here
     #[arg(long, requires = "follow")]
     begin_anew: bool,
     /// A file of tokens, a line each: `read`, `write` or `admin`, and the token; each allows what
@@ -81,7 +81,7 @@ pub struct Cli {
     /// they exclude is as if it were not there; may be given several times. Read at the start
     #[arg(long, value_name = "FILE")]
     access: Vec<PathBuf>,
-    /// What holds where no rule does: a file of JSON with `default_access` and `embargo`, as in
+    /// Default access where no rule matches: a file of JSON with `default_access` and `embargo`, as in
     /// pywb's config.yaml
     #[arg(long, value_name = "FILE")]
     access_config: Option<PathBuf>,
@@ -92,7 +92,7 @@ pub struct Cli {
     /// Let other machines in without a token
     #[arg(long)]
     insecure: bool,
-    /// A certificate in PEM, with those above it: serve HTTPS
+    /// Certificate chain in PEM: serve HTTPS
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
     /// Its key in PEM
@@ -101,7 +101,7 @@ pub struct Cli {
     /// Clients come by a proxy that speaks HTTPS: URLs in answers begin with https
     #[arg(long)]
     behind_https: bool,
-    /// Bytes of pages that are kept expanded in memory
+    /// Size of the cache of decompressed pages in memory
     #[arg(long, value_name = "SIZE", value_parser = fm_cli::sizes::parse, default_value = "512MiB")]
     cache: u64,
     /// Connections at once; more wait
@@ -110,7 +110,7 @@ pub struct Cli {
     /// How long a client may take for a request's head, and for the next part of its body
     #[arg(long, value_name = "TIME", value_parser = times::duration, default_value = "30s")]
     idle: std::time::Duration,
-    /// Print no word but errors
+    /// Print errors only
     #[arg(short, long)]
     quiet: bool,
 }
@@ -126,8 +126,8 @@ fn after_help() -> String {
 }
 
 const EXAMPLE: &str = "\
-Ctrl-C and SIGTERM take no more requests, finish those under way, and close store and sets; a second one
-ends it at once, which is safe too.
+Ctrl-C and SIGTERM take no more requests, finish those under way, and close store and sets. A second
+one ends it at once, which is safe too.
 
 Example:
   fm-serve pages.fm --write
@@ -323,7 +323,7 @@ impl Cli {
                 .at(&self.store, "`fm-tool verify` finds all damage, `fm-tool repair` makes a new store")
         })?;
         if self.write && filemap::replica::is_replica(&store)? {
-            words::complain("it was a replica, and is none from here on: what is put here the other store has not");
+            words::complain("this store is no longer a replica: pages put here will not be in the other store");
             filemap::replica::forget_place(&store)?;
         }
         for absent in store.engine().absent() {

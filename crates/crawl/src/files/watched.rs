@@ -60,7 +60,7 @@ impl Watch {
     }
 }
 
-/// How a file is, and whether it has been so for a while.
+/// A file's stamp, and whether it is older than [`SETTLES`].
 fn look(path: &Path) -> Option<(Stamp, bool)> {
     let stamp = Stamp::of(path).ok()?;
     Some((stamp, stamp.modified().elapsed().is_ok_and(|age| age > SETTLES)))

@@ -220,7 +220,7 @@ impl Worker {
     fn has_ended(&mut self) -> Result<bool, BoxError> {
         match self.answers.try_recv() {
             Err(TryRecvError::Empty) => Ok(false),
-            Ok(Ok(line)) if !line.is_empty() => Err("it answered more than it was asked".into()),
+            Ok(Ok(line)) if !line.is_empty() => Err("extra output after the answer".into()),
             _ => Ok(true),
         }
     }
@@ -271,7 +271,8 @@ fn line(capture: &Capture<'_>) -> String {
 
 /// What an answer says of the page at a URL.
 fn reply(answer: &str, url: &str) -> Result<Reply, BoxError> {
-    let answer: Answer = serde_json::from_str(answer).map_err(|error| format!("its answer is none: {error}"))?;
+    let answer: Answer =
+        serde_json::from_str(answer).map_err(|error| format!("its answer is not valid JSON: {error}"))?;
     if let Some(other) = answer.url.filter(|answered| answered != url) {
         return Err(format!("it answered for {other}").into());
     }
@@ -331,8 +332,8 @@ mod tests {
         for (what, words) in [
             ("read -r line; exit 3", "it ended without an answer"),
             ("exec sleep 60", "no answer within"),
-            ("read -r line; echo rubbish; cat > /dev/null", "its answer is none"),
-            ("read -r line; echo '{\"link\": []}'; cat > /dev/null", "its answer is none"),
+            ("read -r line; echo rubbish; cat > /dev/null", "its answer is not valid JSON"),
+            ("read -r line; echo '{\"link\": []}'; cat > /dev/null", "its answer is not valid JSON"),
             ("read -r line; printf '{'; exit", "within an answer"),
             ("read -r line; echo '{\"url\": \"http://b/\"}'; cat > /dev/null", "it answered for http://b/"),
         ] {

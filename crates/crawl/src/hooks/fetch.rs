@@ -51,7 +51,7 @@ pub struct Response {
 pub type Fetching<'a> = Pin<Box<dyn Future<Output = Result<Response, BoxError>> + Send + 'a>>;
 
 /// Fetches pages instead of the crawl, which keeps deciding which page and when. The address of a
-/// page is not checked: an own fetcher answers for where it connects to.
+/// page is not checked: a custom fetcher must check addresses itself.
 ///
 /// ```
 /// use crawl::hooks::Fetching;

@@ -23,7 +23,7 @@ use crate::visit::Visit;
 pub enum Pause {
     /// The server of the mailboxes was not reached for the time of the lease.
     Unheard,
-    /// So many links wait in the outbox.
+    /// The number of links that wait in the outbox.
     Full,
 }
 

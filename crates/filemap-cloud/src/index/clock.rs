@@ -10,7 +10,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use slatedb_common::clock::{DefaultSystemClock, SystemClock, SystemClockTicker};
 
-/// Further than this a time that was read is none: some 280 years.
+/// Times beyond this (280 years) are invalid.
 const FARTHEST_MS: i64 = 1 << 43;
 
 /// See the module.

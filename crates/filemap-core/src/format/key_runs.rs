@@ -85,7 +85,7 @@ impl KeyRuns {
     pub(crate) fn decode(row: &[u64]) -> Result<KeyRuns, Flaw> {
         let behind = Behind { entries: ENTRIES.get(row), before: BEFORE.get(row) };
         if behind.entries > behind.before {
-            return Err("segment table has an order of keys that none can be");
+            return Err("invalid row for the order of keys in the segment table");
         }
         let behind = (behind.before > 0).then_some(behind);
         Ok(KeyRuns { order: ORDER.get(row), next: ORDINAL.get(row), behind, runs: Vec::new() })

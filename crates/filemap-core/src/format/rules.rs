@@ -163,7 +163,7 @@ impl Rules {
             return Ok((rules, versions.0, versions.1));
         }
         if !is_reserved_zero(Layout::ROWS, b) || versions.0 == 0 || rules.generation == 0 {
-            return Err("its head says what cannot be");
+            return Err("header field out of range");
         }
         let mut rest = &b[HEAD_BYTES..];
         for _ in 0..Layout::RULES.get(b) {
@@ -174,7 +174,7 @@ impl Rules {
             rules.list.push(rule);
             rest = more;
         }
-        if rest.is_empty() { Ok((rules, versions.0, versions.1)) } else { Err("there is more than its rules") }
+        if rest.is_empty() { Ok((rules, versions.0, versions.1)) } else { Err("bytes follow the last rule") }
     }
 }
 

@@ -131,7 +131,7 @@ pub enum Change {
     /// The rules of erasures have changed: [`Store::rules`] has them. What they erased is gone,
     /// and must be wherever it was copied to.
     Rules,
-    /// Something cannot be read, and what it would tell is not told.
+    /// A damaged record: its change is not known.
     Damaged {
         /// Of which key and version; `None` if it is not known.
         of: Option<(Vec<u8>, Version)>,

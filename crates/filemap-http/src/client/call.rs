@@ -199,7 +199,7 @@ impl Connection {
         }
         match self.refused(answer)? {
             // No problem's body: a proxy's answer. It can be tried again.
-            None => Err(self.other(format!("it answers {status}, and in no words of a store's server"))),
+            None => Err(self.other(format!("HTTP {status}; the answer is not from a FileMap server"))),
             Some(problem) => Ok(Answered::Refused(status, problem.detail)),
         }
     }
@@ -247,7 +247,7 @@ impl Connection {
         match serde_json::from_slice::<Problem>(&text) {
             Ok(problem) if problem.is_absent => Ok(Err(problem)),
             Ok(problem) => Err(self.failed(problem)),
-            Err(_) => Err(self.other(format!("it answers {}, and in no words of a store's server", head.status))),
+            Err(_) => Err(self.other(format!("HTTP {}; the answer is not from a FileMap server", head.status))),
         }
     }
 

@@ -253,7 +253,7 @@ impl PageRead for Client {
         let Some(found) = self.connection.json::<Value>(&format!("/v1/head?{}", of_lookup(lookup)))? else {
             return Ok(None);
         };
-        jsonl::read_head(found).map(Some).ok_or_else(|| self.connection.strange("a head that is none"))
+        jsonl::read_head(found).map(Some).ok_or_else(|| self.connection.strange("an invalid head"))
     }
 
     fn history<'s>(&'s self, lookup: &Lookup<'_>) -> Result<Results<'s, PageHead>> {
@@ -274,7 +274,7 @@ impl PageRead for Client {
 
     fn key(&self, url: &[u8]) -> Result<Vec<u8>> {
         let found = serde_json::from_value::<Url>(self.key_of(url)?).ok().and_then(Url::bytes);
-        found.ok_or_else(|| self.connection.strange("a key that is none"))
+        found.ok_or_else(|| self.connection.strange("an invalid key"))
     }
 
     fn cursor(&self, url: &[u8]) -> Result<Cursor> {
@@ -291,8 +291,7 @@ impl PageRead for Client {
             let path = cursor.map_or(path.clone(), |cursor| format!("{path}&cursor={cursor}"));
             let part: Listing =
                 self.connection.json(&path)?.ok_or_else(|| self.connection.strange("there is no `/v1/urls`"))?;
-            let listed =
-                |entry: wire::Entry| entry.listed().ok_or_else(|| self.connection.strange("a URL that is none"));
+            let listed = |entry: wire::Entry| entry.listed().ok_or_else(|| self.connection.strange("an invalid URL"));
             let mut entries: Vec<Result<Listed>> = part.urls.into_iter().map(listed).collect();
             if let Some(detail) = part.incomplete.filter(|_| part.cursor.is_none()) {
                 entries.push(Err(self.connection.failed(Problem { detail, is_damage: true, ..Problem::default() })));
@@ -324,7 +323,7 @@ impl Client {
     /// A version of a history.
     fn row(&self, url: &[u8], row: Value) -> Result<PageHead> {
         let Some(error) = row["error"].as_str() else {
-            return jsonl::read_head(row).ok_or_else(|| self.connection.strange("a version that is none"));
+            return jsonl::read_head(row).ok_or_else(|| self.connection.strange("an invalid version"));
         };
         let (detail, is_blocked) = (error.to_owned(), row["access"] == "block");
         let problem = Problem { detail, is_damage: !is_blocked, is_of_one_page: is_blocked, ..Problem::default() };
@@ -335,7 +334,7 @@ impl Client {
                 version: Version { time_ms, sequence },
                 source,
             }),
-            _ => Err(self.connection.strange("a version that is none")),
+            _ => Err(self.connection.strange("an invalid version")),
         }
     }
 }

@@ -87,7 +87,7 @@ fn admitted(backend: &Backend, request: &Request) -> Result<Allowed, Refusal> {
     let headers = request.headers();
     if request.version() < Version::HTTP_11 {
         let words =
-            "speak HTTP/1.1: to HTTP/1.0 an answer that breaks off looks whole (nginx: `proxy_http_version 1.1`)";
+            "use HTTP/1.1: an HTTP/1.0 client cannot tell that an answer was cut (nginx: `proxy_http_version 1.1`)";
         return Err(Refusal::new(StatusCode::HTTP_VERSION_NOT_SUPPORTED, words));
     }
     let host = host_of(headers)?;

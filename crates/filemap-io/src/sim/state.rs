@@ -197,7 +197,7 @@ impl State {
         self.files[id].write(data, offset);
     }
 
-    /// What a punch does: zeros that may reach the device or not, as others do.
+    /// What a punch does: zeros that may reach the device or not, as any write.
     pub(super) fn punch(&mut self, id: usize, offset: usize, len: usize) {
         let end = (offset + len).min(self.files[id].live.len());
         if offset < end {

@@ -444,6 +444,16 @@ def test_a_304_does_not_bring_back_the_coding(cache: str) -> None:
         assert dict(page.headers)[b"X-Crawler-Content-Encoding"] == b"gzip"
 
 
+def test_a_304_does_not_bring_a_length(cache: str) -> None:
+    headers = {"Content-Length": str(len(TEXT)), "ETag": '"1"'}
+    with storage_of(cache) as storage:
+        found = kept(storage, Response(URL, headers=headers, body=TEXT))
+        found.headers.update({"Date": "now", "Content-Length": "0"})
+        again = kept(storage, found)
+        assert again.headers["Content-Length"] == str(len(TEXT)).encode()
+        assert again.headers["Date"] == b"now" and again.body == TEXT
+
+
 def test_a_note_is_json_and_short(cache: str) -> None:
     with storage_of(cache) as storage:
         kept(storage, HtmlResponse(URL, body=b"<p>"))

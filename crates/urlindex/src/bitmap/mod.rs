@@ -445,7 +445,7 @@ impl<S: Slots> SeenSet for Bitmap<S> {
         share.powi(self.slots.probes() as i32)
     }
 
-    /// From the ones: n URLs of one bit set m (1 - e^(-n/m)) of m.
+    /// An estimate by the number of bits set: n URLs set m (1 - e^(-n/m)) of m bits.
     fn expected_loss(&self) -> f64 {
         let ones = self.ones.load(Ordering::Relaxed);
         let (urls, probes) = (self.urls_of(ones), self.slots.probes());

@@ -46,7 +46,7 @@ impl Shape {
     /// The smallest filter of this layout with at most `rate` at `keys` keys.
     pub(super) fn for_rate(layout: Layout, keys: u64, rate: f64) -> Result<Shape> {
         if keys == 0 {
-            return Err(Error::option("capacity", "0; give the number of URLs that are to come"));
+            return Err(Error::option("capacity", "0 is not a capacity; give the expected number of URLs"));
         }
         if !(1e-9..=0.5).contains(&rate) {
             return Err(Error::option("rate", format!("{rate} is not 1e-9 to 0.5")));

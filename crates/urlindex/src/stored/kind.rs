@@ -93,7 +93,7 @@ impl SetKind {
         if let Some(kind) = known {
             return Ok(kind);
         }
-        let what = format!("it begins as none does, and there is no {sidecar} as beside a bitmap");
+        let what = format!("unknown magic number, and no {sidecar}, which a bitmap would have");
         let note = beside::canon(name);
         Err(match files::exists(dir, &note)? {
             true => Error::corrupt(

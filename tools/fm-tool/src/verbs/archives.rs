@@ -18,7 +18,7 @@ use crate::stores::{bucket, opening};
 #[derive(clap::Args)]
 #[command(
     after_help = "`fm-tool import --in-place` leaves records in files of an archive. --check reads every record there and \
-    names the pages whose record was moved, is gone or is another; exit code 3. --move says where files are now: each \
+    names the pages whose record has moved, is missing or has changed; exit code 3. --move says where files are now: each \
     location that is FROM, or below it, gets TO in its place.\n\n\
     Example:\n  fm-tool archives pages.fm --move /archive /mnt/old-archive"
 )]

@@ -178,7 +178,7 @@ impl Run {
         let (part, changes, born) = (PART.get(head), CHANGES.get(head), EPOCH.get(head));
         let most = pages * (PAGE_BYTES / 16) as u64;
         if part as usize >= PARTS || pages == 0 || changes < pages || changes > most || born > epoch {
-            return Err("list of runs has one that cannot be");
+            return Err("invalid entry in the list of runs");
         }
         let mut run = Run {
             part: part as u8,

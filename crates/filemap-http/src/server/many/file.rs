@@ -115,7 +115,7 @@ fn import_all(mut watch: Watch, sent: Sent, options: &ImportOptions, is_durable:
             (report, revisits, is_whole)
         }
         Err(error) => {
-            watch.backend.log(&format!("a file that was sent is not all imported: {error}"));
+            watch.backend.log(&format!("an upload was imported only in part: {error}"));
             watch.telling.0.tell(&json!({ "error": error.to_string() }));
             (std::mem::take(&mut watch.so_far), RevisitCount::default(), false)
         }

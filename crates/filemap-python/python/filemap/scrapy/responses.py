@@ -310,12 +310,23 @@ def _made(made: type[Response], known: dict[str, Any]) -> Response:
     return made(**known)
 
 
-class DecodedHeaders(Headers):
-    """The headers of a response whose body was decoded.
+class StoredHeaders(Headers):
+    """The headers of a response of the store.
 
-    A 304 may repeat the coding of the body as it would have been sent; that is not the coding of
-    this body (RFC 9111, 3.2), so `update` leaves such fields out.
+    A 304 may have the coding and length of the body as it would have been sent, or a length of 0;
+    these are not of this body (RFC 9111, 3.2), so `update` leaves such fields out.
     """
+
+    def update(self, seq: Any) -> None:  # type: ignore[override]
+        """Takes other fields over, but for those about the body."""
+        given = Headers(seq)
+        for name in _OF_BODY:
+            given.pop(name, None)
+        super().update(given)
+
+
+class DecodedHeaders(StoredHeaders):
+    """Those of a response whose body was decoded."""
 
     originals: Fields
     """The fields of the body as it came, as they are stored."""
@@ -323,13 +334,6 @@ class DecodedHeaders(Headers):
     def __init__(self, seq: Any = None, encoding: str = "utf-8") -> None:
         self.originals = []
         super().__init__(seq, encoding)
-
-    def update(self, seq: Any) -> None:  # type: ignore[override]
-        """Takes other fields over, but for those about the coding of the body."""
-        given = Headers(seq)
-        for name in _OF_BODY:
-            given.pop(name, None)
-        super().update(given)
 
 
 def _given(record: Record) -> Headers:
@@ -339,7 +343,7 @@ def _given(record: Record) -> Headers:
         kept.setdefault(name.title(), []).append(value)
     kept.pop(NOTE, None)
     if _ORIGINAL_CODING not in kept:
-        return _headers(Headers(), kept)
+        return _headers(StoredHeaders(), kept)
     given = DecodedHeaders()
     given.originals = [(name, value) for name in _OF_CODED for value in kept.pop(name, ())]
     kept.pop(b"Content-Length", None)

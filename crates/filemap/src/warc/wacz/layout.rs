@@ -171,7 +171,7 @@ fn headers_of(list: &[u8], place: u64, layout: &mut Layout) -> Vec<Header> {
             continue;
         }
         let next = memchr::memmem::find(&list[read + 1..], &CENTRAL).map_or(list.len(), |at| read + 1 + at);
-        let what = format!("the zip file is damaged: {} bytes of its list of entries are none", next - read);
+        let what = format!("the zip file is damaged: {} bytes of its central directory are not entries", next - read);
         layout.problem(place + read as u64, None, what);
         read = next;
     }

@@ -180,7 +180,7 @@ pub struct Args {
     /// The wait before the second attempt, doubled for each further one [default: 60s]
     #[arg(long, value_name = "DURATION", value_parser = times::duration)]
     pub(super) retry: Option<Duration>,
-    /// Failures of pages in a row after which their host is to blame, and rests [default: 10]
+    /// Consecutive page failures after which a host is paused [default: 10]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(super) max_host_failures: Option<u16>,
     /// How long a host may fail before its queued pages are given up [default: 7d]
@@ -196,7 +196,7 @@ pub struct Args {
     /// Largest body; of a longer one the beginning is kept [default: 16MiB]
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse_positive)]
     pub(super) max_body: Option<u64>,
-    /// How often in a row a part of a link's path may stand there; 0 for no limit [default: 3]
+    /// How often one path segment may repeat in a row in a link; 0 for no limit [default: 3]
     #[arg(long, value_name = "N")]
     pub(super) max_path_repeats: Option<u8>,
     /// How many years ahead a date in a link may be; 0 for no limit [default: 5]

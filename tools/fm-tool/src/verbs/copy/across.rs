@@ -96,7 +96,7 @@ fn told(report: &CopyReport, (from, to): (&Path, &Path), out: &mut Output) -> Re
     if report.repeated > 0 {
         let versions = count(report.repeated, "version");
         words::complain(format_args!(
-            "{versions} of {from} equal an earlier one of the same page and time: {to} has that alone, so that another may              be its newest"
+            "{versions} of {from} equal an earlier one of the same page and time: {to} has that alone, so that another may be its newest"
         ));
     }
     if report.refused > 0 {
