@@ -117,13 +117,13 @@ def test_others_read_the_parquet_file_of_fm_tool(
     want = pa.table(filled.to_arrow([*COLUMNS, "body"]))
     filled.close()
     file = tmp_path / "pages.parquet"
-    columns = ("--columns", ",".join([*COLUMNS, "body"]))
-    command = [os.environ["FM_TOOL"], "dump", path, "--format", "parquet", "-o", file, *columns]
+    command = [os.environ["FM_TOOL"], "dump", path, "--format", "parquet", "-o", file]
     subprocess.run(command, check=True, capture_output=True)
-    assert parquet.read_table(file).sort_by("url") == want.sort_by("url")
+    found = parquet.read_table(file, columns=want.column_names)
+    assert found.sort_by("url").equals(want.sort_by("url"))
     duckdb = pytest.importorskip("duckdb")
-    found = duckdb.sql(f"SELECT count(*), sum(octet_length(body)) FROM '{file}'").fetchone()
-    assert found == (300, sum(len(body.as_py()) for body in want["body"]))
+    counted = duckdb.sql(f"SELECT count(*), sum(octet_length(body)) FROM '{file}'").fetchall()
+    assert counted == [(300, sum(len(body.as_py()) for body in want["body"]))]
 
 
 def flip_in(path: Path, body: bytes) -> None:
