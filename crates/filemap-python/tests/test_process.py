@@ -317,6 +317,9 @@ def test_memory_stays_flat(store: filemap.PageStore) -> None:
                 page.body == body and page.headers["a"] and page.text and repr(page) and page.time
             )
             assert store.head(url) and url in store and store.get("http://none/") is None
+            if n % 2000 == 1999:
+                # Else the log grows, and each list reads all of it.
+                assert store.prune(keep_versions=1).ok and store.compact().ok
             if n % 50 == 0:
                 (
                     list(store.urls()),
