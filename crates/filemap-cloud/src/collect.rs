@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use crate::commit::{SEGMENTS, object};
 use crate::core::Core;
 use crate::error::Result;
-use crate::failpoint::Mistake;
+use crate::failpoint::Fault;
 use crate::format::segment::SegmentId;
 use crate::store::CloudStore;
 
@@ -56,7 +56,7 @@ impl CloudStore {
 /// Of one shard.
 pub(crate) fn collected(core: &Arc<Core>, grace: Duration) -> Result<CollectReport> {
     let writer = core.writer.as_ref().ok_or_else(|| core.index.read_only())?;
-    let (epoch, mistake) = (writer.epoch, writer.mistake);
+    let (epoch, fault) = (writer.epoch, writer.fault);
     let oldest = SystemTime::now().checked_sub(grace).unwrap_or(SystemTime::UNIX_EPOCH);
     core.wait(move |core| async move {
         let rows = core.index.segments().await?;
@@ -64,7 +64,7 @@ pub(crate) fn collected(core: &Arc<Core>, grace: Duration) -> Result<CollectRepo
         let mut report = CollectReport::default();
         for found in core.bucket.list(SEGMENTS).await? {
             let Some(id) = found.location.filename().and_then(SegmentId::of_name) else { continue };
-            let is_earlier = id.epoch < epoch || Mistake::OwnCollected.is_planted(mistake);
+            let is_earlier = id.epoch < epoch || Fault::OwnCollected.is_planted(fault);
             if rows.contains_key(&id) || rewritten.contains_key(&id) || !is_earlier {
                 continue;
             }

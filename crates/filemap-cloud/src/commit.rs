@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use crate::bucket::Bucket;
 use crate::due::Due;
 use crate::error::{Error, Result};
-use crate::failpoint::Mistake;
+use crate::failpoint::Fault;
 use crate::format::segment::{FOOTER_BYTES, SegmentId, has_footer_of};
 use crate::index::{Changes, Index};
 use crate::pending::Pending;
@@ -53,7 +53,7 @@ pub(crate) struct Committer {
     pub(crate) segment_bytes: u64,
     /// Segments that are uploaded at once.
     pub(crate) uploads: usize,
-    pub(crate) mistake: Option<Mistake>,
+    pub(crate) fault: Option<Fault>,
 }
 
 type Upload = (Sealed, JoinHandle<Result<()>>);
@@ -86,11 +86,11 @@ impl Committer {
                 }
                 continue;
             };
-            assert!(!Mistake::CommitPanics.is_planted(self.mistake), "the planted panic of a commit");
-            if Mistake::AcknowledgedBeforeCommit.is_planted(self.mistake) {
+            assert!(!Fault::CommitPanics.is_planted(self.fault), "the planted panic of a commit");
+            if Fault::AcknowledgedBeforeCommit.is_planted(self.fault) {
                 self.progress.committed(next.nth, 0);
             }
-            if Mistake::CommittedBeforeUpload.is_planted(self.mistake) {
+            if Fault::CommittedBeforeUpload.is_planted(self.fault) {
                 self.index.commit(&next.changes, commits).await?;
             }
             // What is sealed meanwhile is uploaded beside it.
@@ -103,7 +103,7 @@ impl Committer {
             uploaded.map_err(|error| self.bucket.unavailable("an upload", 0, &error))??;
             commits += 1;
             let commit = async {
-                if Mistake::CommittedBeforeUpload.is_planted(self.mistake) {
+                if Fault::CommittedBeforeUpload.is_planted(self.fault) {
                     return Ok(());
                 }
                 self.index.commit(&next.changes, commits).await

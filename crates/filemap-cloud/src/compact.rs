@@ -26,7 +26,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use crate::commit::object;
 use crate::core::Core;
 use crate::error::Result;
-use crate::failpoint::Mistake;
+use crate::failpoint::Fault;
 use crate::format::record::{Kind, Place, Record};
 use crate::format::row::{self, Row};
 use crate::format::segment::{Builder, Segment, SegmentId, Summary, Unreadable};
@@ -183,7 +183,7 @@ fn rewrite(core: &Arc<Core>, writer: &Writer, group: &[SegmentId], report: &mut 
         }
     };
     let (copied, gone) = (rewritten.segment.len() as u64, rewritten.sources.segments.clone());
-    if Mistake::DeletedBeforeMoved.is_planted(core.options.mistake) {
+    if Fault::DeletedBeforeMoved.is_planted(core.options.fault) {
         delete(core, gone.iter().copied().collect())?;
     }
     let nth = writer.end_rewrite(rewritten)?;
@@ -330,7 +330,7 @@ impl Copying<'_> {
     }
 
     fn tombstone(&mut self, record: &Record<'_>) {
-        if Mistake::TombstonesDropped.is_planted(self.core.options.mistake) {
+        if Fault::TombstonesDropped.is_planted(self.core.options.fault) {
             return;
         }
         let Some(holders) = sources::holders_of(record.payload) else {

@@ -27,7 +27,7 @@ use crate::rows::Rows;
 use crate::runtime;
 use crate::writer::Writer;
 
-/// See the module.
+/// The parts of an open store that reading and writing share.
 pub(crate) struct Core {
     pub(crate) bucket: Bucket,
     pub(crate) index: Arc<Index>,

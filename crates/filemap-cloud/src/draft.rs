@@ -13,7 +13,7 @@ const LEVEL: i32 = 3;
 /// Bodies that compression shrinks by less than one part in this many are stored raw.
 const LEAST_GAIN: usize = 16;
 
-/// See the module.
+/// A version that lacks its sequence.
 pub(crate) struct Draft {
     pub(crate) key: Vec<u8>,
     /// Its ordered form.

@@ -11,7 +11,7 @@ use crate::plan::{SMALL_AT_ONCE, SMALL_PART};
 /// Bytes that died since are so much of those that live, before a look at all segments pays.
 const PART_OF_LIVE: u64 = 64;
 
-/// See the module.
+/// Counts of what commits left behind.
 #[derive(Default)]
 pub(crate) struct Due {
     dead: AtomicU64,

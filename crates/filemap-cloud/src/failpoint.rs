@@ -1,17 +1,17 @@
-//! Mistakes that the simulation must catch. Compiled out without feature `sim`.
+//! Failpoints: faults that the simulation must catch. Compiled out without feature `sim`.
 
-/// A mistake that a store makes on demand.
+/// A fault that is planted in a store on demand.
 ///
 /// ```
-/// use filemap_cloud::{CloudOptions, Mistake};
-/// let options = CloudOptions::new().mistake(Mistake::TombstonesForgotten);
+/// use filemap_cloud::{CloudOptions, Fault};
+/// let options = CloudOptions::new().fault(Fault::TombstonesForgotten);
 /// # let _ = options;
 /// // Some have tests of their own.
-/// assert!(!Mistake::ALL.contains(&Mistake::ClockAhead));
+/// assert!(!Fault::ALL.contains(&Fault::ClockAhead));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Mistake {
+pub enum Fault {
     /// `sync` returns before the rows are in the index.
     AcknowledgedBeforeCommit,
     /// The rows are in the index before the segment is uploaded.
@@ -36,27 +36,27 @@ pub enum Mistake {
     FencesCollected,
     /// The task of the commits panics.
     CommitPanics,
-    /// No mistake of the code: the clock of this machine is three hours ahead.
+    /// No fault of the code: the clock of this machine is three hours ahead.
     ClockAhead,
 }
 
-impl Mistake {
+impl Fault {
     /// Those that the simulation catches. Those left out have tests of their own.
     #[cfg(feature = "sim")]
-    pub const ALL: [Mistake; 9] = [
-        Mistake::AcknowledgedBeforeCommit,
-        Mistake::CommittedBeforeUpload,
-        Mistake::TombstonesForgotten,
-        Mistake::OrphansTaken,
-        Mistake::OwnCollected,
-        Mistake::MovedUnchecked,
-        Mistake::DeletedBeforeMoved,
-        Mistake::TombstonesDropped,
-        Mistake::SourcesUnnamed,
+    pub const ALL: [Fault; 9] = [
+        Fault::AcknowledgedBeforeCommit,
+        Fault::CommittedBeforeUpload,
+        Fault::TombstonesForgotten,
+        Fault::OrphansTaken,
+        Fault::OwnCollected,
+        Fault::MovedUnchecked,
+        Fault::DeletedBeforeMoved,
+        Fault::TombstonesDropped,
+        Fault::SourcesUnnamed,
     ];
 
     /// Whether it is the one that is planted.
-    pub(crate) fn is_planted(self, planted: Option<Mistake>) -> bool {
+    pub(crate) fn is_planted(self, planted: Option<Fault>) -> bool {
         cfg!(feature = "sim") && planted == Some(self)
     }
 }

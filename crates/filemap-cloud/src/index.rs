@@ -25,7 +25,7 @@ use slatedb::{CloseReason, Db, ErrorKind, VersionedManifest, WriteBatch};
 
 use crate::bucket::Bucket;
 use crate::error::{Error, Result};
-use crate::failpoint::Mistake;
+use crate::failpoint::Fault;
 use crate::format::row::{self, Row};
 use crate::format::segment::SegmentId;
 use crate::options::CloudOptions;
@@ -151,7 +151,7 @@ impl Index {
         let min_age = MIN_AGE.saturating_add(clock.ahead());
         let mut settings = settings(options, &bucket, replaces_if_match, min_age);
         let mut commits_a_flush = COMMITS_A_FLUSH;
-        if Mistake::FencesCollected.is_planted(options.mistake) {
+        if Fault::FencesCollected.is_planted(options.fault) {
             commits_a_flush = 1;
             collect_fences(&mut settings);
         }
@@ -386,7 +386,7 @@ async fn looked<T>(
 }
 
 fn clock(options: &CloudOptions) -> Arc<Clock> {
-    let is_ahead = Mistake::ClockAhead.is_planted(options.mistake);
+    let is_ahead = Fault::ClockAhead.is_planted(options.fault);
     Arc::new(Clock::new(if is_ahead { Duration::from_secs(3 * 3600) } else { Duration::ZERO }))
 }
 

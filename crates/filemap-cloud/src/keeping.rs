@@ -72,7 +72,7 @@ pub struct KeptFile<'a> {
     pub change: Change,
 }
 
-/// See the module.
+/// The kept files of a shard, and objects that are to be deleted.
 #[derive(Default)]
 pub(crate) struct Keeping {
     /// The manifest that counts; `None` before it was looked for.

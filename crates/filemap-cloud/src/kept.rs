@@ -21,7 +21,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::bucket::Bucket;
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::failpoint::Mistake;
+use crate::failpoint::Fault;
 use crate::format::manifest::{Manifest, Named, Piece, is_name, length};
 use crate::format::segment::SegmentId;
 use crate::index::Changes;
@@ -87,7 +87,7 @@ impl CloudStore {
         let text = Bytes::from(next.encode());
         let named = Named::of(uploads.push(&mut keeping, text.clone())?, &text);
         uploads.finish()?;
-        if Mistake::KeptBeforePages.is_planted(writer.mistake) {
+        if Fault::KeptBeforePages.is_planted(writer.fault) {
             core.wait(|core| async move {
                 let next = core.index.next_sequence().await?;
                 core.index.commit(&Changes { next, kept: Some(named.encode()), ..Changes::default() }, 1).await

@@ -69,7 +69,7 @@ pub use crate::compact::{CompactPlan, CompactReport};
 pub use crate::erase::EraseReport;
 pub use crate::error::{Error, Result};
 #[cfg(feature = "sim")]
-pub use crate::failpoint::Mistake;
+pub use crate::failpoint::Fault;
 pub use crate::keeping::{Change, KeptFile};
 pub use crate::location::is_location;
 pub use crate::opening::{open_bucket, open_on};

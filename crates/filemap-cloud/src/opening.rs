@@ -156,7 +156,7 @@ async fn shard_in(
         segment_bytes: options.segment_bytes,
         unsynced_bytes: options.unsynced_bytes,
         location: bucket.location().to_owned(),
-        mistake: options.mistake,
+        fault: options.fault,
     };
     let writer = Some(Writer::new(begin, Arc::clone(&pending), Arc::clone(&progress), Arc::clone(&due), sender));
     let committer = Committer {
@@ -167,7 +167,7 @@ async fn shard_in(
         due: Arc::clone(&due),
         segment_bytes: options.segment_bytes as u64,
         uploads: options.uploads,
-        mistake: options.mistake,
+        fault: options.fault,
     };
     let commits = tokio::spawn(committer.run(sealed));
     let bound = options.space_bound;

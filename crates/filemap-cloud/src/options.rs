@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use urlindex::{Canonicalizer, Whatwg};
 
-use crate::failpoint::Mistake;
+use crate::failpoint::Fault;
 
 /// The default bound of bytes over live bytes.
 pub(crate) const SPACE_BOUND: f64 = 1.25;
@@ -53,7 +53,7 @@ pub struct CloudOptions {
     pub(crate) shards: Option<u32>,
     pub(crate) only_shard: Option<u32>,
     pub(crate) canonicalizer: Arc<dyn Canonicalizer>,
-    pub(crate) mistake: Option<Mistake>,
+    pub(crate) fault: Option<Fault>,
 }
 
 impl Default for CloudOptions {
@@ -72,7 +72,7 @@ impl Default for CloudOptions {
             shards: None,
             only_shard: None,
             canonicalizer: Arc::new(Whatwg),
-            mistake: None,
+            fault: None,
         }
     }
 }
@@ -168,9 +168,9 @@ impl CloudOptions {
         CloudOptions { canonicalizer, ..self }
     }
 
-    /// Makes this mistake, which a test must catch.
+    /// Plants this fault, which a test must catch.
     #[cfg(feature = "sim")]
-    pub fn mistake(self, mistake: Mistake) -> CloudOptions {
-        CloudOptions { mistake: Some(mistake), ..self }
+    pub fn fault(self, fault: Fault) -> CloudOptions {
+        CloudOptions { fault: Some(fault), ..self }
     }
 }

@@ -15,7 +15,7 @@ pub(crate) type Part<S, T> = (Option<S>, Vec<filemap::Result<T>>);
 /// Makes the next part of a state.
 pub(crate) type Step<S, T> = fn(Arc<Core>, S) -> BoxFuture<'static, Result<Part<S, T>>>;
 
-/// See the module. Ends after the first error of a whole part.
+/// Items that come in parts. Ends after the first error of a whole part.
 pub(crate) struct Parts<S, T> {
     core: Arc<Core>,
     state: Option<S>,

@@ -12,7 +12,7 @@ use crate::format::row::Row;
 /// Rows of a key's range, `None` for one that is removed.
 pub(crate) type Overlay = Vec<(Vec<u8>, Option<Row>)>;
 
-/// See the module.
+/// Rows that are not in the index yet, and their segments.
 #[derive(Default)]
 pub(crate) struct Pending {
     rows: RwLock<BTreeMap<Vec<u8>, Entry>>,

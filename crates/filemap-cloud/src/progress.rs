@@ -4,7 +4,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, Result};
 
-/// See the module.
+/// How far commits have come, for those who wait.
 #[derive(Default)]
 pub(crate) struct Progress {
     state: Mutex<State>,

@@ -31,7 +31,7 @@ use crate::bucket::Bucket;
 use crate::commit::{SEGMENTS, object};
 use crate::compact::ms_since_1970;
 use crate::error::{Error, Result};
-use crate::failpoint::Mistake;
+use crate::failpoint::Fault;
 use crate::format::record::{Kind, Record};
 use crate::format::row::{self, Row};
 use crate::format::segment::{Placed, Salvage, Segment, SegmentId, Summary};
@@ -178,7 +178,7 @@ async fn made(bucket: &Bucket, options: &CloudOptions, new: Generation) -> Resul
     let mut repair = Repair {
         bucket,
         index: &index,
-        takes_orphans: options.repair_uncommitted || Mistake::OrphansTaken.is_planted(options.mistake),
+        takes_orphans: options.repair_uncommitted || Fault::OrphansTaken.is_planted(options.fault),
         old_next: old.next,
         removed: Removed::default(),
         named: Sources { bases: old.base.into_iter().collect(), ..Sources::default() },

@@ -12,7 +12,7 @@ use crate::format::row::{self, Row};
 use crate::index::Scan;
 use crate::pending::Overlay;
 
-/// See the module.
+/// Rows in order: of the index, with those that wait laid over them.
 pub(crate) struct Rows {
     overlay: Peekable<<Overlay as IntoIterator>::IntoIter>,
     scan: Scan,

@@ -8,7 +8,7 @@ use crate::core::Core;
 use crate::error::Result;
 use crate::keeping::Keeping;
 
-/// See the module.
+/// The tasks of a shard's writer.
 pub(crate) struct Shard {
     pub(crate) core: Arc<Core>,
     /// The task of the commits.

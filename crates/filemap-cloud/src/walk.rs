@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::format::row;
 use crate::rows::Rows;
 
-/// See the module.
+/// Keys in order, each with its newest version.
 pub(crate) struct Walk {
     core: Arc<Core>,
     /// Of rows, still to come.

@@ -21,7 +21,7 @@ use crate::commit::Sealed;
 use crate::draft::Draft;
 use crate::due::Due;
 use crate::error::{Error, Result};
-use crate::failpoint::Mistake;
+use crate::failpoint::Fault;
 use crate::format::record::{Place, Record};
 use crate::format::row::{self, Row};
 use crate::format::segment::{Builder, SegmentId, Summary};
@@ -35,7 +35,7 @@ const HOLDER_BYTES: usize = 20;
 /// Locks of URLs.
 const STRIPES: usize = 64;
 
-/// See the module.
+/// Takes records into segments, and rewrites segments.
 pub(crate) struct Writer {
     pub(crate) epoch: u64,
     /// The first sequence that was not committed when the store was opened.
@@ -43,7 +43,7 @@ pub(crate) struct Writer {
     segment_bytes: usize,
     unsynced_bytes: usize,
     location: String,
-    pub(crate) mistake: Option<Mistake>,
+    pub(crate) fault: Option<Fault>,
     pub(crate) pending: Arc<Pending>,
     pub(crate) progress: Arc<Progress>,
     /// Held by the one compaction that is under way.
@@ -113,7 +113,7 @@ pub(crate) struct Begin {
     pub(crate) segment_bytes: usize,
     pub(crate) unsynced_bytes: usize,
     pub(crate) location: String,
-    pub(crate) mistake: Option<Mistake>,
+    pub(crate) fault: Option<Fault>,
 }
 
 impl Writer {
@@ -124,7 +124,7 @@ impl Writer {
         due: Arc<Due>,
         commits: UnboundedSender<Sealed>,
     ) -> Writer {
-        let Begin { epoch, base, segment_bytes, unsynced_bytes, location, mistake } = begin;
+        let Begin { epoch, base, segment_bytes, unsynced_bytes, location, fault } = begin;
         let filling = Filling {
             segment: None,
             changes: Changes::default(),
@@ -141,7 +141,7 @@ impl Writer {
             segment_bytes,
             unsynced_bytes,
             location,
-            mistake,
+            fault,
             pending,
             progress,
             compacting: Mutex::default(),
@@ -187,7 +187,7 @@ impl Writer {
         let records = if is_all { 1 } else { versions.len() };
         let bytes = Record::tombstone(key, 0, b"").bytes() * records + HOLDER_BYTES * (versions.len() + records);
         let mut filling = self.room(bytes)?;
-        let is_forgotten = Mistake::TombstonesForgotten.is_planted(self.mistake);
+        let is_forgotten = Fault::TombstonesForgotten.is_planted(self.fault);
         if is_all && !is_forgotten {
             let (sequence, holders) = (filling.next_sequence, filling.holders(versions));
             self.append(&mut filling, &Record::tombstone(key, sequence, &holders));
@@ -237,7 +237,7 @@ impl Writer {
         let _no_changes = self.no_changes();
         let mut filling = self.filling();
         let Some(Rewriting { id, mut removed, .. }) = filling.rewriting.take() else { return Err(self.closed()) };
-        if Mistake::MovedUnchecked.is_planted(self.mistake) {
+        if Fault::MovedUnchecked.is_planted(self.fault) {
             removed.clear();
         }
         // Sequences are committed in their order: those before this one are of the segment before.
@@ -247,7 +247,7 @@ impl Writer {
         }
         let sequence = filling.next_sequence;
         filling.next_sequence += 1;
-        if !Mistake::SourcesUnnamed.is_planted(self.mistake) {
+        if !Fault::SourcesUnnamed.is_planted(self.fault) {
             segment.push(&Record::rewrite(sequence, &sources.encode()));
         }
         let written = (segment.len() - Summary::HEADER_BYTES as usize) as u64;

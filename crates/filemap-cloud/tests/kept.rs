@@ -9,7 +9,7 @@ use std::time::Duration;
 use filemap::access::PutRule;
 use filemap::{Lookup, Page, PageRead, PageWrite};
 use filemap_cloud::object_store::memory::InMemory;
-use filemap_cloud::{Change, CloudOptions, CloudStore, KeptFile, Mistake, Mode, open_on, repair_on};
+use filemap_cloud::{Change, CloudOptions, CloudStore, Fault, KeptFile, Mode, open_on, repair_on};
 use filemap_io::{Access, Dir, OsDir};
 
 use crate::bucket::{Faults, Rule, Simulated};
@@ -28,10 +28,10 @@ fn page(nth: usize) -> Page {
     Page::new(format!("http://{}.example/{nth}", nth % 3), 1_700_000_000_000 + nth as i64, 200, body)
 }
 
-fn options(seed: u64, mistake: Option<Mistake>) -> CloudOptions {
+fn options(seed: u64, fault: Option<Fault>) -> CloudOptions {
     let options = CloudOptions::new().segment_bytes(64 << 10).max_retries(6);
     let options = options.grace(Duration::from_secs(seed % 2 * 3600));
-    mistake.iter().fold(options, |options, mistake| options.mistake(*mistake))
+    fault.iter().fold(options, |options, fault| options.fault(*fault))
 }
 
 fn opened(end: &Arc<Simulated>, mode: Mode, options: &CloudOptions) -> filemap_cloud::Result<CloudStore> {
@@ -126,9 +126,9 @@ fn state_of(store: &CloudStore) -> Result<Option<usize>, String> {
     Ok(Some(state))
 }
 
-fn life(seed: u64, mistake: Option<Mistake>) -> Result<(), String> {
+fn life(seed: u64, fault: Option<Fault>) -> Result<(), String> {
     let (objects, mut random) = (Arc::new(InMemory::new()), fastrand::Rng::with_seed(seed));
-    let options = options(seed, mistake);
+    let options = options(seed, fault);
     let (mut safe, mut alive) = (None, Vec::new());
     for owner in 0..OWNERS {
         let is_last = owner + 1 == OWNERS;
@@ -181,12 +181,12 @@ fn life(seed: u64, mistake: Option<Mistake>) -> Result<(), String> {
     if found == safe { Ok(()) } else { Err(format!("state {found:?} at the end, not {safe:?}")) }
 }
 
-fn first_failure(seeds: u64, mistake: Option<Mistake>) -> Option<(u64, String)> {
+fn first_failure(seeds: u64, fault: Option<Fault>) -> Option<(u64, String)> {
     (0..seeds.div_ceil(AT_ONCE)).find_map(|part| {
         std::thread::scope(|scope| {
             let seeds = part * AT_ONCE..seeds.min((part + 1) * AT_ONCE);
             let runs: Vec<_> =
-                seeds.map(|seed| scope.spawn(move || life(seed, mistake).err().map(|what| (seed, what)))).collect();
+                seeds.map(|seed| scope.spawn(move || life(seed, fault).err().map(|what| (seed, what)))).collect();
             runs.into_iter().filter_map(|run| run.join().expect("no panic")).next()
         })
     })
@@ -200,7 +200,7 @@ fn after_every_cut_the_files_and_the_pages_belong_together() {
 
 #[test]
 fn files_that_count_before_their_pages_are_caught() {
-    let (seed, what) = first_failure(SEEDS_TO_CATCH, Some(Mistake::KeptBeforePages)).expect("caught");
+    let (seed, what) = first_failure(SEEDS_TO_CATCH, Some(Fault::KeptBeforePages)).expect("caught");
     assert!(what.contains("has no page"), "{what}");
     assert_eq!(life(seed, None), Ok(()), "seed {seed}");
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use filemap::access::{PutRule, Scope};
 use filemap::{Lookup, Page, PageRead, PageWrite};
-use filemap_cloud::{CloudOptions, CloudStore, Mistake, Mode, open_bucket, open_on, repair_on};
+use filemap_cloud::{CloudOptions, CloudStore, Fault, Mode, open_bucket, open_on, repair_on};
 use filemap_core::compact::CompactionGoal;
 
 use crate::as_store::{opened, options};
@@ -161,7 +161,7 @@ fn calls_share_a_look_that_fails() {
 #[test]
 fn a_clock_that_was_ahead_keeps_no_later_writer_out() {
     let location = "mem://clock-ahead/pages";
-    let ahead = options().mistake(Mistake::ClockAhead);
+    let ahead = options().fault(Fault::ClockAhead);
     let first = open_bucket(location, Mode::Fill, &ahead).expect("made");
     // Tables and their merges, not the log alone.
     for nth in 0..450 {
@@ -182,7 +182,7 @@ fn a_clock_that_was_ahead_keeps_no_later_writer_out() {
 #[test]
 fn a_commit_that_panics_is_told_to_whoever_waits() {
     let location = "mem://panics/pages";
-    let store = open_bucket(location, Mode::Fill, &options().mistake(Mistake::CommitPanics)).expect("made");
+    let store = open_bucket(location, Mode::Fill, &options().fault(Fault::CommitPanics)).expect("made");
     store.put(&page(1), PutRule::Always).expect("taken");
     let error = store.sync().expect_err("not synced").to_string();
     assert!(error.contains("panicked"), "{error}");

@@ -6,7 +6,7 @@ use filemap::{Lookup, Page, PageRead, PageWrite};
 use filemap_cloud::{CloudOptions, Error, Mode, open, open_bucket};
 
 use crate::as_store::{locations, opened, options};
-use filemap_cloud::Mistake;
+use filemap_cloud::Fault;
 
 fn page(nth: usize) -> Page {
     Page::new(format!("http://a.example/{nth}"), 1_700_000_000_000, 200, format!("body {nth}"))
@@ -53,11 +53,11 @@ fn a_second_writer_has_all_that_was_synced_and_the_first_writes_no_more() {
 }
 
 /// What the first of two writers is told after the second has written for a while.
-fn late_sync(location: &str, mistake: Option<Mistake>) -> filemap::Result<()> {
+fn late_sync(location: &str, fault: Option<Fault>) -> filemap::Result<()> {
     let first = opened(location, Mode::Fill);
     first.put(&page(1), PutRule::Always).expect("stored");
     first.sync().expect("synced");
-    let of_second = mistake.iter().fold(options(), |options, mistake| options.mistake(*mistake));
+    let of_second = fault.iter().fold(options(), |options, fault| options.fault(*fault));
     let second = open_bucket(location, Mode::Write, &of_second).expect("taken over");
     for nth in 2..6 {
         second.put(&page(nth), PutRule::Always).expect("stored");
@@ -73,7 +73,7 @@ fn late_sync(location: &str, mistake: Option<Mistake>) -> filemap::Result<()> {
 #[test]
 fn a_fenced_writer_stays_fenced_but_if_fences_are_collected() {
     assert!(late_sync("mem://fences-kept", None).is_err());
-    let late = late_sync("mem://fences-collected", Some(Mistake::FencesCollected));
+    let late = late_sync("mem://fences-collected", Some(Fault::FencesCollected));
     assert!(late.is_ok(), "the control must lose a page, else this test proves nothing: {late:?}");
 }
 

@@ -3,7 +3,7 @@
 //! nothing that was removed comes back, nothing stands half. So also after a repair from segments
 //! alone. One seed decides the calls and the faults.
 //!
-//! Mistakes that are planted in the code must be caught by that: else it would prove nothing.
+//! Faults that are planted in the code must be caught by that: else it would prove nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,26 +12,26 @@ use std::time::Duration;
 use filemap::access::{PutRule, Scope};
 use filemap::{Lookup, Page, PageRead, PageWrite};
 use filemap_cloud::object_store::memory::InMemory;
-use filemap_cloud::{CloudOptions, CloudStore, Mistake, Mode, open_on, repair_on};
+use filemap_cloud::{CloudOptions, CloudStore, Fault, Mode, open_on, repair_on};
 use filemap_core::compact::CompactionGoal;
 
 use crate::bucket::{Faults, Simulated};
 
-/// Seeds in a run of the tests, and for each mistake.
+/// Seeds in a run of the tests, and for each fault.
 const SEEDS: u64 = 40;
 const SEEDS_TO_CATCH: u64 = 960;
 /// Threads: runs wait far more than they work.
 const AT_ONCE: usize = 12;
 /// Of a hunt, which mostly ends with one of the first.
 const HUNTING_AT_ONCE: usize = 6;
-/// Seeds that have caught a mistake, to be tried first, and some more than once: the threads of a
+/// Seeds that have caught a fault, to be tried first, and some more than once: the threads of a
 /// store decide, too.
-const CAUGHT_BEFORE: [(Mistake, &[u64]); 5] = [
-    (Mistake::CommittedBeforeUpload, &[52, 58, 52, 58, 52, 58]),
-    (Mistake::OwnCollected, &[9, 11]),
-    (Mistake::MovedUnchecked, &[3]),
-    (Mistake::TombstonesDropped, &[8]),
-    (Mistake::SourcesUnnamed, &[36]),
+const CAUGHT_BEFORE: [(Fault, &[u64]); 5] = [
+    (Fault::CommittedBeforeUpload, &[52, 58, 52, 58, 52, 58]),
+    (Fault::OwnCollected, &[9, 11]),
+    (Fault::MovedUnchecked, &[3]),
+    (Fault::TombstonesDropped, &[8]),
+    (Fault::SourcesUnnamed, &[36]),
 ];
 const OWNERS: usize = 4;
 const CALLS: usize = 30;
@@ -44,8 +44,8 @@ struct Run {
     seed: u64,
     random: fastrand::Rng,
     objects: Arc<InMemory>,
-    mistake: Option<Mistake>,
-    /// Runs of a mistake have more of what finds it; so has one without it that is compared.
+    fault: Option<Fault>,
+    /// Runs of a fault have more of what finds it; so has one without it that is compared.
     is_hunt: bool,
     /// What the store may hold: what it held when it was last synced, and after each call since.
     may_be: Vec<Content>,
@@ -56,7 +56,7 @@ impl Run {
         let options = CloudOptions::new().segment_bytes(64 << 10).uploads(3).max_retries(6);
         // Rewritten segments are deleted at once, or never.
         let options = options.grace(Duration::from_secs(self.seed % 2 * 3600));
-        self.mistake.iter().fold(options, |options, mistake| options.mistake(*mistake))
+        self.fault.iter().fold(options, |options, fault| options.fault(*fault))
     }
 
     fn open(&self, end: &Arc<Simulated>, mode: Mode) -> filemap_cloud::Result<CloudStore> {
@@ -315,18 +315,18 @@ fn shape(content: &Content) -> Vec<(String, usize)> {
     content.iter().map(|(url, versions)| (String::from_utf8_lossy(url).into_owned(), versions.len())).collect()
 }
 
-fn run(seed: u64, mistake: Option<Mistake>, is_hunt: bool) -> Result<(), String> {
+fn run(seed: u64, fault: Option<Fault>, is_hunt: bool) -> Result<(), String> {
     let random = fastrand::Rng::with_seed(seed);
-    let run = Run { seed, random, objects: Arc::default(), mistake, is_hunt, may_be: vec![Content::new()] };
+    let run = Run { seed, random, objects: Arc::default(), fault, is_hunt, may_be: vec![Content::new()] };
     run.run().map_err(|what| format!("seed {seed}: {what}"))
 }
 
 /// The first failure of these seeds, and its seed.
-fn first_failure(seeds: &[u64], mistake: Option<Mistake>) -> Option<(u64, String)> {
-    let at_once = if mistake.is_some() { HUNTING_AT_ONCE } else { AT_ONCE };
+fn first_failure(seeds: &[u64], fault: Option<Fault>) -> Option<(u64, String)> {
+    let at_once = if fault.is_some() { HUNTING_AT_ONCE } else { AT_ONCE };
     seeds.chunks(at_once).find_map(|part| {
         std::thread::scope(|scope| {
-            let one = |seed| move || run(seed, mistake, mistake.is_some()).err().map(|what| (seed, what));
+            let one = |seed| move || run(seed, fault, fault.is_some()).err().map(|what| (seed, what));
             let runs: Vec<_> = part.iter().map(|seed| scope.spawn(one(*seed))).collect();
             runs.into_iter().filter_map(|run| run.join().expect("no panic")).next()
         })
@@ -341,15 +341,15 @@ fn nothing_acknowledged_is_lost_and_nothing_removed_comes_back() {
 }
 
 #[test]
-fn every_planted_mistake_is_caught() {
+fn every_planted_fault_is_caught() {
     // One after the other: on a busy machine some are seldom caught.
-    for mistake in Mistake::ALL {
+    for fault in Fault::ALL {
         let before =
-            CAUGHT_BEFORE.iter().filter(|caught| caught.0 == mistake).flat_map(|caught| caught.1.iter().copied());
-        let caught = first_failure(&before.chain(0..SEEDS_TO_CATCH).collect::<Vec<_>>(), Some(mistake));
-        let (seed, what) = caught.unwrap_or_else(|| panic!("{mistake:?} is not caught"));
-        // The mistake is what was caught, and nothing else.
+            CAUGHT_BEFORE.iter().filter(|caught| caught.0 == fault).flat_map(|caught| caught.1.iter().copied());
+        let caught = first_failure(&before.chain(0..SEEDS_TO_CATCH).collect::<Vec<_>>(), Some(fault));
+        let (seed, what) = caught.unwrap_or_else(|| panic!("{fault:?} is not caught"));
+        // The fault is what was caught, and nothing else.
         let without = run(seed, None, true);
-        assert_eq!(without, Ok(()), "without {mistake:?}, of which was told: {what}");
+        assert_eq!(without, Ok(()), "without {fault:?}, of which was told: {what}");
     }
 }

@@ -237,7 +237,10 @@ fn what_is_no_server_of_a_store_is_an_error_and_no_absent_page() {
         }
     });
     let error = Client::open(&location, &ClientOptions::new()).expect_err("another server");
-    assert!(error.to_string().contains("404 Not Found") && error.to_string().contains("store's server"), "{error}");
+    assert!(
+        error.to_string().contains("404 Not Found") && error.to_string().contains("not from a FileMap server"),
+        "{error}"
+    );
     other.join().expect("no panic");
     assert!(Client::open("http://127.0.0.1:1/%zz bad", &ClientOptions::new()).is_err());
 }

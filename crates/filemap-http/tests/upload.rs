@@ -252,7 +252,7 @@ fn an_upload_that_breaks_off_says_what_of_it_is_stored() {
         assert!(client.head(&url.into()).expect("readable").is_some(), "{url}");
     }
     let log = server.log.lock().expect("unpoisoned").join("\n");
-    assert!(log.contains("not all imported") && log.contains("breaks off"), "{log}");
+    assert!(log.contains("imported only in part") && log.contains("breaks off"), "{log}");
     let (again, sums) = send(&server, &file);
     let twice = imported("a", &file, &ImportOptions::new()).2.already_there;
     assert_eq!(outcomes(&again, "present"), stored + twice, "{sums}");
@@ -268,7 +268,7 @@ fn a_client_that_is_gone_leaves_what_came_whole_and_the_server_goes_on() {
     let answer = wait_for(&mut stream, "\"outcome\":\"stored\"");
     drop(stream);
     let until = Instant::now() + Duration::from_secs(60);
-    while !server.log.lock().expect("unpoisoned").iter().any(|line| line.contains("not all imported")) {
+    while !server.log.lock().expect("unpoisoned").iter().any(|line| line.contains("imported only in part")) {
         assert!(Instant::now() < until, "the server takes note of it");
         std::thread::sleep(Duration::from_millis(20));
     }

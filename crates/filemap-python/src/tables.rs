@@ -74,8 +74,8 @@ fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
     Ok(threading.call_method0("current_thread")?.is(&threading.call_method0("main_thread")?))
 }
 
-/// Looks for signals while the thread that made a table, the main one, reads it. Another thread may
-/// not: the main one could wait for it.
+/// Looks for signals while the thread that made a table, the main one, reads it. Another thread
+/// may not: the main one could wait for it.
 fn looking(watch: &Arc<Mutex<Watch>>) -> impl FnMut() -> ControlFlow<()> + Send + 'static {
     let (of, watch) = (thread::current().id(), Arc::clone(watch));
     move || {

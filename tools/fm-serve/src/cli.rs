@@ -81,8 +81,8 @@ pub struct Cli {
     /// they exclude is as if it were not there; may be given several times. Read at the start
     #[arg(long, value_name = "FILE")]
     access: Vec<PathBuf>,
-    /// Default access where no rule matches: a file of JSON with `default_access` and `embargo`, as in
-    /// pywb's config.yaml
+    /// Default access where no rule matches: a file of JSON with `default_access` and `embargo`,
+    /// as in pywb's config.yaml
     #[arg(long, value_name = "FILE")]
     access_config: Option<PathBuf>,
     /// A host name by which this server is called, beside localhost and addresses; may be given

@@ -13,7 +13,7 @@ use slatedb_common::clock::{DefaultSystemClock, SystemClock, SystemClockTicker};
 /// Times beyond this (280 years) are invalid.
 const FARTHEST_MS: i64 = 1 << 43;
 
-/// See the module.
+/// A clock that never goes back.
 #[derive(Debug)]
 pub(super) struct Clock {
     system: DefaultSystemClock,

@@ -79,7 +79,7 @@ pub(super) fn settings(
     }
 }
 
-/// What must never be set: see `Mistake::FencesCollected`.
+/// What must never be set: see `Fault::FencesCollected`.
 pub(super) fn collect_fences(settings: &mut Settings) {
     let at_once = Duration::from_millis(2);
     let collected = GarbageCollectorDirectoryOptions {

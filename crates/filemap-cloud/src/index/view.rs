@@ -27,7 +27,7 @@ const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// A view serves for so many times `poll` while looks fail.
 const PATIENCE: u32 = 5;
 
-/// See the module.
+/// The newest view of an index, and whoever looks for a newer one.
 pub(super) struct Views {
     bucket: Bucket,
     options: CloudOptions,

@@ -117,10 +117,10 @@ impl Store {
     /// are written first; nothing of the batch is visible until all are.
     ///
     /// # Errors
-    /// As [`Store::put`], with none of them stored. Exceptions: after a failed write, which poisons
-    /// the handle, any of them may be stored, and show to other processes and after reopening
-    /// alone; a batch longer than a segment that could not continue in the next one leaves the
-    /// records before.
+    /// As [`Store::put`], with none of them stored. Exceptions: after a failed write, which
+    /// poisons the handle, any of them may be stored, and show to other processes and after
+    /// reopening alone; a batch longer than a segment that could not continue in the next one
+    /// leaves the records before.
     pub fn put_batch(&self, records: &[Record<'_>]) -> Result<Vec<Version>> {
         for r in records {
             self.writing()?.check_put(r.key, r.meta, r.body.len() as u64)?;

@@ -89,8 +89,8 @@ struct Batch {
 ///
 /// # Errors
 ///
-/// [`Error::Read`] if `source` fails: all that came before is stored. Those of the store: up to 127
-/// of the lines before may not be stored.
+/// [`Error::Read`] if `source` fails: all that came before is stored. Those of the store: up to
+/// 127 of the lines before may not be stored.
 pub fn import<R: Read + Send>(
     store: &PageStore,
     file: &str,
@@ -319,8 +319,8 @@ impl Consumer<'_> {
         if is_alone || self.waiting.len() >= BATCH_PUTS { self.put_waiting(watch) } else { Ok(()) }
     }
 
-    /// The store of a page, its key, and what the store has of the visit. What waits is put before,
-    /// if it has to do with that.
+    /// The store of a page, its key, and what the store has of the visit. What waits is put
+    /// before, if it has to do with that.
     fn look(&mut self, page: &Page, watch: &mut dyn ImportWatch) -> Result<(PageStore, Vec<u8>, Held)> {
         let store = (self.stores)(&page.url)?;
         let key = store.key_of_page(page)?;

@@ -69,7 +69,7 @@ pub enum AnySet {
     Disk(Box<DiskUrlSet>),
 }
 
-/// A seen set in files. See the module.
+/// A seen set in files, of any kind.
 ///
 /// ```
 /// use urlindex::{SeenSet, Verdict, Whatwg, stored::{NewSet, StoredSet}};

@@ -43,7 +43,7 @@ pub use iter::UrlTrieIter;
 /// URLs of a batch tested under one lock.
 const BATCH: usize = 256;
 
-/// An exact set of URLs in memory, in order. See the module.
+/// An exact set of URLs in memory, in order.
 ///
 /// ```
 /// use urlindex::{SeenSet, UrlTrie, Verdict};
