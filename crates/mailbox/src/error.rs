@@ -1,4 +1,4 @@
-//! The error of mailboxes: the storage error, and what only they know.
+//! The error of mailboxes: the storage error, and the cases that only mailboxes have.
 
 use std::fmt::Display;
 use std::io;
@@ -20,17 +20,17 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The files. Damage cannot be repaired: restore them from a copy.
+    /// Storage error. Damage cannot be repaired: restore the files from a copy.
     #[error("{0}")]
     Storage(#[from] StorageError),
-    /// The folder has mailboxes of another number of shards, or an outbox for one.
+    /// The folder holds mailboxes, or an outbox, for another number of shards.
     #[error("{file} is for {found} shards, not {wanted}: the number of shards of a fleet never changes")]
     OtherShards {
         /// The folder or file.
         file: String,
-        /// The number that it is for.
+        /// The number of shards that it was made for.
         found: u32,
-        /// The number asked for.
+        /// The number of shards asked for.
         wanted: u32,
     },
     /// There is no shard of this number.
@@ -41,19 +41,19 @@ pub enum Error {
         /// The number of shards.
         shards: u32,
     },
-    /// The mailbox holds as much as it may: its owner has to take something first. Nothing was
+    /// The mailbox has reached its size limit: its owner must take links first. Nothing was
     /// entered.
     #[error("the mailbox of shard {shard} is full: {bytes} bytes wait for its owner, and {max} may")]
     Full {
         /// The shard.
         shard: u32,
-        /// Bytes that wait.
+        /// Bytes of the waiting links.
         bytes: u64,
         /// The limit ([`crate::MailboxOptions::max_bytes`]).
         max: u64,
     },
-    /// Links between those that the mailbox has and those that were sent are missing. Nothing was
-    /// entered.
+    /// A gap: links between the last one in the mailbox and the first one sent are missing.
+    /// Nothing was entered.
     #[error(
         "shard {shard} has the first {next} links of this crawl, and was sent those from {first} on: mailbox or outbox is \
          an older copy, or was removed"
@@ -66,7 +66,7 @@ pub enum Error {
         /// The number of the first one sent.
         first: u64,
     },
-    /// A mailbox knows so many crawls, and takes links of no further one.
+    /// The mailbox has reached its limit of senders, and takes no links from a new crawl.
     #[error("the mailbox of shard {shard} has links of {max} crawls, and takes none of another")]
     TooManySenders {
         /// The shard.
@@ -74,7 +74,7 @@ pub enum Error {
         /// The limit.
         max: usize,
     },
-    /// No such place in the mailbox.
+    /// The cursor is no place in the mailbox.
     #[error("{cursor} is no place in the mailbox of shard {shard}: give the cursor of an answer")]
     Cursor {
         /// The shard.
@@ -82,7 +82,7 @@ pub enum Error {
         /// The cursor.
         cursor: u64,
     },
-    /// The shard is another crawl's.
+    /// Another crawl owns the shard.
     #[error("shard {shard} is owned by the crawl {owner:032x}: if that is gone for good, free the shard")]
     Owned {
         /// The shard.
@@ -90,22 +90,22 @@ pub enum Error {
         /// Its owner.
         owner: u128,
     },
-    /// The shard has another owner since, or its owner began anew.
+    /// The epoch given is not the shard's: it has another owner, or its owner claimed it again.
     #[error("shard {shard} is in epoch {epoch}, not {given}: it is owned by a later run, or by another crawl")]
     Fenced {
         /// The shard.
         shard: u32,
-        /// The epoch now.
+        /// The current epoch.
         epoch: u64,
         /// The epoch given.
         given: u64,
     },
-    /// The owner was heard of within its lease.
+    /// The owner was last heard of within its lease.
     #[error("shard {shard} is owned by a crawl that was heard of {seconds} s ago: stop that crawl, and wait {lease} s")]
     Alive {
         /// The shard.
         shard: u32,
-        /// When its owner was heard of, in seconds before now.
+        /// Seconds since the owner was last heard of.
         seconds: u64,
         /// The lease in seconds.
         lease: u64,

@@ -2,15 +2,15 @@
 
 filemap_io::failpoints! {
     test;
-    /// A step left out or done in the wrong order.
+    /// A step left out, or taken in the wrong order.
     pub(crate) enum Failpoint {
-        /// What is answered is not synced.
+        /// A call returns before its record is synced.
         NotSynced,
-        /// A new file gets its name before it is synced.
+        /// A new file is renamed to its name before it is synced.
         FileNotSynced,
-        /// A file is removed with links that wait.
+        /// A file is removed while links in it still wait.
         RemovedEarly,
-        /// A new file does not say what was had of each crawl.
+        /// A new file's state leaves out the number of links received from each crawl.
         SendersForgotten,
     }
 }

@@ -1,11 +1,10 @@
-//! The mailboxes of all shards in a folder, their owners, and whether the fleet has come to its
-//! end.
+//! The mailboxes of all shards in a folder, their owners, and the test whether the fleet is done.
 //!
-//! A fleet is at its end when no link waits in any mailbox and each owner is idle: it has nothing
-//! to fetch, nothing to post, and has had dropped all that it took. That an owner was idle counts
-//! no more once it has dropped links or was claimed again. So there is no moment at which all are
-//! idle, no link waits, and somebody has work: whoever has taken links has not had them dropped
-//! yet. An owner that is stuck is neither idle nor at work: mailboxes do not take what it has.
+//! A fleet is done when no link waits in any mailbox and every owner is idle. An owner is idle if
+//! it has nothing to fetch, nothing to post, and has dropped all links that it took. Its idle mark
+//! is cleared when it drops links or claims again. So no crawl can have work while all are idle
+//! and no link waits: a crawl that has taken links has not dropped them yet. A stuck owner is
+//! neither idle nor working: mailboxes do not take the links that it has.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -44,13 +43,13 @@ const SHARDS_MAX: u32 = 4096;
 pub enum Activity {
     /// It has something to fetch, to post or to take.
     Working,
-    /// It has something left, and can do nothing before mailboxes take its links.
+    /// It has work left, and can do nothing until mailboxes take its links.
     Stuck,
     /// It has nothing to do.
     Idle,
 }
 
-/// Who owns a shard.
+/// The owner of a shard.
 ///
 /// ```
 /// use mailbox::{MailboxOptions, Mailboxes};
@@ -64,15 +63,15 @@ pub enum Activity {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// The crawl's id, which is that of its outbox.
+    /// The crawl's id, the same as its outbox's.
     pub crawl: u128,
-    /// When it was last heard of, before now; since the mailboxes were opened if it was not.
+    /// Time since it was last heard of, or since the mailboxes were opened if it never was.
     pub heard: Duration,
     /// Whether it has nothing to do.
     pub is_idle: bool,
 }
 
-/// What is known of a shard.
+/// The state of a shard.
 ///
 /// ```
 /// use mailbox::{Link, MailboxOptions, Mailboxes};
@@ -89,19 +88,19 @@ pub struct Owner {
 pub struct ShardStats {
     /// Its number.
     pub shard: u32,
-    /// Links that wait for its owner, and the bytes that they take.
+    /// Number of links that wait for its owner.
     pub waiting: u64,
-    /// Bytes that they take on disk.
+    /// Bytes on disk of the waiting links.
     pub bytes: u64,
-    /// Links that came in its whole life.
+    /// Links entered since the mailbox was created.
     pub entered: u64,
-    /// Raised with each change of owner.
+    /// Its epoch, raised with each change of owner.
     pub epoch: u64,
-    /// `None` if it is free.
+    /// Its owner; `None` if it is free.
     pub owner: Option<Owner>,
 }
 
-/// How a fleet gets on.
+/// The state of a fleet.
 ///
 /// ```
 /// use mailbox::{MailboxOptions, Mailboxes};
@@ -115,21 +114,20 @@ pub struct ShardStats {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// Whether it is at its end.
+    /// Whether it is done.
     pub is_over: bool,
-    /// Links that wait in all mailboxes.
+    /// Number of links that wait in all mailboxes.
     pub waiting: u64,
-    /// Number of crawls that have something to do, are not stuck, and were heard of within the
-    /// lease.
+    /// Number of crawls that have work, are not stuck, and were heard of within the lease.
     pub working: u32,
-    /// Shards with something to do whose owners were not heard of.
+    /// Shards with work whose owners were not heard of within the lease.
     pub silent: Vec<u32>,
     /// Shards without an owner.
     pub free: Vec<u32>,
 }
 
-/// The mailboxes of all shards of a fleet, in a folder. Calls may come from any thread; those of
-/// one shard wait for each other.
+/// The mailboxes of all shards of a fleet, in a folder. Any thread may call; calls on one shard
+/// run one at a time.
 ///
 /// ```
 /// use mailbox::{Link, MailboxOptions, Mailboxes};
@@ -148,13 +146,13 @@ pub struct Standing {
 pub struct Mailboxes {
     options: MailboxOptions,
     boxes: Vec<Mutex<Mailbox>>,
-    /// Of each crawl that owns a shard.
+    /// The last report of each crawl that owns a shard.
     heard: Mutex<HashMap<u128, Heard>>,
     opened: Instant,
     _lock: Box<dyn Lock>,
 }
 
-/// What was last heard of a crawl.
+/// The last report of a crawl.
 #[derive(Clone, Copy, Debug)]
 struct Heard {
     at: Instant,
@@ -162,18 +160,18 @@ struct Heard {
 }
 
 impl Mailboxes {
-    /// Makes the mailboxes of so many shards in a folder, which is made if absent.
+    /// Creates mailboxes for `shards` shards in a folder, which is created if absent.
     ///
     /// # Errors
-    /// `OtherShards` if it has some; `InvalidOption` of a number beyond 1 to 4,096; `Locked`,
-    /// `Io`.
+    /// `OtherShards` if the folder has mailboxes; `InvalidOption` unless `shards` is 1 to 4,096;
+    /// `Locked`, `Io`.
     pub fn create(folder: impl AsRef<Path>, shards: u32, options: MailboxOptions) -> Result<Mailboxes> {
         let folder = folder.as_ref();
         create_dir(folder).map_err(Error::io("create", &folder.display().to_string()))?;
         Mailboxes::create_in(dir(folder)?, shards, options)
     }
 
-    /// The mailboxes in a folder; `None` if there are none.
+    /// Opens the mailboxes in a folder; `None` if there are none.
     ///
     /// # Errors
     /// `Corrupt`, `NewerFormat`, `Locked`, `Io`.
@@ -248,8 +246,8 @@ impl Mailboxes {
         self.of(shard, |mailbox| mailbox.post(crawl, first, links))
     }
 
-    /// Links of a shard from a place on, whole batches, until there are so many, or 4 MiB of URLs;
-    /// from the first one that waits if no place is given.
+    /// Reads links of a shard from `cursor` on, or from the first waiting one if it is `None`:
+    /// whole batches, until there are `links_max` links or 4 MiB of URLs.
     ///
     /// # Errors
     /// `NoSuchShard`, `Cursor`; `Corrupt`, `Io`.
@@ -257,8 +255,8 @@ impl Mailboxes {
         self.of(shard, |mailbox| mailbox.read(cursor, links_max))
     }
 
-    /// Drops a shard's links before a place, which its owner of this epoch has durably. Returns
-    /// how many. One sync.
+    /// Drops a shard's links before `cursor`; its owner, in this epoch, must have made them
+    /// durable. Returns the number dropped. One sync.
     ///
     /// # Errors
     /// `NoSuchShard`, `Fenced`, `Cursor`; `Corrupt`, `Io`, `Poisoned`.
@@ -269,8 +267,8 @@ impl Mailboxes {
         })
     }
 
-    /// Makes a crawl the owner of a shard that is free or its own. Returns the new epoch. One
-    /// sync.
+    /// Makes a crawl the owner of a shard that is free or already its own. Returns the new epoch.
+    /// One sync.
     ///
     /// # Errors
     /// `NoSuchShard`; `Owned`; `Io`, `Poisoned`.
@@ -280,7 +278,7 @@ impl Mailboxes {
         Ok(epoch)
     }
 
-    /// Refuses whoever is not in a shard's epoch.
+    /// Checks that `epoch` is the shard's current epoch.
     ///
     /// # Errors
     /// `NoSuchShard`; `Fenced`.
@@ -288,7 +286,7 @@ impl Mailboxes {
         self.of(shard, |mailbox| mailbox.check(epoch))
     }
 
-    /// Frees a shard whose owner is gone: it was not heard of within its lease. One sync.
+    /// Frees a shard whose owner was not heard of within its lease. One sync.
     ///
     /// # Errors
     /// `NoSuchShard`; `Alive`; `Io`, `Poisoned`.
@@ -308,9 +306,8 @@ impl Mailboxes {
         Ok(())
     }
 
-    /// Notes that a crawl was heard of, and what it does in the shards that it owns in these
-    /// epochs. Returns those in which it is fenced. A sync for each shard in which it becomes
-    /// idle, or is no longer.
+    /// Records that a crawl is alive, and its activity in the shards that it owns in these epochs.
+    /// Returns the shards in which it is fenced. One sync for each shard whose idle mark changes.
     ///
     /// # Errors
     /// `NoSuchShard`; `Io`, `Poisoned`.
@@ -331,19 +328,19 @@ impl Mailboxes {
         Ok(fenced)
     }
 
-    /// A crawl is heard of. One that owns nothing is not remembered.
+    /// Records that a crawl is alive. A crawl that owns no shard is not remembered.
     fn heard(&self, crawl: u128) {
         if let Some(heard) = guard(&self.heard).get_mut(&crawl) {
             heard.at = Instant::now();
         }
     }
 
-    /// An owner is heard of.
+    /// Records the last report of an owner.
     fn note(&self, owner: u128, heard: Heard) {
         guard(&self.heard).insert(owner, heard);
     }
 
-    /// How many crawls are remembered.
+    /// Number of crawls remembered.
     #[cfg(test)]
     pub(crate) fn remembered(&self) -> usize {
         guard(&self.heard).len()
@@ -362,9 +359,9 @@ impl Mailboxes {
         self.boxes.iter().filter_map(|mailbox| guard(mailbox).state.owner).collect()
     }
 
-    /// What is known of each shard.
+    /// The state of each shard.
     pub fn stats(&self) -> Vec<ShardStats> {
-        // All at one moment.
+        // Lock all of them, for a consistent view.
         let held: Vec<MutexGuard<'_, Mailbox>> = self.boxes.iter().map(guard).collect();
         let stats = |mailbox: &MutexGuard<'_, Mailbox>| ShardStats {
             shard: mailbox.shard(),
@@ -381,7 +378,7 @@ impl Mailboxes {
         held.iter().map(stats).collect()
     }
 
-    /// How the fleet gets on, as it is at one moment.
+    /// The state of the fleet at one moment.
     pub fn standing(&self) -> Standing {
         let (mut standing, mut working) = (Standing { is_over: true, ..Standing::default() }, BTreeSet::new());
         for shard in self.stats() {
@@ -410,14 +407,14 @@ fn dir(folder: &Path) -> Result<Arc<dyn Dir>> {
     Ok(Arc::new(OsDir::open(folder).map_err(Error::io("open", &folder.display().to_string()))?))
 }
 
-/// The number of shards of a folder.
+/// Reads the number of shards from the folder's note.
 fn noted(dir: &dyn Dir) -> Result<u32> {
     let file = dir.open(NOTE, Access::Read).map_err(Error::io("open", NOTE))?;
     Ok(read_fleet_note(&*file, NOTE)?)
 }
 
-/// Refuses a folder whose note is lost: its mailboxes have links or owners, and nothing is made
-/// over them. Those that an interrupted creation left have none.
+/// Refuses a folder whose note is lost but whose mailboxes have links or owners: they must not be
+/// overwritten. The mailboxes of an interrupted creation have neither.
 fn check_unused(dir: &Arc<dyn Dir>, options: &MailboxOptions) -> Result<()> {
     for shard in 0..SHARDS_MAX {
         if !Mailbox::exists(&**dir, shard)? {

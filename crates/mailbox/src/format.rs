@@ -1,5 +1,5 @@
-//! Bytes of the files of mailboxes and outboxes: the fields of each record, declared once.
-//! docs/HTTP.md says what they are for.
+//! File formats of mailboxes and outboxes: the fields of each record, declared once. docs/HTTP.md
+//! explains their meaning.
 //!
 //! Numbers are little-endian, reserved bytes zero.
 
@@ -9,10 +9,10 @@ use filemap_io::{File, StorageError, files, layout};
 
 /// A file of a log.
 const LOG: Kind = Kind { magic: *b"FMMAIL01", version: 1, what: "file of a mailbox or an outbox" };
-/// What a folder of mailboxes is.
+/// The note in a folder of mailboxes.
 const FLEET: Kind = Kind { magic: *b"FMFLEET1", version: 1, what: "note of a folder of mailboxes" };
 
-/// Bytes of every file's header, and the step of places in it: no sector is written twice.
+/// Bytes of every file's header, and the alignment of groups: no sector is written twice.
 pub(crate) const SECTOR_BYTES: u64 = 512;
 /// Magic of a group.
 pub(crate) const GROUP_MAGIC: [u8; 4] = *b"FMMG";
@@ -32,7 +32,7 @@ layout! {
 }
 
 layout! {
-    /// Header of a group: what one call appends.
+    /// Header of a group: the record that one call appends.
     pub(crate) struct GroupHeader {
         0 CRC: u32 = "CRC-32 of the log's id, the group's place in the log and bytes 4 to 24 + n";
         4 MAGIC: [u8; 4] = "magic `FMMG`";
@@ -58,12 +58,12 @@ fn read(kind: Kind, file: &dyn File, name: &str) -> Result<[u8; FileHeader::BYTE
     Ok(bytes)
 }
 
-/// The header of a log's file.
+/// Encodes the header of a log's file.
 pub(crate) fn log_header(id: [u8; 16], base: u64) -> [u8; FileHeader::BYTES] {
     header(LOG, 0, id, base)
 }
 
-/// The id in the header of a log's file, whose name says that it begins at `base`.
+/// Reads the id in the header of a log's file that, by its name, begins at `base`.
 ///
 /// # Errors
 /// `Corrupt`, `NewerFormat`, `Io`.
@@ -75,12 +75,12 @@ pub(crate) fn read_log_header(file: &dyn File, name: &str, base: u64) -> Result<
     }
 }
 
-/// The note of a folder of mailboxes.
+/// Encodes the note of a folder of mailboxes.
 pub(crate) fn fleet_note(shards: u32, id: [u8; 16]) -> [u8; FileHeader::BYTES] {
     header(FLEET, shards, id, 0)
 }
 
-/// The number of shards in a folder's note.
+/// Reads the number of shards in a folder's note.
 ///
 /// # Errors
 /// `Corrupt`, `NewerFormat`, `Io`.

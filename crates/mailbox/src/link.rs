@@ -1,9 +1,9 @@
-//! A link on its way, and its bytes: flags (1: a start page), depth, length of the URL, URL;
-//! numbers in LEB128.
+//! A link between crawls, and its encoding: flags (1: a start page), depth, length of the URL,
+//! URL; numbers in LEB128.
 
 use filemap_io::varint;
 
-/// Longer URLs are no links.
+/// Longest URL of a link.
 pub(crate) const URL_BYTES_MAX: usize = u16::MAX as usize;
 const SEED: u64 = 1;
 
@@ -15,21 +15,21 @@ const SEED: u64 = 1;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// The URL that is to be fetched, of 1 to 65,535 bytes.
+    /// The URL to fetch, of 1 to 65,535 bytes.
     pub url: String,
-    /// Links from a start page.
+    /// Number of links between it and a start page.
     pub depth: u16,
     /// Whether it is a start page.
     pub is_seed: bool,
 }
 
 impl Link {
-    /// Whether a mailbox takes it: its URL is not empty, nor longer than 65,535 bytes.
+    /// Whether a mailbox takes it: its URL has 1 to 65,535 bytes.
     pub fn is_sound(&self) -> bool {
         (1..=URL_BYTES_MAX).contains(&self.url.len())
     }
 
-    /// Appends its bytes.
+    /// Appends its encoding.
     pub(crate) fn encode(&self, to: &mut Vec<u8>) {
         varint::put(to, if self.is_seed { SEED } else { 0 });
         varint::put(to, u64::from(self.depth));
@@ -37,7 +37,7 @@ impl Link {
         to.extend_from_slice(self.url.as_bytes());
     }
 
-    /// Takes a link off the front.
+    /// Decodes a link from the front of `bytes`.
     pub(crate) fn decode(bytes: &mut &[u8]) -> Option<Link> {
         let is_seed = varint::take(bytes).filter(|flags| *flags <= SEED)? == SEED;
         let depth = u16::try_from(varint::take(bytes)?).ok()?;

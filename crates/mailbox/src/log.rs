@@ -1,11 +1,11 @@
-//! A log in files: groups behind each other, read from any place, dropped from the front.
+//! An append-only log in several files: readable from any place, dropped from the front.
 //!
-//! A place is the number of bytes before it in the whole log, so it stays what it is when files
-//! go. Files `NAME.PLACE.mail` begin with a group that says all that is needed of those before: of
-//! the older ones only what waits is read. A group is a write; it is durable after [`Log::sync`].
-//! No sector is written twice, so a durable group stays as it is. Opening reads the newest file up
-//! to the first incomplete group: what follows was never synced, unless a later group says that
-//! this one was durable; then it is damage.
+//! A place is an offset in the whole log, so it does not change when files are removed. Each file
+//! `NAME.PLACE.mail` begins with a group that holds the state before it: of older files only
+//! waiting links are read. A group is one write; it is durable after [`Log::sync`]. No sector is
+//! written twice, so a durable group never changes. Opening reads the newest file up to the first
+//! incomplete group. What follows was never synced; if a later group says that the incomplete one
+//! was durable, the file is damaged.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ use crate::format::{GROUP_MAGIC, GroupHeader, SECTOR_BYTES, log_header, read_log
 use crate::names::{log_file, new_log_file, parse_log_file};
 
 const HEAD_BYTES: u64 = GroupHeader::BYTES as u64;
-/// A file that is longer is full.
+/// Size from which a file is full.
 const FULL_BYTES: u64 = if cfg!(test) { 4 << 10 } else { 64 << 20 };
 
-/// A group, and the place behind it.
+/// A group, and the place after it.
 pub(crate) struct Group {
     pub(crate) record: Vec<u8>,
     pub(crate) next: u64,
@@ -35,7 +35,7 @@ pub(crate) struct Log {
     dir: Arc<dyn Dir>,
     name: String,
     id: [u8; 16],
-    /// Where each file begins; the last one is appended to.
+    /// The place at which each file begins; groups are appended to the last one.
     bases: Vec<u64>,
     newest: Arc<dyn File>,
     end: u64,
@@ -43,7 +43,7 @@ pub(crate) struct Log {
     poison: Latch,
 }
 
-/// Where the files of a log begin.
+/// Lists the places at which the files of a log begin.
 fn bases(dir: &dyn Dir, name: &str) -> Result<Vec<u64>> {
     let files = dir.list().map_err(Error::io("list", name))?;
     let mut bases: Vec<u64> = files.iter().filter_map(|file| parse_log_file(name, file)).collect();
@@ -73,12 +73,12 @@ impl Log {
         Ok(Log { dir, name: name.to_owned(), id, bases: vec![0], newest, end, durable: end, poison: Latch::default() })
     }
 
-    /// Opens a log. What a crash left behind its last complete group is cut off.
+    /// Opens a log. What a crash left after its last complete group is cut off.
     ///
     /// # Errors
     /// `Corrupt`, also if there is none; `NewerFormat`; `Io`.
     pub(crate) fn open(dir: Arc<dyn Dir>, name: &str) -> Result<Log> {
-        // A handle that could not sync the folder may have renamed a file in memory only.
+        // An earlier handle may have failed to sync the folder, so that a rename is not durable.
         sync_folder(&*dir)?;
         let bases = bases(&*dir, name)?;
         let Some(&base) = bases.last() else { return Err(Error::corrupt(name, 0, "its files are missing")) };
@@ -106,7 +106,7 @@ impl Log {
         Ok(log)
     }
 
-    /// Searches what follows the last complete group for one that says that more was durable.
+    /// Checks that no group after the last complete one says that more was durable.
     fn check_rest(&self, file: &str, base: u64, end: u64) -> Result<()> {
         let mut at = self.end + SECTOR_BYTES;
         while at < end {
@@ -119,8 +119,8 @@ impl Log {
         Ok(())
     }
 
-    /// The group at a place of the file that begins at `base` and ends at `end`; `None` if it is
-    /// incomplete.
+    /// Reads the group at `at` of the file that begins at `base` and ends at `end`; `None` if it
+    /// is incomplete.
     fn group(&self, file: &dyn File, name: &str, base: u64, at: u64, end: u64) -> Result<Option<Group>> {
         if at < base || at + HEAD_BYTES > end {
             return Ok(None);
@@ -139,7 +139,7 @@ impl Log {
         Ok(is_whole.then_some(Group { record, next, durable }))
     }
 
-    /// The group at a place; `None` at the end.
+    /// Reads the group at a place; `None` at the end.
     ///
     /// # Errors
     /// `Corrupt`: it is damaged, or no group begins there; `Io`.
@@ -170,7 +170,7 @@ impl Log {
     /// Appends a group, durable after [`Log::sync`]. Returns its place.
     ///
     /// # Errors
-    /// `Io`: nothing is appended, and if there was no room, it may be tried again; `Poisoned`.
+    /// `Io`: nothing is appended, and if the disk was full, the call may be repeated; `Poisoned`.
     pub(crate) fn append(&mut self, record: &[u8]) -> Result<u64> {
         self.poison.check()?;
         let bytes = group(self.id, self.end, self.durable, record);
@@ -209,16 +209,16 @@ impl Log {
         self.end - self.newest_name().1 >= FULL_BYTES
     }
 
-    /// Begins a file with `state`, which says all that is needed of the groups before. All groups
-    /// are durable.
+    /// Begins a file with `state`, which holds all that is needed of the groups before. Makes all
+    /// groups durable first.
     ///
     /// # Errors
-    /// `Io`: if there was no room, it may be tried again; `Poisoned`.
+    /// `Io`: if the disk was full, the call may be repeated; `Poisoned`.
     pub(crate) fn begin_file(&mut self, state: &[u8]) -> Result<()> {
         self.sync()?;
         let made = create_file(&*self.dir, &self.name, self.id, self.end, self.durable, state);
         let (newest, end) = match made {
-            // One that has its name already would hide what is appended to the file before it.
+            // A file that already has its name would hide groups appended to the file before it.
             Err(error) if error.is_no_space() && !files::exists(&*self.dir, &log_file(&self.name, self.end))? => {
                 return Err(error);
             }
@@ -229,7 +229,7 @@ impl Log {
         Ok(())
     }
 
-    /// Removes files that have nothing at or behind a place; never the newest.
+    /// Removes files that end at or before a place; never the newest.
     ///
     /// # Errors
     /// `Io`: those left are removed the next time.
@@ -254,7 +254,7 @@ impl Log {
         self.newest_name().1
     }
 
-    /// The place behind the last group.
+    /// The place after the last group.
     pub(crate) fn end(&self) -> u64 {
         self.end
     }
@@ -270,7 +270,7 @@ impl Log {
     }
 }
 
-/// Makes a file with its first group, durable with its name. Returns it and the place behind.
+/// Creates a file with its first group, durable with its name. Returns it and the place after it.
 fn create_file(
     dir: &dyn Dir,
     name: &str,
@@ -292,7 +292,7 @@ fn create_file(
     Ok((newest, base + bytes.len() as u64 - SECTOR_BYTES))
 }
 
-/// The bytes of a group at a place.
+/// Encodes a group at a place.
 fn group(id: [u8; 16], at: u64, durable: u64, record: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; GroupHeader::BYTES];
     GroupHeader::MAGIC.put(&mut bytes, GROUP_MAGIC);
@@ -305,7 +305,7 @@ fn group(id: [u8; 16], at: u64, durable: u64, record: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Bytes of a group in the file.
+/// Size of a group in the file.
 fn group_bytes(record_bytes: u64) -> u64 {
     (HEAD_BYTES + record_bytes).next_multiple_of(SECTOR_BYTES)
 }

@@ -1,4 +1,4 @@
-//! The mailbox of a shard: links that wait for its owner, and who that is.
+//! The mailbox of a shard: the links that wait for its owner, and the owner's id.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use crate::log::Log;
 use crate::names;
 use crate::state::{Record, State, encode_links};
 
-/// Crawls of which a mailbox has links, at most: 16 bytes each.
+/// Most crawls that a mailbox takes links from: 16 bytes each.
 const SENDERS_MAX: usize = 4096;
-/// Bytes of URLs in a part that is read, but one batch's at least.
+/// Most bytes of URLs in one read; but one batch at least.
 const PART_BYTES: usize = 4 << 20;
 
 filemap_io::options! {
@@ -27,15 +27,15 @@ filemap_io::options! {
     /// ```
     #[derive(Clone, Debug)]
     pub struct MailboxOptions {
-        /// Bytes that may wait in each mailbox; default 1 GiB. A mailbox that has more takes none.
+        /// Most bytes that wait in each mailbox; default 1 GiB. A mailbox over it takes no links.
         pub(crate) max_bytes: u64 = 1 << 30,
-        /// An owner that was not heard of for so long is silent: its shard may be freed, and it
-        /// must have stopped fetching pages of it; default 60 s.
+        /// The lease. An owner not heard of for longer must have stopped fetching pages of its
+        /// shard, which may then be freed; default 60 s.
         pub(crate) lease: Duration = Duration::from_secs(60),
     }
 }
 
-/// What a batch of links came to.
+/// The result of posting a batch of links.
 ///
 /// ```
 /// use mailbox::{Link, MailboxOptions, Mailboxes, Posted};
@@ -50,13 +50,13 @@ filemap_io::options! {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Posted {
-    /// Links entered; the others were there.
+    /// Links entered; the others were already there.
     pub entered: u64,
-    /// The number of links that the mailbox has had from this crawl: that of the next one.
+    /// Number of links received from this crawl: also the number of its next one.
     pub next: u64,
 }
 
-/// Links from a place of a mailbox on.
+/// Links read from a place of a mailbox on.
 ///
 /// ```
 /// use mailbox::{Link, MailboxOptions, Mailboxes};
@@ -72,9 +72,9 @@ pub struct Posted {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// In the order in which they came.
+    /// The links, in the order in which they came.
     pub links: Vec<Link>,
-    /// The place behind them: from there the next part is read, up to there this one is dropped.
+    /// The place after them: where the next part begins, and to which this one is dropped.
     pub cursor: u64,
 }
 
@@ -121,17 +121,17 @@ impl Mailbox {
         self.shard
     }
 
-    /// The place from which links wait.
+    /// The place of the first waiting link.
     fn place(&self) -> u64 {
         if self.state.waiting() == 0 { self.log.end() } else { self.state.dropped_at }
     }
 
-    /// Bytes that wait.
+    /// Bytes of the waiting links.
     pub(crate) fn bytes(&self) -> u64 {
         self.log.end() - self.place()
     }
 
-    /// Writes a record, durable on return.
+    /// Writes a record and applies it; durable on return.
     fn tell(&mut self, record: &Record) -> Result<()> {
         let at = self.write(&record.encode())?;
         self.state.apply(record, at).ok_or_else(|| self.impossible(at))
@@ -141,7 +141,7 @@ impl Mailbox {
         Error::corrupt(self.log.name(), at, "a record that no mailbox writes")
     }
 
-    /// Writes the bytes of a record, durable on return. Returns its place.
+    /// Writes an encoded record, durable on return. Returns its place.
     fn write(&mut self, record: &[u8]) -> Result<u64> {
         if self.log.is_full() {
             let place = self.place();
@@ -158,7 +158,7 @@ impl Mailbox {
         Ok(at)
     }
 
-    /// Enters those of a crawl's links that are not there; durable on return.
+    /// Enters those of a crawl's links that it does not have yet; durable on return.
     pub(crate) fn post(&mut self, sender: u128, first: u64, links: &[Link]) -> Result<Posted> {
         let shard = self.shard;
         let next = self.state.senders.get(&sender).copied().unwrap_or(0);
@@ -183,14 +183,13 @@ impl Mailbox {
         Ok(Posted { entered, next: next + entered })
     }
 
-    /// Whole batches from a place on, until there are so many links, or as many bytes as a part
-    /// has.
+    /// Reads whole batches from a place on, up to `links_max` links or `PART_BYTES` of URLs.
     pub(crate) fn read(&self, cursor: Option<u64>, links_max: usize) -> Result<Part> {
         let begin = self.checked(cursor)?;
         let (mut part, mut bytes) = (Part { links: Vec::new(), cursor: begin }, 0);
         while part.links.len() < links_max && bytes < PART_BYTES {
             let group = match self.log.read(part.cursor) {
-                // Nobody knows what is there, unless it is a place.
+                // Unless `begin` is a place, the bytes there are no damage.
                 Err(_) if part.cursor == begin && self.walk_to(begin)?.is_none() => {
                     return Err(Error::Cursor { shard: self.shard, cursor: begin });
                 }
@@ -210,7 +209,7 @@ impl Mailbox {
         Ok(part)
     }
 
-    /// A place in what waits; the beginning of that if it is before it, or none is given.
+    /// Clamps a cursor to the waiting links; `None` gives the first one.
     fn checked(&self, cursor: Option<u64>) -> Result<u64> {
         let begin = self.place();
         match cursor.unwrap_or(begin) {
@@ -219,7 +218,7 @@ impl Mailbox {
         }
     }
 
-    /// Drops the links before a place; durable on return. Returns how many.
+    /// Drops the links before a place; durable on return. Returns the number dropped.
     pub(crate) fn drop_to(&mut self, cursor: u64) -> Result<u64> {
         let to = self.checked(Some(cursor))?;
         let count = self.walk_to(to)?.ok_or(Error::Cursor { shard: self.shard, cursor })?;
@@ -230,7 +229,7 @@ impl Mailbox {
         Ok(count)
     }
 
-    /// Number of links before a place; `None` if no batch begins there.
+    /// Counts the links before a place; `None` if no batch begins there.
     fn walk_to(&self, to: u64) -> Result<Option<u64>> {
         let (mut at, mut count) = (self.place(), 0);
         while at < to {
@@ -252,7 +251,7 @@ impl Mailbox {
         Ok(self.state.epoch)
     }
 
-    /// Leaves the shard without an owner, in a new epoch; durable on return.
+    /// Removes the owner and begins a new epoch; durable on return.
     pub(crate) fn free(&mut self) -> Result<()> {
         match self.state.owner {
             None => Ok(()),
@@ -260,7 +259,7 @@ impl Mailbox {
         }
     }
 
-    /// Refuses whoever is not in the shard's epoch.
+    /// Checks that `given` is the shard's epoch.
     pub(crate) fn check(&self, given: u64) -> Result<()> {
         match self.state.epoch {
             epoch if epoch == given => Ok(()),
@@ -268,7 +267,7 @@ impl Mailbox {
         }
     }
 
-    /// Notes whether the owner has nothing to do; durable on return.
+    /// Sets whether the owner is idle; durable on return.
     pub(crate) fn set_idle(&mut self, is_idle: bool) -> Result<()> {
         match self.state.is_idle == is_idle {
             true => Ok(()),

@@ -2,9 +2,9 @@
 
 /// The lock of a folder of mailboxes.
 pub(crate) const MAILBOXES_LOCK: &str = "mailboxes.lock";
-/// The note of the number of shards.
+/// The note with the number of shards.
 pub(crate) const NOTE: &str = "mailboxes";
-/// The note while it is written.
+/// The note while it is being written.
 pub(crate) const NEW_NOTE: &str = "mailboxes.new";
 /// The log of an outbox.
 pub(crate) const OUTBOX: &str = "outbox";
@@ -27,7 +27,7 @@ pub(crate) fn parse_log_file(log: &str, file: &str) -> Option<u64> {
     digits.parse().ok().filter(|base| log_file(log, *base) == file)
 }
 
-/// The file of a log until it is whole.
+/// The file of a log while it is being written.
 pub(crate) fn new_log_file(log: &str, base: u64) -> String {
     format!("{}.new", log_file(log, base))
 }

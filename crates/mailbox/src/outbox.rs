@@ -1,10 +1,10 @@
-//! The outbox of a crawl: links of other shards, until their mailboxes have answered.
+//! The outbox of a crawl: links of other shards, kept until their mailboxes acknowledge them.
 //!
 //! A record is a tag of one byte and fields, numbers in LEB128: 1 (the crawl's id, number of
-//! shards, of each how many links there were) or 2 (shard, number of the first link, count,
-//! links). A commit appends links of any shards, with one sync. What is acknowledged is not noted:
-//! a file goes when all in it is; after a restart what is in the files is sent again, and the
-//! mailboxes leave out what they have.
+//! shards, number of links so far for each) or 2 (shard, number of the first link, count, links).
+//! A commit appends links of any shards, with one sync. Acknowledgements are not written: a file
+//! is removed once all its links are acknowledged. After a restart the links left in the files are
+//! sent again, and the mailboxes skip those that they have.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -19,14 +19,14 @@ use crate::link::Link;
 use crate::log::Log;
 use crate::names::{OUTBOX, OUTBOX_LOCK};
 
-/// Bytes of links in a group, and in a batch that is sent; but one link's at least.
+/// Most bytes of links in a group, and in a batch that is sent; but one link at least.
 const GROUP_BYTES: usize = if cfg!(test) { 200 } else { 1 << 20 };
 
-/// Links of one shard in a group that wait to be acknowledged.
+/// Links of one shard in a group, waiting to be acknowledged.
 #[derive(Debug)]
 struct Pending {
     place: u64,
-    /// Those of the group on disk.
+    /// Bytes of the group on disk.
     bytes: u64,
     shard: u32,
     first: u64,
@@ -34,7 +34,7 @@ struct Pending {
     is_done: bool,
 }
 
-/// Links of one shard that are to be posted together.
+/// Links of one shard, to be posted together.
 ///
 /// ```
 /// use mailbox::{Link, Outbox};
@@ -49,7 +49,7 @@ struct Pending {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// The number of the first among all links of the shard.
+    /// The number of the first link among all links of the shard.
     pub first: u64,
     /// The links.
     pub links: Vec<Link>,
@@ -74,21 +74,21 @@ pub struct Batch {
 pub struct Outbox {
     id: u128,
     log: Log,
-    /// How many links there were for each shard.
+    /// Number of links so far for each shard: also the number of its next one.
     next: Vec<u64>,
     pending: VecDeque<Pending>,
-    /// Bytes of those groups that are not acknowledged, and links in them.
+    /// Bytes and links of the groups that are not acknowledged.
     bytes: u64,
     waiting: u64,
     /// Links since the last commit, by shard.
     new: Vec<Vec<Link>>,
-    /// The place up to which links are given to be sent, if some are held back.
+    /// While links are held back: the place up to which links may be sent.
     held: Option<u64>,
     _lock: Box<dyn Lock>,
 }
 
 impl Outbox {
-    /// The outbox in a folder, for a fleet of so many shards; made if it is absent.
+    /// Opens the outbox in a folder, for a fleet of `shards` shards; creates it if absent.
     ///
     /// Reads the links that wait.
     ///
@@ -148,22 +148,22 @@ impl Outbox {
         Ok(Outbox { id, log, next, pending, bytes, waiting, new, held: None, _lock: lock })
     }
 
-    /// The crawl's id: random, and made with the outbox.
+    /// The crawl's id: random, chosen when the outbox is created.
     pub fn id(&self) -> u128 {
         self.id
     }
 
-    /// Puts a link to a shard in, durable after [`Outbox::commit`]; one to no shard, or that no
-    /// mailbox takes ([`Link::is_sound`]), is left out, and `false` is returned.
+    /// Adds a link to a shard, durable after [`Outbox::commit`]. Returns `false`, and adds
+    /// nothing, if there is no such shard or no mailbox takes the link ([`Link::is_sound`]).
     pub fn add(&mut self, shard: u32, link: Link) -> bool {
         let links = self.new.get_mut(shard as usize).filter(|_| link.is_sound());
         links.map(|links| links.push(link)).is_some()
     }
 
-    /// Makes all links durable: one sync, if there are any.
+    /// Makes all added links durable: one sync, if there are any.
     ///
     /// # Errors
-    /// `Io`: if there was no room nothing is lost, and it may be tried again; `Poisoned`.
+    /// `Io`: if the disk was full nothing is lost, and the call may be repeated; `Poisoned`.
     pub fn commit(&mut self) -> Result<()> {
         if self.new.iter().all(Vec::is_empty) {
             return Ok(());
@@ -177,7 +177,7 @@ impl Outbox {
             while !rest.is_empty() {
                 let (part, behind) = rest.split_at(part(rest));
                 if let Err(error) = self.append(shard, part) {
-                    // What is not appended waits for the next commit.
+                    // Links not appended wait for the next commit.
                     self.new[shard].extend_from_slice(rest);
                     return Err(error);
                 }
@@ -187,13 +187,13 @@ impl Outbox {
         self.log.sync()
     }
 
-    /// Holds links back that are committed from now on: [`Outbox::next_batch`] gives them after
-    /// [`Outbox::release`] alone. For an outbox that counts when a copy of it does.
+    /// Holds back links committed from now on: [`Outbox::next_batch`] returns them only after
+    /// [`Outbox::release`]. For an outbox whose commits count once a copy of it has them.
     pub fn hold(&mut self) {
         self.held = Some(self.log.end());
     }
 
-    /// What was committed may be sent.
+    /// Lets all committed links be sent.
     pub fn release(&mut self) {
         if self.held.is_some() {
             self.hold();
@@ -246,10 +246,10 @@ impl Outbox {
         Ok(batch)
     }
 
-    /// A shard's mailbox has the first `next` links. Files of which all is acknowledged go.
+    /// Records that a shard's mailbox has the first `next` links. Removes files with no others.
     ///
     /// # Errors
-    /// `Gap` if the mailbox has more than there ever were: this is an older copy of the outbox;
+    /// `Gap` if the mailbox has more links than this outbox ever had: it is an older copy;
     /// `NoSuchShard`; `Io`.
     pub fn acknowledge(&mut self, shard: u32, next: u64) -> Result<()> {
         let shards = self.next.len() as u32;
@@ -275,14 +275,14 @@ impl Outbox {
         self.waiting + self.new.iter().map(|links| links.len() as u64).sum::<u64>()
     }
 
-    /// Bytes that they take on disk. Its files may take more: one goes when all in it is
-    /// acknowledged, as in all before it.
+    /// Bytes on disk of these links. The files may take more: one is removed only when all links
+    /// in it and in all files before it are acknowledged.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 }
 
-/// How many links make a group.
+/// Number of links that fit into a group.
 fn part(links: &[Link]) -> usize {
     let mut bytes = 0;
     let is_room = |link: &&Link| {
@@ -308,7 +308,7 @@ fn read_state(bytes: &[u8]) -> Option<(u128, Vec<u64>)> {
     rest.is_empty().then_some((id, next))
 }
 
-/// Shard, number of the first, and links.
+/// Decodes the shard, the number of the first link, and the links.
 fn read_links(mut bytes: &[u8]) -> Option<(u32, u64, Vec<Link>)> {
     let shard = u32::try_from(varint::take(&mut bytes)?).ok()?;
     let (first, count) = (varint::take(&mut bytes)?, varint::take(&mut bytes)?);

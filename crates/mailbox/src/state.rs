@@ -1,4 +1,4 @@
-//! What a mailbox is beside its links, and the records of its log.
+//! The state of a mailbox without its links, and the records of its log.
 //!
 //! A record is a tag of one byte and fields; numbers in LEB128, ids 16 bytes, little-endian.
 //!
@@ -16,18 +16,18 @@ use filemap_io::{layout, varint};
 
 use crate::link::Link;
 
-/// A mailbox without its links.
+/// The state of a mailbox without its links.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
     /// The place before which all links are dropped.
     pub(crate) dropped_at: u64,
-    /// Numbers of links in the whole life of the mailbox.
+    /// Numbers of links entered and dropped since the mailbox was created.
     pub(crate) entered: u64,
     pub(crate) dropped: u64,
     pub(crate) owner: Option<u128>,
     pub(crate) epoch: u64,
     pub(crate) is_idle: bool,
-    /// How many links came from each crawl.
+    /// Number of links from each crawl.
     pub(crate) senders: BTreeMap<u128, u64>,
 }
 
@@ -46,7 +46,7 @@ fn put_owner(to: &mut Vec<u8>, owner: Option<u128>) {
     owner.into_iter().for_each(|id| layout::push(to, id));
 }
 
-/// The bytes of a record of links.
+/// Encodes a record of links.
 pub(crate) fn encode_links(sender: u128, first: u64, links: &[Link]) -> Vec<u8> {
     let mut to = vec![2];
     layout::push(&mut to, sender);
@@ -61,10 +61,10 @@ impl State {
         self.entered - self.dropped
     }
 
-    /// Counts links that stand at a place.
+    /// Counts links written at a place.
     pub(crate) fn enter(&mut self, sender: u128, first: u64, count: u64, at: u64) -> Option<()> {
         if self.waiting() == 0 {
-            // The files of what was before may be gone.
+            // The files of earlier links may be gone.
             self.dropped_at = at;
         }
         let next = self.senders.entry(sender).or_default();
@@ -73,7 +73,7 @@ impl State {
         Some(())
     }
 
-    /// Does what a record at a place says; `None` if no mailbox in this state has written it.
+    /// Applies the record at a place; `None` if no mailbox in this state can have written it.
     pub(crate) fn apply(&mut self, record: &Record, at: u64) -> Option<()> {
         match record {
             Record::State(state) => *self = state.clone(),
@@ -94,7 +94,7 @@ impl State {
 }
 
 impl Record {
-    /// Its bytes.
+    /// Encodes the record.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut to = Vec::new();
         match self {
@@ -124,7 +124,7 @@ impl Record {
         to
     }
 
-    /// The record of these bytes; `None` if they are none.
+    /// Decodes a record; `None` if the bytes are invalid.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Record> {
         let (tag, rest) = bytes.split_first()?;
         let mut from = Bytes(rest);

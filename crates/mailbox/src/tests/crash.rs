@@ -10,15 +10,15 @@ use crate::failpoint::{Failpoint, plant};
 type Judged<T> = std::result::Result<T, String>;
 const SENDERS: u128 = 3;
 
-/// What the clients of a mailbox know.
+/// What the clients know of a mailbox.
 #[derive(Clone, Debug, Default)]
 struct Known {
     /// All links in the order in which they were entered: crawl and number.
     entered: Vec<(u128, u64)>,
-    /// How many of them were dropped.
+    /// Number of them that were dropped.
     dropped: u64,
     epoch: u64,
-    /// What the call under way will have done if it is.
+    /// Links that the call under way enters or drops if it succeeds.
     maybe_entered: usize,
     maybe_dropped: u64,
     maybe_epoch: u64,
@@ -34,7 +34,7 @@ impl Known {
         known.iter().filter(|(of, _)| *of == sender).count() as u64
     }
 
-    /// What is wrong with a mailbox that a crash left.
+    /// Checks the mailbox in a crash image.
     fn judge(&self, disk: &SimDisk) -> Judged<()> {
         let boxes = Mailboxes::open_in(disk.dir(), options()).map_err(|error| format!("does not open: {error}"))?;
         let boxes = boxes.ok_or("is not there")?;
@@ -56,7 +56,7 @@ impl Known {
         if found.links != wanted {
             return Err(format!("{} links wait, and should: {}", found.links.len(), wanted.len()));
         }
-        // Everybody sends all again, and one more.
+        // Every sender sends all its links again, and one more.
         for sender in 0..SENDERS {
             let had = self.entered[..stats.entered as usize].iter().filter(|(of, _)| *of == sender).count() as u64;
             let again: Vec<Link> = (0..had + 1).map(|number| of(sender, number)).collect();
@@ -75,7 +75,7 @@ impl Known {
     }
 }
 
-/// Judges images of the disk while `live` is at work; the first thing that one of them broke.
+/// Checks crash images of the disk while `live` runs; returns the first violation.
 fn watched<T: Clone + Send + 'static>(
     seed: u64,
     disk: &SimDisk,
@@ -109,7 +109,7 @@ fn watched<T: Clone + Send + 'static>(
     }
 }
 
-/// One call on a mailbox; what is known after it.
+/// Makes one call on a mailbox, and updates what is known.
 fn act(boxes: &Mailboxes, rng: &mut fastrand::Rng, known: &Mutex<Known>) -> Result<()> {
     let settle = || {
         let mut known = known.lock().expect("one thread");
@@ -147,7 +147,7 @@ fn act(boxes: &Mailboxes, rng: &mut fastrand::Rng, known: &Mutex<Known>) -> Resu
     Ok(())
 }
 
-/// A life of a mailbox with crashes at many of its moments.
+/// One life of a mailbox, with crashes at many moments.
 fn live(seed: u64) -> Judged<u64> {
     let (disk, known) = (SimDisk::new(seed), Arc::new(Mutex::new(Known::default())));
     let mut boxes = Some(Mailboxes::create_in(disk.dir(), 1, options()).expect("made"));
@@ -193,7 +193,7 @@ fn a_folder_of_mailboxes_is_made_whole_or_not_at_all() {
 #[derive(Clone, Debug, Default)]
 struct Sent {
     id: u128,
-    /// Of each shard: links added, committed, acknowledged.
+    /// Links added, committed and acknowledged for each shard.
     added: [u64; 2],
     committed: [u64; 2],
     acknowledged: [u64; 2],
@@ -314,7 +314,7 @@ fn a_call_that_fails_enters_nothing_and_after_a_full_disk_it_goes_on() {
                     Err(_) => failed += 1,
                 }
                 if failed == 2 {
-                    // A sync has failed, so that it writes no more: its server is started again.
+                    // A failed sync has poisoned the mailbox: restart its server.
                     drop(boxes);
                     boxes = opened(&disk);
                     next = boxes.post(0, 7, 0, &links(0..next)).expect("sent again").next;

@@ -1,4 +1,4 @@
-//! Damage to any byte of a mailbox: it is named, or changes nothing that is read.
+//! Damage to any byte of a mailbox is reported, or changes nothing that is read.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn file(disk: &SimDisk, nth: usize) -> String {
     files[nth].clone()
 }
 
-/// A byte of a file, turned over.
+/// Flips a byte of a file.
 fn turn(disk: &SimDisk, name: &str, at: u64) {
     let file = disk.dir().open(name, filemap_io::Access::Write).expect("there");
     let mut byte = [0];
@@ -36,7 +36,7 @@ fn a_turned_byte_is_named_or_harmless() {
                 Err(error) => Err(error),
             };
             match read {
-                // The last group is taken for one that a crash cut short: nothing behind it tells.
+                // A damaged last group looks like a torn write: no later group contradicts it.
                 Ok(found) if nth == 2 && found.len() + 10 == all.len() => assert!(all.starts_with(&found)),
                 Ok(found) => assert!(found == all, "{name} at {at}: {} of {} links", found.len(), all.len()),
                 Err(Error::Storage(error)) => assert!(error.is_corrupt(), "{name} at {at}: {error}"),

@@ -1,4 +1,4 @@
-//! Mailboxes and outboxes against what they promise; and after crashes and damage.
+//! Tests of what mailboxes and outboxes promise, also after crashes and damage.
 
 mod crash;
 mod damage;
@@ -31,7 +31,7 @@ fn opened(disk: &SimDisk) -> Mailboxes {
     Mailboxes::open_in(disk.dir(), options()).expect("opened").expect("there")
 }
 
-/// All that waits in a mailbox.
+/// All waiting links of a mailbox.
 fn waiting(boxes: &Mailboxes, shard: u32) -> Vec<Link> {
     boxes.read(shard, None, usize::MAX).expect("read").links
 }
@@ -66,12 +66,12 @@ fn links_are_read_in_parts_and_dropped_up_to_a_cursor() {
     drop(boxes);
     let boxes = opened(&disk);
     assert_eq!(waiting(&boxes, 0), links(10..20));
-    // A place that is dropped is where the rest begins.
+    // A dropped place means the first waiting link.
     assert_eq!(boxes.read(0, Some(0), 1).expect("read").links, links(10..15));
     assert!(matches!(boxes.drop_to(0, boxes.stats()[0].epoch, second.cursor - 512), Ok(0) | Err(Error::Cursor { .. })));
     assert!(matches!(boxes.drop_to(0, boxes.stats()[0].epoch, second.cursor + 1), Err(Error::Cursor { .. })));
     assert!(matches!(boxes.read(0, Some(1 << 40), 1), Err(Error::Cursor { .. })));
-    // Nor is the middle of a batch a place.
+    // The middle of a batch is no place either.
     assert!(matches!(boxes.read(0, Some(second.cursor - 7), 1), Err(Error::Cursor { .. })));
     let all = boxes.read(0, None, 100).expect("read");
     assert_eq!(boxes.drop_to(0, boxes.stats()[0].epoch, all.cursor).expect("dropped"), 10);
@@ -108,7 +108,7 @@ fn a_full_mailbox_refuses_and_takes_again_when_its_owner_has_dropped_some() {
         }
     };
     assert!(matches!(full, Error::Full { shard: 0, max: 3_000, .. }), "{full}");
-    // What is there is known all the same.
+    // Links that it has are recognised even when it is full.
     assert_eq!(boxes.post(0, 7, next - 10, &links(next - 10..next)).expect("known").entered, 0);
     let part = boxes.read(0, None, 20).expect("read");
     boxes.drop_to(0, boxes.stats()[0].epoch, part.cursor).expect("dropped");
@@ -124,7 +124,7 @@ fn a_shard_has_one_owner_and_an_epoch_that_fences_the_one_before() {
     let first = boxes.claim(0, 7).expect("free");
     assert!(matches!(boxes.claim(0, 8), Err(Error::Owned { owner: 7, .. })));
     assert!(matches!(boxes.free(0), Err(Error::Alive { .. })), "it was just heard of");
-    // The same crawl, begun again.
+    // The same crawl claims again.
     let second = boxes.claim(0, 7).expect("its own");
     assert!(matches!(boxes.check(0, first), Err(Error::Fenced { .. })) && boxes.check(0, second).is_ok());
     drop(boxes);
@@ -243,10 +243,10 @@ fn an_outbox_keeps_links_until_they_are_acknowledged() {
     outbox.acknowledge(1, next).expect("fewer than all");
     assert_eq!(outbox.next_batch(1, 1_000).expect("read").expect("there").first, next);
     assert_eq!(outbox.waiting(), 41 - next);
-    // The link to shard 0 stands before it in the file, and is not acknowledged.
+    // The link to shard 0 comes before it in the file, and is not acknowledged.
     assert!(outbox.bytes() < all, "{} of {all}", outbox.bytes());
     drop(outbox);
-    // After a restart some may come again, under their numbers.
+    // After a restart acknowledged links may be sent again, under their numbers.
     let mut outbox = Outbox::open_in(disk.dir(), 2).expect("opened");
     assert_eq!(outbox.id(), id);
     assert_eq!(outbox.bytes(), all, "all are sent again");
