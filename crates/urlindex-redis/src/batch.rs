@@ -1,4 +1,4 @@
-//! URLs that are added together: one call for each group, and the verdicts of their answers.
+//! A batch of URLs to add: one call for each group, and the verdicts from the answers.
 
 use redis::{Cmd, Value};
 use urlindex::Verdict;
@@ -7,7 +7,7 @@ use urlindex::idempotent::{RequestId, RequestRefusal};
 use crate::kind::{NewRedisSet, Place};
 use crate::layout::{Names, Note};
 
-/// A request to add URLs. Sent again it is answered as it was.
+/// A request to add URLs. Sent again, it gets the same answer.
 #[derive(Clone, Debug)]
 pub struct Batch {
     pub owner: u128,
@@ -19,13 +19,13 @@ pub struct Batch {
     groups: Vec<(usize, Vec<usize>)>,
 }
 
-/// What servers said to a batch.
+/// The servers' answer to a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
-    /// For each URL whether it was new.
+    /// Whether each URL was new.
     New(Vec<bool>),
     Refused(RequestRefusal),
-    /// What no function of ours answers.
+    /// An answer that none of our functions gives.
     Strange(String),
 }
 
@@ -68,8 +68,8 @@ impl Batch {
         calls.collect()
     }
 
-    /// What the answers to [`Batch::calls`] mean. Some groups of a request that is refused may
-    /// have been answered: it is refused as a whole.
+    /// Decodes the answers to [`Batch::calls`]. A request that any group refuses is refused as a
+    /// whole, even if other groups have answered.
     pub fn said(&self, answers: &[Value]) -> Said {
         let mut new = vec![false; self.places.len()];
         for ((_, urls), answer) in self.groups.iter().zip(answers) {
@@ -95,7 +95,7 @@ impl Batch {
     }
 }
 
-/// The commands that look for URLs, one for each, and change nothing.
+/// The commands that look up URLs, one for each, without a change.
 pub fn looks(note: &Note, names: &Names, places: &[Place]) -> Vec<Cmd> {
     let looks = places.iter().map(|place| {
         let key = names.key(place.key);
@@ -120,7 +120,7 @@ pub fn looks(note: &Note, names: &Names, places: &[Place]) -> Vec<Cmd> {
     looks.collect()
 }
 
-/// What the answer to a look means.
+/// Decodes the answer to a look-up.
 pub fn is_there(answer: &Value) -> Option<bool> {
     match answer {
         Value::Int(bit) => Some(*bit == 1),
@@ -133,7 +133,7 @@ pub fn is_there(answer: &Value) -> Option<bool> {
     }
 }
 
-/// A verdict of this kind of set.
+/// The verdict that this kind of set gives.
 pub fn verdict(set: &NewRedisSet, is_new: bool) -> Verdict {
     match (is_new, set) {
         (true, _) => Verdict::New,

@@ -1,5 +1,5 @@
-//! The error of sets on Redis, and what to do about a failure of the client or a server: ask again
-//! on a new connection, load the functions, or give up.
+//! The error of sets on Redis, and the remedy for a failure of the client or a server: retry on a
+//! new connection, load the functions, or give up.
 
 use std::io;
 
@@ -21,32 +21,32 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The text is no location of a set. It is not repeated where it has a password.
+    /// The text is no location of a set. It is shown without any password.
     #[error("{location}: {why}; a set's location is redis://HOST:PORT/NAME")]
     Location {
-        /// What was given, without what is secret.
+        /// The text given, without secrets.
         location: String,
         /// What is wrong with it.
         why: String,
     },
-    /// The servers did not answer within [`crate::RedisOptions::patience`]. Whether URLs were
-    /// added is not known: asked for again by this handle, or by a request with the same id, they
-    /// are answered as if for the first time.
+    /// The servers did not answer within [`crate::RedisOptions::patience`]. URLs may have been
+    /// added or not: if this handle, or a request with the same id, asks for them again, they are
+    /// answered as if for the first time.
     #[error("{location} does not answer ({op}): {why}; ask again by this handle, or with this id")]
     Unreachable {
         /// The set.
         location: String,
-        /// What was asked.
+        /// The operation.
         op: &'static str,
         /// The last failure.
         why: String,
     },
-    /// The servers refuse it, and would again: the password, rights, memory.
+    /// The servers refuse the operation, and would again: the password, rights, memory.
     #[error("{location} refuses ({op}): {why}")]
     Refused {
         /// The set.
         location: String,
-        /// What was asked.
+        /// The operation.
         op: &'static str,
         /// The server's reason.
         why: String,
@@ -57,13 +57,13 @@ pub enum Error {
         /// The set.
         location: String,
     },
-    /// There is a set of this name.
+    /// A set of this name exists already.
     #[error("{location}: there is a set of this name; open it, or choose another name")]
     Exists {
         /// The set.
         location: String,
     },
-    /// What says how the set is laid out cannot be read. Without it nothing can.
+    /// The note with the set's layout cannot be read. Without it the set is unreadable.
     #[error("{location}: its note (key `{key}`) cannot be read: {why}")]
     Note {
         /// The set.
@@ -73,7 +73,7 @@ pub enum Error {
         /// The reason.
         why: String,
     },
-    /// The servers would lose URLs by themselves. Set them up as docs/CLOUD.md says.
+    /// The servers' settings let them drop URLs. Set them up as docs/CLOUD.md says.
     #[error("{location} is no place for a set: {why}")]
     Unsuitable {
         /// The set.
@@ -81,7 +81,7 @@ pub enum Error {
         /// The setting.
         why: String,
     },
-    /// An option has a value that makes no sense.
+    /// An option has an invalid value.
     #[error("option {name}: {why}")]
     Option {
         /// The option.
@@ -89,7 +89,7 @@ pub enum Error {
         /// The reason.
         why: String,
     },
-    /// A request is not answered. Nothing was added by it now.
+    /// The servers refuse a request. This call added nothing.
     #[error("request {id}: {refusal}")]
     Request {
         /// The request's id.
@@ -109,14 +109,14 @@ impl From<Error> for urlindex::Error {
     }
 }
 
-/// What to do about a failure of the client or the server.
+/// The remedy for a failure of the client or the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Remedy {
-    /// Connect anew and ask again.
+    /// Connect anew and retry.
     Again,
     /// Load the functions first.
     Load,
-    /// It would fail again.
+    /// Give up: it would fail again.
     Never,
 }
 
@@ -126,7 +126,7 @@ pub(crate) fn remedy(error: &RedisError) -> Remedy {
         (ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig, _) => Remedy::Never,
         (ErrorKind::UnexpectedReturnType | ErrorKind::Server(ServerErrorKind::NoPerm), _) => Remedy::Never,
         _ if error.to_string().contains("Function not found") => Remedy::Load,
-        // A mistake of ours in a command, or of a server too old to know it.
+        // A wrong command, or a server too old to know it.
         (ErrorKind::Server(ServerErrorKind::ResponseError), Some("ERR")) => Remedy::Never,
         _ => Remedy::Again,
     }

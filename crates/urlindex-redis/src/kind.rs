@@ -1,4 +1,4 @@
-//! The kinds of sets: what a URL is in each, and how often each errs.
+//! The kinds of sets: how each stores a URL, and its error rate.
 //!
 //! | kind | in Redis | a URL is |
 //! |---|---|---|
@@ -14,15 +14,15 @@ use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
 
 use crate::error::{Error, Result};
 
-/// Integers a key, in the mean. Redis keeps up to 512 (`set-max-intset-entries`) as an array: 4.2
-/// standard deviations are left. Four keys in five then fill their 3,584 bytes of memory best.
+/// Mean integers per key. Redis keeps up to 512 (`set-max-intset-entries`) as an array: 4.2
+/// standard deviations above. Four keys in five then fill their 3,584 bytes of memory best.
 const INTEGERS: u64 = 425;
-/// Bits of a key of a bitmap.
+/// Bits in each key of a bitmap.
 const BITMAP_BITS: u64 = 1 << 16;
-/// Bits of a key of a Bloom filter, and of those the bits of a URL.
+/// Bits in each key of a Bloom filter, and the number of them that a URL sets.
 const BLOCK_BITS: u64 = 1 << 19;
 const HASHES: u64 = 7;
-/// Bits a URL of a Bloom filter that has as many URLs as it is for.
+/// Bits per URL of a Bloom filter that holds the number of URLs that it is made for.
 const BITS_A_URL: u64 = 10;
 
 /// A set to create.
@@ -38,19 +38,19 @@ const BITS_A_URL: u64 = 10;
 #[non_exhaustive]
 pub enum NewRedisSet {
     /// 64-bit hashes: as good as exact up to a billion URLs, some 9 bytes each. With many more
-    /// than `urls` Redis keeps them as hash tables, of some 60 bytes each.
+    /// URLs than `urls`, Redis switches to hash tables of some 60 bytes per URL.
     Exact {
-        /// About how many URLs it is for.
+        /// About the number of URLs expected.
         urls: u64,
     },
-    /// A bitmap of 2^`bits` bits: the share of set bits is that of new URLs called seen.
+    /// A bitmap of 2^`bits` bits: its false positive rate is the share of set bits.
     Bitmap {
-        /// 16 to 40.
+        /// Base-2 logarithm of the number of bits: 16 to 40.
         bits: u32,
     },
     /// A Bloom filter of ten bits a URL: 0.8% false positives when it has `urls` URLs.
     Bloom {
-        /// How many URLs it is for.
+        /// The number of URLs expected.
         urls: u64,
     },
 }
@@ -60,7 +60,7 @@ pub enum NewRedisSet {
 pub(crate) struct Place {
     /// Number of the key, below [`NewRedisSet::keys`].
     pub key: u64,
-    /// The member, or the offsets of its bits with spaces between.
+    /// The member, or the offsets of its bits, separated by spaces.
     pub item: String,
     /// The URL's hash.
     pub hash: u64,
@@ -100,7 +100,7 @@ impl NewRedisSet {
     pub(crate) fn place(&self, url: &[u8], seed: u64) -> Place {
         let hash = xxh3_64_with_seed(url, seed);
         match *self {
-            // A key has the hashes of one range, each with all its bits.
+            // Each key has the hashes of one range, stored in full.
             NewRedisSet::Exact { .. } => Place { key: part(hash, self.keys()), item: (hash as i64).to_string(), hash },
             NewRedisSet::Bitmap { bits } => {
                 let bit = hash >> (64 - bits);
@@ -116,7 +116,7 @@ impl NewRedisSet {
         }
     }
 
-    /// The probability that a new URL is called seen once `urls` URLs are in it.
+    /// The probability that a new URL is reported as seen once `urls` URLs are in the set.
     pub fn false_positive_rate(&self, urls: u64) -> f64 {
         let urls = urls as f64;
         match *self {
@@ -130,7 +130,7 @@ impl NewRedisSet {
         }
     }
 
-    /// How many new URLs were called seen, in expectation, until `urls` were in it.
+    /// Expected number of new URLs reported as seen until `urls` are in the set.
     pub fn expected_loss(&self, urls: u64) -> f64 {
         match *self {
             NewRedisSet::Exact { .. } => (urls as f64).powi(2) * (-65f64).exp2(),
@@ -148,7 +148,7 @@ impl NewRedisSet {
         }
     }
 
-    /// About how many bytes of Redis' memory `urls` URLs take, answers that are kept left out.
+    /// About the bytes of Redis' memory that `urls` URLs take, without the answers that are kept.
     pub fn bytes(&self, urls: u64) -> u64 {
         // A key's name, its entry in the dictionary and its object.
         const KEY: u64 = 128;
@@ -161,7 +161,7 @@ impl NewRedisSet {
     }
 }
 
-/// Which of so many equal parts of all hashes this one is in.
+/// The number of the part that a hash falls in, of `parts` equal parts of all hashes.
 fn part(hash: u64, parts: u64) -> u64 {
     ((u128::from(hash) * u128::from(parts)) >> 64) as u64
 }
@@ -183,7 +183,7 @@ mod tests {
             assert!(places.iter().all(|place| place.key < kind.keys()), "{kind:?}");
             assert_eq!(kind.place(b"http://a.example/9", 7), places[9]);
             assert_ne!(kind.place(b"http://a.example/9", 8), places[9]);
-            // They are spread: no key has a tenth of them.
+            // They are spread evenly: no key has a tenth of them.
             let mut of_key = vec![0; kind.keys() as usize];
             places.iter().for_each(|place| of_key[place.key as usize] += 1);
             assert!(of_key.iter().all(|count| *count < 1_000), "{kind:?}");

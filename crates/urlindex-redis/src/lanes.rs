@@ -1,8 +1,8 @@
-//! Lanes: connections, each with an owner of its own, whose requests follow each other.
+//! Lanes: connections, each with its own owner id, that send one request at a time.
 //!
-//! A request whose answer never came is in *doubt*: its URLs may have been added, and nobody was
-//! told that they are new. The lane asks it again, with its id, before its next one; what was new
-//! by it is *owed* to whoever asks for it next.
+//! A request whose answer never came is in *doubt*: its URLs may have been added, with no caller
+//! told that they are new. The lane sends it again, with its id, before its next request; URLs
+//! that it added are *owed*: the next caller that asks for one is told that it is new.
 
 use std::collections::HashSet;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -27,7 +27,7 @@ pub struct Lanes {
 struct State {
     free: Vec<Lane>,
     made: usize,
-    /// Hashes of URLs that are new, and of which nobody knows.
+    /// Hashes of new URLs that no caller was told of.
     owed: HashSet<u64>,
 }
 
@@ -38,12 +38,12 @@ impl Lanes {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it is held.
+        // No code panics while it holds the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A lane for one call, which [`Lanes::give_back`] takes. Waits while all are taken. One that
-    /// is in doubt comes first.
+    /// Takes a lane for one call; [`Lanes::give_back`] returns it. Waits while all are taken.
+    /// Lanes in doubt come first.
     pub fn take(&self) -> Lane {
         let mut state = self.state();
         loop {
@@ -66,18 +66,18 @@ impl Lanes {
         self.is_free.notify_one();
     }
 
-    /// Notes what a doubtful request has added.
+    /// Records the URLs that a doubtful request has added.
     pub fn owe(&self, hashes: impl Iterator<Item = u64>) {
         self.state().owed.extend(hashes);
     }
 
-    /// Whether a URL is owed, to one caller only.
+    /// Whether a URL is owed; true for one caller only.
     pub fn pay(&self, hash: u64) -> bool {
         let mut state = self.state();
         !state.owed.is_empty() && state.owed.remove(&hash)
     }
 
-    /// Whether nobody was told yet that this URL is new.
+    /// Whether no caller was told yet that this URL is new.
     pub fn is_owed(&self, hash: u64) -> bool {
         self.state().owed.contains(&hash)
     }

@@ -1,29 +1,29 @@
-//! Names of a set's keys, and the note that says how it is laid out.
+//! Names of a set's keys, and the note that describes its layout.
 //!
 //! | key | what |
 //! |---|---|
 //! | `fm:NAME` | the note: JSON, written once |
 //! | `fm:NAME:{TAG}:K` | key K (hexadecimal) of the set's URLs |
-//! | `fm:NAME:{TAG}:n` | how many URLs are in the keys of this group |
-//! | `fm:NAME:{TAG}:a:OWNER` | what an owner was answered, until it expires |
+//! | `fm:NAME:{TAG}:n` | number of URLs in the keys of this group |
+//! | `fm:NAME:{TAG}:a:OWNER` | the answers given to an owner, until they expire |
 //!
-//! A group is the keys of one tag: they are in one slot of a cluster, so one call can change them.
-//! The slots of all groups are as far from each other as can be, so that any number of masters has
-//! about equal parts of a set. Key K is in group K modulo the number of groups.
+//! A group is the keys of one tag: they share a slot of a cluster, so one call can change them.
+//! The slots of the groups are spread evenly, so each of any number of masters holds about an
+//! equal part of a set. Key K is in group K modulo the number of groups.
 
 use redis::Cmd;
 use serde::{Deserialize, Serialize};
 
 use crate::kind::NewRedisSet;
 
-/// The version that a program must know to use a set.
+/// The format version of a set.
 pub const FORMAT: u32 = 1;
-/// Groups of a set: more of them cost more calls a request, fewer serve fewer masters.
+/// Groups of a set: more cost more calls a request, fewer spread over fewer masters.
 const GROUPS: u32 = 64;
 /// Slots of a cluster.
 const SLOTS: u32 = 16_384;
 
-/// How a set is laid out.
+/// The layout of a set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
     pub format: u32,
@@ -40,7 +40,7 @@ impl Note {
         Note { format: FORMAT, set, groups: GROUPS, seed: fastrand::u64(..), rules: rules.to_owned(), rules_version }
     }
 
-    /// What is wrong with it, if anything is.
+    /// Why the note is unusable, if it is.
     pub fn fault(&self) -> Option<String> {
         if self.format > FORMAT {
             return Some(format!(
@@ -92,7 +92,7 @@ impl Names {
     }
 }
 
-/// The first number whose slot is in this of equal parts of all slots.
+/// The first number whose slot is in part `group` of `groups` equal parts of all slots.
 fn tag(group: u32, groups: u32) -> String {
     let is_of = |number: &u32| slot(number.to_string().as_bytes()) * groups / SLOTS == group;
     (0..).find(is_of).unwrap_or_default().to_string()
@@ -107,7 +107,7 @@ fn slot(tag: &[u8]) -> u32 {
     u32::from(crc) % SLOTS
 }
 
-/// A command of these words.
+/// Builds a command of these words.
 pub fn command(words: &[&str]) -> Cmd {
     let mut command = Cmd::new();
     for word in words {
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn groups_are_spread_over_all_slots() {
-        // The example of the specification.
+        // The example in the specification.
         assert_eq!(slot(b"123456789"), 0x31C3);
         for groups in [1, 3, 64, 1000] {
             let names = Names::new("pages", groups);

@@ -1,10 +1,10 @@
-//! A seen set on Redis or Redis Cluster, which any number of crawlers share without a server of
-//! their own.
+//! A seen set on Redis or Redis Cluster, shared by any number of crawlers without a FileMap
+//! server.
 //!
-//! [`RedisUrlSet`] is a [`urlindex::SeenSet`]. It needs Redis 7 or Valkey: adding is a *function*
-//! of the server, which notes what it answered together with the URLs. So a request whose reply is
-//! lost is sent again with its id and answered as it was, and no URL is called seen that nobody
-//! was given. Who keeps ids over its own restarts uses [`RedisUrlSet::add`].
+//! [`RedisUrlSet`] is a [`urlindex::SeenSet`]. It needs Redis 7 or Valkey: a *function* on the
+//! server adds the URLs and stores its answer with them. A request whose reply is lost is sent
+//! again with its id and gets the same answer, so no URL is reported as seen unless some caller
+//! was given it. To keep request ids over your own restarts, use [`RedisUrlSet::add`].
 //!
 //! | lost | what becomes of it |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! A connection to one server, or to all of a cluster. After a failure it is not used again: a
-//! reply may still be on its way.
+//! A connection to one server, or to all servers of a cluster. It is not used again after a
+//! failure: a late reply may still arrive on it.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use crate::location::Location;
 
 const CONNECTING: Duration = Duration::from_secs(5);
 const ANSWERING: Duration = Duration::from_secs(10);
-/// Of a call for one key, by the client, when a slot has moved. What fails then is asked again as
-/// a whole, on new connections.
+/// Retries of the client when a slot has moved. A call that still fails is repeated as a whole, on
+/// new connections.
 const RETRIES: u32 = 3;
 
 /// A connection.
@@ -26,7 +26,7 @@ pub enum Link {
 }
 
 impl Link {
-    /// Connects to the first server that answers, and to the others if it is of a cluster.
+    /// Connects to the first server that answers, and to all others if it belongs to a cluster.
     pub fn open(location: &Location, password: Option<&str>) -> RedisResult<Link> {
         let mut last: Option<RedisError> = None;
         for (host, port) in &location.servers {
@@ -54,8 +54,8 @@ impl Link {
         Ok(Link::Cluster(Box::new(builder.build()?.get_connection()?)))
     }
 
-    /// The answers to commands that each concern keys of one slot, in their order. Those of a
-    /// server go to it together.
+    /// Sends commands that each concern keys of one slot, batched by server. Returns the answers
+    /// in order.
     pub fn ask(&mut self, commands: Vec<Cmd>) -> RedisResult<Vec<Value>> {
         if commands.is_empty() {
             return Ok(Vec::new());
@@ -78,7 +78,7 @@ impl Link {
         }
     }
 
-    /// The answers of each master, on the connections of [`Link::ask`].
+    /// Sends a command to each master, on the connections of [`Link::ask`].
     pub fn ask_each(&mut self, command: &Cmd) -> RedisResult<Vec<Value>> {
         match self {
             Link::One(one) => Ok(vec![one.req_command(command)?]),

@@ -8,19 +8,19 @@ use crate::error::{Error, Result};
 const PORT: u16 = 6379;
 const MAX_NAME: usize = 64;
 
-/// Where a set is.
+/// The location of a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
     pub is_secure: bool,
     pub user: Option<String>,
-    /// Servers to begin with; a cluster names the others.
+    /// Servers to connect to first; a cluster names the others.
     pub servers: Vec<(String, u16)>,
     pub name: String,
-    /// In place of [`crate::RedisOptions::replicas`].
+    /// Overrides [`crate::RedisOptions::replicas`].
     pub replicas: Option<u32>,
 }
 
-/// Whether a text is meant as the location of a set on Redis.
+/// Whether a text has the form of a location of a set on Redis.
 ///
 /// ```
 /// assert!(urlindex_redis::is_location("redis://localhost/pages") && !urlindex_redis::is_location("pages.set"));
@@ -44,7 +44,7 @@ pub fn check_location(text: &str) -> Result<()> {
 
 impl Location {
     pub fn parse(text: &str) -> Result<Location> {
-        // What stands before an `@` may be a password.
+        // The text before an `@` may be a password.
         let shown = || match text.rsplit_once('@') {
             Some((_, rest)) => format!("redis://...@{rest}"),
             None => text.to_owned(),

@@ -1,10 +1,10 @@
-//! `RedisOptions`: how servers are reached, and how long answers are kept.
+//! `RedisOptions`: how to reach the servers, and how long answers are kept.
 
 use std::time::Duration;
 
 use crate::error::{Error, Result};
 
-/// How servers are reached, and how long answers are kept.
+/// How to reach the servers, and how long answers are kept.
 ///
 /// ```
 /// use std::time::Duration;
@@ -36,31 +36,31 @@ impl RedisOptions {
         }
     }
 
-    /// The password of the servers. None by default; the user is in the location.
+    /// The servers' password. None by default; the user name is in the location.
     #[must_use]
     pub fn password(mut self, password: impl Into<String>) -> RedisOptions {
         self.password = Some(password.into());
         self
     }
 
-    /// The most connections to each server, so calls at once: 1 to 1,024, 8 by default. Further
-    /// calls wait.
+    /// Most connections to each server, which bounds concurrent calls: 1 to 1,024, 8 by default.
+    /// Further calls wait.
     #[must_use]
     pub fn connections(mut self, connections: usize) -> RedisOptions {
         self.connections = connections;
         self
     }
 
-    /// How long a call goes on to ask servers that do not answer: 30 s by default, which is longer
-    /// than a failover takes.
+    /// How long a call retries servers that do not answer: 30 s by default, longer than a failover
+    /// takes.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> RedisOptions {
         self.patience = patience;
         self
     }
 
-    /// How many replicas of each master must have what was added before a call returns: 0 by
-    /// default, when what a failover loses is given to somebody once more. `?replicas=N` behind a
+    /// Number of replicas of each master that must have the URLs before a call returns. 0 by
+    /// default: URLs lost in a failover are then reported as new once more. `?replicas=N` after a
     /// location does the same.
     #[must_use]
     pub fn replicas(mut self, replicas: u32) -> RedisOptions {
@@ -75,8 +75,8 @@ impl RedisOptions {
         self
     }
 
-    /// Of how many requests of one owner answers are kept at most: 1 to 65,536, by default 4,096;
-    /// each takes some 50 to 100 bytes in each of the set's groups that it had new URLs for.
+    /// Most requests of one owner whose answers are kept: 1 to 65,536, by default 4,096. Each
+    /// takes some 50 to 100 bytes in each of the set's groups in which it added URLs.
     #[must_use]
     pub fn keep_requests(mut self, requests: u32) -> RedisOptions {
         self.keep_requests = requests;

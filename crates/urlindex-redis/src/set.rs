@@ -1,4 +1,4 @@
-//! [`RedisUrlSet`]: the set, as a [`SeenSet`] and by requests that can be sent again.
+//! [`RedisUrlSet`]: the set, as a [`SeenSet`] and through requests that can be repeated.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,23 +17,23 @@ use crate::link::Link;
 use crate::location::Location;
 use crate::options::RedisOptions;
 
-/// The functions that add, for the server.
+/// The server-side functions that add URLs.
 const FUNCTIONS: &str = include_str!("functions.lua");
-/// URLs of a request at most: a server does nothing else while it answers for a group of them.
+/// Most URLs of a request: a server is blocked while it processes one group of them.
 const MAX_URLS: usize = 65_536;
-/// URLs that the trait's batches send at once.
+/// Most URLs that the trait's batches send in one request.
 const CHUNK: usize = 4_096;
-/// What a lane's own requests are kept for: it asks again within its patience.
+/// How long answers to a lane's requests are kept: it retries within its patience.
 const LANE_KEEP: Duration = Duration::from_secs(60 * 60);
 const LANE_REQUESTS: u32 = 4;
-/// The waits between attempts: doubled from the first to the last.
+/// Waits between attempts: doubled from the first up to the longest.
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// How long replicas may take to have what was added, in ms, before it is asked again.
+/// Time, in ms, for replicas to receive the URLs before the call is repeated.
 const REPLICAS_MS: u32 = 1_000;
 
-/// A seen set on Redis (7 or later) or Redis Cluster, which many crawlers share. Its calls block;
-/// it is `Send` and `Sync`. See the crate for what it promises.
+/// A seen set on Redis (7 or later) or Redis Cluster, shared by many crawlers. Its calls block; it
+/// is `Send` and `Sync`. The crate's documentation states its guarantees.
 ///
 /// ```no_run
 /// use urlindex::{SeenSet, Whatwg};
@@ -52,12 +52,12 @@ pub struct RedisUrlSet {
     names: Names,
     lanes: Lanes,
     inserted: AtomicU64,
-    /// URLs as they were counted last.
+    /// Number of URLs at the last count.
     counted: AtomicU64,
 }
 
 impl RedisUrlSet {
-    /// Creates an empty set of URLs of `rules`. A few requests.
+    /// Creates an empty set of URLs canonicalised by `rules`. A few requests.
     ///
     /// # Errors
     /// [`Error::Exists`]; [`Error::Location`]; [`Error::Option`]; [`Error::Unsuitable`] if a
@@ -74,7 +74,7 @@ impl RedisUrlSet {
             .map_err(|error| Error::Option { name: "rules", why: format!("no note can be made of them: {error}") })?;
         RedisUrlSet::with(location, options, |set, lane| {
             let key = Names::note(&set.location.name);
-            // A note that is already this one is of our own first attempt.
+            // A note equal to this one is from our own first attempt.
             let made = set.attempts(lane, "create", |link| {
                 let set = command(&["SET", &key, &text, "NX"]);
                 link.ask(vec![set, command(&["GET", &key])])
@@ -115,7 +115,7 @@ impl RedisUrlSet {
         let location = Location::parse(location)?;
         let mut options = options.clone();
         options.replicas = location.replicas.unwrap_or(options.replicas);
-        // Until its note is known.
+        // A placeholder until the note is read.
         let no_note = Note::new(NewRedisSet::Bitmap { bits: 16 }, "", 0);
         let mut set = RedisUrlSet {
             names: Names::new(&location.name, 1),
@@ -135,7 +135,7 @@ impl RedisUrlSet {
         Ok(set)
     }
 
-    /// Refuses servers that drop keys by themselves.
+    /// Refuses servers that evict keys.
     fn check_servers(&self, lane: &mut Lane) -> Result<()> {
         let abouts = self.attempts(lane, "open", |link| link.ask_each(&command(&["INFO", "memory"])))?;
         for about in abouts {
@@ -155,12 +155,12 @@ impl RedisUrlSet {
         Ok(())
     }
 
-    /// Its location, without a user.
+    /// The set's location, without a user.
     pub fn location(&self) -> String {
         self.location.to_string()
     }
 
-    /// The set's kind, and what it is for.
+    /// The set's kind and size.
     pub fn kind(&self) -> NewRedisSet {
         self.note.set
     }
@@ -192,7 +192,7 @@ impl RedisUrlSet {
         Ok(self.verdicts(&batch, &new?))
     }
 
-    /// How many URLs are in it. One request a master.
+    /// Number of URLs in the set. One request a master.
     ///
     /// # Errors
     /// [`Error::Unreachable`]; [`Error::Refused`].
@@ -213,7 +213,7 @@ impl RedisUrlSet {
         Ok(count)
     }
 
-    /// Adds the URLs of one of the trait's calls.
+    /// Adds the URLs of one call of the trait.
     fn insert_all(&self, urls: &[&[u8]]) -> Result<Vec<Verdict>> {
         let mut lane = self.lanes.take();
         let keep = (millis(LANE_KEEP), LANE_REQUESTS);
@@ -231,7 +231,7 @@ impl RedisUrlSet {
         verdicts
     }
 
-    /// Asks a request that is in doubt again, before the next one of its lane.
+    /// Repeats a request in doubt before the next one of its lane.
     fn settle(&self, lane: &mut Lane) -> Result<()> {
         let Some(batch) = lane.doubt.take() else { return Ok(()) };
         let hashes = |new: &[bool]| -> Vec<u64> {
@@ -249,7 +249,7 @@ impl RedisUrlSet {
         Ok(())
     }
 
-    /// Which URLs of a batch were new.
+    /// Sends a batch; returns which of its URLs were new.
     fn send(&self, lane: &mut Lane, batch: &Batch) -> Result<Vec<bool>> {
         if batch.places().is_empty() {
             return Ok(Vec::new());
@@ -283,7 +283,7 @@ impl RedisUrlSet {
         Ok(())
     }
 
-    /// The verdicts of a batch; what is owed is new.
+    /// The verdicts of a batch; owed URLs count as new.
     fn verdicts(&self, batch: &Batch, new: &[bool]) -> Vec<Verdict> {
         let verdicts: Vec<Verdict> = batch
             .places()
@@ -297,8 +297,8 @@ impl RedisUrlSet {
         verdicts
     }
 
-    /// Asks until there is an answer, on a new connection after each failure, for as long as the
-    /// options have patience.
+    /// Retries until there is an answer, on a new connection after each failure, within the
+    /// patience of the options.
     fn attempts(
         &self,
         lane: &mut Lane,
@@ -342,7 +342,7 @@ impl RedisUrlSet {
         let places: Vec<_> = urls.iter().map(|url| self.note.set.place(url, self.note.seed)).collect();
         let mut lane = self.lanes.take();
         let ask = |link: &mut Link| link.ask(batch::looks(&self.note, &self.names, &places));
-        // What is in doubt is not known to be there or not.
+        // Whether a URL in doubt is in the set is unknown until it is settled.
         let answers = self.settle(&mut lane).and_then(|()| self.attempts(&mut lane, "check", ask));
         self.lanes.give_back(lane);
         let answers = answers?;
@@ -392,12 +392,12 @@ impl SeenSet for RedisUrlSet {
         Ok(())
     }
 
-    /// As the servers count them; if they do not answer, as they were counted last.
+    /// Counted by the servers; if they do not answer, the last count.
     fn len(&self) -> u64 {
         self.count().unwrap_or_else(|_| self.counted.load(Ordering::Relaxed))
     }
 
-    /// Of the servers, by the number of URLs: an estimate.
+    /// An estimate of the servers' memory, from the number of URLs.
     fn memory_bytes(&self) -> u64 {
         self.note.set.bytes(self.counted.load(Ordering::Relaxed))
     }
@@ -414,10 +414,10 @@ impl SeenSet for RedisUrlSet {
         self.note.set.expected_loss(self.counted.load(Ordering::Relaxed))
     }
 
-    /// Asks requests that are in doubt again. What was answered is as safe as
-    /// [`RedisOptions::replicas`] and the servers' own settings make it.
+    /// Repeats requests in doubt. Answered URLs are as safe as [`RedisOptions::replicas`] and the
+    /// servers' own settings make them.
     fn sync(&self) -> urlindex::Result<()> {
-        // A lane in doubt is taken first, so it is none after as many takes as there may be lanes.
+        // Lanes in doubt are taken first, so none is left after as many takes as there are lanes.
         for _ in 0..self.options.connections {
             let mut lane = self.lanes.take();
             let is_in_doubt = lane.doubt.is_some();
