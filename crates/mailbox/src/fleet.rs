@@ -236,11 +236,11 @@ impl Mailboxes {
         self.options.lease
     }
 
-    /// Enters links that a crawl has found, of which the first has this number among all that it
-    /// has for the shard; those that are there are left out. Durable on return: one sync.
+    /// Enters links that a crawl has found; `first` numbers the first one among all its links for
+    /// the shard. Skips those already entered. Durable on return: one sync.
     ///
     /// # Errors
-    /// `NoSuchShard`, `Gap`, `Full`, `TooManySenders`, with nothing entered; `Io`, `Poisoned`.
+    /// `NoSuchShard`, `Gap`, `Full`, `TooManySenders`: nothing entered; `Io`, `Poisoned`.
     pub fn post(&self, shard: u32, crawl: u128, first: u64, links: &[Link]) -> Result<Posted> {
         self.heard(crawl);
         self.of(shard, |mailbox| mailbox.post(crawl, first, links))

@@ -60,7 +60,7 @@ impl Log {
         Ok(!bases(dir, name)?.is_empty())
     }
 
-    /// Makes a log whose first group is `state`, durable with its name; whatever is there goes.
+    /// Creates a log whose first group is `state`, durable with its name. Replaces any older one.
     ///
     /// # Errors
     /// `Io`.

@@ -214,9 +214,9 @@ impl Outbox {
         Ok(())
     }
 
-    /// The first links to a shard that are not acknowledged, so many at most, or those of one
-    /// group; `None` if there are none. Call it after [`Outbox::commit`] alone: what is sent must
-    /// be durable, since numbers that were sent are not given to other links.
+    /// The first unacknowledged links to a shard: at most `links_max`, or those of one group;
+    /// `None` if none. Call it only after [`Outbox::commit`]: links must be durable before they
+    /// are sent, since a number once sent is never given to another link.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.

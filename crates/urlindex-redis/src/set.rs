@@ -170,14 +170,14 @@ impl RedisUrlSet {
         (&self.note.rules, self.note.rules_version)
     }
 
-    /// Adds URLs, and returns which were new. A request of this owner with this id that is sent
-    /// again, after an error or a restart, is answered as it was. The owner is whoever notes ids
-    /// before it asks: a number of its own, such as a crawl's. One request a master.
+    /// Adds URLs, and returns which were new. A request of the same owner with the same id, sent
+    /// again after an error or a restart, gets the same answer. The owner is a number of a client
+    /// that stores its request ids first, such as a crawl's id. One request a master.
     ///
     /// # Errors
-    /// [`Error::Request`] if its answers are not kept any more, other URLs had its id, or the id
-    /// is of a time to come; [`Error::Option`] for more than 65,536 URLs; [`Error::Unreachable`],
-    /// when it is to be sent again; [`Error::Refused`].
+    /// [`Error::Request`] if its answers have expired, its id was used for other URLs, or its id
+    /// is from the future; [`Error::Option`] for more than 65,536 URLs; [`Error::Unreachable`]:
+    /// send the request again; [`Error::Refused`].
     pub fn add(&self, owner: u128, id: RequestId, urls: &[impl AsRef<[u8]>]) -> Result<Vec<Verdict>> {
         if urls.len() > MAX_URLS {
             let why = format!("{} are too many for a request: {MAX_URLS} may be", urls.len());
@@ -239,7 +239,7 @@ impl RedisUrlSet {
         };
         match self.send(lane, &batch) {
             Ok(new) => self.lanes.owe(hashes(&new).into_iter()),
-            // Its answers are gone: who asks for one of its URLs gets it. Some are given twice.
+            // Its answers have expired: owe all its URLs, so that some are given out twice.
             Err(Error::Request { .. }) => self.lanes.owe(hashes(&vec![true; batch.places().len()]).into_iter()),
             Err(error) => {
                 lane.doubt = Some(batch);
