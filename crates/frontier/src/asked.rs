@@ -1,4 +1,4 @@
-//! Queries: pages, hosts, importance, statistics. Nothing is changed.
+//! Queries of pages, hosts, importance and statistics. They change nothing.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,12 +15,12 @@ use crate::texts;
 use crate::trust::Standing;
 use crate::view::{HostState, PageBrief, PageState, PageStatus, Stats};
 
-/// How many pages there are of a status and a last failure.
+/// A status, a last failure, and the number of pages with both.
 type Count = (PageStatus, Option<FailureKind>, u32);
 
 impl Frontier {
-    /// State of a page; `None` if its canonical URL was never discovered. Three reads from disk at
-    /// most.
+    /// The state of a page; `None` if its canonical URL was never discovered. At most three reads
+    /// from disk.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
@@ -41,7 +41,7 @@ impl Frontier {
         states.take_while(move |state| !std::mem::replace(&mut failed, state.is_err()))
     }
 
-    /// How many pages there are of each status and last failure. O(pages).
+    /// Number of pages by status and last failure. O(pages).
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
@@ -93,8 +93,8 @@ impl Frontier {
         })
     }
 
-    /// Whether a canonical URL was discovered, by its fingerprint alone. One read from disk at
-    /// most, and mostly none for one that was not.
+    /// Whether a canonical URL was discovered, by its fingerprint alone. At most one read from
+    /// disk, and mostly none for an unknown URL.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
@@ -103,12 +103,12 @@ impl Frontier {
         Ok(index.find(index.fingerprint(key.as_ref()))?.is_some())
     }
 
-    /// Number of known pages; page numbers are below it.
+    /// Number of known pages; all page numbers are below it.
     pub fn pages(&self) -> u32 {
         self.state.table.len()
     }
 
-    /// The URL of a page that is fetched. One read from disk.
+    /// The URL to fetch for a page. One read from disk.
     ///
     /// # Errors
     /// `NoSuchPage`; `Corrupt`, `Io`.
@@ -119,8 +119,8 @@ impl Frontier {
         Ok(url_of(&self.state.texts.read(page.number())?.1).to_owned())
     }
 
-    /// The canonical URLs of all pages from a number on, in the order of discovery, e.g. to bring
-    /// a seen set up to date. Ends after an error.
+    /// The canonical URLs of all pages from `first` on, in the order of discovery, e.g. to fill a
+    /// seen set. Ends after an error.
     pub fn urls_from(&self, first: PageId) -> impl Iterator<Item = Result<(PageId, String)>> {
         let mut next = first.number();
         let mut group = Vec::<(u32, String)>::new().into_iter();
@@ -168,12 +168,12 @@ impl Frontier {
 
     /// The `limit` most important pages, best first, with their importance.
     ///
-    /// O(pages · log limit), with 16 bytes of memory for each of the `limit`.
+    /// O(pages · log limit) time, 16 bytes of memory for each of the `limit` pages.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
     pub fn by_importance(&self, limit: usize) -> Result<Vec<(PageId, f64)>> {
-        // Importances are not negative, so their bits sort as they do; ties go to the older page.
+        // Importances are not negative, so their bits order them; ties go to the older page.
         let mut best: BinaryHeap<Reverse<(u64, Reverse<u32>)>> = BinaryHeap::new();
         for (row, page) in self.state.table.scan().zip(0..) {
             best.push(Reverse((self.state.totals.importance(&row?.account()).to_bits(), Reverse(page))));
@@ -185,8 +185,8 @@ impl Frontier {
         Ok(sorted.map(|Reverse((bits, Reverse(page)))| (PageId::new(page), f64::from_bits(bits))).collect())
     }
 
-    /// All credit, in units: the sum over all pages, the virtual page and what waits for the next
-    /// delivery, which never changes. O(pages).
+    /// All credit, in units: the sum over all pages, the virtual page and the undelivered shares.
+    /// It never changes. O(pages).
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
@@ -226,7 +226,7 @@ impl Frontier {
         }
     }
 
-    /// Memory that the frontier holds. O(hosts).
+    /// Bytes of memory of the frontier. O(hosts).
     pub fn memory_bytes(&self) -> u64 {
         self.state.memory_bytes() + self.other_memory_bytes()
     }

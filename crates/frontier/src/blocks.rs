@@ -1,6 +1,6 @@
 //! A file of checksummed blocks, written and read in order: the snapshot's container.
 //!
-//! Behind the header of 512 bytes stand blocks of 65536 bytes, the last one less: each is a
+//! A header of 512 bytes is followed by blocks of 65536 bytes, the last one shorter: each is a
 //! [`BodyBlock`] and up to 65,532 bytes of contents.
 
 use std::fmt::Display;
@@ -61,7 +61,7 @@ impl<'a> BlockWriter<'a> {
         self.put(&bytes[..T::BYTES])
     }
 
-    /// Writes numbers behind their count.
+    /// Writes a list of numbers, preceded by its length.
     pub(crate) fn put_list<T: Wire>(&mut self, mut numbers: impl ExactSizeIterator<Item = T>) -> Result<()> {
         self.put_number(numbers.len() as u64)?;
         numbers.try_for_each(|number| self.put_number(number))
@@ -148,7 +148,7 @@ impl<'a> BlockReader<'a> {
         Ok(T::read(&bytes))
     }
 
-    /// How many elements of a list follow.
+    /// Reads the number of elements of the list that follows.
     pub(crate) fn take_count(&mut self) -> Result<u64> {
         self.take_number()
     }

@@ -1,28 +1,28 @@
-//! Claims: pages that were asked for at a set which other crawls share, each claim under an id. A
-//! claim is open until all its pages are fetched or have failed: until then it is asked again
-//! after a restart, with the same id and the same pages, and is answered as it was.
+//! Claims: pages requested, under an id, from a set that other crawls share. A claim is open until
+//! all its pages are fetched or have failed. After a restart an open claim is requested again,
+//! with the same id and the same pages, and gets the same answer.
 //!
-//! Invariant: a page is in one open claim at most.
+//! Invariant: a page is in at most one open claim.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::record::Record;
 
-/// Open claims, of which the journal has a record each.
+/// The open claims; the journal has a record of each.
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
-    /// All pages of each, in order.
+    /// All pages of each claim, in order.
     open: BTreeMap<u128, Vec<u32>>,
-    /// The claim of each page that is not done.
+    /// The claim of each unsettled page.
     of_page: HashMap<u32, u128>,
 }
 
 impl Claims {
-    /// Opens a claim; `done` are those of its pages that are settled. One of which all are settled
-    /// ends the open claim of its id.
+    /// Opens a claim; `done` are its settled pages. If all are settled, ends the open claim of
+    /// this id.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why the claim is invalid.
     pub(crate) fn open(&mut self, id: u128, pages: &[u32], done: &[u32]) -> Result<(), String> {
         if let Some(open) = self.open.get(&id) {
             if open != pages || open != done {
@@ -47,7 +47,7 @@ impl Claims {
         Ok(())
     }
 
-    /// Whether a page is in an open claim, and not settled.
+    /// Whether a page is in an open claim and not settled.
     pub(crate) fn has(&self, page: u32) -> bool {
         self.of_page.contains_key(&page)
     }
@@ -65,7 +65,7 @@ impl Claims {
         self.open.iter().map(|(id, pages)| (*id, &pages[..]))
     }
 
-    /// A record of each, for a journal that has none.
+    /// A record of each open claim, for a new journal.
     pub(crate) fn records(&self) -> impl Iterator<Item = Record<'static>> + '_ {
         self.iter().map(|(id, pages)| {
             let done = pages.iter().copied().filter(|page| self.of_page.get(page) != Some(&id)).collect();

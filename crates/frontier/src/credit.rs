@@ -1,4 +1,4 @@
-//! Credit: what a page holds, what a visit does, and the estimate of importance.
+//! Credit: what a page holds, the effect of a visit, and the estimate of importance.
 //!
 //! *Adaptive on-line page importance computation* (Abiteboul, Preda, Cobena, WWW 2003). Credit is
 //! a whole number of units, [`TOTAL`] in all. A visit takes a page's credit, gives the tax and the
@@ -10,21 +10,21 @@
 //! times. That takes one number a page, since weights grow instead of fading: what is added now
 //! counts 2^(G/W) times as much as at first, and all is scaled down before it gets too large.
 //!
-//! Invariant: the credit of all pages, the virtual page's and what waits for its delivery sum to
-//! [`TOTAL`]. Weights are computed by additions and multiplications only, so a replay on any
-//! machine gives the same bits.
+//! Invariant: the credit of all pages, the virtual page and the undelivered shares sum to
+//! [`TOTAL`]. Weights use additions and multiplications only, so a replay on any machine gives the
+//! same bits.
 
-/// All credit. Sums fit 64 bits with room to spare.
+/// Total credit. Sums fit 64 bits with room to spare.
 pub(crate) const TOTAL: u64 = 1 << 62;
-/// The virtual page is visited when it holds this part of all credit.
+/// The virtual page is visited when it holds this fraction (1/64) of all credit.
 const RENT_PART: u64 = 64;
-/// Above any history, of a page and in sum; 32-bit floats go further.
+/// Bound on any history, of a page and in sum; 32-bit floats can hold more.
 pub(crate) const HISTORY_MAX: f64 = 1e36;
-/// Visits between two visits of the virtual page: at least this part of the pages.
+/// Least visits between two visits of the virtual page: this fraction of the pages.
 const SWEEP_PART: u64 = 64;
-/// Visits before a refund: at least this part of the pages.
+/// Least visits before a refund: this fraction of the pages.
 const REFUND_SWEEP_PART: u64 = 512;
-/// Weights are scaled down from here on: 2^64.
+/// Weights are scaled down when they reach this: 2^64.
 pub(crate) const WEIGHT_MAX: f64 = 18_446_744_073_709_551_616.0;
 
 /// Classes of credit in each doubling, as a power of two.
@@ -40,7 +40,7 @@ pub(crate) fn class(credit: u64) -> u16 {
     (exponent << STEPS_LOG2) as u16 | mantissa as u16
 }
 
-/// What a page holds, and what it has handed on.
+/// The credit that a page holds, and its history of credit handed on.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Account {
     pub(crate) credit: u64,
@@ -59,24 +59,24 @@ impl Account {
 pub(crate) struct Totals {
     /// Credit of the virtual page.
     pub(crate) virtual_credit: u64,
-    /// Shares that wait for the next delivery.
+    /// Credit in shares that wait for the next delivery.
     pub(crate) waiting: u64,
     /// The tax, in parts of 2^32.
     pub(crate) tax: u32,
-    /// Growth of the weight when all credit is handed on once: ln 2 by the window.
+    /// Growth of the weight when all credit is handed on once: ln 2 / window.
     pub(crate) growth: f64,
-    /// Weight of a unit handed on now.
+    /// Weight of a unit that is handed on now.
     pub(crate) weight: f64,
     /// Sum of all history.
     pub(crate) weighted_turns: f64,
-    /// How often all credit was handed on.
+    /// Number of times that all credit was handed on.
     pub(crate) turns: f64,
     /// Visits since the last sweep over all pages.
     pub(crate) visits_since_sweep: u64,
 }
 
 impl Totals {
-    /// All credit is the virtual page's.
+    /// The initial totals: the virtual page holds all credit.
     pub(crate) fn new(tax: f64, window: f64) -> Totals {
         Totals {
             virtual_credit: TOTAL,
@@ -90,15 +90,15 @@ impl Totals {
         }
     }
 
-    /// Visits a page with so many links, and `lost` more that are not kept: takes its credit, and
-    /// returns the share of each link; what is left is the virtual page's.
+    /// Visits a page with `links` links, and `lost` more that are not kept: takes its credit, and
+    /// returns the share of each link. The remainder goes to the virtual page.
     #[inline]
     pub(crate) fn visit(&mut self, account: &mut Account, links: usize, lost: u64) -> u64 {
         let credit = self.take(account);
         self.share_out(credit, links, lost)
     }
 
-    /// Takes the credit of a visited page, which [`Totals::share_out`] gets next.
+    /// Takes the credit of a visited page, to be passed to [`Totals::share_out`].
     #[inline]
     pub(crate) fn take(&mut self, account: &mut Account) -> u64 {
         let credit = std::mem::take(&mut account.credit);
@@ -107,7 +107,7 @@ impl Totals {
         credit
     }
 
-    /// The share of each link of a visited page; what is left is the virtual page's.
+    /// The share of each link of a visited page. The remainder goes to the virtual page.
     #[inline]
     pub(crate) fn share_out(&mut self, credit: u64, links: usize, lost: u64) -> u64 {
         let tax = ((u128::from(credit) * u128::from(self.tax)) >> 32) as u64;
@@ -127,7 +127,7 @@ impl Totals {
         self.weight += weighted * self.growth;
     }
 
-    /// Whether all history has to be scaled down, and [`Totals::scale_down`] called.
+    /// Whether all history must be scaled down by a call of [`Totals::scale_down`].
     pub(crate) fn is_heavy(&self) -> bool {
         self.weight >= WEIGHT_MAX
     }
@@ -142,14 +142,14 @@ impl Totals {
         self.visit(account, 0, 0);
     }
 
-    /// Whether to visit the virtual page: when it holds 1/64 of all credit. Comparing it with the
-    /// richest page, as the textbook does, would bring the same credit in ever smaller parts, each
-    /// at the price of a sweep.
+    /// Whether to visit the virtual page: it holds 1/64 of all credit. The textbook compares it
+    /// with the richest page instead; that would hand out the same credit in ever smaller parts,
+    /// each at the price of a sweep.
     pub(crate) fn is_rent_due(&self, pages: u32) -> bool {
         self.virtual_credit >= TOTAL / RENT_PART && self.visits_since_sweep >= u64::from(pages) / SWEEP_PART
     }
 
-    /// Whether visits since the last sweep pay for a refund.
+    /// Whether there were enough visits since the last sweep for a refund.
     pub(crate) fn may_refund(&self, pages: u32) -> bool {
         self.visits_since_sweep >= u64::from(pages) / REFUND_SWEEP_PART
     }
@@ -160,15 +160,15 @@ impl Totals {
         self.share_virtual(members)
     }
 
-    /// Takes the virtual page's credit but for what cannot be divided, and returns the share of
-    /// each of those who get it.
+    /// Takes the virtual page's credit, except for the remainder of the division, and returns the
+    /// share of each of `members` pages.
     pub(crate) fn share_virtual(&mut self, members: u64) -> u64 {
         let share = self.virtual_credit.checked_div(members).unwrap_or(0);
         self.virtual_credit -= share * members;
         share
     }
 
-    /// For a refund: takes half of what a fetched page holds, which counts in its history.
+    /// For a refund: takes half of a fetched page's credit, and adds it to its history.
     pub(crate) fn take_half(&mut self, account: &mut Account) -> u64 {
         let half = account.credit / 2;
         account.credit -= half;
@@ -187,7 +187,7 @@ impl Totals {
         self.estimate(account, 1.0)
     }
 
-    /// The estimate with held credit counted by this part.
+    /// The estimate, with held credit multiplied by `part`.
     pub(crate) fn estimate(&self, account: &Account, part: f64) -> f64 {
         let unit = part * self.weight / TOTAL as f64;
         let all = self.weighted_turns + (TOTAL - self.virtual_credit - self.waiting) as f64 * unit;
@@ -196,9 +196,9 @@ impl Totals {
     }
 }
 
-/// What a refund gives to each page that waits for its first fetch: times what it has, and a part.
-/// Fetched pages that are not refetched soon keep nearly all credit, and divisions would leave
-/// nothing for the others.
+/// The refund of each page that waits for its first fetch: a multiple of its credit, and a fixed
+/// part. Fetched pages that are not refetched soon keep nearly all credit, and divisions would
+/// leave nothing for the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refund {
     pub(crate) times: u64,
@@ -206,8 +206,8 @@ pub(crate) struct Refund {
 }
 
 impl Refund {
-    /// Of a pot, to so many pages that hold so much: in proportion to what each has, so their
-    /// order stays; in equal parts if none has anything.
+    /// Divides a pot among `waiting` pages that hold `held` in all: in proportion to their credit,
+    /// so their order stays, or equally if none has any.
     pub(crate) fn of(pot: u64, held: u64, waiting: u64) -> Refund {
         match held {
             0 => Refund { times: 0, part: pot.checked_div(waiting).unwrap_or(0) },
@@ -215,7 +215,7 @@ impl Refund {
         }
     }
 
-    /// What a page gets that has so much, while the pot lasts.
+    /// The gain of a page that holds `credit`, limited by what is left of the pot.
     pub(crate) fn gain(self, credit: u64, pot: u64) -> u64 {
         credit.saturating_mul(self.times).saturating_add(self.part).min(pot)
     }

@@ -1,17 +1,17 @@
-//! Credit and words that wait for their delivery: what visited pages give to pages whose rows may
-//! be on disk.
+//! Credit and vouchers waiting for delivery: what visited pages give to pages whose rows may be on
+//! disk.
 //!
-//! A share of credit is a few bytes, the block of rows that it belongs to 4096, on disk. So shares
-//! wait in memory as *parcels*. A *round* hands them over: it goes through the pages in order, so
-//! each block is read and written once, a stretch of pages with each event, so no call takes long.
-//! A round begins when as many links were told as are a part of the known pages, and is over when
-//! half as many more were.
+//! A share of credit is a few bytes; the block of rows that it belongs to is 4096 bytes, on disk.
+//! So shares wait in memory as *parcels*, and a *round* delivers them. A round goes through the
+//! pages in order, so it reads and writes each block once. It advances a stretch of pages with
+//! each event, so no call takes long. A round begins once the links recorded reach a fraction of
+//! the known pages, and ends after half as many more.
 //!
-//! On its way a round looks at fetched pages for virtual visits, and pays rent. A refund takes two
-//! rounds: what the first collects is nobody's until the second pays it, so that seeds and links
-//! of other crawls do not get it.
+//! A round also looks at fetched pages for virtual visits, and pays rent. A refund takes two
+//! rounds: the first collects a pot that belongs to nobody until the second pays it out, so that
+//! seeds and links from other crawls get none of it.
 //!
-//! Invariant: what waits, and how far a round is, follows from records and known pages alone; a
+//! Invariant: parcels and the progress of a round follow from records and known pages alone; a
 //! snapshot has both, so a replay does the same at the same records.
 
 use crate::credit::Refund;
@@ -19,80 +19,80 @@ use crate::grow::push;
 use crate::links::Place;
 use crate::trust::Word;
 
-/// A round begins after as many links as are this part of the known pages.
+/// A round begins after as many links as this fraction of the known pages.
 const LINKS_PART: u64 = if cfg!(test) { 16 } else { 64 };
-/// Pages that a round goes on with each link.
+/// Pages that a round advances with each link.
 const PAGES_A_LINK: u64 = 2 * LINKS_PART;
-/// Lists of links examined for each virtual visit, at most.
+/// Most lists of links examined for each virtual visit.
 pub(crate) const LOOKS_MAX: u8 = 8;
 
-/// What a visited page gives to each of its links.
+/// The gift of a visited page to each of its links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gift {
     pub(crate) share: u64,
     pub(crate) word: Option<Word>,
 }
 
-/// Gifts for pages.
+/// Gifts and the pages that they are for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Parcels {
     pub(crate) gifts: Vec<Gift>,
-    /// The page in the high half, the number of its gift in the low one.
+    /// Each has the page in the high half, the index of its gift in the low one.
     pub(crate) parcels: Vec<u64>,
 }
 
-/// What waits, and the round that is under way.
+/// The waiting parcels, and the current round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Delivery {
-    /// Links told since the last round began, and one for each page that had them.
+    /// Links recorded since the last round began, plus one for each page that had them.
     pub(crate) links: u64,
-    /// Fetches told since then.
+    /// Fetches recorded since the last round began.
     pub(crate) fetches: u64,
     /// Lists of links examined for each virtual visit.
     pub(crate) looks: u8,
-    /// For the next round.
+    /// Parcels for the next round.
     pub(crate) waiting: Parcels,
-    /// What the last round collected for a refund, which the next one pays.
+    /// Credit collected by the last round for a refund, which the next one pays.
     pub(crate) pot: Option<u64>,
     pub(crate) round: Option<Round>,
 }
 
-/// What a round does beside handing parcels over.
+/// The task of a round besides delivering parcels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Errand {
     #[default]
     None,
-    /// Each member gets this much, while the pot lasts.
+    /// Each member gets `share`, while the pot lasts.
     Rent { share: u64 },
-    /// Fetched pages give half of what they hold to the pot, for a refund.
+    /// Fetched pages give half of their credit to the pot of a refund.
     Collect,
-    /// Waiting pages get it from the pot.
+    /// Pages that wait for their first fetch are paid from the pot.
     Pay(Refund),
 }
 
-/// A round under way.
+/// The current round.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Round {
-    /// The page that is next, and the one behind the last.
+    /// The next page, and the end of the range of pages.
     pub(crate) next: u32,
     pub(crate) end: u32,
-    /// By page.
+    /// Sorted by page.
     pub(crate) parcels: Parcels,
-    /// Pages of lists of links in the high half, and which list in the low one, by page.
+    /// Page of a list of links in the high half, index of the list in the low one; sorted by page.
     pub(crate) looks: Vec<u64>,
-    /// How many of the parcels and of the looks are done.
+    /// Numbers of parcels and of looks that are done.
     pub(crate) done: [usize; 2],
-    /// Where the lists begin in the file of links, how many they are, and visits that are wanted.
+    /// Where the lists begin in the file of links, their number, and the visits wanted.
     pub(crate) place: Place,
     pub(crate) lists: u64,
     pub(crate) wanted: u64,
     pub(crate) taken: Vec<Taken>,
     pub(crate) errand: Errand,
-    /// What is left of the rent or the refund, or was collected for one.
+    /// Credit left of the rent or the refund, or collected for one.
     pub(crate) pot: u64,
 }
 
-/// A fetched page whose credit was taken: which of the examined lists is its own.
+/// A fetched page whose credit was taken, and the index of its list among those examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Taken {
     pub(crate) list: u32,
@@ -113,19 +113,19 @@ impl Default for Delivery {
 }
 
 impl Delivery {
-    /// Counts an event; how many pages the round goes on.
+    /// Counts an event; returns the number of pages by which the round advances.
     pub(crate) fn told(&mut self, links: usize, is_fetch: bool) -> u32 {
         self.links = self.links.saturating_add(1 + links as u64);
         self.fetches = self.fetches.saturating_add(u64::from(is_fetch));
         u32::try_from(PAGES_A_LINK.saturating_mul(1 + links as u64)).unwrap_or(u32::MAX)
     }
 
-    /// Whether a round is to begin, among so many known pages.
+    /// Whether a round must begin, given the number of known pages.
     pub(crate) fn is_due(&self, pages: u32) -> bool {
         self.round.is_none() && self.links >= u64::from(pages) / LINKS_PART
     }
 
-    /// A gift to each of some pages waits from now on.
+    /// Adds a parcel of a gift for each of these pages.
     pub(crate) fn put(&mut self, gift: Gift, pages: &[u32]) {
         if pages.is_empty() {
             return;
@@ -136,7 +136,7 @@ impl Delivery {
         pages.iter().for_each(|page| push(&mut self.waiting.parcels, u64::from(*page) << 32 | number));
     }
 
-    /// Takes what waits for a round, in the order of pages.
+    /// Takes the waiting parcels for a round, sorted by page.
     pub(crate) fn collect(&mut self) -> Parcels {
         (self.links, self.fetches) = (0, 0);
         let mut parcels = std::mem::take(&mut self.waiting);
@@ -144,8 +144,8 @@ impl Delivery {
         parcels
     }
 
-    /// Examines more lists for a visit in the next round if so few gave fewer than were wanted,
-    /// fewer lists if they gave more by a quarter.
+    /// Sets the number of lists examined per visit in the next round: more if fewer visits were
+    /// found than wanted, fewer if a quarter more were.
     pub(crate) fn adapt(&mut self, found: u64, wanted: u64) {
         match found {
             _ if found < wanted => self.looks = (self.looks + 1).min(LOOKS_MAX),
@@ -154,7 +154,7 @@ impl Delivery {
         }
     }
 
-    /// The credit that waits. O(parcels).
+    /// The credit in parcels and pots. O(parcels).
     pub(crate) fn credit(&self) -> u128 {
         let of_round = self.round.as_ref().map_or(0, |round| {
             let taken: u128 = round.taken.iter().map(|taken| u128::from(taken.credit)).sum();
@@ -169,7 +169,7 @@ impl Delivery {
 }
 
 impl Parcels {
-    /// The credit in parcels from a place on.
+    /// The credit in parcels from index `from` on.
     fn credit(&self, from: usize) -> u128 {
         let left = self.parcels.iter().skip(from);
         left.filter_map(|parcel| self.gifts.get(*parcel as u32 as usize)).map(|gift| u128::from(gift.share)).sum()
@@ -181,7 +181,7 @@ impl Parcels {
 }
 
 impl Round {
-    /// The next page that the round has something for, below `to`; all pages if it has an errand.
+    /// The next page below `to` with a parcel or a look; every page if the round has an errand.
     pub(crate) fn next_page(&self, to: u32) -> Option<u32> {
         let next = match self.errand {
             Errand::None => {
@@ -193,12 +193,12 @@ impl Round {
         next.filter(|page| *page < to)
     }
 
-    /// Whether a refund is still to come by a page.
+    /// Whether the round has yet to pay a refund to a page.
     pub(crate) fn pays_later(&self, page: u32) -> bool {
         matches!(self.errand, Errand::Pay(_)) && (self.next..self.end).contains(&page)
     }
 
-    /// Takes the gifts for a page off the round.
+    /// Removes and returns the gifts for a page.
     pub(crate) fn gifts_of(&mut self, page: u32) -> impl Iterator<Item = Gift> + Clone {
         let from = self.done[0];
         self.done[0] = end_of(&self.parcels.parcels, from, page);
@@ -206,7 +206,7 @@ impl Round {
         self.parcels.parcels[from..self.done[0]].iter().map(|parcel| gifts[*parcel as u32 as usize])
     }
 
-    /// Takes the looks at a page off the round.
+    /// Removes and returns the looks at a page.
     pub(crate) fn looks_of(&mut self, page: u32) -> std::ops::Range<usize> {
         let from = self.done[1];
         self.done[1] = end_of(&self.looks, from, page);
@@ -219,7 +219,7 @@ impl Round {
     }
 }
 
-/// The end of those of a page that begin at a place.
+/// The end of the entries of a page that begin at index `from`.
 fn end_of(list: &[u64], from: usize, page: u32) -> usize {
     from + list[from..].iter().take_while(|one| page_of(**one) == page).count()
 }

@@ -1,7 +1,7 @@
-//! The error of the frontier: the storage error, and what only the frontier knows.
+//! The error of the frontier: the storage error, and the cases that only the frontier has.
 //!
-//! Every variant says what failed and where; its doc comment says what to do. That there is
-//! nothing to fetch is no error: that is [`crate::Next`].
+//! Every variant says what failed and where; its doc comment says what to do. An empty frontier is
+//! no error: see [`crate::Next`].
 
 use std::fmt::Display;
 use std::io;
@@ -17,9 +17,9 @@ pub(crate) type Applied<T = ()> = std::result::Result<T, Fault>;
 /// Why a record cannot be applied.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// No frontier in this state has written it.
+    /// The record is invalid: no frontier in this state has written it.
     Record(String),
-    /// A file.
+    /// A file could not be read or written.
     Storage(Error),
 }
 
@@ -36,7 +36,7 @@ impl From<Error> for Fault {
 }
 
 impl Fault {
-    /// The error: a record that cannot be applied is damage of its file.
+    /// Converts the fault: a record that cannot be applied is damage to its file.
     pub(crate) fn at(self, file: &str, offset: u64) -> Error {
         match self {
             Fault::Record(what) => Error::corrupt(file, offset, what),
@@ -57,7 +57,7 @@ impl Fault {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The frontier's files. Damage cannot be repaired: restore them from a copy, or create a new
+    /// Storage error. Damage cannot be repaired: restore the files from a copy, or create a new
     /// frontier and seed it with the URLs in the page store.
     #[error("{}{}", .0, remedy(.0))]
     Storage(#[from] StorageError),
@@ -78,7 +78,7 @@ pub enum Error {
     UrlLength {
         /// The URL's length in bytes.
         len: usize,
-        /// The longest accepted.
+        /// The longest accepted URL, in bytes.
         max: usize,
     },
     /// The page is not in flight: it was not handed out, or its outcome was reported already.

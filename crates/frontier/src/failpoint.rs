@@ -2,11 +2,11 @@
 
 filemap_io::failpoints! {
     test;
-    /// A step left out or done in the wrong order.
+    /// A step left out, or taken in the wrong order.
     pub(crate) enum Failpoint {
         /// A commit does not sync the journal.
         JournalNotSynced,
-        /// A snapshot gets its name before it is synced.
+        /// A snapshot is renamed to its name before it is synced.
         SnapshotNotSynced,
         /// A snapshot names URLs that are not synced.
         UrlsNotSynced,
@@ -14,23 +14,23 @@ filemap_io::failpoints! {
         LinksNotSynced,
         /// A snapshot names rows of pages that are not synced.
         BlocksNotSynced,
-        /// A block of rows is written over the one that a snapshot names.
+        /// A block of rows is overwritten in the slot that a snapshot names.
         BlocksInPlace,
         /// A snapshot names runs that are not synced.
         RunsNotSynced,
-        /// Runs are removed before the snapshot that does not name them is there.
+        /// Runs are removed before a snapshot without them replaces the one that names them.
         RunsRemovedFirst,
-        /// The old journal is removed before its snapshot is there.
+        /// The old journal is removed before the snapshot that replaces it exists.
         JournalRemovedFirst,
-        /// A new journal does not have the claims that the old one has.
+        /// A new journal omits the open claims of the old one.
         ClaimsDropped,
-        /// What is written before a commit counts without it.
+        /// Parts written before a commit count without it.
         PartCounts,
-        /// A new journal does not have the rests of hosts that the old one has.
+        /// A new journal omits the rests of hosts of the old one.
         RestsDropped,
-        /// A snapshot does not have the round that is under way.
+        /// A snapshot omits the current round.
         RoundDropped,
-        /// A snapshot does not say that there are timers which it does not have.
+        /// A snapshot does not record that some timers were left out of memory.
         LeftOutDropped,
         /// The journal omits the new links of a fetched page.
         LinksNotTold,

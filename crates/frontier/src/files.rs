@@ -1,5 +1,5 @@
-//! File names of a frontier, built and parsed only here; and how its files are created, opened and
-//! replaced.
+//! Files of a frontier: the only place that builds and parses their names; how they are created,
+//! opened and replaced.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::format::{header, read_header};
 pub(crate) const LOCK: &str = "frontier.lock";
 /// State at the start of a journal.
 pub(crate) const SNAPSHOT: &str = "frontier.snapshot";
-/// The snapshot while it is written.
+/// The snapshot while it is being written.
 const NEW_SNAPSHOT: &str = "frontier.snapshot.new";
 /// A row for each page.
 pub(crate) const PAGES: &str = "frontier.pages";
@@ -52,16 +52,15 @@ fn is_numbered(file: &str) -> bool {
     number.is_some_and(|number| [journal(number), links(number), run(number)].iter().any(|name| name == file))
 }
 
-/// Whether a file is one of a frontier's, beside the snapshot and the lock.
+/// Whether a file belongs to a frontier, other than the snapshot and the lock.
 pub(crate) fn is_part(file: &str) -> bool {
     [PAGES, URLS].contains(&file) || is_numbered(file)
 }
 
-/// Replaces the snapshot; removes what an interrupted replacement left.
+/// Replaces the snapshot; removes the rest of an interrupted replacement first.
 ///
 /// # Errors
-/// `Io`, of the call that failed. The old snapshot is still there then, unless the last sync
-/// failed.
+/// `Io`: the old snapshot is still in place, unless the last sync failed.
 pub(crate) fn replace_snapshot(dir: &dyn Dir, write: impl FnOnce(&dyn File, &str) -> Result<()>) -> Result<()> {
     remove_unfinished(dir)?;
     let new = Replacement::begin(dir, SNAPSHOT, NEW_SNAPSHOT)?;
@@ -72,7 +71,7 @@ pub(crate) fn replace_snapshot(dir: &dyn Dir, write: impl FnOnce(&dyn File, &str
     Ok(new.commit()?)
 }
 
-/// Removes what an interrupted replacement of the snapshot left.
+/// Removes the rest of an interrupted replacement of the snapshot.
 ///
 /// # Errors
 /// `Io`.
@@ -80,7 +79,7 @@ pub(crate) fn remove_unfinished(dir: &dyn Dir) -> Result<()> {
     Ok(remove(dir, NEW_SNAPSHOT)?)
 }
 
-/// Removes all journals, files of links and runs but those named.
+/// Removes all journals, files of links and runs except those named.
 ///
 /// # Errors
 /// `Io`.
@@ -93,8 +92,8 @@ pub(crate) fn remove_others(dir: &dyn Dir, kept: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Creates a file with its header, durable but for its name; an older file of that name is
-/// removed.
+/// Creates a file with its header, replacing an older file of that name. Its contents are durable,
+/// its name is not yet.
 ///
 /// # Errors
 /// `Io`.
@@ -109,7 +108,7 @@ pub(crate) fn create(dir: &dyn Dir, name: &str, kind: Kind, id: [u8; 16], number
 /// Opens a file that the snapshot names, for writing.
 ///
 /// # Errors
-/// `Corrupt` if it is missing or another's; `NewerFormat`; `Io`.
+/// `Corrupt` if it is missing or has another frontier's id; `NewerFormat`; `Io`.
 pub(crate) fn open(dir: &dyn Dir, name: &str, kind: Kind, id: [u8; 16], number: u64) -> Result<Arc<dyn File>> {
     let file = dir.open(name, Access::Write).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => Error::corrupt(name, 0, "the file is missing"),

@@ -95,7 +95,7 @@ pub(crate) fn header(kind: Kind, id: [u8; 16], number: u64) -> [u8; HEADER_BYTES
     bytes
 }
 
-/// Id and number in a file's header.
+/// Reads the id and number in a file's header.
 ///
 /// # Errors
 /// `Corrupt`, `NewerFormat`, `Io`.
@@ -111,7 +111,7 @@ pub(crate) fn read_header(file: &dyn File, name: &str, kind: Kind) -> Result<([u
     Ok((id, number))
 }
 
-/// The version of the file with a header that was checked.
+/// The format version of a file whose header was checked.
 ///
 /// # Errors
 /// `Io`.

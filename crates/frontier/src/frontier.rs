@@ -1,4 +1,4 @@
-//! The public face: a frontier over a directory.
+//! The public interface: a frontier in a directory.
 //!
 //! | file | what it is |
 //! |---|---|
@@ -10,10 +10,10 @@
 //! | `frontier.N.links` | lists of links ([`crate::links`]), unless there are no virtual visits |
 //! | `frontier.lock` | the writer's lock |
 //!
-//! An event changes memory at once and is durable after [`Frontier::commit`]. When the journal is
-//! longer than a part of the last snapshot (and than an option), a commit replaces both: it syncs
-//! the URLs, creates the next journal, puts the snapshot that names it in the old one's place, and
-//! removes the old journal. A crash in between leaves the old pair or the new one.
+//! An event changes memory at once and is durable after [`Frontier::commit`]. When the journal
+//! exceeds a fraction of the last snapshot (and an option), a commit replaces both: it syncs the
+//! URLs, creates the next journal, replaces the snapshot by one that names it, and removes the old
+//! journal. A crash in between leaves the old pair or the new one.
 
 mod arriving;
 mod claiming;
@@ -43,7 +43,7 @@ use crate::recrawl::{self, due_s, interval_ms};
 use crate::state::State;
 use crate::texts::URL_BYTES_MAX;
 
-/// Page numbers are below this.
+/// Bound on page numbers: all are below it.
 const PAGES_MAX: usize = u32::MAX as usize - 1;
 /// A crawler's frontier: see the crate's documentation.
 ///
@@ -71,23 +71,23 @@ pub struct Frontier {
     pub(crate) state: State,
     pub(crate) journal: Journal,
     pub(crate) snapshot_bytes: u64,
-    /// Pages handed out.
+    /// Pages in flight.
     in_flight: HashMap<u32, Flight>,
-    /// Pages handed out by this handle: first fetches, refreshes.
+    /// Number of pages handed out by this handle: first fetches, refreshes.
     handed: [u64; 2],
     poison: Latch,
-    /// Whether the frontier was not closed, so that the last fetches of hosts are unknown.
+    /// Whether the frontier was not closed cleanly: the last fetches of hosts are unknown.
     must_rest: bool,
-    /// Whether a time was given since the opening.
+    /// Whether a time was given since opening.
     has_time: bool,
     _lock: Box<dyn Lock>,
 }
 
-/// A page that is handed out.
+/// A page in flight.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     depth: u16,
-    /// When it was handed out, or its fetch began; and when that of its host before it did.
+    /// When it was handed out or its fetch began; and when the previous fetch of its host began.
     began_ms: i64,
     before_ms: Option<i64>,
 }
@@ -121,8 +121,8 @@ impl Frontier {
     }
 
     /// Enters start pages, which share the virtual page's credit (at first all credit). Known
-    /// pages become seeds too, given-up ones are queued again; a page that is a seed already is
-    /// not changed. Returns how many were new.
+    /// pages become seeds too, and given-up ones are queued again; other seeds stay as they are.
+    /// Returns the number of new pages.
     ///
     /// # Errors
     /// `UrlLength`, with nothing entered; `Full`, `Poisoned`, `Corrupt`, `Io`.
@@ -189,10 +189,9 @@ impl Frontier {
         })
     }
 
-    /// Hands a page out before its turn: when its host's delay, rest or hold is over and a
-    /// connection to it is free. One that was given up is queued again, one that was fetched is
-    /// fetched again. As from [`Frontier::next`], the answer is `Wait` or `InFlight` where that is
-    /// not now.
+    /// Hands out a page before its turn, if its host's delay, rest or hold is over and a
+    /// connection is free; else returns `Wait` or `InFlight`, as [`Frontier::next`] does. A page
+    /// that was given up is queued again, one that was fetched is fetched again.
     ///
     /// One read of a URL from disk.
     ///
@@ -222,7 +221,7 @@ impl Frontier {
 
     fn begin_handing_out(&mut self, now_ms: i64) -> Result<()> {
         if self.journal.is_closed() {
-            // From here on the journal no longer ends with a clean close.
+            // The journal no longer ends with a clean close from here on.
             self.journal.append(&Record::Opened);
             let committed = self.journal.commit();
             self.poison.note(committed)?;
@@ -230,7 +229,7 @@ impl Frontier {
         self.advance(now_ms)
     }
 
-    /// The assignment of a page that was taken.
+    /// The assignment of a page that was taken from its queue.
     fn assigned(&mut self, page: u32, before_ms: Option<i64>, is_refresh: bool) -> Result<Next> {
         let (depth, text) = match self.state.texts.read(page) {
             Ok(read) => read,
@@ -258,15 +257,15 @@ impl Frontier {
 
     /// Records a fetch and enters the page's links.
     ///
-    /// O(links), and some blocks of rows that a round goes on, for what waits for their pages. The
-    /// call with which a round begins, and the one with which it ends, read the lists of links
-    /// for its virtual visits, too: of eight visits and pages of ten links one for each 90 known
-    /// pages, at most for each 11.
+    /// O(links), plus the blocks of rows by which a round advances to deliver credit. The call
+    /// that begins a round, and the one that ends it, also read the lists of links for its virtual
+    /// visits: with eight visits and ten links a page, one list per 90 known pages, at most one
+    /// per 11.
     ///
     /// # Errors
-    /// `NotInFlight`, `Full`, `Poisoned`; `Corrupt`, `Io`: of a run, of the page's row, or of the
-    /// lists of links that are next, the page stays in flight; of anything that is met later, all
-    /// calls are `Poisoned` from then on.
+    /// `NotInFlight`, `Full`, `Poisoned`; `Corrupt`, `Io`: if a run, the page's row or the next
+    /// lists of links cannot be read, the page stays in flight; after any later error all calls
+    /// return `Poisoned`.
     pub fn done(&mut self, page: PageId, fetched: &Fetched<'_>) -> Result<Done> {
         self.poison.check()?;
         let number = page.number();
@@ -294,7 +293,7 @@ impl Frontier {
         Ok(done)
     }
 
-    /// Returns a page unfetched to its queue. Its host's delay runs all the same.
+    /// Returns a page unfetched to its queue. Its host's delay still runs.
     ///
     /// # Errors
     /// `NotInFlight`; `Corrupt`, `Io`.
@@ -304,8 +303,8 @@ impl Frontier {
         self.put_back(number)
     }
 
-    /// Returns a page to its queue of which nothing was asked: its host's delay does not run for
-    /// it.
+    /// Returns a page to its queue for which no request was sent: it does not start its host's
+    /// delay.
     ///
     /// # Errors
     /// `NotInFlight`; `Corrupt`, `Io`.
@@ -329,8 +328,8 @@ impl Frontier {
         self.landed(page, 0)
     }
 
-    /// Sets a host's delay between the starts of two fetches (robots.txt's crawl-delay); `None` is
-    /// that of the options. It is kept on disk.
+    /// Sets a host's delay between the starts of two fetches (robots.txt's crawl-delay); `None`
+    /// restores the delay of the options. Stored on disk.
     ///
     /// # Errors
     /// `UrlLength`, `Poisoned`, `Io`.
@@ -342,7 +341,7 @@ impl Frontier {
             return Ok(());
         }
         self.tell(&Record::Delay { host, delay_ms })?;
-        // The beginning of its last fetch may not be noted, since it had no delay.
+        // The start of its last fetch may not be recorded, since it had no delay.
         let number = self.state.enter_host(host);
         match (self.state.hosts.began_ms(number), delay_ms.unwrap_or(self.options.delay_ms)) {
             (Some(at_ms), 1..) => self.tell(&Record::HostBegan { host, at_ms }),
@@ -350,7 +349,7 @@ impl Frontier {
         }
     }
 
-    /// Holds a host back until a time (`Retry-After`); of two holds the longer counts. It is kept
+    /// Holds a host back until a time (`Retry-After`); of two holds the later end counts. Stored
     /// on disk.
     ///
     /// # Errors

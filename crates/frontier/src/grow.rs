@@ -1,9 +1,9 @@
-//! Columns and heaps that grow by an eighth: a page table of a hundred million rows must not be
-//! copied into twice its size.
+//! Vectors and heaps that grow by an eighth: doubling would copy a table of a hundred million rows
+//! into twice its size.
 
 use std::collections::BinaryHeap;
 
-/// Appends to a column. Growth copies each element about nine times in all.
+/// Appends to a vector. Growth copies each element about nine times in all.
 #[inline]
 pub(crate) fn push<T>(column: &mut Vec<T>, value: T) {
     if column.len() == column.capacity() {
@@ -12,7 +12,7 @@ pub(crate) fn push<T>(column: &mut Vec<T>, value: T) {
     column.push(value);
 }
 
-/// Pushes onto a heap that grows alike.
+/// Pushes onto a heap with the same growth.
 #[inline]
 pub(crate) fn push_heap<T: Ord>(heap: &mut BinaryHeap<T>, value: T) {
     if heap.len() == heap.capacity() {

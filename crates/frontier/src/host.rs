@@ -1,27 +1,27 @@
-//! A host of which something is going on: fetches, several pages in memory, limits of its own,
-//! failures. All others are records of 28 bytes ([`crate::hosts`]).
+//! An active host: one with fetches, several pages in memory, limits of its own, or failures. All
+//! others are records of 28 bytes ([`crate::hosts`]).
 
 use crate::outcome::Failing;
 use crate::window::Window;
 
-/// A hold that has been over for so long is forgotten. Till then the clock may be put back.
+/// A hold is kept this long after its end, in case the clock is set back.
 const HOLD_KEPT_MS: i64 = 3_600_000;
 
-/// What holds for a host alone.
+/// Limits that apply to one host.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Limits {
     /// Its own delay between the starts of two fetches.
     pub(crate) delay_ms: Option<u64>,
-    /// No fetch starts before this.
+    /// End of its hold: no fetch starts before.
     pub(crate) hold_until_ms: i64,
-    /// Failures of its pages in a row.
+    /// Consecutive failures of its pages.
     pub(crate) failures: u16,
-    /// Since when it fails, if it does.
+    /// Its current outage, if any.
     pub(crate) down: Option<Failing>,
 }
 
 impl Limits {
-    /// Those of most hosts.
+    /// The limits of most hosts: none.
     pub(crate) const NONE: Limits = Limits { delay_ms: None, hold_until_ms: 0, failures: 0, down: None };
 
     fn are_none(&self, clock_ms: i64) -> bool {
@@ -30,16 +30,16 @@ impl Limits {
     }
 }
 
-/// A host.
+/// An active host.
 #[derive(Debug, Default)]
 pub(crate) struct Host {
     /// When the last known fetch started.
     pub(crate) began_ms: Option<i64>,
-    /// Time of its entry among the sleeping hosts.
+    /// Time of its entry in the heap of sleeping hosts.
     pub(crate) wakes_ms: Option<i64>,
     /// Its queues, by kind.
     pub(crate) windows: [Window; 2],
-    /// Its places among the open hosts, by kind.
+    /// The places of its entries in the heaps of open hosts, by kind.
     pub(crate) offered: [Option<u16>; 2],
     pub(crate) in_flight: u32,
     limits: Option<Box<Limits>>,
@@ -59,24 +59,24 @@ impl Host {
         self.limits.as_deref_mut()
     }
 
-    /// Whether it may be a record but for its queues.
+    /// Whether it may become a record again, its queues aside.
     pub(crate) fn is_idle(&self, clock_ms: i64) -> bool {
         self.in_flight == 0 && self.limits().are_none(clock_ms)
     }
 
-    /// No fetch starts before this time; `delay_ms` is that of hosts without one of their own.
+    /// Earliest time of the next fetch; `delay_ms` is for hosts without a delay of their own.
     pub(crate) fn next_at_ms(&self, delay_ms: u64) -> i64 {
         let Limits { delay_ms: own_ms, hold_until_ms, down, .. } = self.limits();
         let rests = down.as_ref().map_or(0, |down| down.until_ms);
         rests.max(*hold_until_ms).max(delayed(self.began_ms, own_ms.unwrap_or(delay_ms)))
     }
 
-    /// Empties its queue of first fetches, of which no page is left.
+    /// Empties its queue of first fetches, which has no page left.
     pub(crate) fn forget_queued(&mut self) {
         (self.windows[0], self.offered[0]) = (Window::default(), None);
     }
 
-    /// It has answered.
+    /// Records that it has answered: its failures are over.
     pub(crate) fn answered(&mut self) {
         if let Some(limits) = &mut self.limits {
             (limits.failures, limits.down) = (0, None);
@@ -92,19 +92,19 @@ impl Host {
         self.windows.iter().map(|window| window.entries().min(each)).sum()
     }
 
-    /// Takes it from the open and the sleeping hosts.
+    /// Withdraws it from the open and the sleeping hosts.
     pub(crate) fn withdraw_offers(&mut self) {
         (self.offered, self.wakes_ms) = ([None; 2], None);
     }
 
-    /// Memory beside the host itself.
+    /// Bytes of memory besides the struct itself.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let limits = self.limits.as_ref().map_or(0, |_| size_of::<Limits>() as u64);
         limits + self.windows.iter().map(Window::memory_bytes).sum::<u64>()
     }
 }
 
-/// When a fetch may start after the one before.
+/// Earliest start of a fetch, given the start of the one before.
 pub(crate) fn delayed(began_ms: Option<i64>, delay_ms: u64) -> i64 {
     began_ms.map_or(0, |began| began.saturating_add_unsigned(delay_ms)).max(0)
 }

@@ -20,9 +20,9 @@ use crate::table::Table;
 use crate::window::{Owner, Top, Window, entry, page_of};
 use brief::{Record, Six};
 
-/// Memory of an active host and its heap, in entries of queues: several entries make it active.
+/// Memory of an active host and its heap, in queue entries: several entries make a host active.
 const ACTIVE_ENTRIES: usize = (size_of::<Host>() + 16) / 8;
-/// Unused active hosts beyond half of them before they are freed.
+/// Unused active slots, beyond half of all, before they are freed.
 const SLACK: usize = 64;
 
 /// All hosts, by number and by name.
@@ -31,7 +31,7 @@ pub(crate) struct Hosts {
     names: Names,
     records: Vec<Record>,
     active: Vec<Host>,
-    /// Those of them that are none.
+    /// Unused slots among the active hosts.
     free: Vec<u32>,
     /// The delay of hosts without one of their own.
     pub(crate) delay_ms: u64,
@@ -40,7 +40,7 @@ pub(crate) struct Hosts {
 impl Hosts {
     /// The host of a URL, for politeness; empty if it has none.
     pub(crate) fn name_of(url: &str) -> &str {
-        // Cut from text at ASCII bytes, so it is text.
+        // The text is cut at ASCII bytes, so it stays UTF-8.
         urlindex::host(url.as_bytes()).and_then(|host| std::str::from_utf8(host).ok()).unwrap_or("")
     }
 
@@ -77,7 +77,7 @@ impl Hosts {
         self.record(number).active().map(|at| &mut self.active[at])
     }
 
-    /// The host, which is made active.
+    /// A host, made active if it is not.
     pub(crate) fn get_mut(&mut self, number: u32) -> &mut Host {
         let at = self.record(number).active().unwrap_or_else(|| self.make_active(number));
         &mut self.active[at]
@@ -103,7 +103,7 @@ impl Hosts {
         at
     }
 
-    /// Makes an active host a record, if nothing is going on with it.
+    /// Turns an active host into a record, if it is idle.
     pub(crate) fn settle(&mut self, number: u32, clock_ms: i64) {
         let Some(host) = self.active(number).filter(|host| host.is_idle(clock_ms)) else { return };
         let pages = self.record(number).pages;
@@ -166,14 +166,14 @@ impl Hosts {
         }
     }
 
-    /// Time of its entry among the sleeping hosts.
+    /// Time of its entry in the heap of sleeping hosts.
     pub(crate) fn wakes_ms(&self, number: u32) -> Option<i64> {
         let record = self.record(number);
         let by_delay = || record.is(Record::SLEEPS).then(|| delayed(record.began_ms(), self.delay_ms));
         self.active(number).map_or_else(by_delay, |host| host.wakes_ms)
     }
 
-    /// Notes its entry among the sleeping hosts, of the time at which it may be asked, or none.
+    /// Records the time of its entry in the heap of sleeping hosts, or that it has none.
     pub(crate) fn set_wakes_ms(&mut self, number: u32, wakes_ms: Option<i64>) {
         match self.active_mut(number) {
             Some(host) => host.wakes_ms = wakes_ms,
@@ -181,14 +181,14 @@ impl Hosts {
         }
     }
 
-    /// Its place among the open hosts.
+    /// Its place among the open hosts, if it is one.
     pub(crate) fn offered(&self, number: u32, kind: usize) -> Option<u16> {
         let record = self.record(number);
         let by_head = || record.head_place().filter(|_| record.is(Record::OFFERED) && record.kind() == kind);
         self.active(number).map_or_else(by_head, |host| host.offered[kind])
     }
 
-    /// Notes that it stands among the open hosts by its best entry.
+    /// Records that it is among the open hosts by its best entry.
     pub(crate) fn set_offered(&mut self, number: u32, kind: usize, place: u16) {
         match self.active_mut(number) {
             Some(host) => host.offered[kind] = Some(place),
@@ -196,12 +196,12 @@ impl Hosts {
         }
     }
 
-    /// Its pages that are queued.
+    /// Number of its queued pages.
     pub(crate) fn ready(&self, number: u32) -> u32 {
         self.active(number).map_or_else(|| self.record(number).ready, Host::ready)
     }
 
-    /// The best page by its entry ([`Window::top_entry`]).
+    /// Its best page, judged by the entry alone ([`Window::top_entry`]).
     pub(crate) fn top_entry(&self, number: u32, kind: usize) -> Top {
         let record = self.record(number);
         match (self.active(number), record.head_place()) {
@@ -213,7 +213,7 @@ impl Hosts {
         }
     }
 
-    /// Queues a page; by how many entries the queues have grown.
+    /// Queues a page; returns the number of entries added.
     pub(crate) fn put(&mut self, page: u32, kind: usize, row: &Row, shares: &Shares) -> usize {
         let record = &mut self.records[row.host as usize];
         if record.is(Record::ACTIVE) {
@@ -225,7 +225,7 @@ impl Hosts {
         ACTIVE_ENTRIES + usize::from(self.get_mut(row.host).windows[kind].put(page, row, shares))
     }
 
-    /// Gives a queued page that has risen another entry, likewise.
+    /// Adds another entry for a queued page that has risen; returns the number of entries added.
     pub(crate) fn put_again(&mut self, page: u32, kind: usize, row: &Row, table: &mut Table) -> Result<usize> {
         let record = &mut self.records[row.host as usize];
         let was_active = record.is(Record::ACTIVE);
@@ -237,24 +237,24 @@ impl Hosts {
         Ok(usize::from(is_in) + if was_active { 0 } else { ACTIVE_ENTRIES })
     }
 
-    /// Counts out a page of a queue.
+    /// Subtracts a page from the count of a queue.
     pub(crate) fn withdraw(&mut self, number: u32, kind: usize) {
         let record = &mut self.records[number as usize];
         match record.is(Record::ACTIVE) {
             true => self.get_mut(number).windows[kind].withdraw(),
-            // A snapshot may say anything.
+            // Saturating: the counts of a damaged snapshot may be wrong.
             false => record.ready = record.ready.saturating_sub(u32::from(record.kind() == kind)),
         }
     }
 
-    /// It has answered.
+    /// Records that it has answered.
     pub(crate) fn answered(&mut self, number: u32) {
         if let Some(host) = self.active_mut(number) {
             host.answered();
         }
     }
 
-    /// Notes when the last fetch from a host began. It has to be offered anew then.
+    /// Records when the last fetch from a host began. The host must be offered anew afterwards.
     pub(crate) fn set_began_ms(&mut self, number: u32, began_ms: Option<i64>) {
         let record = &mut self.records[number as usize];
         match Record::packed(began_ms) {
@@ -271,7 +271,7 @@ impl Hosts {
         self.active.iter_mut().filter_map(Host::own_limits)
     }
 
-    /// What a snapshot has of a queue: pages, the best entry that was left out or 0, and all
+    /// A queue as a snapshot stores it: number of pages, best left-out entry or 0, and all
     /// entries.
     pub(crate) fn queue(&self, number: u32, kind: usize) -> (u32, u64, Cow<'_, [u64]>) {
         let record = self.record(number);
@@ -288,14 +288,14 @@ impl Hosts {
         }
     }
 
-    /// Replaces a queue by what a snapshot has of it.
+    /// Replaces a queue by one from a snapshot.
     pub(crate) fn set_queue(&mut self, number: u32, kind: usize, window: Window) {
         self.get_mut(number).windows[kind] = window;
         self.settle(number, 0);
     }
 
-    /// The pages of a host that wait for their first fetch in its queue, in order. O(pages) if
-    /// some are left out of it.
+    /// The pages of a host that wait for their first fetch, in order. O(pages) if some are left
+    /// out of its queue.
     pub(crate) fn queued(&self, number: u32, table: &mut Table) -> Result<Vec<u32>> {
         let (_, left_out, entries) = self.queue(number, 0);
         let mut pages: Vec<u32> = match left_out {
@@ -314,8 +314,8 @@ impl Hosts {
         Ok(queued)
     }
 
-    /// Leaves out entries of the longest queues until there are half of `most` in all; several of
-    /// one host count for its memory, too. O(hosts).
+    /// If there are more than `most` entries, trims the longest queues until half of `most`
+    /// remain. An active host's own memory counts as entries. O(hosts).
     pub(crate) fn trim(&mut self, most: usize, clock_ms: i64) {
         let records = self.records.iter().filter(|record| !record.is(Record::ACTIVE) && record.head.get() > 0).count();
         let weight = |entries: usize| entries + if entries > 1 { ACTIVE_ENTRIES } else { 0 };
@@ -333,7 +333,7 @@ impl Hosts {
         self.compact();
     }
 
-    /// Frees the memory of active hosts that are none any more. O(hosts), if they are most.
+    /// Frees the slots of hosts that are no longer active. O(hosts), if those are most.
     pub(crate) fn compact(&mut self) {
         if self.free.len() <= self.active.len() / 2 + SLACK {
             return;
@@ -354,7 +354,7 @@ impl Hosts {
         self.active.iter_mut().for_each(|host| host.windows = Default::default());
     }
 
-    /// Takes all from the open and the sleeping hosts.
+    /// Withdraws all hosts from the open and the sleeping hosts.
     pub(crate) fn withdraw_offers(&mut self) {
         let records = self.records.iter_mut().filter(|record| !record.is(Record::ACTIVE));
         records.for_each(|record| record.set(Record::OFFERED | Record::SLEEPS, false));

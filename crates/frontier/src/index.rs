@@ -1,16 +1,16 @@
-//! The index: from a URL's fingerprint to its page.
+//! The index from a URL's fingerprint to its page.
 //!
 //! A fingerprint is 64 bits of the URL's XXH3 hash with the frontier's own seed. The expected
 //! number of URLs mistaken for another, and never fetched, is 0.0003 among a hundred million and
 //! 0.03 among a billion.
 //!
-//! The pages found last are in memory, 13 to 14 bytes each. When they are as many as the options
-//! allow they are written to a sorted run; four runs of about one size become one. A look-up asks
-//! the Bloom filters of all runs and reads a block of the one that may have it, unless its page
-//! was asked for lately.
+//! The most recent pages are in memory, 13 to 14 bytes each. When they reach the limit in the
+//! options they are written to a sorted run; four runs of about one size are merged into one. A
+//! look-up asks the Bloom filters of all runs and reads a block of the run that may have the
+//! fingerprint, unless the page is in the cache of recent look-ups.
 //!
 //! Invariants: pages below `base` are in the runs, all others in memory; a snapshot names synced
-//! runs only, and no run that it names is removed before the next one.
+//! runs only, and a run that it names is not removed before the next snapshot.
 
 use std::sync::Arc;
 
@@ -25,25 +25,25 @@ use crate::files;
 use crate::grow::push;
 use crate::pairs::Pairs;
 
-/// Runs of about one size that become one, less the new one.
+/// Runs of about one size that are merged with a new one.
 const MERGED: usize = 3;
 const EMPTY: u32 = u32::MAX;
 const SLOTS_MIN: usize = 64;
-/// Most pages of the runs that are remembered: 1 MiB.
+/// Most look-ups of runs that are cached: 1 MiB.
 const MET_MAX: usize = 1 << 16;
 /// Memory of a page in the index.
 const PAGE_BYTES: u64 = 14;
-/// Least number of pages in memory before a run is written.
+/// Least pages in memory before a run is written.
 const PAGES_MIN: u64 = 16;
 
-/// What a snapshot says of the index.
+/// The index as a snapshot describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Named {
     /// Seed of the fingerprints.
     pub(crate) seed: u64,
     /// Pages in the runs.
     pub(crate) base: u32,
-    /// The runs, the oldest first.
+    /// The runs, oldest first.
     pub(crate) runs: Vec<RunInfo>,
 }
 
@@ -52,27 +52,27 @@ pub(crate) struct Named {
 pub(crate) struct Index {
     seed: u64,
     home: Home<Pairs>,
-    /// The oldest first, which is the longest.
+    /// Oldest first; the oldest is the longest.
     runs: Vec<Arc<Run<Pairs>>>,
     /// Runs written since the last snapshot.
     unsynced: Vec<Written>,
-    /// Numbers of runs that were merged since.
+    /// Numbers of runs merged since the last snapshot.
     outdated: Vec<u64>,
     base: u32,
     /// Fingerprints of the pages from `base` on.
     fingerprints: Vec<u64>,
-    /// These pages by fingerprint, [`EMPTY`] where there is none; linear probing from the slot in
-    /// proportion to the fingerprint.
+    /// Hash table of these pages by fingerprint, [`EMPTY`] if free; linear probing from a slot
+    /// proportional to the fingerprint.
     slots: Vec<u32>,
     /// Most pages in memory.
     pages_max: usize,
-    /// Pages of the runs that were found last, by the last bits of their fingerprints.
+    /// Cache of recent look-ups in runs, by the low bits of the fingerprint.
     met: Vec<(u64, u32)>,
 }
 
 impl Index {
-    /// The index as a snapshot names it, but for the pages in memory; these take this many bytes
-    /// at most.
+    /// Opens the index as a snapshot describes it, without the pages in memory, which will take at
+    /// most `memory_bytes`.
     ///
     /// # Errors
     /// `Corrupt`, `NewerFormat`, `Io`.
@@ -128,7 +128,7 @@ impl Index {
         }
     }
 
-    /// The page with a fingerprint. One read from disk at most, but for seven in a thousand.
+    /// Finds the page with a fingerprint. In 993 of 1,000 calls at most one read from disk.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
@@ -143,7 +143,7 @@ impl Index {
     }
 
     fn find_in_runs(&self, fingerprint: u64) -> Result<Option<u32>> {
-        // The oldest run has most of them.
+        // Search the oldest run first: it has most pages.
         for run in &self.runs {
             if let Some((_, page)) = run.find(fingerprint)? {
                 if page < self.base {
@@ -156,7 +156,7 @@ impl Index {
         Ok(None)
     }
 
-    /// The same, and remembers the page: a link of a site's navigation comes again.
+    /// As `find`, and caches the page: links of a site's navigation recur.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
@@ -173,11 +173,11 @@ impl Index {
         fingerprint as usize & self.met.len().wrapping_sub(1)
     }
 
-    /// Adds a page with a new fingerprint, the next one.
+    /// Adds the next page, which has a new fingerprint.
     pub(crate) fn add(&mut self, fingerprint: u64) {
         let page = self.base + self.fingerprints.len() as u32;
         push(&mut self.fingerprints, fingerprint);
-        // Load factor: at most five sixths.
+        // Keeps the load factor at most five sixths.
         if self.fingerprints.len() * 6 > self.slots.len() * 5 {
             self.grow();
         } else {
@@ -195,7 +195,7 @@ impl Index {
 
     fn grow(&mut self) {
         let len = self.slots.len() + self.slots.len() / 4;
-        // Free the old slots first: both at once would be the peak of memory.
+        // Frees the old slots first, to lower the peak of memory.
         self.slots = Vec::new();
         self.slots = vec![EMPTY; len];
         (self.base..self.base + self.fingerprints.len() as u32).for_each(|page| self.enter(page));
@@ -206,8 +206,8 @@ impl Index {
         &self.fingerprints
     }
 
-    /// Writes the pages in memory to a run, if they are too many. O(pages in memory), and now and
-    /// then four times as much, and four times that: each page is written some log4(pages) times.
+    /// Writes the pages in memory to a run, if they exceed the limit. O(pages in memory),
+    /// sometimes 4 or 16 times as much: merging writes each page some log4(pages) times.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
@@ -233,13 +233,13 @@ impl Index {
         Ok(())
     }
 
-    /// How many of the last runs become one with what is in memory.
+    /// Number of the last runs to merge with the pages in memory.
     fn runs_to_merge(&self) -> usize {
         let (mut count, mut entries) = (0, self.fingerprints.len() as u64);
         while self.runs.len() >= count + MERGED {
             let end = self.runs.len() - count;
             let sizes: Vec<u64> = self.runs[end - MERGED..end].iter().map(|run| run.info().entries()).collect();
-            // The first is the longest.
+            // The first run is the longest.
             if sizes[0] > entries + sizes[1..].iter().sum::<u64>() {
                 break;
             }
@@ -248,7 +248,7 @@ impl Index {
         count
     }
 
-    /// Writes these pairs and the runs from `kept` on to a run.
+    /// Merges these pairs and the runs from `kept` on into a new run.
     fn write(&self, pairs: &[(u64, u32)], kept: usize) -> Result<Written> {
         let number = self.runs.iter().map(|run| run.info().number).chain(self.outdated.iter().copied()).max();
         let mut writer = RunWriter::create(&self.home, number.unwrap_or(0) + 1)?;
@@ -266,7 +266,7 @@ impl Index {
         writer.end()?.ok_or_else(|| Error::corrupt(&name, 0, "a run without entries"))
     }
 
-    /// Makes the runs durable, but for their names.
+    /// Syncs the contents of the runs, not their names.
     ///
     /// # Errors
     /// `Io`.
@@ -282,7 +282,7 @@ impl Index {
         Ok(())
     }
 
-    /// Removes runs that no snapshot names any more.
+    /// Removes merged runs, which no snapshot names any more.
     ///
     /// # Errors
     /// `Io`.
@@ -293,17 +293,17 @@ impl Index {
         Ok(())
     }
 
-    /// Names of the files that are in use, or named by the last snapshot.
+    /// Names of the files in use or named by the last snapshot.
     pub(crate) fn names(&self) -> impl Iterator<Item = String> {
         self.runs.iter().map(|run| run.info().number).chain(self.outdated.iter().copied()).map(files::run)
     }
 
-    /// Bytes of the runs, about.
+    /// Approximate bytes of the runs.
     pub(crate) fn disk_bytes(&self) -> u64 {
         self.runs.iter().map(|run| run.disk_bytes()).sum()
     }
 
-    /// Memory, without the filters of runs, which are mapped.
+    /// Bytes of memory, without the Bloom filters of runs, which are mapped.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let runs: u64 = self.runs.iter().map(|run| run.memory_bytes()).sum();
         let tables = self.fingerprints.capacity() * 8 + self.slots.capacity() * 4;
