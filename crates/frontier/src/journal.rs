@@ -1,11 +1,11 @@
 //! The journal: records since the last snapshot, in batches.
 //!
-//! A commit is a batch and a sync. No sector is written twice, so a durable batch stays as it is.
-//! What is too much to hold until a commit is written before it, in batches that are marked as
-//! parts: they count with the batch that ends them, since what they tell of may not be durable
-//! elsewhere. Recovery reads batches up to the first incomplete one: what follows was never
-//! synced, unless a later batch says that this one was durable; then it is damage. A closed
-//! journal ends with an empty batch that says that all is durable.
+//! A commit is a batch and a sync. No sector is written twice, so a durable batch never changes.
+//! Records that exceed the buffer before a commit are written early, in batches marked as parts:
+//! they count only with the batch that ends them, since data that they refer to may not be durable
+//! yet. Recovery reads batches up to the first incomplete one. What follows was never synced; if a
+//! later batch says that the incomplete one was durable, the file is damaged. A closed journal
+//! ends with an empty batch that says that all is durable.
 
 use std::sync::Arc;
 
@@ -19,21 +19,21 @@ use crate::files;
 use crate::format::{BatchHeader, HEADER_BYTES, JOURNAL, version};
 use crate::record::Record;
 
-/// Of a batch that ends a commit, and of one that more belongs to.
+/// Magic of a batch that ends a commit, and of a part that further batches follow.
 const BATCH_MAGIC: [u8; 4] = *b"FMFB";
 const PART_MAGIC: [u8; 4] = *b"FMFP";
 const BATCH_HEAD_BYTES: u64 = BatchHeader::BYTES as u64;
 const SECTOR_BYTES: u64 = 512;
-/// Buffered bytes of records that are written before a commit.
+/// Buffered bytes of records at which the buffer is written before a commit.
 const BUFFER_BYTES: usize = if cfg!(test) { 512 } else { 4 << 20 };
 
-/// A batch as read.
+/// A batch as read from the file.
 struct Batch {
     /// Its records.
     payload: Vec<u8>,
-    /// The length durable before it.
+    /// The durable length of the file before it.
     durable: u64,
-    /// Whether more belongs to it.
+    /// Whether it is a part: further batches of the commit follow.
     is_part: bool,
 }
 
@@ -46,20 +46,20 @@ pub(crate) struct Journal {
     number: u64,
     /// Offset of the next batch.
     end: u64,
-    /// Durable length.
+    /// Durable length of the file.
     durable: u64,
-    /// Whether it was closed and has no durable record since.
+    /// Whether it was closed, and no record was made durable since.
     is_closed: bool,
-    /// Whether parts of the next commit are written.
+    /// Whether parts of the next commit have been written.
     has_parts: bool,
-    /// Whether an earlier version began it.
+    /// Whether an earlier format version began it.
     is_old: bool,
-    /// Records not written yet, behind room for the batch's header.
+    /// Records not written yet, after space for the batch's header.
     buffer: Vec<u8>,
 }
 
 impl Journal {
-    /// Creates a journal, durable but for its name.
+    /// Creates a journal; its contents are durable, its name is not yet.
     pub(crate) fn create(dir: &dyn Dir, id: [u8; 16], number: u64) -> Result<Journal> {
         let name = files::journal(number);
         let file = files::create(dir, &name, JOURNAL, id, number)?;
@@ -82,7 +82,7 @@ impl Journal {
         }
     }
 
-    /// Opens a journal and passes its records to `replay` in order. What a crash left behind them
+    /// Opens a journal and passes its records to `replay` in order. What a crash left after them
     /// is cut off.
     ///
     /// # Errors
@@ -101,7 +101,7 @@ impl Journal {
         let (mut ends, mut records) = (true, 0);
         while let Some(batch) = journal.batch(journal.end, len)? {
             let next = journal.end + batch_bytes(batch.payload.len() as u64);
-            // The first part of a commit: the others have to be there.
+            // The first part of a commit counts only if all others are complete.
             if ends && batch.is_part && !journal.ends(next, len)? {
                 break;
             }
@@ -123,8 +123,8 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Whether the parts of a commit that follow at an offset, and the batch that ends them, are
-    /// there.
+    /// Whether the remaining parts of a commit, from an offset on, and the batch that ends them
+    /// are complete.
     fn ends(&self, mut offset: u64, len: u64) -> Result<bool> {
         while let Some(batch) = self.batch(offset, len)? {
             if !batch.is_part {
@@ -135,7 +135,7 @@ impl Journal {
         Ok(false)
     }
 
-    /// The batch at an offset; `None` if it is incomplete.
+    /// Reads the batch at an offset; `None` if it is incomplete.
     fn batch(&self, offset: u64, len: u64) -> Result<Option<Batch>> {
         if offset + BATCH_HEAD_BYTES > len {
             return Ok(None);
@@ -155,7 +155,7 @@ impl Journal {
         Ok(is_whole.then_some(Batch { payload, durable, is_part }))
     }
 
-    /// Searches what follows the last complete batch for a batch that says that more was durable.
+    /// Checks that no batch after the last complete one says that more was durable.
     fn check_rest(&self, len: u64) -> Result<()> {
         let mut at = self.end + SECTOR_BYTES;
         while at < len {
@@ -216,19 +216,19 @@ impl Journal {
         Ok(())
     }
 
-    /// Commits, and marks all as durable, so that damage to the last batch is told from a crash.
+    /// Commits, and marks all as durable: damage to the last batch is then no torn write.
     pub(crate) fn close(&mut self) -> Result<()> {
         self.commit()?;
         self.write(BATCH_MAGIC)?;
         self.sync()
     }
 
-    /// Whether an earlier version began it.
+    /// Whether an earlier format version began it.
     pub(crate) fn is_old(&self) -> bool {
         self.is_old
     }
 
-    /// Whether it was closed before this opening and has no durable record since.
+    /// Whether it was closed before this opening, and no record was made durable since.
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed
     }
@@ -259,7 +259,7 @@ fn empty_buffer() -> Vec<u8> {
     vec![0; BATCH_HEAD_BYTES as usize]
 }
 
-/// Bytes of a batch in the file.
+/// Size of a batch in the file.
 fn batch_bytes(payload_bytes: u64) -> u64 {
     (BATCH_HEAD_BYTES + payload_bytes).next_multiple_of(SECTOR_BYTES)
 }

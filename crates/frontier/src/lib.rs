@@ -1,11 +1,11 @@
-//! The frontier of a crawler: which page next.
+//! The frontier of a crawler: decides which page to fetch next.
 //!
-//! Pages have *credit* (on-line page importance computation, OPIC). Seeds share all of it; the
-//! page with the most is fetched next, a tax goes to a virtual page, and the page's links share
+//! Pages have *credit* (on-line page importance computation, OPIC). Seeds share all of it. The
+//! page with the most is fetched next: a tax goes to a virtual page, and the page's links share
 //! the rest. So pages to which much credit flows come first, and a trap that feeds only on itself
-//! starves. The sum of credit is a whole number and never changes.
+//! starves. Credit is counted in whole units, and its sum never changes.
 //!
-//! A [`Frontier`] keeps that on disk, with a queue for each host, politeness, budgets, retries and
+//! A [`Frontier`] is stored on disk, with a queue for each host, politeness, budgets, retries and
 //! recrawls. It knows neither HTTP nor a store of pages: a crawler calls [`Frontier::next`],
 //! fetches, and reports with [`Frontier::done`] or [`Frontier::failed`].
 //!

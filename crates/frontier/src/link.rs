@@ -1,15 +1,14 @@
-//! The text of a link: its canonical URL, or the URL that is to be fetched, a NUL and the
-//! canonical one.
+//! The text of a link: its canonical URL; or the URL to fetch, a NUL and the canonical URL.
 //!
-//! A page is known by its canonical URL; asked for is what the first link to it said, since a
-//! server may tell two spellings apart that are one page to the crawl. No URL has a NUL.
+//! A page is identified by its canonical URL. The URL fetched is that of the first link to it,
+//! since a server may distinguish two spellings that are one page to the crawl. No URL has a NUL.
 
 use std::borrow::Cow;
 
 const BETWEEN: char = '\0';
 
-/// The text of a link that is to be fetched as `url` and known as `key`, its canonical form, for
-/// [`crate::Fetched::links`] and [`crate::Frontier::seed`]. A link whose URL is its key is that.
+/// The text of a link with the URL to fetch, `url`, and its canonical form, `key`, for
+/// [`crate::Fetched::links`] and [`crate::Frontier::seed`]. If both are equal, it is that URL.
 ///
 /// ```
 /// use frontier::{Frontier, FrontierOptions, Next, link};

@@ -1,16 +1,15 @@
-//! The file of links: the links of each fetched page, in the order of fetches, for visits without
-//! a fetch.
+//! The file of links: the links of each fetched page, in the order of fetches, for virtual visits.
 //!
-//! A list is LEB128 numbers: page, links not kept, links kept, and these, each as the difference
-//! to the one before. A block is full at an eighth of what lies before it, at least 256 bytes and
+//! A list is LEB128 numbers: page, links not kept, links kept, and the kept links as differences
+//! to the one before. A block is full at an eighth of the bytes before it, at least 256 bytes and
 //! at most 64 KiB.
 //!
-//! The file is read in a circle, list by list, which takes no memory per page and no random read.
-//! A page fetched again has another list further on; [`Links::rewritten`] drops the older ones. As
-//! with URLs, an opening rebuilds what lies past the length in the last snapshot from the journal.
+//! The file is read in a circle, list by list, without memory per page or random reads. A page
+//! fetched again has another list further on; [`Links::rewritten`] drops the older ones. As with
+//! URLs, an opening rebuilds what is past the length in the last snapshot from the journal.
 //!
-//! Invariant: block ends and the place in the circle follow from the lists added and the calls of
-//! [`Links::prepare`] alone, so a replay takes the same lists.
+//! Invariant: block ends and the position in the circle follow from the lists added and the calls
+//! of [`Links::prepare`] alone, so a replay reads the same lists.
 
 use std::sync::Arc;
 
@@ -29,25 +28,25 @@ const BLOCK_BYTES_MIN: u64 = 256;
 const BLOCK_BYTES_MAX: u64 = 64 << 10;
 const START: u64 = HEADER_BYTES as u64;
 
-/// What a snapshot says of the file.
+/// The file as a snapshot describes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     /// The file's number.
     pub(crate) number: u64,
     /// Its length.
     pub(crate) bytes: u64,
-    /// Lists in it.
+    /// Number of lists in it.
     pub(crate) lists: u64,
-    /// The block whose lists are taken now.
+    /// The block that is being read.
     pub(crate) block: u64,
-    /// Place in that block, in numbers.
+    /// Position in that block, in numbers.
     pub(crate) at: u64,
 }
 
 /// A list, borrowed.
 pub(crate) struct List<'a> {
     pub(crate) page: u32,
-    /// Links not kept.
+    /// Number of links not kept.
     pub(crate) lost: u32,
     pub(crate) links: &'a [u32],
 }
@@ -60,16 +59,16 @@ pub(crate) struct Links {
     id: [u8; 16],
     place: Place,
     written_bytes: u64,
-    /// Blocks not written yet.
+    /// Finished blocks not written yet.
     pending: Vec<u8>,
-    /// Lists of the block being filled.
+    /// Lists of the block that is being filled.
     open: Vec<u8>,
     /// The block at `place.block`: its end, and its numbers (page, lost, count, links).
     loaded: Option<(u64, Vec<u32>)>,
 }
 
 impl Links {
-    /// Creates the file, durable but for its name.
+    /// Creates the file; its contents are durable, its name is not yet.
     pub(crate) fn create(dir: &dyn Dir, id: [u8; 16], number: u64) -> Result<Links> {
         let name = files::links(number);
         let file = files::create(dir, &name, LINKS, id, number)?;
@@ -89,7 +88,7 @@ impl Links {
         Ok(Links::with(file, id, place))
     }
 
-    /// Adds the list of a fetched page; links rise. Nothing is written before [`Links::flush`].
+    /// Appends the list of a fetched page; `links` ascend. Writes nothing before [`Links::flush`].
     pub(crate) fn append(&mut self, page: u32, lost: u32, links: &[u32]) {
         varint::put(&mut self.open, u64::from(page));
         varint::put(&mut self.open, u64::from(lost));
@@ -101,7 +100,7 @@ impl Links {
         }
     }
 
-    /// Ends the block being filled.
+    /// Ends the block that is being filled.
     fn seal(&mut self) {
         if self.open.is_empty() {
             return;
@@ -139,12 +138,12 @@ impl Links {
     /// hundreds of lists.
     ///
     /// # Errors
-    /// `Corrupt`, `Io`: nothing has changed then.
+    /// `Corrupt`, `Io`: nothing has changed.
     pub(crate) fn prepare(&mut self, pages: u32) -> Result<()> {
         self.prepare_within(self.place.bytes, pages)
     }
 
-    /// The same in a circle that ends at an offset.
+    /// As `prepare`, in a circle that ends at an offset.
     fn prepare_within(&mut self, end_of_all: u64, pages: u32) -> Result<()> {
         loop {
             match &self.loaded {
@@ -168,8 +167,8 @@ impl Links {
         }
     }
 
-    /// Passes the next lists to `each`, numbered from 0 on; so many, or none if there are none.
-    /// The circle ends at an offset: where the last block ended at some time. `pages` is the
+    /// Passes the next `lists` lists to `each`, numbered from 0; none if the file is empty. The
+    /// circle ends at `end`, where the last block ended at some earlier time. `pages` is the
     /// number of known pages.
     ///
     /// # Errors
@@ -185,13 +184,13 @@ impl Links {
         Ok(())
     }
 
-    /// Goes back to where the circle was.
+    /// Returns to an earlier position in the circle.
     pub(crate) fn back_to(&mut self, before: Place) {
         (self.place.block, self.place.at) = (before.block, before.at);
         self.loaded = None;
     }
 
-    /// The next loaded list.
+    /// Takes the next list of the loaded block.
     fn take(&mut self) -> Option<List<'_>> {
         let (_, numbers) = self.loaded.as_ref()?;
         let [page, lost, count, rest @ ..] = numbers.get(self.place.at as usize..)? else { return None };
@@ -200,7 +199,7 @@ impl Links {
         Some(List { page: *page, lost: *lost, links })
     }
 
-    /// End and numbers of the block at an offset.
+    /// Reads the block at an offset; returns its end and its numbers.
     fn load(&self, offset: u64, pages: u32) -> Result<(u64, Vec<u32>)> {
         let bad = |what: &str| Error::corrupt(&self.name, offset, what);
         let left = self.place.bytes.checked_sub(offset + BLOCK_HEAD_BYTES);
@@ -237,8 +236,8 @@ impl Links {
         crc32(&[&self.id, &self.place.number.to_le_bytes(), &offset.to_le_bytes(), len, lists])
     }
 
-    /// Writes the latest list of each page to the next file, durable but for its name. O(links), 8
-    /// bytes of memory a page.
+    /// Writes the latest list of each page to the next file; its contents are durable, its name is
+    /// not yet. O(links), 8 bytes of memory a page.
     pub(crate) fn rewritten(&self, dir: &dyn Dir, pages: u32) -> Result<Links> {
         let (mut latest, mut list) = (vec![0u64; pages as usize], 0);
         self.each(pages, |page, _, _| {
@@ -296,7 +295,7 @@ impl Links {
     }
 }
 
-/// Whether a list begins, or the last one ends, at a place among the numbers of lists.
+/// Whether a list begins, or the last one ends, at an index into the numbers of lists.
 fn is_begin(numbers: &[u32], place: u64) -> bool {
     let mut at = 0;
     while at < place {
@@ -306,10 +305,10 @@ fn is_begin(numbers: &[u32], place: u64) -> bool {
     at == place && at <= numbers.len() as u64
 }
 
-/// Numbers of encoded lists, if they are lists of pages below `pages`.
+/// Decodes lists into numbers; `None` unless they are lists of pages below `pages`.
 fn decode(lists: &[u8], pages: u32) -> Option<Vec<u32>> {
     let mut from = Bytes { rest: lists };
-    // A number takes a byte at least.
+    // A number takes at least one byte.
     let mut numbers = Vec::with_capacity(lists.len());
     while !from.rest.is_empty() {
         let head = numbers.len();
@@ -337,7 +336,7 @@ mod tests {
         (page + 1..PAGES).step_by(97).take(page as usize % 40).collect()
     }
 
-    /// The pages of one round of the circle.
+    /// The pages of one pass through the circle.
     fn round(links: &mut Links, len: usize) -> Vec<u32> {
         let mut pages = Vec::new();
         while pages.len() < len {

@@ -33,7 +33,7 @@ impl Status {
         Status::Gone,
     ];
 
-    /// Whether its first fetch is still to come or in flight.
+    /// Whether its first fetch is still queued, waiting or in flight.
     pub(crate) fn is_new(self) -> bool {
         matches!(self, Status::Ready | Status::Waiting | Status::InFlight)
     }
@@ -62,7 +62,7 @@ impl Marks {
         Marks(u16::from(is_seed) << 3 | u16::from(age & 15) << 12)
     }
 
-    /// Marks from disk, if they are possible.
+    /// Marks from disk; `None` if invalid.
     pub(crate) fn checked(bits: u16) -> Option<Marks> {
         (usize::from(bits & 7) < Status::ALL.len()).then_some(Marks(bits))
     }

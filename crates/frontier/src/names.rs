@@ -1,10 +1,10 @@
-//! Names of hosts, each once: its text, three bytes for where that is, and seven for the way from
-//! a name to its number.
+//! Names of hosts, each stored once: its text, three bytes for its position, and seven for the
+//! look-up from name to number.
 
 use crate::grow::push;
 use crate::slots::Slots;
 
-/// Names of a group, the place of whose first one is known.
+/// Names per group; only the position of a group's first name is stored.
 const GROUP: usize = 16;
 
 /// Texts by number.

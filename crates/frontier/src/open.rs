@@ -1,11 +1,11 @@
-//! Open hosts of a kind, by the place of their best page: the best of them in a heap. The others
-//! are left out, and found again in a pass over all hosts, which reads no row, when those are used
-//! up.
+//! Open hosts of one kind, ordered by the place of their best page: a heap of the best ones. The
+//! others are left out; when the heap is used up, a pass over all hosts, without reading rows,
+//! finds them.
 //!
-//! Entries never move; an outdated one is dropped when it comes up, or swept.
+//! Entries never move; an outdated one is dropped when it comes up or by a sweep.
 //!
-//! Invariant: each open host has an entry with its place, or that would not be better than the
-//! best one that was left out. So the best entry is that of the best open host.
+//! Invariant: each open host has an entry with its place in the heap, or that entry would not be
+//! better than the best one left out. So the best entry is that of the best open host.
 
 use std::collections::BinaryHeap;
 
@@ -21,7 +21,7 @@ fn parts(entry: u64) -> (u16, u32) {
     ((entry >> 32) as u16, !(entry as u32))
 }
 
-/// Open hosts of a kind.
+/// Open hosts of one kind.
 #[derive(Debug, Default)]
 pub(crate) struct Open {
     heap: BinaryHeap<u64>,
@@ -30,7 +30,7 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    /// Enters a host.
+    /// Adds a host.
     pub(crate) fn push(&mut self, place: u16, host: u32) {
         let entry = entry(place, host);
         if self.left_out.is_none_or(|best| entry > best) {
@@ -38,12 +38,12 @@ impl Open {
         }
     }
 
-    /// The best host, and its place.
+    /// Takes the best host; returns its place and number.
     pub(crate) fn pop(&mut self) -> Option<(u16, u32)> {
         self.heap.pop().map(parts)
     }
 
-    /// Whether only hosts are left that were left out, if any.
+    /// Whether the heap is empty and hosts were left out.
     pub(crate) fn is_used_up(&self) -> bool {
         self.heap.is_empty() && self.left_out.is_some()
     }
@@ -52,7 +52,7 @@ impl Open {
         self.heap.len()
     }
 
-    /// Drops outdated entries, and leaves out all but so many of the best.
+    /// Drops outdated entries, and all but the `most` best, which count as left out.
     pub(crate) fn sweep(&mut self, most: usize, is_current: impl Fn(u16, u32) -> bool) {
         let mut kept = std::mem::take(&mut self.heap).into_vec();
         kept.sort_unstable();

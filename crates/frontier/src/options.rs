@@ -1,12 +1,12 @@
 //! Options: credit, refreshes, politeness, budgets, retries, recrawls.
 //!
-//! What decides the flow of credit (tax, rent, window, virtual visits) is stored at creation,
-//! since a replay needs the same rules; `open` reads it from there. All other options may differ
-//! at each opening.
+//! Options that decide the flow of credit (tax, rent, window, virtual visits) are stored at
+//! creation, since a replay needs the same rules; `open` reads them from there. All others may
+//! differ at each opening.
 
 use crate::error::{Error, Result};
 
-/// Who shares the virtual page's credit when it is visited.
+/// Which pages share the virtual page's credit when it is visited.
 ///
 /// ```
 /// use frontier::{FrontierOptions, Rent};
@@ -17,8 +17,8 @@ use crate::error::{Error, Result};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rent {
-    /// Seeds, and pages to which two pages of good standing link, fetched or not. A page is of
-    /// good standing if it gets rent itself or such a page links to it: a trap that hangs on one
+    /// Seeds, and pages, fetched or not, to which two pages of good standing link. A page is of
+    /// good standing if it gets rent itself or such a page links to it. So a trap behind a single
     /// page gets none, however densely linked.
     #[default]
     Endorsed,
@@ -34,8 +34,8 @@ impl Rent {
 }
 
 filemap_io::options! {
-    /// When a fetched page is fetched again: by default first after a day, then between an hour
-    /// and thirty days.
+    /// When to refetch a fetched page: by default first after a day, then at intervals from an
+    /// hour to thirty days.
     ///
     /// ```
     /// use frontier::{FrontierOptions, Recrawl};
@@ -45,18 +45,18 @@ filemap_io::options! {
     /// ```
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Recrawl {
-        /// Age of a page at its second fetch.
+        /// Age of a page at its first refresh.
         pub(crate) first_ms: u64 = 24 * 3_600_000,
 
         /// Least age at a refresh, however often the page changes; 0: due again at once.
         pub(crate) min_ms: u64 = 3_600_000,
 
-        /// Greatest age at a refresh, however seldom the page changes.
+        /// Greatest age at a refresh, however rarely the page changes.
         pub(crate) max_ms: u64 = 30 * 24 * 3_600_000,
     }
 }
 
-/// Most virtual visits a fetch.
+/// Most virtual visits per fetch.
 pub(crate) const VIRTUAL_VISITS_MAX: u8 = 64;
 
 filemap_io::options! {
@@ -73,25 +73,25 @@ filemap_io::options! {
     /// ```
     #[derive(Clone, Debug)]
     pub struct FrontierOptions {
-        /// Part of a visited page's credit that goes to the virtual page: 0.01 to 0.99. Fixed at
-        /// creation.
+        /// Fraction of a visited page's credit that goes to the virtual page: 0.01 to 0.99. Fixed
+        /// at creation.
         pub(crate) tax: f64 = 0.10,
 
-        /// Who gets the virtual page's credit. Fixed at creation.
+        /// Which pages get the virtual page's credit. Fixed at creation.
         pub(crate) rent: Rent = Rent::Endorsed,
 
         /// Half-life of history, in units of total credit circulated: at least 0.1, infinity for
         /// all time. Fixed at creation.
         pub(crate) window: f64 = 32.0,
 
-        /// Fetched pages visited again without a fetch, about, with each fetch: their credit goes
-        /// to the links that they had, as at a refresh. For some time it may be up to eight times
-        /// as many, where many pages have got credit at once. 0 to 64; 0 keeps no links (some 2
-        /// bytes each on disk), and leaves most credit useless in a crawl that fetches each page
-        /// once. Fixed at creation.
+        /// Virtual visits per fetch, about: a fetched page is visited again without a fetch, and
+        /// its credit goes to the links that it had, as at a refresh. For a while it may be up to
+        /// eight times as many, where many pages got credit at once. 0 to 64; 0 keeps no links
+        /// (some 2 bytes each on disk), and leaves most credit useless in a crawl that fetches
+        /// each page once. Fixed at creation.
         pub(crate) virtual_visits: u8 = 8,
 
-        /// Part of all fetches that goes to refreshes while some are due and new pages wait: 0 to
+        /// Fraction of fetches that are refreshes while refreshes are due and new pages wait: 0 to
         /// 1.
         pub(crate) refresh_share: f64 = 0.2,
 
@@ -112,24 +112,24 @@ filemap_io::options! {
         /// before waits until its next recrawl instead).
         pub(crate) attempts_max: u8 = 13,
 
-        /// Failures in a row for which pages of a host are to blame; the next one is the host's
+        /// Consecutive failures of a host that are blamed on its pages; the next one is the host's
         /// ([`crate::Remedy`]). At least 1.
         pub(crate) host_failures_max: u16 = 10,
 
         /// How long a host may fail before its queued pages are given up, as `HostDown`.
         pub(crate) host_down_ms: u64 = 7 * 24 * 3_600_000,
 
-        /// When pages are fetched again: `None` for never.
+        /// When fetched pages are refetched: `None` for never.
         pub(crate) recrawl: Option<Recrawl> = None,
 
-        /// Memory for what is known of pages. An eighth is for the index of those found last: all
-        /// others are in runs on disk. A quarter is for the queues of hosts, 8 bytes a page: of
-        /// more, those that come last are left out, and found again in a pass over all rows. A
-        /// sixteenth is for pages that wait for a time, likewise. The rest is for rows of 24
-        /// bytes: all others are in a file. Hosts come on top. At least 4 KiB.
+        /// Memory for pages. An eighth holds the index of the most recent pages; the others are in
+        /// runs on disk. A quarter holds the queues of hosts, 8 bytes a page; beyond it the last
+        /// pages are left out, and found again in a pass over all rows. A sixteenth holds timers
+        /// of waiting pages, likewise. The rest holds rows of 24 bytes; the others are in a file.
+        /// Hosts take further memory. At least 4 KiB.
         pub(crate) memory_bytes: u64 = 256 << 20,
 
-        /// A snapshot replaces the journal when it is longer than this and than a sixteenth of the
+        /// The journal is replaced by a snapshot when it exceeds both this and a sixteenth of the
         /// last snapshot: at least 4 KiB. An opening after a crash replays the journal.
         pub(crate) journal_bytes_min: u64 = 16 << 20,
     } by hand {
@@ -147,7 +147,7 @@ impl FrontierOptions {
         FrontierOptions { backoff_ms, backoff_max_ms: max_ms, ..self }
     }
 
-    /// The first rest of a host that fails, doubled with each further one up to `max_ms`.
+    /// The first rest of a failing host, doubled with each further one up to `max_ms`.
     #[must_use]
     pub fn host_rest_ms(self, rest_ms: u64, max_ms: u64) -> FrontierOptions {
         FrontierOptions { rest_ms, rest_max_ms: max_ms, ..self }
@@ -158,7 +158,7 @@ impl FrontierOptions {
         self.memory_bytes / 16 * 9
     }
 
-    /// Most timers of pages that wait for a time.
+    /// Most timers of waiting pages in memory.
     pub(crate) fn timers(&self) -> usize {
         usize::try_from(self.memory_bytes / 16 / 8).unwrap_or(usize::MAX)
     }
@@ -168,7 +168,7 @@ impl FrontierOptions {
         usize::try_from(self.memory_bytes / 4 / 8).unwrap_or(usize::MAX)
     }
 
-    /// Memory for the index of the pages found last.
+    /// Memory for the index of the most recent pages.
     pub(crate) fn index_bytes(&self) -> u64 {
         self.memory_bytes / 8
     }

@@ -1,10 +1,10 @@
-//! Assignments, outcomes and failures: what a crawler gets and reports.
+//! Assignments, outcomes and failures: what a crawler receives and reports.
 //!
-//! Plain data. URLs are canonical UTF-8 text, compared byte by byte; the frontier canonicalises
-//! nothing. Times are milliseconds since 1970.
+//! Plain data. URLs are canonical UTF-8 text, compared byte by byte; the frontier does not
+//! canonicalise. Times are milliseconds since 1970.
 
-/// A known page, by its place in the order of discovery from 0. Numbers are dense and never
-/// change.
+/// A known page, identified by its position in the order of discovery, from 0. Numbers are dense
+/// and never change.
 ///
 /// ```
 /// use frontier::PageId;
@@ -44,12 +44,12 @@ impl PageId {
 pub enum Next {
     /// Fetch this page and report the outcome.
     Fetch(Assignment),
-    /// No page may be fetched before a time, unless an outcome or a seed comes sooner.
+    /// No page may be fetched before this time, unless an outcome or a seed comes sooner.
     Wait {
         /// When to ask again.
         until_ms: i64,
     },
-    /// What comes next depends on pages in flight.
+    /// The next page depends on the outcome of pages in flight.
     InFlight,
     /// Nothing is queued or in flight: the crawl is done.
     Empty,
@@ -76,23 +76,22 @@ pub struct Assignment {
     pub page: PageId,
     /// The URL to fetch, as discovered.
     pub url: String,
-    /// Its canonical URL, by which it is known ([`crate::link`]).
+    /// Its canonical URL, which identifies it ([`crate::link`]).
     pub key: String,
     /// Links from a seed at its discovery.
     pub depth: u16,
-    /// The delay that its host was given by [`crate::Frontier::host_delay`], if any.
+    /// Its host's own delay, set by [`crate::Frontier::host_delay`], if any.
     pub host_delay_ms: Option<u64>,
-    /// Failed attempts in a row before this one.
+    /// Consecutive failed attempts before this one.
     pub failed_attempts: u8,
-    /// Whether it was fetched before: then send the validators that the page store has.
+    /// Whether it was fetched before: then send the validators stored with the page.
     pub is_refresh: bool,
     /// Whether it is a start page.
     pub is_seed: bool,
 }
 
-/// Pages that were asked for under an id ([`crate::Frontier::claim`]), in the order of their
-/// numbers, with their canonical URLs. Some may be settled: they belong to what was asked all the
-/// same.
+/// Pages requested under an id ([`crate::Frontier::claim`]), in the order of their numbers, with
+/// their canonical URLs. Settled pages stay in the list: they belong to the request.
 ///
 /// ```
 /// use frontier::{Claim, Frontier, FrontierOptions, Next};
@@ -114,7 +113,7 @@ pub struct Claim {
     pub pages: Vec<(PageId, String)>,
 }
 
-/// A page that was fetched, unchanged or not, or that redirects (a page with one link).
+/// A fetched page, changed or not, or a redirect (a page with one link).
 ///
 /// ```
 /// use frontier::Fetched;
@@ -127,15 +126,15 @@ pub struct Claim {
 pub struct Fetched<'a> {
     /// Time of the fetch.
     pub fetched_at_ms: i64,
-    /// Canonical URLs of its links in scope, or texts of [`crate::link`]. Repeated ones count
-    /// once, links to itself not at all.
+    /// Canonical URLs of its links in scope, or texts of [`crate::link`]. Duplicates count once;
+    /// links to the page itself are ignored.
     pub links: &'a [&'a str],
-    /// Whether it has changed since its last fetch, if known. Sets the age of the next recrawl.
+    /// Whether it changed since its last fetch, if known. Adapts the recrawl interval.
     pub changed: Option<bool>,
     /// Whether its body was seen under another URL: `links` is ignored then.
     pub is_duplicate: bool,
-    /// Whether it says next to nothing of its own: a near-duplicate, an error page with status
-    /// 200. Its links are entered, and get neither credit nor a voucher from it.
+    /// Whether it has hardly any content of its own: a near-duplicate, an error page with status
+    /// 200. Its links are entered, but get neither credit nor a voucher from it.
     pub is_barren: bool,
 }
 
@@ -157,20 +156,20 @@ pub struct Fetched<'a> {
 pub struct Done {
     /// New pages, numbered from [`Done::first_new`] on.
     pub new_links: u32,
-    /// The first new page, or the next page to be if there are none.
+    /// The first new page, or the number that the next new page will get if there are none.
     pub first_new: u32,
     /// Links to pages known before.
     pub known_links: u32,
     /// New links refused: too deep.
     pub over_depth: u32,
-    /// New links refused: their host has its maximum of pages.
+    /// New links refused: their host has reached its maximum of pages.
     pub over_host_budget: u32,
     /// New links refused: URL empty or too long.
     pub over_length: u32,
 }
 
 filemap_io::named_enum! {
-    /// Why a fetch failed. Declared in the order of the codes on disk, which begin with 1.
+    /// The reason of a failed fetch. Declared in the order of the codes on disk, from 1.
     ///
     /// ```
     /// use frontier::FailureKind;
@@ -180,7 +179,7 @@ filemap_io::named_enum! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     #[non_exhaustive]
     pub enum FailureKind {
-        /// The host's name has no address.
+        /// The host's name did not resolve to an address.
         Dns => "dns",
         /// Connection failed.
         Connect => "connect",
@@ -200,27 +199,26 @@ filemap_io::named_enum! {
         ClientStatus => "client status",
         /// Status 500 to 599.
         ServerStatus => "server status",
-        /// The host asked for patience (429, 503).
+        /// The host asks to slow down (429, 503).
         Busy => "busy",
         /// Anything else.
         Other => "other",
         /// Another crawl has claimed it ([`crate::Frontier::claim`]).
         Elsewhere => "elsewhere",
-        /// Its host has not answered for as long as [`crate::FrontierOptions::host_down_ms`]
-        /// allows.
+        /// Its host has not answered for [`crate::FrontierOptions::host_down_ms`].
         HostDown => "host down",
-        /// Its host's robots.txt cannot be had: nobody knows what it forbids.
+        /// Its host's robots.txt could not be fetched, so its rules are unknown.
         RobotsUnreachable => "robots unreachable",
     }
 }
 
 impl FailureKind {
-    /// 1 to 15; 0 stands for none.
+    /// The code on disk, 1 to 15; 0 stands for no failure.
     pub(crate) fn code(self) -> u8 {
         FailureKind::ALL.iter().position(|kind| *kind == self).map_or(0, |at| at as u8 + 1)
     }
 
-    /// Whether the host has answered, so that it is not down.
+    /// Whether the failure shows that the host has answered, so it is not down.
     pub(crate) fn is_an_answer(self) -> bool {
         matches!(self, FailureKind::ClientStatus | FailureKind::Limit | FailureKind::Other)
     }
@@ -248,14 +246,14 @@ impl FailureKind {
 pub struct Failure {
     /// The reason.
     pub kind: FailureKind,
-    /// Shortest wait (`Retry-After`), up to the longest rest of the options. The longer of it and
-    /// the backoff counts.
+    /// Shortest wait (`Retry-After`), limited by the longest rest of the options. The longer of it
+    /// and the backoff applies.
     pub retry_after_ms: Option<u64>,
-    /// What is to be done about it.
+    /// How to proceed.
     pub remedy: Remedy,
 }
 
-/// What is to be done about a failure.
+/// How to proceed after a failure.
 ///
 /// ```
 /// use frontier::{Failure, FailureKind, Frontier, FrontierOptions, Next, PageStatus, Remedy};
@@ -272,21 +270,21 @@ pub struct Failure {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// Another attempt at the page, up to [`crate::FrontierOptions::attempts_max`]. When a host
-    /// has [`crate::FrontierOptions::host_failures_max`] of these in a row, the next is the
-    /// host's.
+    /// Retry the page, up to [`crate::FrontierOptions::attempts_max`]. After
+    /// [`crate::FrontierOptions::host_failures_max`] of these in a row on one host, the next is
+    /// blamed on the host.
     Retry,
-    /// As `Retry`, of a host that has answered, with half a page: it is not to blame.
+    /// As `Retry`, but the host has answered, e.g. with half a page, and is not to blame.
     RetryPage,
-    /// The host is at fault: it rests, longer each time, and its pages stay queued, this one
-    /// without a count of attempts.
+    /// The host is at fault: it rests, longer each time. Its pages stay queued, and this page's
+    /// attempts do not count.
     HostRests,
-    /// An attempt is useless: the page is given up at once or, if it was fetched before, waits for
+    /// Retrying is useless: the page is given up at once or, if it was fetched before, waits for
     /// its next recrawl, if there is one.
     GiveUp,
 }
 
-/// How a host fails.
+/// The outage of a host.
 ///
 /// ```
 /// use frontier::{Failing, Failure, FailureKind, Frontier, FrontierOptions, Next, Remedy};
@@ -303,15 +301,15 @@ pub enum Remedy {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failing {
-    /// When it first did, since it last answered.
+    /// Its first failure since it last answered.
     pub since_ms: i64,
-    /// How often it was given a rest.
+    /// Number of its rests so far.
     pub rests: u8,
-    /// The end of its rest.
+    /// End of the current rest.
     pub until_ms: i64,
 }
 
-/// What others say of a page's changes.
+/// A hint from elsewhere, such as a sitemap, about a page's changes.
 ///
 /// ```
 /// use frontier::{Frontier, FrontierOptions, Hint, Recrawl};
@@ -329,7 +327,7 @@ pub struct Failing {
 pub struct Hint<'a> {
     /// The page's canonical URL.
     pub key: &'a str,
-    /// When it changed last. A time to come is no hint.
+    /// When it last changed. A future time is ignored.
     pub changed_ms: Option<i64>,
     /// How often it changes.
     pub every_ms: Option<u64>,

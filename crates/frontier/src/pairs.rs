@@ -1,4 +1,4 @@
-//! Entries of the index on disk: fingerprint and page, of which 400 fit a block of a run.
+//! Entries of the index on disk: fingerprint and page; about 400 fit a block of a run.
 
 use std::cmp::Ordering;
 
@@ -22,11 +22,11 @@ layout! {
 const PAIRS_BYTES: usize = BLOCK_BYTES - PairsBlock::PAIRS.at;
 const PAGE_BYTES: usize = 4;
 
-/// The format of pairs of a fingerprint and a page, by fingerprint.
+/// The format of runs of (fingerprint, page) pairs, sorted by fingerprint.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pairs;
 
-/// A block with possible numbers.
+/// A block whose numbers are valid.
 struct Block<'a> {
     base: u64,
     width: usize,
@@ -70,7 +70,7 @@ impl<'a> Block<'a> {
     }
 }
 
-/// How many of the first entries fit a block when a difference has `width` bytes.
+/// Number of leading entries that fit a block if a difference has `width` bytes.
 fn fits(entries: &[(u64, u32)], width: usize) -> usize {
     let most = entries.len().min(PAIRS_BYTES / (width + PAGE_BYTES));
     entries[..most].partition_point(|(fingerprint, _)| width == 8 || (fingerprint - entries[0].0) >> (8 * width) == 0)
@@ -81,7 +81,7 @@ impl Format for Pairs {
     type Key<'a> = u64;
 
     const KIND: Kind = Kind { magic: *b"FMFRUN01", version: 2, what: "run of a frontier" };
-    /// Differences of four bytes are the shortest worth a thought.
+    /// Differences of less than four bytes are not worth the effort.
     const ENTRIES_MAX: usize = PAIRS_BYTES / (4 + PAGE_BYTES);
 
     fn parameter(&self) -> u32 {
@@ -109,7 +109,7 @@ impl Format for Pairs {
 
     #[inline]
     fn hash(&self, key: u64) -> u64 {
-        // Keys of a block have their first bits in common.
+        // Keys of a block share their first bits.
         fixed::mixed(u128::from(key) << 64)
     }
 

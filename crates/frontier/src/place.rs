@@ -1,5 +1,5 @@
-//! The order of queued pages: by credit; pages without a voucher behind all others, and among
-//! themselves by their families' levels first.
+//! The order of queued pages: by credit. Pages without a voucher come after all others, ordered
+//! first by their families' levels.
 //!
 //! A trap can hold more credit than most of the web, e.g. when a hub links to it, but no page of
 //! good standing links to anything below its second level ([`crate::trust`]). So pages without a
@@ -9,11 +9,11 @@ use crate::credit::{CLASSES, class};
 use crate::shares::LEVELS;
 use crate::trust::Standing;
 
-/// Of a page with a voucher.
+/// The lowest place of a page with a voucher.
 pub(crate) const VOUCHED: u16 = LEVELS * CLASSES as u16;
 
-/// The place of a page in a queue; the highest comes first. `level` is that of its family, and
-/// asked for only if it has no voucher.
+/// The place of a page in a queue; the highest comes first. `level` returns its family's level; it
+/// is called only for a page without a voucher.
 #[inline]
 pub(crate) fn place(credit: u64, standing: Standing, level: impl FnOnce() -> u16) -> u16 {
     match standing {
@@ -22,14 +22,14 @@ pub(crate) fn place(credit: u64, standing: Standing, level: impl FnOnce() -> u16
     }
 }
 
-/// What an entry of a page is worth.
+/// The validity of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
-    /// The page may be taken by it.
+    /// The page may be taken from it.
     Current,
     /// The page is not queued, or has another entry.
     Outdated,
-    /// The page has sunk: the entry belongs further down.
+    /// The page has sunk: the entry belongs further back.
     Sunk,
 }
 

@@ -24,17 +24,17 @@ use crate::table::Table;
 use crate::timers::{Rules, Timers};
 use crate::window::{Owner, Top};
 
-/// Entries of a heap beyond four for each host before it is swept.
+/// Entries of a heap, beyond four for each host, before it is swept.
 const SLACK: usize = 256;
 /// Most open hosts of a kind in memory: 512 KiB.
 const OPEN_MAX: usize = 1 << 16;
 
-/// The queues of hosts are counted when so many new entries, by all that may be, have come.
+/// The queues of hosts are counted after new entries of this fraction of the limit.
 const ENTERED_PART: usize = 8;
-/// Pages by those that are taken before all rows are read for pages that were left out.
+/// All rows are read for left-out pages after this fraction of the pages was taken.
 const REFILL_PART: u32 = 64;
 
-/// The rest of the state, as the queues use it.
+/// The rest of the state, as the queues see it.
 pub(crate) struct View<'a> {
     pub(crate) table: &'a mut Table,
     pub(crate) hosts: &'a mut Hosts,
@@ -49,7 +49,7 @@ pub(crate) struct Manners {
     pub(crate) entries_max: usize,
     /// Most open hosts of a kind in memory.
     pub(crate) open_max: usize,
-    /// Of pages that wait for a time.
+    /// The rules for timers of waiting pages.
     pub(crate) rules: Rules,
 }
 
@@ -64,43 +64,43 @@ impl Manners {
 /// The queues of all hosts.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    /// Whether hosts are offered: not while the journal is replayed.
+    /// Whether hosts are offered: false while the journal is replayed.
     is_live: bool,
     /// The latest time given.
     clock_ms: i64,
     /// Open hosts by kind.
     open: [Open; 2],
-    /// Hosts by the time at which they open.
+    /// Hosts, ordered by the time at which they open.
     sleeping: BinaryHeap<Reverse<(i64, u32)>>,
-    /// Pages that wait for a time.
+    /// Timers of waiting pages.
     pub(crate) timers: Timers,
-    /// Entries since the queues of hosts were counted.
+    /// Entries added since the queues of hosts were counted.
     entered: usize,
-    /// Whether a host has pages, and none of them in memory.
+    /// Whether a host has queued pages and none of them in memory.
     is_drained: bool,
     /// Pages taken since the queues were built.
     taken: u32,
 }
 
 impl Queue {
-    /// Makes a page wait until a second, which its row has.
+    /// Makes a page wait until `due_s`, which its row states.
     pub(crate) fn wait(&mut self, page: u32, due_s: u32, view: &mut View<'_>) -> Result<()> {
         self.timers.wait(page, due_s, view.manners.rules.timers_max, view.table)
     }
 
-    /// Sets the clock back: no page waits longer than until `longest_ms`.
+    /// Sets the clock back: no page waits beyond `longest_ms`.
     pub(crate) fn set_back(&mut self, now_ms: i64, longest_ms: i64, view: &mut View<'_>) -> Result<()> {
         self.clock_ms = self.clock_ms.min(now_ms);
         let longest_s = u32::try_from(longest_ms.div_euclid(1000)).unwrap_or(u32::MAX);
         self.timers.cut(longest_s, |_| true, view.manners.rules, view.table)
     }
 
-    /// Ends the waits of some pages at a second, at the latest.
+    /// Ends the waits of the pages for which `is_cut` is true at `end_s` at the latest.
     pub(crate) fn cut(&mut self, end_s: u32, is_cut: impl Fn(&Row) -> bool, view: &mut View<'_>) -> Result<()> {
         self.timers.cut(end_s, is_cut, view.manners.rules, view.table)
     }
 
-    /// Moves the clock on: due pages become ready, hosts whose delay is over open.
+    /// Advances the clock: due pages become ready, hosts whose delay is over open.
     pub(crate) fn advance(&mut self, now_ms: i64, view: &mut View<'_>) -> Result<()> {
         self.clock_ms = self.clock_ms.max(now_ms);
         let now_s = u32::try_from(self.clock_ms / 1000).unwrap_or(u32::MAX);
@@ -123,8 +123,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Finds all pages that wait for a time by their rows: those that are due become ready, the
-    /// soonest of the others get timers. O(pages).
+    /// Finds all waiting pages by their rows: due ones become ready, the soonest of the others get
+    /// timers. O(pages).
     fn find_timers(&mut self, now_s: u32, view: &mut View<'_>) -> Result<()> {
         self.timers.clear();
         for page in 0..view.table.len() {
@@ -148,7 +148,7 @@ impl Queue {
         self.clock_ms
     }
 
-    /// Queues a page that is ready by its status.
+    /// Queues a page, if its status says that it is queued.
     pub(crate) fn put(&mut self, page: u32, view: &mut View<'_>) -> Result<()> {
         let row = view.table.get(page)?;
         let Some(kind) = row.status().queue() else { return Ok(()) };
@@ -158,7 +158,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Counts entries; when there are too many, those of the longest queues are left out.
+    /// Counts new entries; if there are too many, trims the longest queues.
     fn count_entered(&mut self, grown: usize, view: &mut View<'_>) {
         self.entered += grown;
         if self.entered > view.manners.entries_max / ENTERED_PART {
@@ -167,7 +167,7 @@ impl Queue {
         }
     }
 
-    /// Gives a queued page, whose row is this one, an entry under its new place.
+    /// Adds an entry for a queued page at its new place; `row` is its row.
     pub(crate) fn raised(&mut self, page: u32, kind: usize, row: &Row, view: &mut View<'_>) -> Result<()> {
         let grown = view.hosts.put_again(page, kind, row, view.table)?;
         self.count_entered(grown, view);
@@ -175,8 +175,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Enters a host where it belongs after a change, by its best entries: whoever takes one looks
-    /// at its row, which may be on disk.
+    /// Moves a host to where it belongs after a change, judged by its best entries. The rows of
+    /// their pages, which may be on disk, are checked when a page is taken.
     pub(crate) fn offer(&mut self, number: u32, view: &mut View<'_>) {
         self.enter(number, view);
         view.hosts.settle(number, self.clock_ms);
@@ -212,8 +212,8 @@ impl Queue {
         }
     }
 
-    /// Takes the best page of a kind among open hosts; it is in flight then. Returns when the
-    /// fetch before it began, too.
+    /// Takes the best page of a kind among open hosts; it is then in flight. Also returns when the
+    /// previous fetch of its host began.
     pub(crate) fn take(&mut self, kind: usize, view: &mut View<'_>) -> Result<Option<(u32, Option<i64>)>> {
         while let Some((place, number)) = self.best_open(kind, view) {
             if view.hosts.offered(number, kind) != Some(place) {
@@ -238,7 +238,7 @@ impl Queue {
         Ok(None)
     }
 
-    /// The best open host of a kind, and its place. O(hosts) if those in memory are used up.
+    /// The best open host of a kind, and its place. O(hosts) if the heap is used up.
     fn best_open(&mut self, kind: usize, view: &mut View<'_>) -> Option<(u16, u32)> {
         if self.open[kind].is_used_up() {
             self.reopen(view);
@@ -246,7 +246,7 @@ impl Queue {
         self.open[kind].pop()
     }
 
-    /// Takes a page before its turn, if its host allows that now; it is in flight then.
+    /// Takes a page before its turn, if its host allows it now; it is then in flight.
     pub(crate) fn take_page(&mut self, page: u32, view: &mut View<'_>) -> Result<Early> {
         let row = view.table.get(page)?;
         if view.hosts.in_flight(row.host) >= u32::from(view.manners.connections) {
@@ -289,7 +289,7 @@ impl Queue {
         Ok(host.into_iter().chain(page).min())
     }
 
-    /// Enters all hosts where they belong, after their times have changed. Reads no rows.
+    /// Places all hosts anew, after their times have changed. Reads no rows.
     pub(crate) fn reopen(&mut self, view: &mut View<'_>) {
         (self.open, self.sleeping) = Default::default();
         view.hosts.withdraw_offers();
@@ -312,8 +312,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Finds pages again that were left out, if a host has no others: when as many pages were
-    /// taken as pay for it, or there are no others at all (`must`). Whether it did.
+    /// Finds left-out pages by a rebuild if some host has no others, and enough pages were taken
+    /// to pay for it or there are no others at all (`must`). Returns whether it did.
     pub(crate) fn refill(&mut self, must: bool, view: &mut View<'_>) -> Result<bool> {
         let is_time = self.is_drained && (must || self.taken >= view.table.len() / REFILL_PART);
         if is_time {
@@ -334,13 +334,13 @@ impl Queue {
     }
 }
 
-/// What became of a page that was to be taken before its turn.
+/// The result of taking a page before its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Early {
-    /// It is in flight; when the fetch before it began.
+    /// It is in flight; holds the start of the previous fetch of its host.
     Taken(Option<i64>),
     /// It may be taken at this time.
     Wait(i64),
-    /// That depends on what is in flight.
+    /// It depends on the outcome of fetches in flight.
     InFlight,
 }

@@ -23,15 +23,15 @@
 //! | 15 | hinted | count; of each page the difference to the one before, age, due or 0 |
 //! | 16 | arrived | depth, list of new URLs: links that other crawls have found |
 //!
-//! *Due* is in seconds, 0 for never; *age* the step of the recrawl interval; a *time* in
-//! milliseconds, below 2^63. A record holds decisions, not what led to them, so a replay does not
+//! *Due* is in seconds, 0 for never; *age* is the step of the recrawl interval; a *time* is in
+//! milliseconds, below 2^63. A record holds decisions, not their reasons, so a replay does not
 //! depend on options.
 
 use filemap_io::{layout, varint};
 
 use crate::outcome::{Failing, FailureKind};
 
-/// Links lost of a page that hands nothing on.
+/// Value of `lost` for a page that hands nothing on.
 pub(crate) const ALL_LOST: u32 = u32::MAX;
 
 /// An event.
@@ -95,7 +95,7 @@ pub(crate) enum Record<'a> {
     Up {
         host: &'a str,
     },
-    /// Page, age and due of each; pages rise.
+    /// Page, age and due of each page; pages ascend.
     Hinted {
         changes: Vec<(u32, u8, u32)>,
     },
@@ -110,7 +110,7 @@ fn put_text(to: &mut Vec<u8>, text: &str) {
     to.extend_from_slice(text.as_bytes());
 }
 
-/// Appends page numbers, which rise.
+/// Appends page numbers, which ascend.
 pub(crate) fn put_pages(to: &mut Vec<u8>, pages: &[u32]) {
     varint::put(to, pages.len() as u64);
     let mut last = 0;
@@ -147,7 +147,7 @@ fn put_texts(to: &mut Vec<u8>, texts: &[&str]) {
 }
 
 impl<'a> Record<'a> {
-    /// Appends the record's bytes. Lists of pages are sorted.
+    /// Appends the encoded record. Lists of pages are sorted.
     pub(crate) fn encode(&self, to: &mut Vec<u8>) {
         match self {
             Record::Seeds { known, new } => {
@@ -215,7 +215,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Takes the first record off `bytes`; `None` if there is none.
+    /// Decodes the first record of `bytes`; `None` if there is none.
     pub(crate) fn decode(bytes: &mut &'a [u8]) -> Option<Record<'a>> {
         let mut from = Bytes { rest: bytes };
         let record = match from.byte()? {
@@ -263,7 +263,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// A stored time. Earlier builds took times as `u64`: one beyond `i64` is a hold for ever.
+/// Converts a stored time. Earlier builds stored `u64`: one beyond `i64` is a hold for ever.
 pub(crate) fn time_of(stored: u64) -> i64 {
     i64::try_from(stored).unwrap_or(i64::MAX)
 }
@@ -296,7 +296,7 @@ impl<'a> Bytes<'a> {
         u32::try_from(self.number()?).ok()
     }
 
-    /// The length of a list whose elements take at least a byte each: no more than the bytes left.
+    /// The length of a list whose elements take at least one byte each: at most the bytes left.
     fn length(&mut self) -> Option<usize> {
         usize::try_from(self.number()?).ok().filter(|len| *len <= self.rest.len())
     }
@@ -329,7 +329,7 @@ impl<'a> Bytes<'a> {
     pub(crate) fn pages_into(&mut self, pages: &mut Vec<u32>) -> Option<()> {
         let mut last = 0u32;
         for at in 0..self.length()? {
-            // No page is listed twice.
+            // No page occurs twice.
             let gap = self.small().filter(|gap| at == 0 || *gap > 0)?;
             last = last.checked_add(gap)?;
             pages.push(last);
@@ -388,7 +388,7 @@ mod tests {
         assert!(rest.is_empty());
     }
 
-    /// Journals hold these: they must never change.
+    /// Existing journals hold these bytes: they must never change.
     #[test]
     fn the_bytes_are_the_golden_ones() {
         let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! A row of the page table: what is known of a page, in memory and as 24 bytes.
+//! A row of the page table: the state of a page, in memory and as 24 bytes.
 
 use crate::credit::{Account, HISTORY_MAX, TOTAL};
 use crate::format::PageRecord;
@@ -6,13 +6,13 @@ use crate::marks::{Marks, Status};
 use crate::options::Rent;
 use crate::trust::{Standing, Trust};
 
-/// What is known of a page.
+/// The state of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Row {
     pub(crate) credit: u64,
     pub(crate) history: f32,
     pub(crate) host: u32,
-    /// The second in which it is due, while it waits; 0 for never.
+    /// The second at which it is due, while it waits; 0 for never.
     pub(crate) due_s: u32,
     pub(crate) marks: Marks,
     pub(crate) trust: Trust,
@@ -35,12 +35,12 @@ impl Row {
         is_member && self.status() != Status::Gone
     }
 
-    /// What it holds. In a row it would take another eight bytes.
+    /// Its credit and history. As a field of the row it would take another eight bytes.
     pub(crate) fn account(&self) -> Account {
         Account { credit: self.credit, history: self.history }
     }
 
-    /// Changes what it holds.
+    /// Changes its credit and history.
     #[inline]
     pub(crate) fn change<T>(&mut self, act: impl FnOnce(&mut Account) -> T) -> T {
         let mut account = self.account();
@@ -61,7 +61,7 @@ impl Row {
         bytes
     }
 
-    /// A row of one of so many hosts, if it is possible.
+    /// Decodes a row; `None` if it is invalid, given the number of hosts.
     pub(crate) fn decode(bytes: &[u8], hosts: u32) -> Option<Row> {
         let row = Row {
             credit: PageRecord::CREDIT.get(bytes),

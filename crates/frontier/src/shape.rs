@@ -1,18 +1,18 @@
-//! The shape of a URL and the site of a host: what pages of one kind have in common, by their URLs
-//! alone. [`crate::shares`] counts pages by them.
+//! The shape of a URL and the site of a host: features common to pages of one kind, from their
+//! URLs alone. [`crate::shares`] counts pages by them.
 //!
-//! Pages that a program makes without end (a calendar, a search, a filter of a shop) differ in
-//! numbers, names of files and values of parameters, not in shape.
+//! Pages that a program generates without end (a calendar, a search, a shop's filters) differ in
+//! numbers, file names and values of parameters, not in shape.
 
 use xxhash_rust::xxh3::Xxh3;
 
-/// Folders that count for the shape. Those below are one.
+/// Leading folders that count for the shape. Deeper ones are not told apart.
 const FOLDERS: usize = 2;
 /// Longest name of a second-level domain under which others are registered, as in `co.uk`.
 const REGISTRY_BYTES_MAX: usize = 3;
 
-/// The shape of a URL, in 8 bits: hash of its first two folders, of whether there are more, of the
-/// file's extension and of the names of parameters. A run of digits counts as one digit.
+/// The shape of a URL, in 8 bits: a hash of its first two folders, whether there are more, the
+/// file's extension and the names of parameters. A run of digits counts as one digit.
 pub(crate) fn shape(url: &str) -> u8 {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -47,9 +47,9 @@ fn without_numbers(hash: &mut Xxh3, text: &str) {
     hash.update(rest.as_bytes());
 }
 
-/// The site of a host: its last two labels, or three where the second is that of a registry
-/// (`co.uk`); an address is its own. Without a list of registries: sites that it takes for one
-/// share what is known of them.
+/// The site of a host: its last two labels, or three if the second is a registry's (`co.uk`); an
+/// IP address is its own site. It uses no list of registries: sites that it merges share their
+/// counts.
 pub(crate) fn site(host: &str) -> &str {
     if host.ends_with(|c: char| c.is_ascii_digit() || c == ']') {
         return host;

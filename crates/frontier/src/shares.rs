@@ -1,15 +1,15 @@
-//! Fair shares of the pages that nobody vouches for: by site, by host and by shape of the URL.
+//! Fair shares of pages without a voucher: by site, by host and by shape of the URL.
 //!
 //! A page without a voucher ([`crate::trust`]) may be the far end of a long chain, or a page of a
-//! trap. One looks like the other, but their families do not: of a site, of a host and of a shape
-//! on a host, fetched pages of good standing are proof that there is something to be found. A
-//! family may have as many fetched pages without a voucher as it has proofs, and [`FREE`] more.
-//! From there on it has a *level*, the logarithm of how often it has had that share, and pages
-//! without a voucher come in the order of their levels: all families get the same multiple of
-//! their shares. A trap behind the greatest hub has one proof, its root, however much credit.
+//! trap. The pages look alike, but their families differ. A family is the fetched pages of a site,
+//! a host, or a shape on a host; those of good standing are its proofs of worth. A family may have
+//! as many fetched pages without a voucher as it has proofs, and [`FREE`] more. Beyond that it has
+//! a *level*, the logarithm of the multiple of its share, and pages without a voucher are ordered
+//! by level: all families get the same multiple of their shares. A trap behind the greatest hub
+//! has one proof, its root, however much credit.
 //!
-//! Invariant: counts follow from the page table: which pages are fetched, host, shape and standing
-//! of each. A snapshot has them, so that an opening need not read all rows.
+//! Invariant: counts follow from the page table: the fetched pages, and the host, shape and
+//! standing of each. A snapshot has them, so that an opening need not read all rows.
 
 use std::collections::HashMap;
 
@@ -19,14 +19,14 @@ use crate::grow::push;
 use crate::slots::Slots;
 use crate::trust::Standing;
 
-/// Pages without a voucher that every family may have.
+/// Pages without a voucher that every family may have beyond its proofs.
 const FREE: u64 = 16;
 /// Levels are below this.
 pub(crate) const LEVELS: u16 = 64;
 /// Levels in each doubling of the share, as a power of two.
 const STEPS_LOG2: u32 = 2;
 
-/// Fetched pages of a family.
+/// Counts of fetched pages of a family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Family {
     pub(crate) bare: u32,
@@ -41,7 +41,7 @@ impl Family {
     fn count(&mut self, standing: Standing, by: i32) {
         let count = match standing {
             Standing::None => &mut self.bare,
-            // A page that only the root of a trap leads to proves nothing.
+            // A page reached only through the root of a trap proves nothing.
             Standing::Named => return,
             Standing::Near | Standing::Endorsed => &mut self.proofs,
         };
@@ -59,29 +59,29 @@ impl Family {
     }
 }
 
-/// What is known of a host: eight bytes, and two of [`Kin`].
+/// The counts of a host: eight bytes, and two of [`Kin`].
 #[derive(Clone, Copy, Debug, Default)]
 struct Small {
-    /// A hash of its site's name: sites of one hash are one.
+    /// A hash of its site's name; sites of equal hash are merged.
     site: u32,
-    /// Its family, unless that is [`Shares::large`].
+    /// Its family, unless it is in [`Shares::large`].
     bare: u16,
     proofs: u16,
 }
 
-/// What kin a host has. Most sites have one host, and most hosts fetched pages of one shape: then
-/// there is one family, the host's.
+/// Which families a host has besides its own. Most sites have one host, and most hosts have
+/// fetched pages of one shape: then the host's family is the only one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Kin(u16);
 
 impl Kin {
-    /// The host is entered.
+    /// The host was entered.
     const KNOWN: u16 = 1 << 15;
     /// Its site has other hosts.
     const SHARED: u16 = 1 << 14;
-    /// Its family is a large one.
+    /// Its family is in the map of large ones.
     const LARGE: u16 = 1 << 13;
-    /// Its fetched pages are of this shape, in the last byte.
+    /// All its fetched pages have the shape in the low byte.
     const ONE_SHAPE: u16 = 1 << 12;
     /// Its shapes have families of their own.
     const SHAPES: u16 = 1 << 11;
@@ -107,16 +107,16 @@ impl Kin {
 /// Fetched pages by family.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shares {
-    /// Each host by its number.
+    /// Counts of each host, by number.
     hosts: Vec<Small>,
     kin: Vec<Kin>,
-    /// Families of hosts with very many fetched pages.
+    /// Families of hosts whose counts exceed 16 bits.
     large: HashMap<u32, Family>,
     /// The first host of each site.
     sites: Slots,
-    /// Families of sites of several hosts, by the hash of their names.
+    /// Families of sites with several hosts, by the hash of their names.
     shared: HashMap<u32, Family>,
-    /// Families of one shape on a host, of which any page was fetched, of hosts with several.
+    /// Families of shapes with fetched pages, on hosts with several shapes.
     shapes: HashMap<u64, Family>,
 }
 
@@ -129,7 +129,7 @@ fn hash_of(slots: &Slots, site: u32) -> u64 {
 }
 
 impl Shares {
-    /// Enters a host of which a page is known.
+    /// Enters a host that has a known page.
     pub(crate) fn enter(&mut self, host: u32, site: &str) {
         while self.hosts.len() <= host as usize {
             push(&mut self.hosts, Small::default());
@@ -158,7 +158,7 @@ impl Shares {
         self.kin.get(host as usize).copied().unwrap_or_default()
     }
 
-    /// Counts a page that was fetched (`by` 1), or is not any more (-1).
+    /// Adds a fetched page to the counts (`by` is 1), or removes it (-1).
     pub(crate) fn count(&mut self, host: u32, shape: u8, standing: Standing, by: i32) {
         let kin = self.kin_of(host);
         if !kin.is(Kin::KNOWN) {
@@ -222,7 +222,7 @@ impl Shares {
         let (kin, family) = (self.kin_of(host), self.of_host(host));
         let of_shape = match kin.is(Kin::SHAPES) {
             true => self.shapes.get(&of_shape(host, shape)).copied().unwrap_or_default(),
-            // At most the host's.
+            // The shape's level is at most the host's.
             false => Family::default(),
         };
         let of_site = match self.hosts.get(host as usize).filter(|_| kin.is(Kin::SHARED)) {
@@ -251,7 +251,7 @@ impl Shares {
         shapes
     }
 
-    /// Enters a host, of which no page is counted yet, with its family.
+    /// Enters a host from a snapshot, with its family.
     pub(crate) fn load_host(&mut self, host: u32, site: &str, family: Family) {
         self.enter(host, site);
         self.set_family(host, family);
@@ -262,7 +262,7 @@ impl Shares {
         }
     }
 
-    /// Enters the family of a shape, of a host that has its own.
+    /// Enters the family of a shape from a snapshot, on a host whose shapes have families.
     pub(crate) fn load_shape(&mut self, key: u64, family: Family) {
         let host = (key >> 8) as u32;
         let (kin, of_host) = (self.kin_of(host), self.of_host(host));
@@ -328,8 +328,8 @@ mod tests {
         assert_eq!((shares.level(0, 7), shares.shapes.len()), (0, 1));
     }
 
-    /// As they were before hosts of one shape, and sites of one host, had no families of their
-    /// own.
+    /// The reference: families of all hosts, shapes and sites, without the savings for hosts of
+    /// one shape and sites of one host.
     #[derive(Default)]
     struct Plain(HashMap<(u8, u64), Family>);
 
@@ -358,7 +358,7 @@ mod tests {
             let times = if host == 3 && turn % 3 == 0 { 900 } else { 1 };
             for _ in 0..times {
                 let by = if rng.u8(..8) == 0 { -1 } else { 1 };
-                // Only what was counted is taken away.
+                // Removes only pages that were counted.
                 let all = Plain::families(host, shape).map(|key| plain.0.get(&key).copied().unwrap_or_default());
                 if by < 0 && all.iter().any(|family| family.bare.min(family.proofs) == 0) {
                     continue;

@@ -1,14 +1,14 @@
 //! A hash table of numbers whose keys are kept elsewhere: five bytes a slot.
 //!
-//! Linear probing at a load of two to five sixths of the slots; a byte of the hash beside each
-//! number, so that the key of another is rarely looked at. Hashes have a random seed: names that
-//! come together here come apart in another life.
+//! Linear probing with a third to five sixths of the slots in use. A byte of the hash is stored
+//! beside each number, so that the key of another is rarely compared. Hashes have a random seed:
+//! names that collide in one process do not in the next.
 
 use std::hash::{BuildHasher, RandomState};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// No number is this one.
+/// Marks a free slot: no number has this value.
 const EMPTY: u32 = u32::MAX;
 const SLOTS_MIN: usize = 16;
 
@@ -41,7 +41,7 @@ impl Slots {
         if at + 1 == self.numbers.len() { 0 } else { at + 1 }
     }
 
-    /// The number with a hash whose key is the one that is sought.
+    /// The number with this hash whose key is the one sought, according to `is_it`.
     pub(crate) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let mut at = self.place(hash);
         loop {
@@ -53,7 +53,7 @@ impl Slots {
         }
     }
 
-    /// Adds a number whose key is not there. `hash_of` has the hash of any number that is.
+    /// Adds a number with a new key. `hash_of` returns the hash of any number in the table.
     pub(crate) fn add(&mut self, hash: u64, number: u32, hash_of: impl Fn(&Slots, u32) -> u64) {
         self.len += 1;
         if self.len * 6 > self.numbers.len() * 5 {

@@ -1,13 +1,13 @@
-//! The snapshot: the whole state at the start of a journal. A frontier's main file: it names the
-//! others.
+//! The snapshot: the whole state at the start of a journal. It is a frontier's main file, and
+//! names the others.
 //!
 //! The contents of its blocks ([`crate::blocks`]) are the records of [`crate::format::body`],
 //! whose order is in docs/FRONTIER.md; the header's number is the journal's.
 //!
-//! Version 5 has all timers, and nothing of what was left out. Version 4 has neither the number of
-//! pages that get rent nor what waits. Version 3 has all rows in place of their blocks, and
-//! neither counts nor the credit of waiting pages nor queues. In versions 1 and 2 each row has the
-//! page's fingerprint (8) before it, and the runs and all that follows are missing.
+//! Version 5 has all timers, and no record of those left out. Version 4 lacks the number of pages
+//! that get rent and the deliveries. Version 3 has all rows in place of their blocks, and lacks
+//! counts, the credit of waiting pages and queues. In versions 1 and 2 each row follows the page's
+//! fingerprint (8 bytes), and the runs and all that follows are missing.
 
 mod deliveries;
 mod queues;
@@ -41,16 +41,16 @@ use crate::texts::{GROUP, Texts};
 use queues::Queues;
 
 const PAGE_BYTES: usize = PageRecord::BYTES;
-/// Above any growth of the weight: ln 2 by the least window.
+/// Bound on the growth of the weight: ln 2 / the least window.
 const GROWTH_MAX: f64 = 8.0;
-/// Above any count.
+/// Bound on any count.
 const COUNT_MAX: u64 = 1 << 60;
 
-/// Replaces the snapshot by this state, at the start of the journal `number`; returns its length.
-/// `flying` are the pages in flight.
+/// Replaces the snapshot by one of this state, at the start of journal `number`; returns its
+/// length. `flying` are the pages in flight.
 ///
 /// # Errors
-/// `Io`: the old snapshot is still there then.
+/// `Io`: the old snapshot is still in place.
 pub(crate) fn write(dir: &dyn Dir, id: [u8; 16], number: u64, state: &State, flying: &[u32]) -> Result<u64> {
     let mut len = 0;
     files::replace_snapshot(dir, |file, name| {
@@ -148,7 +148,7 @@ pub(crate) struct Snapshot {
     pub(crate) bytes: u64,
 }
 
-/// What a snapshot says before its hosts.
+/// The contents of a snapshot before its hosts.
 struct Head {
     version: u16,
     pages: u32,
@@ -171,7 +171,7 @@ impl Head {
         self.version >= 4
     }
 
-    /// Whether credit may wait for a delivery.
+    /// Whether the version has deliveries.
     fn has_delivery(&self) -> bool {
         self.version >= 5
     }
@@ -273,7 +273,7 @@ fn read_head(blocks: &mut BlockReader<'_>, version: u16) -> Result<Head> {
     })
 }
 
-/// The totals of credit, if they are possible.
+/// Decodes the totals of credit; `None` if invalid.
 fn totals_of(head: &[u8]) -> Option<Totals> {
     let totals = Totals {
         virtual_credit: SnapshotHead::VIRTUAL_CREDIT.get(head),
@@ -292,7 +292,7 @@ fn totals_of(head: &[u8]) -> Option<Totals> {
     (are_sane && is_weight && virtual_credit <= TOTAL && visits_since_sweep <= COUNT_MAX).then_some(totals)
 }
 
-/// The place in the file of links, if it is possible; there is a file if there are virtual visits.
+/// Decodes the position in the file of links; `None` if invalid. Virtual visits need the file.
 fn place_of(head: &[u8], has_visits: bool) -> Option<Place> {
     let place = Place {
         number: SnapshotHead::LINKS_NUMBER.get(head),
@@ -344,7 +344,7 @@ fn read_hosts(blocks: &mut BlockReader<'_>, head: &Head) -> Result<(Hosts, Share
     Ok((hosts, shares))
 }
 
-/// Opens the table of pages; those of older versions have their rows here, and the first one
+/// Opens the page table. In older versions the rows are in the snapshot, in the first also the
 /// fingerprints.
 fn read_table(
     blocks: &mut BlockReader<'_>,
@@ -408,7 +408,7 @@ fn read_index(
     Ok(index)
 }
 
-/// What the index has on disk.
+/// Reads the description of the index on disk.
 fn read_runs(blocks: &mut BlockReader<'_>, seed: u64, pages: u32) -> Result<index::Named> {
     let head: [u8; RunsHead::BYTES] = blocks.take()?;
     let (base, mut runs) = (RunsHead::PAGES.get(&head), Vec::new());

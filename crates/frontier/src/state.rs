@@ -1,10 +1,10 @@
-//! The frontier in memory, and what each journal record does to it. Live events and replay run the
-//! same code.
+//! The frontier in memory, and the effect of each journal record on it. Live events and replay run
+//! the same code.
 //!
-//! Invariants: what a record does to pages, credit and history follows from record and state
-//! alone, not from options, queues or clock, so a replay yields the same, bit by bit. Queues
-//! follow; which pages were handed out since the snapshot a replay does not know, so those are
-//! queued.
+//! Invariants: the effect of a record on pages, credit and history follows from record and state
+//! alone, not from options, queues or clock, so a replay gives the same result, bit by bit. Queues
+//! follow from these. A replay does not know which pages were handed out since the snapshot, so
+//! those are queued.
 
 mod delivering;
 mod failing;
@@ -32,7 +32,7 @@ use crate::trust::Standing;
 
 /// Recrawl step of a new page: that of the first recrawl.
 pub(crate) const FIRST_AGE: u8 = 8;
-/// Events since the frontier was created.
+/// Numbers of events since the frontier was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Told {
     pub(crate) fetches: u64,
@@ -48,7 +48,7 @@ pub(crate) struct State {
     pub(crate) table: Table,
     pub(crate) hosts: Hosts,
     pub(crate) totals: Totals,
-    /// Credit that waits for the pages that it is for.
+    /// Credit waiting for delivery.
     pub(crate) delivery: Delivery,
     pub(crate) texts: Texts,
     /// `None` if there are no virtual visits.
@@ -59,18 +59,18 @@ pub(crate) struct State {
     manners: Manners,
     /// Whether fetched pages are fetched again.
     pub(crate) has_recrawls: bool,
-    /// Whether the queues have all pages that wait.
+    /// Whether the queues have all queued pages.
     pub(crate) has_queues: bool,
-    /// Pages in flight when the snapshot was written, until the replay is over.
+    /// Pages in flight when the snapshot was written; empty after the replay.
     pub(crate) flying: Vec<u32>,
     /// Credit of pages waiting for their first fetch.
     pub(crate) queued_credit: u64,
-    /// Pages from this number on are new, and in no queue, until the end of a record.
+    /// Until the end of a record: pages from this number on are new and in no queue.
     first_new: u32,
 }
 
 impl State {
-    /// A state to replay into: a new one, or that of a snapshot.
+    /// The state at the start of a replay: a new one, or a snapshot's.
     pub(crate) fn new(
         options: &FrontierOptions,
         rent: Rent,
@@ -110,8 +110,8 @@ impl State {
         act(&mut self.queue, &mut view)
     }
 
-    /// Counts a page out of its queue, about which something is told: it may be in flight, which a
-    /// replay does not know.
+    /// Subtracts a page with an outcome from the count of its queue: a replay has it queued, since
+    /// it does not know that the page is in flight.
     fn withdraw(&mut self, row: &Row) {
         if let Some(kind) = row.status().queue() {
             self.hosts.withdraw(row.host, kind);
@@ -121,8 +121,8 @@ impl State {
     /// Applies a record.
     ///
     /// # Errors
-    /// What is wrong with a record that no frontier in this state has written; `Corrupt`, `Io`,
-    /// and then the state is of no use.
+    /// Why the record is invalid, if no frontier in this state can have written it; `Corrupt`,
+    /// `Io`: the state is unusable.
     pub(crate) fn apply(&mut self, record: &Record<'_>) -> Applied {
         match record {
             Record::Seeds { known, new } => self.seeds(known, new),
@@ -135,7 +135,7 @@ impl State {
             Record::Failed { page, code, attempts, due_s, is_gone } => {
                 self.check_pages(&[*page])?;
                 self.failed(*page, FailureKind::of_code(*code), *attempts, *due_s, *is_gone)?;
-                // Where the host is at fault nothing has become of the page.
+                // A failure of the host does not settle the page.
                 if *attempts > 0 || *is_gone {
                     self.claims.settle(*page);
                 }
@@ -205,7 +205,7 @@ impl State {
         number
     }
 
-    /// Makes pages seeds, which share the virtual page's credit.
+    /// Makes pages seeds and gives them shares of the virtual page's credit.
     fn seeds(&mut self, known: &[u32], new: &[&str]) -> Applied {
         self.check_pages(known)?;
         self.first_new = self.table.len();
@@ -214,7 +214,7 @@ impl State {
             let marks = self.table.get(*page)?.marks.with_seed();
             self.table.set(*page, marks)?;
             if marks.status() == Status::Gone {
-                // As if it were new. It has no credit yet.
+                // It is queued as if new, and has no credit yet.
                 self.table.set(*page, marks.with_status(Status::Ready).with_failure(0, None))?;
                 self.queues(|queue, view| queue.put(*page, view))?;
             }
@@ -226,7 +226,7 @@ impl State {
             self.table.raise(*page, Standing::Endorsed)?;
         }
         let gift = Gift { share: self.totals.share_virtual(seeds.len() as u64), word: None };
-        // A refund is by what each page had as it began.
+        // Shares of a refund depend on credit at its start: such pages get theirs later.
         let is_late = |page: &u32| self.delivery.round.as_ref().is_some_and(|round| round.pays_later(*page));
         let (late, seeds): (Vec<u32>, Vec<u32>) = seeds.into_iter().partition(is_late);
         self.totals.waiting += gift.share * late.len() as u64;
@@ -235,15 +235,15 @@ impl State {
             self.give(page, [gift])?;
         }
         for page in known {
-            // Its standing has risen, too.
+            // Its standing has risen as well.
             let row = self.table.get(*page)?;
             self.moved(*page, &row)?;
         }
         Ok(self.queue_new()?)
     }
 
-    /// Enters links of pages that are not known here, as links of the virtual page, which is all
-    /// the web outside; who sent them vouches for them as an endorsed page does.
+    /// Enters links of pages known elsewhere as links of the virtual page, which stands for the
+    /// rest of the web. The sender vouches for them as an endorsed page does.
     fn arrived(&mut self, depth: u16, new: &[&str]) -> Applied {
         self.first_new = self.table.len();
         for url in new {
@@ -291,12 +291,10 @@ impl State {
         Ok(self.deliver(links.len(), true)?)
     }
 
-    /// Loads the lists of links that are next: a round may begin with the record, and reads
-    /// further ones then.
+    /// Loads the next lists of links. The record may begin a round, which reads further lists.
     ///
     /// # Errors
-    /// `Corrupt`, `Io`: nothing has changed then. What a round meets is an error of
-    /// [`State::apply`].
+    /// `Corrupt`, `Io`: nothing has changed. Errors of the round come from [`State::apply`].
     pub(crate) fn prepare(&mut self, record: &Record<'_>) -> Result<()> {
         match (&mut self.links, record) {
             (Some(links), Record::Done { .. }) => links.prepare(self.table.len()),
@@ -304,8 +302,8 @@ impl State {
         }
     }
 
-    /// Checks a record that is replayed against the runs: whether its new URLs are. Those in
-    /// memory are checked as they are entered.
+    /// Checks a replayed record against the runs: its new URLs must not be there. URLs in memory
+    /// are checked when entered.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
@@ -356,7 +354,7 @@ impl State {
             (false, true) => Status::Waiting,
             (false, false) => Status::Fetched,
         };
-        // One that was fetched, and is not tried again, is as before.
+        // A fetched page that is not retried stays as it was.
         let is_as_before = status == Status::Fetched && due_s == 0;
         let (attempts, failure) = if is_as_before { (0, None) } else { (attempts, failure) };
         self.table.set(page, row.marks.with_status(status).with_failure(attempts, failure))?;
@@ -367,8 +365,8 @@ impl State {
         Ok(())
     }
 
-    /// Makes a page wait until a second, if it is not queued. With recrawls, a fetched page
-    /// without one is due at once.
+    /// Makes a page wait until `due_s`, if it is not queued. With recrawls, a fetched page without
+    /// a due time is due at once.
     pub(crate) fn wait(&mut self, page: u32, due_s: u32) -> Result<()> {
         let row = self.table.update(page)?;
         row.due_s = due_s;

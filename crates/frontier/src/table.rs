@@ -1,10 +1,10 @@
-//! The page table: a row of 24 bytes for each page, in blocks of 170 rows; and which blocks are in
-//! memory.
+//! The page table: a row of 24 bytes for each page, in blocks of 170 rows, and the cache of
+//! blocks.
 //!
-//! As many blocks as the options allow are in memory, those used last. The others are in
-//! `frontier.pages`, in slots of 4096 bytes. No slot that the last snapshot names is written again
-//! before the next one: a changed block moves to a free slot, and a snapshot says where each block
-//! is. So a snapshot writes the blocks that have changed, and an opening reads none.
+//! The cache holds as many blocks as the options allow, those used last. The others are in
+//! `frontier.pages`, in slots of 4096 bytes. A slot that the last snapshot names is not
+//! overwritten before the next one: a changed block moves to a free slot, and a snapshot records
+//! the slot of each block. So a snapshot writes only changed blocks, and an opening reads none.
 //!
 //! Invariants: a slot is of one block, or free, or freed since the last snapshot; the checksum of
 //! a block is beside its slot in memory and in the snapshot, so an old block is not taken for it.
@@ -26,14 +26,14 @@ use crate::row::Row;
 use crate::shares::Shares;
 use crate::trust::Standing;
 
-/// Rows of a block.
+/// Rows per block.
 pub(crate) const ROWS: u32 = (BLOCK_BYTES / PageRecord::BYTES) as u32;
 pub(crate) const BLOCK_BYTES: usize = 4096;
-/// Blocks in memory at least: those of a page and of what is read with it.
+/// Least blocks in memory: those of a page and of rows read along with it.
 const FRAMES_MIN: usize = 4;
 const NONE: u32 = u32::MAX;
 
-/// Where a block is.
+/// The location of a block.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     /// Its slot in the file, [`NONE`] if it was never written.
@@ -43,7 +43,7 @@ struct Place {
     frame: u32,
     /// Whether the slot was written since the last snapshot.
     is_fresh: bool,
-    /// What its rows hold, as written.
+    /// Credit of its rows, as written.
     credit: u64,
 }
 
@@ -52,17 +52,17 @@ struct Place {
 struct Frame {
     block: u32,
     is_dirty: bool,
-    /// Whether it was used since the hand came by.
+    /// Whether it was used since the clock hand passed.
     is_used: bool,
     rows: Box<[Row; ROWS as usize]>,
 }
 
-/// What a snapshot says of the table.
+/// The table as a snapshot describes it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Directory {
-    /// Pages.
+    /// Number of pages.
     pub(crate) pages: u32,
-    /// Pages by status.
+    /// Number of pages by status.
     pub(crate) counts: [u32; Status::ALL.len()],
     pub(crate) blocks: Vec<Named>,
 }
@@ -72,7 +72,7 @@ pub(crate) struct Directory {
 pub(crate) struct Named {
     pub(crate) slot: u32,
     pub(crate) crc: u32,
-    /// What its rows hold.
+    /// Credit of its rows.
     pub(crate) credit: u64,
 }
 
@@ -82,28 +82,28 @@ pub(crate) struct Table {
     file: Arc<dyn File>,
     id: [u8; 16],
     pages: u32,
-    /// Hosts that rows may have.
+    /// Number of hosts: rows with a higher one are invalid.
     pub(crate) hosts: u32,
     counts: [u32; Status::ALL.len()],
-    /// Who gets rent, and how many pages that are.
+    /// Which pages get rent, and their number.
     pub(crate) rent: Rent,
     pub(crate) members: u32,
-    /// Fetched pages by site, host and shape.
+    /// Counts of fetched pages by site, host and shape.
     pub(crate) shares: Shares,
     places: Vec<Place>,
     frames: Vec<Frame>,
     frames_max: usize,
-    /// The frame that is looked at next for one to give up.
+    /// Clock hand: the next frame considered for eviction.
     hand: usize,
-    /// Slots of the file.
+    /// Number of slots in the file.
     slots: u32,
     free: Vec<u32>,
-    /// Slots that the last snapshot names, and the next one does not.
+    /// Slots that the last snapshot names and the next one will not.
     freed: Vec<u32>,
 }
 
 impl Table {
-    /// Creates an empty table; its file is durable but for its name. Blocks take `memory_bytes`.
+    /// Creates an empty table of `memory_bytes` of blocks. Its file's name is not durable yet.
     ///
     /// # Errors
     /// `Io`.
@@ -157,7 +157,7 @@ impl Table {
         }
     }
 
-    /// Pages by status.
+    /// Number of pages by status.
     pub(crate) fn counts(&self) -> &[u32; Status::ALL.len()] {
         &self.counts
     }
@@ -166,10 +166,10 @@ impl Table {
         self.pages
     }
 
-    /// Pages with one of these statuses.
+    /// Number of pages with one of these statuses.
     pub(crate) fn count(&self, is_counted: impl Fn(Status) -> bool) -> u32 {
         let counted = Status::ALL.iter().filter(|status| is_counted(**status));
-        // A snapshot may say anything.
+        // Saturating: the counts of a damaged snapshot may be wrong.
         counted.fold(0, |sum, status| self.counts[*status as usize].saturating_add(sum))
     }
 
@@ -205,7 +205,7 @@ impl Table {
         Ok(frame.rows[(page % ROWS) as usize])
     }
 
-    /// A page's row, to be changed but for its status.
+    /// A page's row, for changes of anything but its status.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
@@ -229,7 +229,7 @@ impl Table {
             self.shares.count(row.host, row.shape, row.trust.standing(), by);
         }
         self.count_member(before, row);
-        // A snapshot may say anything.
+        // Wrapping: the counts of a damaged snapshot may be wrong.
         for (status, by) in [(before.status(), u32::MAX), (row.status(), 1)] {
             let count = &mut self.counts[status as usize];
             *count = count.wrapping_add(by);
@@ -237,7 +237,7 @@ impl Table {
         Ok(())
     }
 
-    /// Gives a page a standing without a voucher, as a seed has.
+    /// Gives a page a standing without a voucher, as for a seed.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
@@ -250,7 +250,7 @@ impl Table {
         Ok(())
     }
 
-    /// Counts a page whose standing may have risen.
+    /// Updates the counts after a page's standing may have risen.
     #[inline]
     pub(crate) fn risen(&mut self, row: &Row, before: Standing) {
         let after = row.trust.standing();
@@ -266,12 +266,12 @@ impl Table {
     }
 
     fn count_member(&mut self, before: Row, after: Row) {
-        // A snapshot may say anything.
+        // Wrapping: the counts of a damaged snapshot may be wrong.
         let by = u32::from(after.is_member(self.rent)).wrapping_sub(u32::from(before.is_member(self.rent)));
         self.members = self.members.wrapping_add(by);
     }
 
-    /// Sets a page's status; returns its row as it is then.
+    /// Sets a page's status; returns its new row.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
@@ -300,7 +300,7 @@ impl Table {
         self.frame(Frame { block, is_dirty: false, is_used: true, rows })
     }
 
-    /// Gives a block a frame, for which another may have to go.
+    /// Gives a block a frame, and evicts another if needed.
     fn frame(&mut self, frame: Frame) -> Result<u32> {
         let block = frame.block as usize;
         let number = if self.frames.len() < self.frames_max {
@@ -317,7 +317,7 @@ impl Table {
         Ok(number as u32)
     }
 
-    /// The next frame that was not used lately.
+    /// The next frame not used lately, to be evicted.
     fn pick_unused(&mut self) -> usize {
         loop {
             self.hand = if self.hand + 1 < self.frames.len() { self.hand + 1 } else { 0 };
@@ -347,7 +347,7 @@ impl Table {
         }
     }
 
-    /// Writes a block whose rows have changed to a slot that no snapshot names.
+    /// Writes a changed block to a slot that no snapshot names.
     fn write_back(&mut self, number: usize) -> Result<()> {
         let frame = &mut self.frames[number];
         if !std::mem::take(&mut frame.is_dirty) {
@@ -377,7 +377,7 @@ impl Table {
         })
     }
 
-    /// Makes all rows durable. They count once a snapshot has the directory.
+    /// Makes all rows durable. They count once a snapshot with the directory is in place.
     ///
     /// # Errors
     /// `Io`.
@@ -389,7 +389,7 @@ impl Table {
         self.file.sync().map_err(Error::io("sync", PAGES))
     }
 
-    /// A snapshot has the directory: slots that it does not name are free.
+    /// Frees slots not in the directory, after a snapshot has stored it.
     pub(crate) fn named(&mut self) {
         self.places.iter_mut().for_each(|place| place.is_fresh = false);
         self.free.append(&mut self.freed);
@@ -402,13 +402,13 @@ impl Table {
         Directory { pages: self.pages, counts: self.counts, blocks }
     }
 
-    /// What all pages hold. O(blocks + rows in memory).
+    /// Credit of all pages. O(blocks + rows in memory).
     pub(crate) fn credit(&self) -> u128 {
         let on_disk = self.places.iter().filter(|place| place.frame == NONE).map(|place| u128::from(place.credit));
         on_disk.sum::<u128>() + self.frames.iter().map(|frame| credit_of(&frame.rows[..])).sum::<u128>()
     }
 
-    /// A page's row, without a change of what is in memory. One read from disk at most.
+    /// A page's row, read without changing the cache. At most one read from disk.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
@@ -451,7 +451,7 @@ fn credit_of(rows: &[Row]) -> u128 {
     rows.iter().map(|row| u128::from(row.credit)).sum()
 }
 
-/// The offset of a slot, behind the header's.
+/// The offset of a slot, after the header's.
 fn offset(slot: u32) -> u64 {
     (1 + u64::from(slot)) * BLOCK_BYTES as u64
 }
@@ -460,7 +460,7 @@ fn offset(slot: u32) -> u64 {
 pub(crate) struct Scan<'a> {
     table: &'a Table,
     page: u32,
-    /// The block that was read last, and its rows.
+    /// The block read last, and its rows.
     block: u32,
     rows: Box<[Row; ROWS as usize]>,
 }
@@ -470,7 +470,7 @@ impl<'a> Scan<'a> {
         Scan { table, page, block: NONE, rows: Box::new([Row::default(); ROWS as usize]) }
     }
 
-    /// The next row; none behind the last, or behind an error.
+    /// The next row; `None` after the last one, or after an error.
     pub(crate) fn next_row(&mut self) -> Option<Result<Row>> {
         if self.page >= self.table.pages {
             return None;

@@ -19,9 +19,9 @@ use crate::grow::push;
 /// The longest URL, in bytes.
 pub(crate) const URL_BYTES_MAX: usize = u16::MAX as usize;
 const RECORD_HEAD_BYTES: usize = UrlHeader::BYTES;
-/// Records of a group, whose first offset is in memory.
+/// Records per group; the offset of each group is in memory.
 pub(crate) const GROUP: u32 = 16;
-/// Buffered bytes of records that are written before a commit.
+/// Buffered bytes of records at which the buffer is written before a commit.
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// The open file of URLs.
@@ -38,7 +38,7 @@ pub(crate) struct Texts {
 }
 
 impl Texts {
-    /// Creates the file, durable but for its name.
+    /// Creates the file; its contents are durable, its name is not yet.
     pub(crate) fn create(dir: &dyn Dir, id: [u8; 16]) -> Result<Texts> {
         let file = files::create(dir, URLS, format::URLS, id, 0)?;
         Ok(Texts { file, id, pages: 0, groups: Vec::new(), written_bytes: HEADER_BYTES as u64, buffer: Vec::new() })

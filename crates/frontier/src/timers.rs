@@ -1,11 +1,11 @@
-//! Pages that wait for a time: for a recrawl, or for another attempt. The soonest have a timer in
-//! memory; the others are left out, and found by their rows ([`crate::table`]) in a pass over all
-//! pages once the first of them is due.
+//! Timers of pages that wait for a recrawl or a retry. The soonest are in memory. The others are
+//! left out; once the first of them is due, a pass over all pages finds them by their rows
+//! ([`crate::table`]).
 //!
 //! Timers never move: an outdated one is dropped when it comes up.
 //!
-//! Invariant: each waiting page has a timer with the second of its row, or the row's second and
-//! page are not before the soonest timer that was left out, nor the second behind `latest_s`.
+//! Invariant: each waiting page has a timer with the second in its row, or its (second, page) is
+//! not before the soonest timer left out, and its second not after `latest_s`.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,19 +16,19 @@ use crate::marks::Status;
 use crate::row::Row;
 use crate::table::Table;
 
-/// Timers beyond two for each waiting page before they are swept.
+/// Timers, beyond two for each waiting page, before they are swept.
 const SLACK: usize = 256;
 
-/// What a snapshot says of the timers that were left out.
+/// The timers left out of memory, as a snapshot describes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LeftOut {
-    /// The soonest of them; `None` if there are none.
+    /// The soonest of them; `None` if no timer was left out.
     pub(crate) first: Option<u64>,
-    /// No second of one is later.
+    /// The latest second of any of them.
     pub(crate) latest_s: u32,
 }
 
-/// Pages that wait for a time.
+/// Timers of waiting pages.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     /// The second in the high half, so that the earliest comes first; the page in the low one.
@@ -65,7 +65,7 @@ impl Timers {
         }
     }
 
-    /// Leaves out all but so many of the soonest.
+    /// Leaves out all but the `kept` soonest timers.
     fn trim(&mut self, kept: usize) {
         let mut timers = std::mem::take(&mut self.heap).into_vec();
         timers.sort_unstable_by_key(|Reverse(timer)| *timer);
@@ -74,12 +74,12 @@ impl Timers {
             self.left_out.first = Some(self.left_out.first.map_or(*first, |before| before.min(*first)));
             self.left_out.latest_s = self.left_out.latest_s.max(second(*last));
         }
-        // Sorted by their times, which is a heap.
+        // A sorted vector is a heap.
         self.heap = timers.into();
     }
 
-    /// Ends the waits of some pages at a second, at the latest. O(timers), or O(pages) if any are
-    /// left out that may be later.
+    /// Ends the waits of the pages for which `is_cut` is true at `end_s` at the latest. O(timers),
+    /// or O(pages) if later ones may be left out.
     pub(crate) fn cut(
         &mut self,
         end_s: u32,
@@ -122,17 +122,17 @@ impl Timers {
         Ok(())
     }
 
-    /// Whether a page that was left out may be due: then all are to be found by their rows.
+    /// Whether a left-out page may be due: then a pass over all rows must find them.
     pub(crate) fn is_used_up(&self, now_s: u32) -> bool {
         self.left_out.first.is_some_and(|first| second(first) <= now_s)
     }
 
-    /// Empties them, before they are found again.
+    /// Removes all timers, before a pass over all rows.
     pub(crate) fn clear(&mut self) {
         *self = Timers::default();
     }
 
-    /// Takes a page by its row: whether it is due. If it waits longer it gets a timer.
+    /// In a pass over all rows: whether a page is due. If it waits longer it gets a timer.
     pub(crate) fn find(&mut self, page: u32, row: &Row, now_s: u32, rules: Rules) -> bool {
         if !rules.has_timer(row) {
             return false;
@@ -154,7 +154,7 @@ impl Timers {
         Ok(None)
     }
 
-    /// The second in which the next page is due, or one that was left out may be.
+    /// The second at which the next page is due, or one that was left out may be.
     pub(crate) fn next_s(&mut self, table: &mut Table) -> Result<Option<u32>> {
         while let Some(Reverse(one)) = self.heap.peek().copied() {
             if waits(one, table)? {
@@ -183,7 +183,7 @@ impl Timers {
     }
 }
 
-/// Which pages have timers, and how many are in memory.
+/// Rules: which pages have timers, and how many timers are in memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     pub(crate) has_recrawls: bool,
@@ -191,11 +191,11 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// Whether a page waits for a time.
+    /// Whether a page waits for a recrawl or a retry.
     pub(crate) fn has_timer(self, row: &Row) -> bool {
         match row.status() {
             Status::Waiting => true,
-            // One that was fetched and has failed is tried again, also without recrawls.
+            // A fetched page whose refresh failed is retried, also without recrawls.
             Status::Fetched => self.has_recrawls || row.due_s > 0 && row.marks.failure().is_some(),
             _ => false,
         }
@@ -210,7 +210,7 @@ fn second(timer: u64) -> u32 {
     (timer >> 32) as u32
 }
 
-/// Whether a page still waits for a timer's second: it may have been taken before its turn.
+/// Whether a page still waits for a timer: it may have been taken before its turn.
 fn waits(timer: u64, table: &mut Table) -> Result<bool> {
     let row = table.get(timer as u32)?;
     Ok(matches!(row.status(), Status::Waiting | Status::Fetched) && row.due_s == second(timer))

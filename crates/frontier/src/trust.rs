@@ -1,4 +1,4 @@
-//! Endorsement: which pages two others vouch for. Only those get rent, so a trap that feeds on
+//! Endorsement: pages that two others vouch for. Only those get rent, so a trap that feeds on
 //! itself gets none.
 //!
 //! A page is *endorsed* if it is a seed or two pages of good standing link to it. A page is of
@@ -6,10 +6,10 @@
 //! once, at its first visit in good standing; the targets of an endorsed page become near at its
 //! visits.
 //!
-//! So nothing that hangs on one page of the rest is ever endorsed, however densely linked: its
-//! root is near, the root's targets have one voucher, and theirs have none.
+//! So nothing behind a single page is ever endorsed, however densely linked: its root is near, the
+//! root's targets have one voucher, and theirs have none.
 //!
-//! Invariant: three bits a page; standing only rises.
+//! Invariants: three bits a page; standing only rises.
 
 /// Standing, in rising order. The numbers are on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,21 +47,21 @@ pub(crate) struct Trust(pub(crate) u8);
 const STANDING: u8 = 3;
 const HAS_SPOKEN: u8 = 4;
 
-/// What a visited page says of its links.
+/// A word: what a visited page says of its links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Word {
     referrer: Standing,
-    /// Whether it vouches, which it does once.
+    /// Whether it vouches for them, which a page does once.
     vouches: bool,
 }
 
 impl Word {
-    /// A word, or none, as a byte: 0 for none, the referrer's standing, 4 more if it vouches.
+    /// Encodes a word in a byte: 0 for none; else the referrer's standing, plus 4 if it vouches.
     pub(crate) fn code(word: Option<Word>) -> u8 {
         word.map_or(0, |word| word.referrer as u8 | if word.vouches { HAS_SPOKEN } else { 0 })
     }
 
-    /// From disk; `None` if it is impossible.
+    /// Decodes a word from disk; `None` if invalid.
     pub(crate) fn of_code(code: u8) -> Option<Option<Word>> {
         let referrer = Trust::checked(code)?.standing();
         match code {
@@ -73,7 +73,7 @@ impl Word {
 }
 
 impl Trust {
-    /// From disk; `None` if it is impossible.
+    /// Trust from disk; `None` if invalid.
     pub(crate) fn checked(bits: u8) -> Option<Trust> {
         (bits <= STANDING | HAS_SPOKEN).then_some(Trust(bits))
     }
@@ -87,7 +87,7 @@ impl Trust {
         self.0 = self.0 & HAS_SPOKEN | standing as u8;
     }
 
-    /// What a page says at a visit, if it may.
+    /// The word of a page at a visit, if its standing allows one.
     #[inline]
     pub(crate) fn speak(&mut self) -> Option<Word> {
         let referrer = self.standing();
@@ -98,7 +98,7 @@ impl Trust {
         (vouches || referrer == Standing::Endorsed).then_some(Word { referrer, vouches })
     }
 
-    /// Hears a word of another page; the standing before and after, if it has risen.
+    /// Applies a word of another page; returns the standing before and after, if it has risen.
     #[inline]
     pub(crate) fn hear(&mut self, word: Word) -> Option<(Standing, Standing)> {
         let before = self.standing();

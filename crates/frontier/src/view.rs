@@ -1,4 +1,4 @@
-//! Read-only views: the state of a page, of a host, totals. Plain data, built on request.
+//! Read-only views of a page, a host and the totals. Plain data, built on request.
 
 use crate::outcome::{Failing, FailureKind, PageId};
 
@@ -48,7 +48,7 @@ pub enum PageStatus {
 pub struct PageState {
     /// The page.
     pub page: PageId,
-    /// The URL that is fetched.
+    /// The URL to fetch.
     pub url: String,
     /// Its canonical URL.
     pub key: String,
@@ -57,27 +57,27 @@ pub struct PageState {
     /// Whether it is a seed.
     pub is_seed: bool,
     /// Whether it is a seed or a page of good standing links to it ([`crate::Rent::Endorsed`]). If
-    /// not, it waits for all others of its kind.
+    /// not, it comes after all others of its kind.
     pub is_vouched_for: bool,
     /// Links from a seed at its discovery.
     pub depth: u16,
     /// Its host.
     pub host: String,
-    /// How its host fails, if it does.
+    /// Its host's outage, if any.
     pub host_failing: Option<Failing>,
-    /// Its part of all credit now.
+    /// Its current fraction of all credit.
     pub credit: f64,
     /// Its estimated importance; all pages sum to 1.
     pub importance: f64,
-    /// Failed attempts in a row.
+    /// Consecutive failed attempts.
     pub failed_attempts: u8,
-    /// Reason of the last one.
+    /// Reason of the last failure.
     pub last_failure: Option<FailureKind>,
-    /// Earliest time of its next fetch: `None` if at any time, or never.
+    /// Earliest time of its next fetch; `None` if it may be fetched at any time, or never.
     pub due_ms: Option<i64>,
 }
 
-/// What is known of a page without a read from disk.
+/// The state of a page that is known without a read from disk.
 ///
 /// ```
 /// use frontier::{Frontier, FrontierOptions, PageBrief};
@@ -98,7 +98,7 @@ pub struct PageBrief<'a> {
     pub host: &'a str,
     /// Whether it is a seed.
     pub is_seed: bool,
-    /// Why its last fetch failed, if it did.
+    /// Reason of its last fetch's failure, if it failed.
     pub last_failure: Option<FailureKind>,
 }
 
@@ -118,9 +118,9 @@ pub struct PageBrief<'a> {
 pub struct HostState {
     /// Its name as in URLs, without port; empty for URLs without a host.
     pub host: String,
-    /// Its known pages.
+    /// Number of its known pages.
     pub pages: u32,
-    /// Its pages that may be fetched as soon as the host may.
+    /// Number of its queued pages, fetched as soon as the host allows.
     pub ready: u32,
     /// Fetches in flight.
     pub in_flight: u32,
@@ -128,7 +128,7 @@ pub struct HostState {
     pub next_at_ms: i64,
     /// Delay between the starts of two fetches.
     pub delay_ms: u64,
-    /// How it fails, if it does.
+    /// Its outage, if any.
     pub failing: Option<Failing>,
 }
 
@@ -166,9 +166,9 @@ pub struct Stats {
     pub refreshes: u64,
     /// Failed fetches.
     pub failures: u64,
-    /// The virtual page's part of all credit now.
+    /// The virtual page's current fraction of all credit.
     pub virtual_credit: f64,
-    /// How often all credit was handed on.
+    /// Number of times that all credit was handed on.
     pub turns: f64,
     /// Memory of the frontier.
     pub memory_bytes: u64,

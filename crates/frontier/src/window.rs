@@ -1,8 +1,8 @@
-//! The pages of a host that wait, of one kind: the best of them in a heap, the others left out.
+//! The queued pages of a host, of one kind: the best of them in a heap, the others left out.
 //!
-//! Entries never move: a page that rises gets another entry, one that has sunk is moved down when
-//! its entry comes up, and an outdated entry is dropped then. What is left out is found again by
-//! its rows ([`crate::table`]), in a pass over all pages.
+//! Entries never move: a page that rises gets another entry, and one that has sunk is moved down
+//! when its entry comes up. An outdated entry is dropped then. Pages left out are found again by
+//! their rows ([`crate::table`]), in a pass over all pages.
 //!
 //! Invariant: each waiting page has an entry at its place or higher, or its place is not better
 //! than the best one that was left out. So the heap's best page is the best of all, and of entries
@@ -20,7 +20,7 @@ use crate::row::Row;
 use crate::shares::Shares;
 use crate::table::Table;
 
-/// Entries beyond five for each four pages before outdated ones are swept.
+/// Entries, beyond five for every four pages, before outdated ones are swept.
 const SLACK: usize = 64;
 
 /// An entry: place in the high half, complement of the page in the low one, so that ties go to the
@@ -43,39 +43,39 @@ fn place_of(row: &Row, shares: &Shares) -> u16 {
     place(row.credit, row.trust.standing(), || shares.level(row.host, row.shape))
 }
 
-/// What is the best page of a window.
+/// The best page of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Top {
-    /// One of this place.
+    /// A page of this place.
     Place(u16),
-    /// None in memory, but some are left out.
+    /// No page is in memory, but some are left out.
     LeftOut,
-    /// None.
+    /// The window has no page.
     Empty,
 }
 
-/// Whose pages a window has: a host's number, and their kind.
+/// The owner of a window: a host's number, and the kind of its pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(crate) host: u32,
     pub(crate) kind: usize,
 }
 
-/// Pages of a host that wait, of one kind.
+/// Queued pages of a host, of one kind.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
     heap: BinaryHeap<u64>,
-    /// Pages that wait, in the heap or not.
+    /// Number of queued pages, in the heap or not.
     pub(crate) ready: u32,
     /// The best entry that was left out.
     left_out: Option<NonZeroU64>,
 }
 
 impl Window {
-    /// Queues a page; whether it has an entry.
+    /// Queues a page; returns whether it got an entry.
     pub(crate) fn put(&mut self, page: u32, row: &Row, shares: &Shares) -> bool {
         if self.ready == 0 {
-            // What is there is outdated.
+            // All entries are outdated.
             *self = Window::default();
         }
         self.ready += 1;
@@ -90,7 +90,7 @@ impl Window {
         is_better
     }
 
-    /// Gives a queued page that has risen another entry.
+    /// Adds another entry for a queued page that has risen.
     pub(crate) fn put_again(&mut self, owner: Owner, page: u32, row: &Row, table: &mut Table) -> Result<bool> {
         let is_in = self.enter(entry(page, row, &table.shares));
         let ready = self.ready as usize;
@@ -124,7 +124,7 @@ impl Window {
         Ok(if self.left_out.is_some() { Top::LeftOut } else { Top::Empty })
     }
 
-    /// The best page by its entry, without a look at its row: an outdated one may say more.
+    /// The best page by its entry, without reading its row: an outdated entry may rank too high.
     pub(crate) fn top_entry(&self) -> Top {
         match (self.heap.peek(), self.left_out) {
             (Some(top), _) => Top::Place((top >> 32) as u16),
@@ -140,13 +140,13 @@ impl Window {
         Some(page)
     }
 
-    /// Counts out a page. Its entry is outdated.
+    /// Subtracts a page from the count. Its entry is outdated.
     pub(crate) fn withdraw(&mut self) {
-        // A snapshot may say anything.
+        // Saturating: the count of a damaged snapshot may be wrong.
         self.ready = self.ready.saturating_sub(1);
     }
 
-    /// Leaves out all but so many of the best.
+    /// Leaves out all but the `most` best entries.
     pub(crate) fn trim(&mut self, most: usize) {
         if self.heap.len() <= most {
             return;
@@ -162,7 +162,7 @@ impl Window {
         self.heap.len()
     }
 
-    /// What a snapshot has of it: pages, the best entry that was left out or 0, and all entries.
+    /// The window as a snapshot stores it: pages, best left-out entry or 0, and all entries.
     pub(crate) fn parts(&self) -> (u32, u64, &[u64]) {
         (self.ready, self.left_out.map_or(0, NonZeroU64::get), self.heap.as_slice())
     }
@@ -176,7 +176,7 @@ impl Window {
     }
 }
 
-/// The entries of pages that are queued, by page: their rows are side by side.
+/// Keeps the entries of queued pages, in page order, since their rows are side by side.
 fn still_queued(owner: Owner, entries: Vec<u64>, table: &mut Table) -> Result<Vec<u64>> {
     let mut kept = Vec::with_capacity(entries.len());
     for one in entries {
@@ -187,7 +187,7 @@ fn still_queued(owner: Owner, entries: Vec<u64>, table: &mut Table) -> Result<Ve
     Ok(kept)
 }
 
-/// What an entry is worth, and the one that its page would get now.
+/// The validity of an entry, and the entry that its page would get now.
 fn worth(owner: Owner, one: u64, table: &mut Table) -> Result<(Entry, u64)> {
     let row = table.get(page_of(one))?;
     let now = entry(page_of(one), &row, &table.shares);
@@ -203,7 +203,7 @@ fn worth(owner: Owner, one: u64, table: &mut Table) -> Result<(Entry, u64)> {
 mod tests {
     use super::*;
 
-    /// Else all rows are read for nothing.
+    /// Otherwise all rows would be read in vain.
     #[test]
     fn nothing_is_left_out_of_a_window_without_pages() {
         let left_out = |ready| Window::from_parts(ready, 7, Vec::new()).top_entry();

@@ -1,4 +1,4 @@
-//! Links that other crawls have found, of pages that are not known here.
+//! Links found by other crawls.
 
 use super::Frontier;
 use crate::discover::sort_links;
@@ -6,14 +6,14 @@ use crate::error::Result;
 use crate::outcome::Done;
 use crate::record::Record;
 
-/// No page: that of the links is another crawl's.
+/// Stands for no page: the page with the links is another crawl's.
 const NO_PAGE: u32 = u32::MAX;
 
 impl Frontier {
-    /// Enters links of a page that another crawl has fetched, so many links from a seed. What is
-    /// known stays as it is, so links that come twice do no harm. New pages share the credit of
-    /// the virtual page, as they are links from outside; they get no rent before pages here link
-    /// to them too. Limits of depth, of a host's pages and of length hold as for links found here.
+    /// Enters links found by another crawl, at depth `depth`. Known pages stay as they are, so
+    /// repeated links do no harm. New pages share the credit of the virtual page, as links from
+    /// outside; they get no rent before pages here link to them too. Limits of depth, of a host's
+    /// pages and of length apply as for links found here.
     ///
     /// O(links).
     ///

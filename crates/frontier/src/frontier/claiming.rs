@@ -1,4 +1,4 @@
-//! Claiming pages at a set that several crawls share: which of them fetches a page.
+//! Claims on pages in a set that several crawls share: they decide which crawl fetches a page.
 
 use super::{Flight, Frontier};
 use crate::error::{Error, Result};
@@ -7,9 +7,9 @@ use crate::outcome::{Claim, PageId};
 use crate::record::Record;
 
 impl Frontier {
-    /// Records that pages in flight are about to be asked for under an id, at a set that other
-    /// crawls share. Ask after [`Frontier::commit`]: so a crawl that ends before it has the answer
-    /// finds the claim when it is opened again, and asks again.
+    /// Records that pages in flight are about to be requested, under an id, from a set that other
+    /// crawls share. Send the request after [`Frontier::commit`]: a crawl that ends before the
+    /// answer finds the claim when it is opened again, and repeats the request.
     ///
     /// # Errors
     /// `NotInFlight`, also if a page is claimed already or named twice; `InvalidOption` if there
@@ -48,8 +48,8 @@ impl Frontier {
         }
     }
 
-    /// The claims of which not all pages are fetched or have failed. One read from disk for each
-    /// page.
+    /// The open claims: not all their pages are fetched or have failed. One read from disk for
+    /// each page.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
@@ -61,7 +61,7 @@ impl Frontier {
         self.state.claims.iter().map(claim).collect()
     }
 
-    /// Ends a claim that was not answered and never will be; its pages can be claimed anew.
+    /// Ends a claim that will never be answered; its pages can be claimed anew.
     ///
     /// # Errors
     /// `Poisoned`, `Io`.
@@ -74,8 +74,8 @@ impl Frontier {
         }
     }
 
-    /// Whether the fetch of a page that was handed out may begin now, some time later: false if
-    /// its host's delay or a hold forbids it; release it then. If it may, the delay runs from now.
+    /// Whether the fetch of a page handed out earlier may begin now. If so, the delay runs from
+    /// now; if its host's delay or a hold forbids it, returns false: release the page then.
     ///
     /// # Errors
     /// `NotInFlight`; `Poisoned`, `Io`.
@@ -87,7 +87,7 @@ impl Frontier {
         let (clock_ms, delay_ms) = (self.state.queue.clock_ms(), self.options.delay_ms);
         let number_of_host = self.host_of(number)?;
         let host = self.state.hosts.get_mut(number_of_host);
-        // But for its own hand-out; that of another page counts as its beginning.
+        // Ignores this page's own hand-out; that of another page counts as its beginning.
         let before_ms = if host.began_ms == Some(flight.began_ms) { flight.before_ms } else { host.began_ms };
         let handed_ms = std::mem::replace(&mut host.began_ms, before_ms);
         if host.next_at_ms(delay_ms) > clock_ms {
@@ -100,7 +100,7 @@ impl Frontier {
         Ok(true)
     }
 
-    /// A page that was handed out is not asked of its host: the next one need not wait for it.
+    /// Undoes the start of a fetch that was not made: the host's next page need not wait for it.
     pub(super) fn not_begun(&mut self, page: u32, flight: Flight) -> Result<()> {
         let host = self.host_of(page)?;
         let host = self.state.hosts.get_mut(host);

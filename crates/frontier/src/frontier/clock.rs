@@ -1,19 +1,18 @@
-//! The clock: times that are given, and what a wrong one has left.
+//! The clock: the times given by the caller, and recovery from a wrong one.
 //!
-//! Time runs forwards: an earlier one than before is taken for the same, if it is earlier by less
-//! than [`STEP_MS`]. One that is earlier by more, or a time before the beginning of a fetch that
-//! was noted in an earlier life, means that the clock was ahead: everything waits as long as it
-//! may wait from now on, at most.
+//! Time does not run backwards: a time earlier by less than [`STEP_MS`] is taken for the last one.
+//! A time earlier by more, or before the recorded start of a fetch in an earlier process, means
+//! that the clock was ahead: every wait is then cut to the longest possible wait from now.
 
 use super::Frontier;
 use crate::error::Result;
 use crate::record::Record;
 
-/// The clock was ahead if it goes back by this.
+/// The clock was ahead if it goes back by more than this.
 const STEP_MS: i64 = 60_000;
 
 impl Frontier {
-    /// Takes note of the time.
+    /// Advances the clock to a time given, or sets it back.
     pub(super) fn advance(&mut self, now_ms: i64) -> Result<()> {
         let was_ahead = now_ms.max(0) < self.state.queue.clock_ms().saturating_sub(STEP_MS);
         if was_ahead || !self.has_time {
@@ -29,8 +28,8 @@ impl Frontier {
         Ok(())
     }
 
-    /// Ends waits that no right clock can have begun. O(timers in memory + hosts), or O(pages) if
-    /// one that is left out may be too long.
+    /// Cuts waits that a correct clock cannot have begun. O(timers in memory + hosts), or O(pages)
+    /// if one that was left out may be too long.
     fn set_back(&mut self, now_ms: i64) -> Result<()> {
         let longest = |wait_ms: u64| now_ms.saturating_add_unsigned(wait_ms);
         let rests_ms = longest(self.options.rest_max_ms);

@@ -9,18 +9,18 @@ use crate::journal::Journal;
 use crate::marks::Status;
 use crate::snapshot;
 
-/// A journal may be this part of the last snapshot: it takes longer to replay than to write anew.
+/// A journal longer than this fraction of the last snapshot is replaced.
 const JOURNAL_PART: u64 = 16;
-/// Lists of links beyond two for each fetched page before the file is rewritten.
+/// Lists of links, beyond two for each fetched page, before the file is rewritten.
 const LISTS_SLACK: u64 = 64;
-/// A file of links that is longer is rewritten as soon as most of its lists are outdated, else
+/// A longer file of links is rewritten as soon as most of its lists are outdated, a shorter one
 /// with the next snapshot.
 const LINKS_BYTES_MIN: u64 = 1 << 20;
 
 impl Frontier {
-    /// Makes all events so far durable, or after a crash before it returns none of them. One sync
-    /// for any number of pages. When the journal has become longer than a part of the last
-    /// snapshot, a new one is written, and what was changed since.
+    /// Makes all events so far durable; after a crash during the call, all of them or none. One
+    /// sync for any number of pages. If the journal exceeds a fraction of the last snapshot, also
+    /// writes a new snapshot and the changes since the last one.
     ///
     /// # Errors
     /// `Io`, and from then on `Poisoned`.
@@ -29,7 +29,7 @@ impl Frontier {
         let committed = self.journal.commit();
         self.poison.note(committed)?;
         let is_long = self.journal.bytes() > self.options.journal_bytes_min.max(self.snapshot_bytes / JOURNAL_PART);
-        // Records of this version do not belong behind the header of an older one.
+        // Records of this version must not follow the header of an older one.
         if is_long || self.journal.is_old() || self.has_old_links(LINKS_BYTES_MIN) {
             let replaced = self.replace_journal();
             self.poison.note(replaced)?;
@@ -43,7 +43,7 @@ impl Frontier {
         self.state.index.sync()?;
         self.state.table.sync()?;
         let mut next = Journal::create(&*self.dir, self.id, self.journal.number() + 1)?;
-        // A snapshot has no claims, nor which hosts fail.
+        // A snapshot has neither claims nor outages of hosts: the journal repeats them.
         if !planted(Failpoint::ClaimsDropped) {
             self.state.claims.records().for_each(|record| next.append(&record));
         }
@@ -66,8 +66,8 @@ impl Frontier {
         Ok(old_links.map_or(Ok(()), |name| remove(&*self.dir, &name))?)
     }
 
-    /// Makes the lists of links durable, in a new file when most of them are outdated. Returns the
-    /// name of the old file to remove.
+    /// Makes the lists of links durable, in a new file if most of them are outdated. Returns the
+    /// name of the old file, to be removed.
     fn sync_links(&mut self) -> Result<Option<String>> {
         let (pages, is_old) = (self.state.table.len(), self.has_old_links(0));
         let Some(links) = &mut self.state.links else { return Ok(None) };
@@ -81,7 +81,7 @@ impl Frontier {
         Ok(Some(old))
     }
 
-    /// Whether most lists of links are outdated, in a file of some length, and no round needs
+    /// Whether most lists of links are outdated, the file exceeds `bytes_min`, and no round needs
     /// them.
     fn has_old_links(&self, bytes_min: u64) -> bool {
         if self.state.delivery.round.is_some() {
@@ -92,8 +92,7 @@ impl Frontier {
     }
 
     /// Commits, and marks the journal as complete, so that damage to its end is found at the next
-    /// opening. A frontier that is only dropped opens as its last commit left it.
-    ///
+    /// opening. A frontier dropped without it opens as its last commit left it.
     /// # Errors
     /// As [`Frontier::commit`].
     pub fn close(mut self) -> Result<()> {

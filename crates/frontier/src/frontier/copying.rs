@@ -1,5 +1,5 @@
-//! Copies of a frontier, of one moment: its files as a commit leaves them. That is what a kill
-//! right after the commit would leave, and so the copy is opened as after a kill.
+//! Consistent copies of a frontier: its files right after a commit, as a kill would leave them. So
+//! a copy is opened as after a kill.
 
 use std::path::Path;
 
@@ -11,13 +11,13 @@ use crate::error::{Error, Result};
 use crate::files::{self, SNAPSHOT};
 
 impl Frontier {
-    /// Commits, and copies the frontier as it is then to a folder, which is made if it is absent.
-    /// Opened there, it goes on as this one would after a kill: pages in flight are queued again.
-    /// Reads and writes all of the files; nothing of it is done while this call runs.
+    /// Commits, and copies the frontier to a folder, which is created if absent. The copy opens as
+    /// this one would after a kill: pages in flight are queued again. Reads and writes all of the
+    /// files, and blocks until it is done.
     ///
     /// # Errors
-    /// `Exists` if a frontier is there; `Io`, with `AlreadyExists` if an interrupted copy is;
-    /// those of [`Frontier::commit`]. Of a failed copy this frontier knows nothing, and goes on.
+    /// `Exists` if the folder has a frontier; `Io`, with `AlreadyExists` if it has an interrupted
+    /// copy; those of [`Frontier::commit`]. A failed copy does not affect this frontier.
     ///
     /// ```
     /// # fn main() -> frontier::Result<()> {
@@ -41,7 +41,7 @@ impl Frontier {
             return Err(Error::Exists { file: SNAPSHOT.into() });
         }
         let names = self.dir.list().map_err(Error::io("list", "the directory"))?;
-        // Without a snapshot it is no frontier: that comes last.
+        // The snapshot comes last: without it the folder has no frontier.
         for name in names.iter().filter(|name| files::is_part(name)) {
             copy(&*self.dir, name, &*to, name)?;
         }

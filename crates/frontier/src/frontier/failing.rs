@@ -1,11 +1,11 @@
-//! Failures: attempts at a page, rests of a host, and pages that are given up or brought back.
+//! Failures: attempts at a page, rests of a host, and pages given up or brought back.
 //!
-//! A failure is the page's or the host's ([`Remedy`]). A page has a few attempts. A host that is
-//! at fault rests, twice as long each time, and its pages stay queued; one of them is tried when a
-//! rest ends, another the next time, since it may be a page that is broken after all. When the
-//! rests of a host without an answer have taken longer than the options allow, what is queued of
-//! it is given up by a name of its own. A host of which many pages fail in a row rests too, but
-//! shortly: its pages' attempts count, so that broken ones end.
+//! A failure is the page's or the host's ([`Remedy`]). A page has a few attempts. A host at fault
+//! rests, twice as long each time, and its pages stay queued. One of them is tried when a rest
+//! ends, and another the next time, since the page may be the broken part after all. When a host
+//! has not answered for longer than the options allow, its queued pages are given up as
+//! `HostDown`. A host with many page failures in a row also rests, but shortly, and its pages'
+//! attempts count, so that broken pages end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,19 +18,19 @@ use crate::outcome::{Failing, Failure, FailureKind, PageId, Remedy};
 use crate::record::Record;
 use crate::recrawl::{due_s, interval_ms};
 
-/// The longest rest of a host that may not be at fault: it may be its pages after all, and good
-/// ones wait behind them.
+/// The longest rest of a host that may not be at fault: its pages may be broken, and good ones
+/// wait behind them.
 const SUSPECT_REST_MAX_MS: u64 = 30_000;
 
 impl Frontier {
     /// Records a failed fetch.
     ///
-    /// O(1); when the pages of a host are given up, O(pages of the host). A page that is given up
-    /// goes on with a round, as [`Frontier::done`] does, or begins or ends one.
+    /// O(1); O(pages of the host) when they are given up. A page that is given up advances a
+    /// round, as [`Frontier::done`] does, or begins or ends one.
     ///
     /// # Errors
     /// `NotInFlight`, `Poisoned`; `Corrupt`, `Io`, and `Poisoned` from then on if the failure was
-    /// noted.
+    /// recorded.
     pub fn failed(&mut self, page: PageId, failure: &Failure, now_ms: i64) -> Result<()> {
         self.poison.check()?;
         let number = page.number();
@@ -61,7 +61,7 @@ impl Frontier {
         let is_permanent = failure.remedy == Remedy::GiveUp;
         let attempts = (marks.attempts() + 1).min(15);
         let is_last = attempts >= self.options.attempts_max;
-        // A page that was there once may come back.
+        // A page that was fetched before may come back.
         let is_gone = (is_permanent || is_last) && !is_refresh;
         let backoff_ms = self.options.backoff_ms.saturating_mul(1 << (attempts - 1)).min(self.options.backoff_max_ms);
         let asked_ms = asked_ms(failure, &self.options);
@@ -72,14 +72,14 @@ impl Frontier {
             }
             _ => (attempts, backoff_ms.max(asked_ms)),
         };
-        // Without recrawls a page that was fetched, and could not be again, is as before.
+        // Without recrawls, a page whose refresh is given up stays as it was.
         let is_over = is_refresh && self.options.recrawl.is_none() && (is_last || is_permanent);
         let due_s = if is_gone || is_over { 0 } else { due_s(now_ms, wait_ms) };
         self.tell(&Record::Failed { page, code: failure.kind.code(), attempts, due_s, is_gone })
     }
 
-    /// The host of a page is at fault: it rests. The page waits for two rests, so that another is
-    /// tried after the first; or all that is queued of the host is given up.
+    /// Rests the host of a page, which is at fault. The page waits for two rests, so that another
+    /// page is tried after the first; or all queued pages of the host are given up.
     fn host_failed(&mut self, page: u32, flight: Flight, failure: &Failure, now_ms: i64) -> Result<()> {
         let down = self.rest(page, flight, failure, self.options.rest_max_ms, now_ms)?;
         let row = self.state.table.peek(page)?;
@@ -106,9 +106,9 @@ impl Frontier {
         Ok(())
     }
 
-    /// Gives the host of a page a rest, unless the fetch began before one that is not over:
-    /// fetches that fail together are one outage. The time between the end of a rest and the next
-    /// failure, in which nobody asked, does not count as silence.
+    /// Gives the host of a page a rest, unless the fetch began before the end of a current one:
+    /// fetches that fail together are one outage. The time from the end of a rest to the next
+    /// failure, without any request, does not count as silence.
     fn rest(&mut self, page: u32, flight: Flight, failure: &Failure, max_ms: u64, now_ms: i64) -> Result<Failing> {
         let host = self.host_of(page)?;
         let (name, before) = (self.state.hosts.name(host).to_owned(), self.state.hosts.limits(host).down);
@@ -130,7 +130,7 @@ impl Frontier {
         Ok(down)
     }
 
-    /// The host of a page has answered.
+    /// Records that the host of a page has answered.
     fn up(&mut self, page: u32) -> Result<()> {
         let host = self.host_of(page)?;
         let limits = self.state.hosts.limits(host);
@@ -141,9 +141,8 @@ impl Frontier {
         self.tell(&Record::Up { host: &name })
     }
 
-    /// Queues pages again that were given up, and those that wait for another attempt; others stay
-    /// as they are. What is known of their hosts' failures is forgotten. Returns how many were
-    /// queued.
+    /// Queues again pages that were given up or wait for a retry; others stay as they are. Forgets
+    /// the failures of their hosts. Returns the number of pages queued.
     ///
     /// O(the pages given).
     ///
@@ -174,10 +173,9 @@ impl Frontier {
         Ok(count)
     }
 
-    /// Ends the rests of a host, or of all, at a time: each is asked again as soon as its delay
-    /// allows, and so are its pages that wait for another attempt. How often it has failed is not
-    /// forgotten. Returns how many were resting. Not kept on disk: after a restart they rest
-    /// again.
+    /// Ends the rests of one host, or of all: each is tried again as soon as its delay allows, and
+    /// so are its pages that wait for a retry. The number of failures is kept. Returns the number
+    /// of hosts that were resting. Not stored on disk: after a restart they rest again.
     ///
     /// O(pages that wait + hosts), or O(pages) if there are more waiting pages than timers in
     /// memory.
@@ -214,12 +212,12 @@ impl Frontier {
     }
 }
 
-/// The wait that a host asks for, up to the longest of the options.
+/// The wait that a host asks for, limited by the longest rest of the options.
 fn asked_ms(failure: &Failure, options: &FrontierOptions) -> u64 {
     failure.retry_after_ms.unwrap_or(0).min(options.rest_max_ms)
 }
 
-/// A record of each host that fails, for a journal that has none.
+/// A record of each failing host, for a new journal.
 pub(super) fn records(hosts: &Hosts) -> impl Iterator<Item = Record<'_>> {
     let down = |host| hosts.limits(host).down.map(|down| Record::Down { host: hosts.name(host), down });
     (0..hosts.len()).filter_map(down)

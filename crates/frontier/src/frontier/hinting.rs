@@ -1,5 +1,4 @@
-//! Hints of others about a page's changes, such as those of sitemaps: when the next fetch of it is
-//! due.
+//! Hints about a page's changes, such as those of sitemaps: they move its next fetch.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +11,10 @@ use crate::recrawl::{due_s, interval_ms, step_of};
 use crate::state::FIRST_AGE;
 
 impl Frontier {
-    /// Takes hints about pages, of which those that are not known, or about to be fetched, are
-    /// skipped. A page that has changed since it was fetched is due now; one whose interval has
-    /// not been learnt yet gets the one that is said. Without recrawls nothing is done. Returns
-    /// how many pages are due sooner, or later.
+    /// Takes hints about pages; skips pages that are unknown or about to be fetched. A page that
+    /// changed since its fetch is due now; one whose interval is not learnt yet gets the interval
+    /// in the hint. Does nothing without recrawls. Returns the number of pages whose due time
+    /// changed.
     ///
     /// O(hints), two reads from disk for each.
     ///
@@ -40,7 +39,7 @@ impl Frontier {
                 None => marks.age(),
             };
             let due = match marks.status() {
-                // Its retry is due, and not its recrawl.
+                // The due time must be that of a recrawl, not of a retry.
                 Status::Fetched if row.due_s > 0 && marks.failure().is_none() => {
                     let fetched_ms = i64::from(row.due_s) * 1000 - interval_ms(&recrawl, marks.age()) as i64;
                     let has_changed = hint.changed_ms.is_some_and(|at_ms| (fetched_ms..=now_ms).contains(&at_ms));

@@ -1,5 +1,5 @@
-//! Creating and opening a frontier: the order in which files are written and read, and removal of
-//! what a crash left.
+//! Creating and opening a frontier: the order of writes and reads, and the removal of what a crash
+//! left.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -38,8 +38,8 @@ impl Frontier {
     /// again. If it was not closed, the last fetches of hosts are unknown: each host rests for one
     /// delay from the first time given.
     ///
-    /// Reads the snapshot and the journal; where the options have recrawls and those before had
-    /// none, or the snapshot is of an older version, 24 bytes a page too.
+    /// Reads the snapshot and the journal. Also reads 24 bytes a page if recrawls were off and are
+    /// now on, or if the snapshot is of an older version.
     ///
     /// # Errors
     /// `Missing`, `Corrupt`, `NewerFormat`, `InvalidOption`, `Locked`, `Io`.
@@ -62,7 +62,7 @@ impl Frontier {
         if exists(&*dir, files::SNAPSHOT)? {
             return Err(Error::Exists { file: files::SNAPSHOT.into() });
         }
-        // Left by an interrupted creation.
+        // Remove the files of an interrupted creation.
         files::remove_others(&*dir, &[])?;
         let (id, seed) = (new_id(&*dir)?, new_id(&*dir)?);
         let seed = get(&seed, 0);
@@ -94,7 +94,7 @@ impl Frontier {
     fn opened(dir: Arc<dyn Dir>, options: FrontierOptions) -> Result<Frontier> {
         options.check()?;
         let lock = lock(&*dir, LOCK, LOCK)?;
-        // A handle that could not sync the directory may have renamed the snapshot in memory only.
+        // An earlier handle may have failed to sync the directory: the rename may not be durable.
         sync_folder(&*dir)?;
         let mut found = snapshot::read(&dir, &options)?;
         let state = &mut found.state;

@@ -1,8 +1,8 @@
-//! The record of a host of which nothing is going on but that pages may be queued: 28 bytes.
+//! The record of a host that is not active: 28 bytes. It may have queued pages.
 
 use crate::window::{entry_place, page_of};
 
-/// 48 bits.
+/// A number of 48 bits.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Six([u8; 6]);
 
@@ -12,7 +12,7 @@ impl Six {
         u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
     }
 
-    /// `None` if it is greater.
+    /// `None` if the number takes more than 48 bits.
     pub(super) fn of(number: u64) -> Option<Six> {
         match number.to_le_bytes() {
             [a, b, c, d, e, f, 0, 0] => Some(Six([a, b, c, d, e, f])),
@@ -26,11 +26,11 @@ impl Six {
 pub(super) struct Record {
     /// Its known pages.
     pub(super) pages: u32,
-    /// Its pages that are queued, of one kind.
+    /// Number of its queued pages, all of one kind.
     pub(super) ready: u32,
     /// 0, or 1 + when the last known fetch started.
     pub(super) began: Six,
-    /// The best entry of the queue, or 0; which active host it is, if it is one.
+    /// The best entry of the queue, or 0; of an active host, its index.
     pub(super) head: Six,
     /// The best entry that was left out, or 0.
     pub(super) left_out: Six,
@@ -38,11 +38,11 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// It is an active host.
+    /// It is the record of an active host.
     pub(super) const ACTIVE: u8 = 1;
-    /// It stands among the open hosts by its best entry.
+    /// It is among the open hosts by its best entry.
     pub(super) const OFFERED: u8 = 2;
-    /// It stands among the sleeping hosts by its delay.
+    /// It is among the sleeping hosts by its delay.
     pub(super) const SLEEPS: u8 = 4;
     /// The queue is that of refreshes.
     pub(super) const REFRESHES: u8 = 8;
@@ -67,7 +67,7 @@ impl Record {
         self.began.get().checked_sub(1).map(|began| began as i64)
     }
 
-    /// When a fetch started, if it can be kept.
+    /// Packs the start of a fetch; `None` if it does not fit.
     pub(super) fn packed(began_ms: Option<i64>) -> Option<Six> {
         began_ms.map_or(Some(0), |began| u64::try_from(began).ok()?.checked_add(1)).and_then(Six::of)
     }
@@ -89,10 +89,10 @@ impl Record {
         self.set(Record::OFFERED | Record::REFRESHES, false);
     }
 
-    /// Queues a page of an entry, if that is no matter of an active host; whether it has an entry.
+    /// Queues a page; returns whether it has an entry, or `None` if the host must become active.
     pub(super) fn put(&mut self, kind: usize, entry: u64) -> Option<bool> {
         if self.ready == 0 {
-            // What is there is outdated.
+            // Old entries are outdated.
             self.left_out = Six::default();
             self.set(Record::OFFERED, self.is(Record::OFFERED) && self.kind() == kind);
             self.set(Record::REFRESHES, kind == 1);
@@ -109,7 +109,7 @@ impl Record {
         Some(true)
     }
 
-    /// Gives a queued page another entry, likewise. Of entries of one page the highest counts.
+    /// Adds another entry for a queued page, as `put` does. The highest entry of a page counts.
     pub(super) fn put_again(&mut self, kind: usize, entry: u64) -> Option<bool> {
         let head = self.head.get();
         if self.kind() != kind {

@@ -1,4 +1,4 @@
-//! The snapshot's part about credit that waits, and the round that is under way.
+//! The snapshot's deliveries: waiting credit, and the current round.
 
 use crate::blocks::{BlockReader, BlockWriter};
 use crate::credit::Refund;
@@ -9,7 +9,7 @@ use crate::format::body::{DeliveryRecord, GiftRecord, RoundRecord, TakenRecord};
 use crate::links::Place;
 use crate::trust::Word;
 
-/// Writes it, and how many pages get rent.
+/// Writes the deliveries, and the number of pages that get rent.
 pub(super) fn put(blocks: &mut BlockWriter<'_>, delivery: &Delivery, members: u32) -> Result<()> {
     let Delivery { links, fetches, looks, waiting, pot, round } = delivery;
     let pot = pot.map_or(0, |pot| pot.saturating_add(1));
@@ -26,7 +26,7 @@ pub(super) fn put(blocks: &mut BlockWriter<'_>, delivery: &Delivery, members: u3
     round.map_or(Ok(()), |round| put_round(blocks, round))
 }
 
-/// Writes the parcels from a place on.
+/// Writes the parcels from index `from` on.
 fn put_parcels(blocks: &mut BlockWriter<'_>, parcels: &Parcels, from: usize) -> Result<()> {
     blocks.put_number(parcels.gifts.len() as u64)?;
     for gift in &parcels.gifts {
@@ -73,7 +73,7 @@ fn put_round(blocks: &mut BlockWriter<'_>, round: &Round) -> Result<()> {
     Ok(())
 }
 
-/// Reads it, of so many pages and this file of links; and how many pages get rent.
+/// Reads the deliveries of `pages` pages, and the number of those that get rent.
 ///
 /// # Errors
 /// `Corrupt`, `Io`.
@@ -97,7 +97,7 @@ fn checked_word(blocks: &BlockReader<'_>, code: u8) -> Result<Option<Word>> {
     Word::of_code(code).ok_or_else(|| blocks.bad("impossible word"))
 }
 
-/// Reads parcels for some pages.
+/// Reads parcels for a range of pages.
 fn read_parcels(blocks: &mut BlockReader<'_>, pages: std::ops::Range<u32>) -> Result<Parcels> {
     let mut parcels = Parcels::default();
     for _ in 0..blocks.take_count()? {

@@ -1,5 +1,5 @@
-//! The snapshot's queues: pages of each host that wait, pages that wait for a time, pages in
-//! flight, and counts of families. So an opening need not read the rows of all pages.
+//! The snapshot's queues: queued pages of each host, timers, pages in flight, and counts of
+//! families. With them an opening need not read the rows of all pages.
 
 use crate::blocks::{BlockReader, BlockWriter};
 use crate::error::Result;
@@ -11,7 +11,7 @@ use crate::state::State;
 use crate::timers::{LeftOut, Timers};
 use crate::window::{Window, page_of};
 
-/// What a snapshot says of the queues.
+/// The queues in a snapshot.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     pub(super) timers: Timers,
@@ -56,7 +56,7 @@ pub(super) fn put(blocks: &mut BlockWriter<'_>, state: &State, flying: &[u32]) -
     blocks.put_list(flying.iter().copied())
 }
 
-/// Reads them of a version, of so many pages; windows go to their hosts, families to `shares`.
+/// Reads the queues of `pages` pages; windows go to their hosts, families to `shares`.
 ///
 /// # Errors
 /// `Corrupt`, `Io`.

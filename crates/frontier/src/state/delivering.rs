@@ -1,5 +1,5 @@
-//! Rounds: what waits is handed over, fetched pages are visited again without a fetch, rent and
-//! refunds are paid, in one pass over the rows ([`crate::delivery`]).
+//! Rounds: one pass over the rows delivers parcels, makes virtual visits, and pays rent and
+//! refunds ([`crate::delivery`]).
 
 use super::State;
 use crate::credit::{Refund, TOTAL};
@@ -11,13 +11,13 @@ use crate::record::ALL_LOST;
 
 /// Pages waiting for their first fetch get credit back when they hold less than this part of all.
 const REFUND_PART: u64 = 1024;
-/// Of a list that is to be examined: it is of a barren page.
+/// Marks a list to be examined as that of a barren page.
 const BARREN: u64 = 1 << 31;
-/// Lists that a round examines, at most: their numbers are below.
+/// Most lists that a round examines; their indexes are below.
 const LISTS_MAX: u64 = BARREN - 1;
 
 impl State {
-    /// Counts an event with so many links; begins a round if one is due, and goes on with it.
+    /// Counts an event with `links` links; begins a round if one is due, and advances it.
     pub(super) fn deliver(&mut self, links: usize, is_fetch: bool) -> Result<()> {
         let pages = self.delivery.told(links, is_fetch);
         if self.delivery.is_due(self.table.len()) {
@@ -38,7 +38,7 @@ impl State {
         self.end_round(round)
     }
 
-    /// Collects what waits, and the pages of the next lists of links.
+    /// Collects the waiting parcels, and the pages of the next lists of links.
     fn begin_round(&mut self) -> Result<()> {
         let wanted = self.delivery.fetches.saturating_mul(u64::from(self.virtual_visits));
         let place = self.links.as_ref().map(Links::place).unwrap_or_default();
@@ -59,8 +59,8 @@ impl State {
         Ok(())
     }
 
-    /// Pays what the last round collected; else begins a refund or visits the virtual page, when
-    /// due. A refund comes first: it needs fewer visits, and rent may be due at every round.
+    /// Pays what the last round collected; otherwise begins a refund or visits the virtual page,
+    /// if due. A refund comes first: it needs fewer visits, and rent may be due at every round.
     fn choose_errand(&mut self, round: &mut Round) {
         let (pages, waiting) = (self.table.len(), self.table.count(Status::is_new));
         let is_poor = self.queued_credit < TOTAL / REFUND_PART && waiting > 0;
@@ -82,7 +82,7 @@ impl State {
         }
     }
 
-    /// Does for a page what the round has for it.
+    /// Delivers all that the round has for a page.
     fn serve(&mut self, page: u32, round: &mut Round) -> Result<()> {
         match round.errand {
             Errand::None => {}
@@ -106,7 +106,7 @@ impl State {
         Ok(())
     }
 
-    /// Gives a page what waits for it.
+    /// Gives a page its waiting gifts.
     fn hand_over(&mut self, page: u32, round: &mut Round) -> Result<()> {
         let gifts = round.gifts_of(page);
         if gifts.clone().next().is_some() {
@@ -116,7 +116,7 @@ impl State {
         Ok(())
     }
 
-    /// Takes half of what a page holds that does not wait for its first fetch, for a refund.
+    /// For a refund: takes half of the credit of a page that does not wait for its first fetch.
     fn collect(&mut self, page: u32, round: &mut Round) -> Result<()> {
         let row = self.table.get(page)?;
         if !row.status().is_new() && row.credit > 0 {
@@ -127,7 +127,7 @@ impl State {
         Ok(())
     }
 
-    /// Pays a page that waits for its first fetch its refund.
+    /// Pays a refund to a page that waits for its first fetch.
     fn pay(&mut self, page: u32, refund: Refund, round: &mut Round) -> Result<()> {
         let row = self.table.get(page)?;
         let share = if row.status().is_new() { refund.gain(row.credit, round.pot) } else { 0 };
@@ -139,8 +139,8 @@ impl State {
         Ok(())
     }
 
-    /// Takes the credit of a page, if it was fetched and has at least 0.3 of an equal share of all
-    /// credit among fetched pages.
+    /// Takes the credit of a fetched page, if it is at least 0.3 of an equal share of all credit
+    /// among fetched pages.
     fn take(&mut self, page: u32, look: u64) -> Result<Option<Taken>> {
         let least = TOTAL / 10 * 3 / u64::from(self.table.count(Status::is_fetched).max(1));
         let row = self.table.get(page)?;
@@ -154,7 +154,7 @@ impl State {
         Ok(Some(Taken { list: (look & (BARREN - 1)) as u32, credit, word }))
     }
 
-    /// Ends a round: what was taken and collected waits for the next one.
+    /// Ends a round: credit taken and collected waits for the next one.
     fn end_round(&mut self, mut round: Round) -> Result<()> {
         if round.errand == Errand::Collect {
             self.delivery.pot = Some(round.pot);
@@ -170,8 +170,8 @@ impl State {
         self.share_out(&round)
     }
 
-    /// Shares out what was taken among the links of the examined lists, which are read again: in
-    /// memory they would be the most of a round.
+    /// Shares the credit taken among the links of the examined lists. These are read again, since
+    /// in memory they would be most of a round.
     fn share_out(&mut self, round: &Round) -> Result<()> {
         let State { links: Some(links), totals, delivery, table, .. } = self else { return Ok(()) };
         let (now, mut taken) = (links.place(), round.taken.iter().peekable());
@@ -187,7 +187,7 @@ impl State {
             }
         })?;
         links.back_to(now);
-        // A snapshot may say anything.
+        // A damaged snapshot may have any credit.
         let rest: u64 = taken.map(|one| one.credit).sum();
         totals.waiting -= rest;
         totals.virtual_credit += rest;

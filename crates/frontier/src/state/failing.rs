@@ -1,5 +1,5 @@
-//! What records of failing hosts, and of pages that are given up, brought back or hinted at, do to
-//! the state.
+//! The effect on the state of records about failing hosts, and about pages given up, brought back
+//! or hinted at.
 
 use super::State;
 use crate::error::{Applied, Result};
@@ -9,7 +9,7 @@ use crate::record::Record;
 use crate::row::Row;
 
 impl State {
-    /// Applies what was told of a host.
+    /// Applies a record about a host.
     pub(super) fn host_told(&mut self, record: &Record<'_>) -> Applied {
         match record {
             Record::Down { host, down } => {
@@ -30,7 +30,7 @@ impl State {
         Ok(())
     }
 
-    /// Applies what was told of many pages at once.
+    /// Applies a record about many pages.
     pub(super) fn pages_told(&mut self, record: &Record<'_>) -> Applied {
         match record {
             Record::Lost { pages } => {
@@ -57,7 +57,7 @@ impl State {
         Ok(())
     }
 
-    /// Gives up a page that waits for its first fetch, since its host is down.
+    /// Gives up a page that waits for its first fetch, because its host is down.
     fn lose(&mut self, page: u32) -> Result<()> {
         let row = self.table.get(page)?;
         let marks = row.marks;
@@ -71,8 +71,8 @@ impl State {
         Ok(())
     }
 
-    /// Queues a page again that was given up, or waits for another attempt. It counts as tried,
-    /// for it may be claimed; one that another crawl has claimed does not.
+    /// Queues again a page that was given up or waits for a retry. It counts as tried once, since
+    /// it may be claimed already, unless another crawl has claimed it.
     fn retry(&mut self, page: u32) -> Result<()> {
         let marks = self.table.get(page)?.marks;
         if matches!(marks.status(), Status::Gone | Status::Waiting) {
@@ -83,7 +83,7 @@ impl State {
         Ok(())
     }
 
-    /// Ends the waits for another attempt of the pages of some hosts.
+    /// Makes the pages of some hosts that wait for a retry due now.
     pub(crate) fn wake(&mut self, is_woken: impl Fn(u32) -> bool) -> Result<()> {
         if self.table.count(|status| status == Status::Waiting) == 0 {
             return Ok(());

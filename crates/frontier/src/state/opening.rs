@@ -1,5 +1,5 @@
-//! From a replayed state to a live one: what was in flight is queued again, and credit is added
-//! up. A state whose queues are not known, as that of an older snapshot, gets them from the rows.
+//! The end of a replay: pages in flight are queued again, and credit is added up. Unknown queues,
+//! as after a snapshot of an older version, are rebuilt from the rows.
 
 use super::State;
 use crate::credit::TOTAL;
@@ -10,8 +10,8 @@ use crate::shape::site;
 use crate::shares::Shares;
 
 impl State {
-    /// Adds up the credit of pages waiting for their first fetch, and counts pages that get rent.
-    /// O(pages).
+    /// Adds up the credit of pages that wait for their first fetch, and counts pages that get
+    /// rent. O(pages).
     pub(crate) fn count_rows(&mut self) -> Result<()> {
         let (mut queued_credit, mut members) = (0, 0);
         for row in self.table.scan() {
@@ -23,7 +23,7 @@ impl State {
         Ok(())
     }
 
-    /// Checks that all credit is there.
+    /// Checks that the sum of all credit is right.
     ///
     /// # Errors
     /// The wrong sum.
@@ -35,7 +35,7 @@ impl State {
         }
     }
 
-    /// Ends the replay: what was in flight is queued again, and credit is added up.
+    /// Ends the replay: queues pages in flight again, and adds up credit.
     /// O(hosts + blocks of rows), or O(pages) if the queues are not known.
     ///
     /// # Errors
@@ -51,7 +51,7 @@ impl State {
         Ok(())
     }
 
-    /// Queues the pages again that were in flight when the snapshot was written, and still are.
+    /// Queues again the pages in flight at the snapshot that still are.
     fn land_all(&mut self) -> Result<()> {
         for page in std::mem::take(&mut self.flying) {
             let queued = match self.table.get(page)?.status() {
@@ -66,7 +66,7 @@ impl State {
     }
 
     /// Counts families, and queues all pages by their rows. With recrawls, fetched pages without a
-    /// time are due at once. O(pages).
+    /// due time are due at once. O(pages).
     fn find_queues(&mut self) -> Result<()> {
         let mut shares = Shares::default();
         (0..self.hosts.len()).for_each(|host| shares.enter(host, site(self.hosts.name(host))));

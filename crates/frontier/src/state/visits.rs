@@ -1,4 +1,4 @@
-//! What a visit does to the state: credit and a word for the links of a page.
+//! The effect of a visit on the state: credit and a word for the links of a page.
 
 use std::ops::Range;
 
@@ -12,9 +12,9 @@ use crate::row::Row;
 use crate::trust::Standing;
 
 impl State {
-    /// Visits a page that was fetched: its credit goes to its links, each listed once, and its
-    /// word, if it may vouch. New links get theirs now, known ones at the next round. If all links
-    /// are lost, its credit goes to the virtual page.
+    /// Visits a fetched page: its links, each listed once, get its credit and its word, if it may
+    /// vouch. New links get theirs now, known ones at the next round. If all links are lost, its
+    /// credit goes to the virtual page.
     pub(super) fn visit(&mut self, page: u32, known: &[u32], new: Range<u32>, lost: u32) -> Result<()> {
         let links = if lost == ALL_LOST { 0 } else { known.len() + new.len() };
         let row = self.table.update(page)?;
@@ -33,8 +33,7 @@ impl State {
         Ok(())
     }
 
-    /// Gives a page credit and words. What a page that was given up would get is the virtual
-    /// page's.
+    /// Gives a page credit and words. Gifts for a page that was given up go to the virtual page.
     #[inline]
     pub(super) fn give(&mut self, page: u32, gifts: impl IntoIterator<Item = Gift>) -> Result<()> {
         let row = self.table.update(page)?;
@@ -63,7 +62,7 @@ impl State {
         }
     }
 
-    /// Gives a queued page that has risen an entry under its new place. New pages get theirs at
+    /// Adds an entry for a queued page that has risen, at its new place. New pages get theirs at
     /// the end of a record.
     #[inline]
     pub(super) fn moved(&mut self, page: u32, row: &Row) -> Result<()> {
@@ -73,7 +72,7 @@ impl State {
         }
     }
 
-    /// Moves all credit of a page that is given up to the virtual page.
+    /// Moves all credit of a given-up page to the virtual page.
     pub(super) fn forfeit(&mut self, page: u32, was_new: bool) -> Result<()> {
         let row = self.table.update(page)?;
         if was_new {
@@ -83,7 +82,7 @@ impl State {
         Ok(())
     }
 
-    /// Scales all history down when weights are large. O(pages), once in a long time.
+    /// Scales all history down if weights are large. O(pages), but rarely.
     pub(super) fn scale_down_if_heavy(&mut self) -> Result<()> {
         if self.totals.is_heavy() {
             for page in 0..self.table.len() {
