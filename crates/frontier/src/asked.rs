@@ -30,8 +30,8 @@ impl Frontier {
         Ok(Some(self.state_of(page, &state.table.peek(page)?)?).filter(|state| state.key == key))
     }
 
-    /// The states of all pages that are wanted by what is known without their URLs, in the order
-    /// of discovery. One read for each, and one of all rows. Ends after an error.
+    /// The states of all pages for which `wanted` is true, in the order of discovery. One read for
+    /// each page returned, and one scan of all rows. Ends after an error.
     pub fn list(&self, wanted: impl Fn(&PageBrief<'_>) -> bool) -> impl Iterator<Item = Result<PageState>> {
         let mut failed = false;
         let states = self.state.table.scan().zip(0..).filter_map(move |(row, page)| match row {

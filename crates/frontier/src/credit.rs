@@ -5,10 +5,10 @@
 //! remainder of the division to the *virtual page*, and shares the rest among the page's links. A
 //! page without links gives all to the virtual page.
 //!
-//! Importance is (H + C) / (G + 1): the credit that a page has handed on and holds, by that of all
-//! pages. History has a window W: a unit counts for a half once all credit was handed on W more
-//! times. That takes one number a page, since weights grow instead of fading: what is added now
-//! counts 2^(G/W) times as much as at first, and all is scaled down before it gets too large.
+//! Importance is (H + C) / (G + 1): the credit that a page has handed on and holds, divided by
+//! that of all pages. The window W is the half-life of history: a unit counts half once all credit
+//! was handed on W more times. One number a page is enough, since weights grow instead of fading:
+//! new history counts 2^(G/W) times as much as at first, and is scaled down in time.
 //!
 //! Invariant: the credit of all pages, the virtual page and the undelivered shares sum to
 //! [`TOTAL`]. Weights use additions and multiplications only, so a replay on any machine gives the

@@ -1,9 +1,9 @@
 //! All hosts: a record of 28 bytes each, and a [`Host`] where something is going on.
 //!
 //! A record has the best entry of one of the host's two queues, first fetches and refreshes
-//! ([`crate::window`]). A host with more of them in memory, in flight, failing, or with limits of
-//! its own is *active*: its record then says which [`Host`] has all but the count of its pages. A
-//! host is made active when it has to be, and a record again when it may be.
+//! ([`crate::window`]). A host with more entries in memory, in flight, failing, or with limits of
+//! its own is *active*: its record then holds the index of its [`Host`], which has all but the
+//! number of its pages. A host becomes active when needed, and a record again when possible.
 
 mod brief;
 

@@ -6,8 +6,8 @@
 //! overwritten before the next one: a changed block moves to a free slot, and a snapshot records
 //! the slot of each block. So a snapshot writes only changed blocks, and an opening reads none.
 //!
-//! Invariants: a slot is of one block, or free, or freed since the last snapshot; the checksum of
-//! a block is beside its slot in memory and in the snapshot, so an old block is not taken for it.
+//! Invariants: a slot holds one block, or is free, or was freed since the last snapshot. A block's
+//! checksum is kept beside its slot number, so an old block is not taken for it.
 
 use std::sync::Arc;
 

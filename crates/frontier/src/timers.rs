@@ -31,13 +31,13 @@ pub(crate) struct LeftOut {
 /// Timers of waiting pages.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
-    /// The second in the high half, so that the earliest comes first; the page in the low one.
+    /// Second in the high half, so that the earliest comes first; page in the low one.
     heap: BinaryHeap<Reverse<u64>>,
     left_out: LeftOut,
 }
 
 impl Timers {
-    /// Makes a page wait until a second, which its row has. At most so many timers are in memory.
+    /// Makes a page wait until `due_s`, as its row states. Keeps `most` timers in memory.
     pub(crate) fn wait(&mut self, page: u32, due_s: u32, most: usize, table: &mut Table) -> Result<()> {
         self.push(page, due_s, most);
         let waiting = table.count(|status| matches!(status, Status::Waiting | Status::Fetched)) as usize;

@@ -4,10 +4,10 @@
 //! when its entry comes up. An outdated entry is dropped then. Pages left out are found again by
 //! their rows ([`crate::table`]), in a pass over all pages.
 //!
-//! Invariant: each waiting page has an entry at its place or higher, or its place is not better
-//! than the best one that was left out. So the heap's best page is the best of all, and of entries
-//! of one page only the highest counts. But families change their levels ([`crate::shares`])
-//! without new entries for their pages: one that has risen by that alone is taken a little late.
+//! Invariant: each queued page has an entry at its place or higher, or its place is not better
+//! than the best one left out. So the heap's best page is the best of all, and only a page's
+//! highest entry counts. But families change their levels ([`crate::shares`]) without new entries
+//! for their pages: a page that has risen by that alone is taken a little late.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

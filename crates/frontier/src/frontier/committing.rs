@@ -9,7 +9,7 @@ use crate::journal::Journal;
 use crate::marks::Status;
 use crate::snapshot;
 
-/// A journal longer than this fraction of the last snapshot is replaced.
+/// Longest journal, as a fraction of the last snapshot: replay costs more than writing anew.
 const JOURNAL_PART: u64 = 16;
 /// Lists of links, beyond two for each fetched page, before the file is rewritten.
 const LISTS_SLACK: u64 = 64;
@@ -93,6 +93,7 @@ impl Frontier {
 
     /// Commits, and marks the journal as complete, so that damage to its end is found at the next
     /// opening. A frontier dropped without it opens as its last commit left it.
+    ///
     /// # Errors
     /// As [`Frontier::commit`].
     pub fn close(mut self) -> Result<()> {

@@ -9,7 +9,7 @@ use crate::links::Links;
 use crate::marks::Status;
 use crate::record::ALL_LOST;
 
-/// Pages waiting for their first fetch get credit back when they hold less than this part of all.
+/// A refund is due when pages never fetched hold less than this fraction of all credit.
 const REFUND_PART: u64 = 1024;
 /// Marks a list to be examined as that of a barren page.
 const BARREN: u64 = 1 << 31;
@@ -187,7 +187,7 @@ impl State {
             }
         })?;
         links.back_to(now);
-        // A damaged snapshot may have any credit.
+        // Credit of lists that were not found, as after a damaged snapshot.
         let rest: u64 = taken.map(|one| one.credit).sum();
         totals.waiting -= rest;
         totals.virtual_credit += rest;
