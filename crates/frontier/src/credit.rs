@@ -182,7 +182,7 @@ impl Totals {
         std::mem::take(&mut self.virtual_credit)
     }
 
-    /// The importance of a page, (H + C) / (G + 1): all pages sum to 1, once any page had credit.
+    /// The importance of a page, (H + C) / (G + 1). All pages sum to 1, once any had credit.
     pub(crate) fn importance(&self, account: &Account) -> f64 {
         self.estimate(account, 1.0)
     }

@@ -102,7 +102,7 @@ filemap_io::options! {
         /// Fetches from one host in flight at once; at least 1.
         pub(crate) connections: u16 = 1,
 
-        /// Most links from a seed to a page: deeper pages are not entered. Seeds have depth 0.
+        /// Greatest depth, in links from a seed; deeper pages are not entered. Seeds have 0.
         pub(crate) depth_max: u16 = u16::MAX,
 
         /// Most pages of one host; seeds are always entered.

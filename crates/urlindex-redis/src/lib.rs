@@ -1,5 +1,5 @@
-//! A seen set on Redis or Redis Cluster, shared by any number of crawlers without a FileMap
-//! server.
+//! A seen set on Redis or Redis Cluster, shared by any number of crawlers without a server of
+//! their own.
 //!
 //! [`RedisUrlSet`] is a [`urlindex::SeenSet`]. It needs Redis 7 or Valkey: a *function* on the
 //! server adds the URLs and stores its answer with them. A request whose reply is lost is sent

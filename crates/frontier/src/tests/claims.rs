@@ -1,4 +1,4 @@
-//! Pages that are asked for before they are fetched: their hosts' delays, and claims that end.
+//! Pages claimed before they are fetched: their hosts' delays, and the end of claims.
 
 use super::*;
 
@@ -25,18 +25,18 @@ fn a_delay_runs_from_the_beginning_of_a_fetch_that_was_asked_for_first() {
     let mut frontier = of_one_host();
     let first = handed(&mut frontier, 0);
     let second = handed(&mut frontier, 1_000);
-    // The answer for both comes late: one may begin.
+    // The answer for both comes late: only one may begin.
     assert!(frontier.begins(first.page, 10_000).expect("in flight"));
     assert!(!frontier.begins(second.page, 10_000).expect("in flight"));
     frontier.release(second.page).expect("in flight");
     assert!(matches!(frontier.next(10_500).expect("open"), Next::Wait { until_ms: 11_000 }));
     handed(&mut frontier, 11_000);
-    // The usual case: an answer within the delay, of the only page.
+    // The usual case: an answer within the delay, for a single page.
     let mut frontier = of_one_host();
     let first = handed(&mut frontier, 0);
     assert!(frontier.begins(first.page, 3).expect("in flight"));
     assert!(matches!(frontier.next(1_002).expect("open"), Next::Wait { until_ms: 1_003 }));
-    // A hold that came meanwhile.
+    // A hold set in the meantime.
     let second = handed(&mut frontier, 1_003);
     frontier.host_hold("a.example", 5_000).expect("held");
     assert!(!frontier.begins(second.page, 1_010).expect("in flight"));

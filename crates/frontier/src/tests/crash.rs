@@ -12,17 +12,17 @@ use crate::marks::Status;
 
 type Judged<T> = std::result::Result<T, String>;
 
-/// What was told: URLs in the order of discovery, pages that are done, pages that were given up.
+/// The reported state: URLs in the order of discovery, pages done, pages given up.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Known {
     urls: Vec<String>,
     done: BTreeSet<String>,
     gone: BTreeSet<String>,
-    /// Pages that are claimed and not settled, with the claim of each.
+    /// Claimed pages that are not settled, with the claim of each.
     claimed: BTreeMap<String, u128>,
     /// All pages of each claim.
     claims: BTreeMap<u128, Vec<String>>,
-    /// Which hosts fail, and how.
+    /// Outages of hosts.
     down: Vec<(String, Failing)>,
     /// A hash of the credit and the importance of all pages.
     credit: u64,
@@ -44,8 +44,7 @@ fn down(frontier: &Frontier) -> Vec<(String, Failing)> {
     (0..hosts.len()).filter_map(down).collect()
 }
 
-/// What was told, and how much of it is committed: the states after each call since the last
-/// commit.
+/// The reported states: the last committed one, and those after each call since.
 #[derive(Clone, Debug, Default)]
 struct Told {
     since: Vec<Known>,
@@ -58,7 +57,7 @@ fn small() -> FrontierOptions {
 }
 
 impl Known {
-    /// What is wrong with a frontier that should be like this.
+    /// Checks that a frontier has this state.
     fn judge(&self, frontier: &Frontier) -> Judged<()> {
         let read: Result<Vec<(PageId, String)>> = frontier.urls_from(PageId::new(0)).collect();
         let urls: Vec<String> = read.map_err(|error| error.to_string())?.into_iter().map(|(_, url)| url).collect();
@@ -106,8 +105,8 @@ impl Told {
         self.since = vec![self.last()];
     }
 
-    /// What is wrong with what a crash left: it must be as the last commit left it, or as the one
-    /// that is being made: after the last call, or the one that it is part of.
+    /// Checks what a crash left: it must equal the last commit or, if one is under way, that
+    /// commit: after the last call, or within it.
     fn judge(&self, disk: &SimDisk) -> Judged<()> {
         let mut frontier = Frontier::open_in(disk.dir(), small()).map_err(|error| format!("does not open: {error}"))?;
         if frontier.credit_units().expect("read") != ALL_CREDIT {
@@ -128,7 +127,7 @@ impl Told {
         if others != 6 || names.len() != 6 + runs.len() {
             return Err(format!("files are left over: {names:?}"));
         }
-        // It goes on: what is left is handed out, each page once, and nothing that is done.
+        // The crawl continues: each page that is left is handed out once, and none that is done.
         let mut handed = BTreeSet::new();
         while let Next::Fetch(assignment) = frontier.next(1 << 40).map_err(|error| error.to_string())? {
             if !handed.insert(assignment.url.clone()) || self.since[0].done.contains(&assignment.url) {
@@ -151,7 +150,7 @@ impl Told {
 fn page_of(frontier: &Frontier, url: &str) -> Option<u32> {
     let index = &frontier.state.index;
     let find = || index.find(index.fingerprint(url));
-    // A read that fails harms nothing.
+    // A failed read does no harm: try again.
     find().or_else(|_| find()).expect("read")
 }
 
@@ -164,7 +163,7 @@ fn gone(frontier: &Frontier, known: &Known) -> BTreeSet<String> {
     known.urls.iter().filter(is_gone).cloned().collect()
 }
 
-/// One call on a frontier; what is known after it.
+/// Makes one call on a frontier, and updates what is known.
 fn act(frontier: &mut Frontier, rng: &mut fastrand::Rng, known: &mut Known, now_ms: i64) -> Result<()> {
     let url = |rng: &mut fastrand::Rng| format!("http://h{}.example/{}", rng.u8(..5), rng.u32(..400));
     let enter = |known: &mut Known, url: &str| {
@@ -204,7 +203,7 @@ fn act(frontier: &mut Frontier, rng: &mut fastrand::Rng, known: &mut Known, now_
             let failure = Failure { remedy, ..failure(FailureKind::Timeout) };
             let told = frontier.failed(assignment.page, &failure, now_ms);
             known.gone = gone(frontier, known);
-            // What is still to be fetched is still claimed.
+            // Unfetched pages of a claim are still claimed.
             let claims = &frontier.state.claims;
             known.claimed.retain(|url, _| page_of(frontier, url).is_some_and(|page| claims.has(page)));
             told
@@ -221,7 +220,7 @@ fn act(frontier: &mut Frontier, rng: &mut fastrand::Rng, known: &mut Known, now_
     }
 }
 
-/// Claims a page and some others that are handed out with it, unless it is claimed; fetches none.
+/// Claims an unclaimed page and some others handed out with it, without fetching them.
 fn claim(
     frontier: &mut Frontier,
     rng: &mut fastrand::Rng,
@@ -250,8 +249,7 @@ fn claim(
     others.iter().chain([&first]).try_for_each(|handed| frontier.release(handed.page))
 }
 
-/// A life of a frontier with crashes at many of its moments; the first thing that one of them
-/// broke.
+/// One life of a frontier, with crashes at many moments; returns the first violation.
 fn live(seed: u64) -> Judged<u64> {
     let disk = SimDisk::new(seed);
     let mut rng = fastrand::Rng::with_seed(seed);
@@ -277,7 +275,7 @@ fn live(seed: u64) -> Judged<u64> {
         let was_closed = frontier.journal.is_closed();
         act(&mut frontier, &mut rng, &mut known, step * 10_000).expect("told");
         if was_closed && !frontier.journal.is_closed() {
-            // The first page that is handed out after a clean end is a commit of what was before.
+            // The first page handed out after a clean close commits what was before.
             told.lock().expect("one thread").committed();
         }
         (known.credit, known.down) = (credit_of(&frontier), down(&frontier));
@@ -287,7 +285,7 @@ fn live(seed: u64) -> Judged<u64> {
             told.lock().expect("one thread").committed();
         }
         if rng.u8(..60) == 0 {
-            // What is not committed is lost with the handle, and so is what is in flight.
+            // Dropping the handle loses uncommitted events and pages in flight.
             frontier.commit().expect("committed");
             told.lock().expect("one thread").committed();
             if rng.bool() {
@@ -339,8 +337,8 @@ fn planted_mistakes_are_found() {
     }
 }
 
-/// Pages that are fetched again and again: the file of links is rewritten, and at any moment of
-/// that a crash changes no unit of credit.
+/// Pages are refetched over and over: the file of links is rewritten, and a crash at any moment of
+/// it changes no unit of credit.
 #[test]
 fn lists_of_links_are_rewritten_and_every_crash_leaves_the_credit_that_was_there() {
     let recrawl = Recrawl::new().first_ms(0).min_ms(0).max_ms(0);
@@ -388,7 +386,7 @@ fn lists_of_links_are_rewritten_and_every_crash_leaves_the_credit_that_was_there
     assert!(images > 100 && files.len() > 3, "{images} {files:?}");
 }
 
-/// A life in which one call fails; whether the frontier took no more then.
+/// One life in which a call fails; returns whether the frontier was poisoned.
 fn live_with_failure(at: u64, fault: Fault, forever: bool) -> Judged<bool> {
     let disk = SimDisk::new(at);
     let mut rng = fastrand::Rng::with_seed(at);
@@ -398,7 +396,7 @@ fn live_with_failure(at: u64, fault: Fault, forever: bool) -> Judged<bool> {
     let mut is_poisoned = false;
     for step in 0..120i64 {
         let mut known = told.last();
-        // A read that fails harms nothing.
+        // A failed read does no harm.
         if act(&mut frontier, &mut rng, &mut known, step * 10_000).is_ok() {
             (known.credit, known.down) = (credit_of(&frontier), down(&frontier));
             told.since.push(known);

@@ -1,4 +1,4 @@
-//! Damage: bytes of a file that are not what was written.
+//! Damage: bytes of a file that differ from those written.
 
 use super::*;
 
@@ -17,14 +17,14 @@ fn closed() -> SimDisk {
         }
     }
     frontier.close().expect("closed");
-    // Removes runs that the snapshot does not name.
+    // Opening removes runs that the snapshot does not name.
     drop(Frontier::open_in(disk.dir(), options()).expect("opened"));
     assert!(disk.names().iter().any(|name| name.ends_with(".run")), "{:?}", disk.names());
     disk
 }
 
-/// Opens a damaged frontier and reads all of it: what was there, or an error that names the file
-/// and a place in it.
+/// Opens a damaged frontier and reads all of it: the result must be the original data, or an error
+/// with the file and the offset.
 fn judge(disk: &SimDisk, file: &str, at: usize, whole: &[String]) -> bool {
     let what = |error: Error| match error {
         Error::Storage(StorageError::Corrupt { file: named, offset, .. }) => {
@@ -83,9 +83,8 @@ fn any_flipped_byte_is_an_error_with_its_place_or_changes_nothing() {
             unseen += usize::from(!judge(&disk, name, at, &whole));
             tried += 1;
         }
-        // In a journal the zeros between batches mean nothing, and the mark at its end guards
-        // itself only; the file of URLs is made again from the journal behind the snapshot's
-        // length.
+        // In a journal the zeros between batches have no meaning, and the mark at its end guards
+        // only itself. The file of URLs is rebuilt from the journal after the snapshot's length.
         let allowed = if name.ends_with(".snapshot") || name.ends_with(".run") { 0 } else { tried * 3 / 4 };
         assert!(tried > 500 && unseen <= allowed, "{name}: {unseen} of {tried}");
     }
@@ -100,7 +99,7 @@ fn files_that_are_cut_off_swapped_or_gone_are_errors() {
             disk.set_bytes(&name, &whole[..len.min(whole.len())]);
             match Frontier::open_in(disk.dir(), options()) {
                 Err(Error::Storage(StorageError::Corrupt { file, .. })) => assert_eq!(file, name),
-                // A journal without batches is one.
+                // A journal without batches is valid.
                 Ok(frontier) => {
                     assert!(name.ends_with(".journal") && len >= 512, "{name} {len}");
                     drop(frontier);
@@ -113,7 +112,7 @@ fn files_that_are_cut_off_swapped_or_gone_are_errors() {
     let (other_disk, journal) = (closed(), disk.names().into_iter().find(|name| name.ends_with(".journal")));
     let journal = journal.expect("a journal");
     for name in ["frontier.urls".to_owned(), journal.clone()] {
-        // Another frontier of the same shape: only the id differs.
+        // A second frontier with the same contents: only the id differs.
         let stranger = SimDisk::new(99);
         drop(Frontier::create_in(stranger.dir(), options()).expect("made"));
         let mine = disk.bytes(&name).expect("there");
@@ -160,7 +159,7 @@ fn noise_in_any_file_never_panics() {
     assert!(refused > 100, "{refused}");
 }
 
-/// Records under right checksums that no frontier has written: they are damage, not a panic.
+/// Invalid records with correct checksums: they are reported as damage, without a panic.
 #[test]
 fn a_journal_that_says_what_cannot_be_is_damage_though_its_checksum_is_right() {
     use crate::record::Record;
@@ -187,8 +186,7 @@ fn a_journal_that_says_what_cannot_be_is_damage_though_its_checksum_is_right() {
     }
 }
 
-/// Numbers in a snapshot under right checksums that no frontier has written: an error, or a
-/// frontier that goes on.
+/// Invalid numbers in a snapshot with correct checksums: an error, or a frontier that works on.
 #[test]
 fn any_number_of_a_snapshot_may_be_extreme_though_its_checksum_is_right() {
     for disk in [closed(), in_a_round(8), in_a_round(0)] {
@@ -196,7 +194,7 @@ fn any_number_of_a_snapshot_may_be_extreme_though_its_checksum_is_right() {
     }
 }
 
-/// A frontier whose snapshot has a round under way.
+/// A frontier whose snapshot has a current round.
 fn in_a_round(virtual_visits: u8) -> SimDisk {
     let options = options().journal_bytes_min(4096).memory_bytes(4096).virtual_visits(virtual_visits);
     let (disk, mut frontier) = made(options);
@@ -246,7 +244,7 @@ fn forge_all(disk: &SimDisk) {
     assert!(refused > 500 && went_on > 200, "{refused} {went_on}");
 }
 
-/// Whatever comes of it, it is no panic.
+/// The outcome may be anything but a panic.
 fn goes_on(mut frontier: Frontier) {
     if !has_all_credit(&frontier) {
         return;
@@ -270,7 +268,7 @@ fn goes_on(mut frontier: Frontier) {
     }
 }
 
-/// Whether the credit of all pages can be read; it is all there then.
+/// Whether the credit of all pages can be read; if so, it must be complete.
 fn has_all_credit(frontier: &Frontier) -> bool {
     match frontier.credit_units() {
         Ok(sum) => assert_eq!(sum, ALL_CREDIT),
@@ -280,7 +278,7 @@ fn has_all_credit(frontier: &Frontier) -> bool {
     true
 }
 
-/// Journals of the version before have no parts, and no hosts that fail.
+/// Journals of the previous version have no parts, and no outages of hosts.
 #[test]
 fn a_journal_of_the_version_before_is_read() {
     use filemap_io::layout::Wire as _;
@@ -297,7 +295,7 @@ fn a_journal_of_the_version_before_is_read() {
     disk.set_bytes(name, &bytes);
     let mut frontier = Frontier::open_in(disk.dir(), options()).expect("opened");
     assert_eq!(frontier.pages(), 1);
-    // It is not continued.
+    // A journal of an old version is not continued.
     frontier.commit().expect("committed");
     drop(frontier);
     assert!(disk.bytes(name).is_none());
@@ -311,7 +309,7 @@ fn a_journal_of_the_version_before_is_read() {
     assert!(matches!(newer, Error::Storage(StorageError::NewerFormat { found: 3, supported: 2, .. })), "{newer}");
 }
 
-/// Where the queues of a snapshot end that begin at an offset.
+/// The end of the queues in a snapshot that begin at an offset.
 fn behind_queues(bytes: &[u8], mut at: usize) -> usize {
     let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes")) as usize;
     at += 8 + 16 * number(at);
@@ -320,10 +318,10 @@ fn behind_queues(bytes: &[u8], mut at: usize) -> usize {
     for _ in 0..windows {
         at += 24 + 8 * number(at + 12);
     }
-    // Timers, and what was left out of them.
+    // Timers, and the record of those left out.
     at += 8 + 8 * number(at) + 16;
     at += 8 + 4 * number(at);
-    // What waits for the next round; there is none.
+    // Credit waiting for the next round; there is none.
     at += 40;
     at += 8 + 9 * number(at);
     at += 8 + 8 * number(at);
@@ -331,8 +329,8 @@ fn behind_queues(bytes: &[u8], mut at: usize) -> usize {
     at + 8
 }
 
-/// The snapshot of some pages as older versions wrote it: all rows are in it, and in the first
-/// each follows its fingerprint, and there are no runs.
+/// The snapshot of some pages as older versions wrote it: with all rows, in the first version each
+/// after its fingerprint, and without runs.
 fn as_version(version: u16, disk: &SimDisk) -> Vec<u8> {
     let (bytes, table) =
         (disk.bytes("frontier.snapshot").expect("there"), disk.bytes("frontier.pages").expect("there"));
@@ -381,7 +379,7 @@ fn snapshots_of_the_versions_before_are_read_and_replaced() {
         disk.remove("frontier.pages");
         let small = || options().journal_bytes_min(4096).memory_bytes(4096);
         for _ in 0..2 {
-            // It is not replaced before the journal is long.
+            // It is not replaced until the journal is long.
             let frontier = Frontier::open_in(disk.dir(), small()).expect("opened");
             assert_eq!(state_of_all(&frontier), before);
         }

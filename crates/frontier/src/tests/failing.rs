@@ -1,4 +1,4 @@
-//! Hosts that fail, pages that are brought back, and clocks that were wrong.
+//! Failing hosts, pages brought back, and wrong clocks.
 
 use std::collections::BTreeSet;
 
@@ -46,7 +46,7 @@ fn a_host_that_fails_rests_longer_each_time_and_its_pages_stay_queued() {
     let (mut now_ms, mut asked) = (0, Vec::new());
     for rest_ms in [1_000, 2_000, 4_000, 4_000] {
         asked.push(fails(&mut frontier, now_ms, Remedy::HostRests).url);
-        // Nobody else waits for it.
+        // No other host waits for it.
         if let Next::Fetch(other) = frontier.next(now_ms).expect("answered") {
             assert_eq!(other.url, "http://b.example/");
             done(&mut frontier, other.page, now_ms, &[]);
@@ -55,12 +55,12 @@ fn a_host_that_fails_rests_longer_each_time_and_its_pages_stay_queued() {
         assert_eq!(opens_at(&mut frontier, now_ms), now_ms + rest_ms);
         now_ms += rest_ms;
     }
-    // It may be a page that is broken: another is tried each time.
+    // The page may be the broken part: another is tried each time.
     assert!(asked.windows(2).all(|two| two[0] != two[1]), "{asked:?}");
     assert_eq!((frontier.stats().queued, frontier.stats().gone), (5, 0));
     let state = state_of(&frontier, &asked[0]);
     assert_eq!((state.failed_attempts, state.last_failure), (0, Some(FailureKind::Connect)));
-    // An answer ends it, and the next failure is the first.
+    // An answer ends the outage, and the next failure counts as the first.
     let next = fetch(&mut frontier, now_ms);
     done(&mut frontier, next.page, now_ms, &[]);
     fails(&mut frontier, now_ms, Remedy::HostRests);
@@ -91,7 +91,7 @@ fn pages_that_fail_in_a_row_are_the_hosts_fault_until_one_is_answered() {
         })
         .collect();
     assert_eq!(counted, [1, 1, 1]);
-    // It rests, shortly; the attempt counts, for it may be the page.
+    // The host rests shortly; the attempt counts, since the page may be at fault.
     let fourth = fails(&mut frontier, 0, Remedy::Retry);
     assert_eq!(state_of(&frontier, &fourth.url).failed_attempts, 1);
     assert_eq!(wait(&mut frontier, 0), 2_000);
@@ -116,7 +116,7 @@ fn what_is_queued_of_a_host_that_is_down_too_long_is_given_up_by_name_and_can_be
     }
     assert_eq!(now_ms, 3 * DAY_MS);
     fails(&mut frontier, now_ms, Remedy::HostRests);
-    // One waits for its own turn, and is given up then.
+    // One page waits for its own turn, and is given up then.
     now_ms = opens_at(&mut frontier, now_ms);
     fails(&mut frontier, now_ms, Remedy::HostRests);
     assert_eq!((frontier.next(now_ms).expect("answered"), frontier.stats().gone), (Next::Empty, 9));
@@ -128,7 +128,7 @@ fn what_is_queued_of_a_host_that_is_down_too_long_is_given_up_by_name_and_can_be
     drop(frontier);
     let mut frontier = Frontier::open_in(disk.dir(), options()).expect("opened");
     assert_eq!((frontier.stats().gone, frontier.stats().queued), (7, 2));
-    // It has all its time again.
+    // The host has its full time again.
     fails(&mut frontier, now_ms, Remedy::HostRests);
     assert_eq!((frontier.stats().gone, opens_at(&mut frontier, now_ms)), (7, now_ms + DAY_MS));
     assert_eq!(frontier.hosts().next().expect("a host").failing.map(|failing| failing.rests), Some(1));
@@ -149,12 +149,11 @@ fn hosts_that_are_woken_are_asked_at_once_also_for_pages_that_wait() {
     assert_eq!(frontier.wake(Some("c.example"), wakes).expect("told"), 0);
     assert_eq!(frontier.wake(None, wakes).expect("told"), 1);
     fails(&mut frontier, wakes, Remedy::HostRests);
-    // It has failed as often as before.
+    // Its count of failures is kept.
     assert!(opens_at(&mut frontier, wakes) > wakes + 60_000);
 }
 
-/// It was seen that two broken pages took turns for ever, and all others were given up after a
-/// week.
+/// Regression: two broken pages took turns for ever, and all others were given up after a week.
 #[test]
 fn pages_that_are_broken_hold_up_none_that_are_not() {
     let (_disk, mut frontier) = made(FrontierOptions::new());
@@ -186,7 +185,7 @@ fn pages_that_are_broken_hold_up_none_that_are_not() {
             _ => unreachable!("matched above"),
         }
     }
-    // Given up for what they are, after days.
+    // The broken pages are given up for their own failures, after days.
     let counts = frontier.counts().expect("read");
     assert!(counts.contains(&(PageStatus::Gone, Some(FailureKind::ServerStatus), 40)), "{counts:?}");
     assert!((2 * DAY_MS..6 * DAY_MS).contains(&now_ms), "{} days", now_ms / DAY_MS);
@@ -226,7 +225,7 @@ fn half_an_answer_is_an_answer_after_a_replay_too() {
     assert_eq!(frontier.hosts().next().expect("a host").failing, None);
 }
 
-/// A page that was claimed at a shared set would be `seen` there when asked for under another id.
+/// A page claimed at a shared set would be `seen` there if requested under another id.
 #[test]
 fn a_page_that_is_retried_counts_as_tried_unless_another_crawl_has_it() {
     let (_disk, mut frontier) = made(options());
@@ -247,7 +246,7 @@ fn a_host_rests_on_after_a_restart_and_a_snapshot() {
     let (disk, mut frontier) = made(options());
     frontier.seed(&many(4), 0).expect("seeded");
     fails(&mut frontier, 1_000, Remedy::HostRests);
-    // Enough for a snapshot.
+    // Enough URLs for a snapshot.
     frontier
         .seed(&(0..200).map(|n| format!("http://b{n}.example/{}", "x".repeat(99))).collect::<Vec<_>>(), 0)
         .expect("seeded");
@@ -292,7 +291,7 @@ fn a_crawl_through_outages_ends_with_the_pages_of_one_without() {
             let page: u32 = assignment.url.rsplit('/').next().and_then(|page| page.parse().ok()).expect("a number");
             let is_down = outages.iter().any(|(host, from, to)| *host == page % 3 && (*from..*to).contains(&now_ms));
             if is_down {
-                // By a gateway's status, or by no connection.
+                // With a gateway's status, or without a connection.
                 let remedy = if seed % 2 == 0 { Remedy::HostRests } else { Remedy::Retry };
                 let kind = if seed % 2 == 0 { FailureKind::Connect } else { FailureKind::ServerStatus };
                 frontier.failed(assignment.page, &Failure { remedy, ..failure(kind) }, now_ms).expect("told");
@@ -326,7 +325,7 @@ fn a_clock_that_was_ahead_for_once_holds_nothing_up() {
             frontier.close().expect("closed");
             frontier = Frontier::open_in(disk.dir(), options()).expect("opened");
         }
-        // The delay and the rest run from now on; the hold is no longer than a rest may be.
+        // The delay and the rest run from now on; the hold is cut to the longest rest.
         let (mut at_ms, mut asked) = (now_ms + 10, BTreeSet::new());
         while asked.len() < 5 {
             match frontier.next(at_ms).expect("answered") {
@@ -346,7 +345,7 @@ fn a_clock_that_was_ahead_for_once_holds_nothing_up() {
     }
 }
 
-/// A host that is asked again must wait for its delay, also one that is learnt after the request.
+/// A host's next request must wait for its delay, even one learnt after the last request.
 #[test]
 fn a_delay_that_is_learnt_with_a_page_holds_after_a_restart() {
     for closes in [true, false] {

@@ -1,10 +1,10 @@
-//! A million hosts take little memory, and are served as before.
+//! A million hosts take little memory, and are served in the same order.
 
 use std::collections::BTreeSet;
 
 use super::*;
 
-/// Sizes of the allocations of hosts alone, by the frontier's own account.
+/// Bytes allocated for each host, by the frontier's own account.
 fn bytes_a_host(frontier: &Frontier) -> u64 {
     let state = &frontier.state;
     (state.hosts.memory_bytes() + state.table.shares.memory_bytes()) / u64::from(state.hosts.len())
@@ -40,7 +40,7 @@ fn a_million_hosts_take_64_bytes_each_and_their_names_queued_or_fetched_and_afte
     assert_eq!(frontier.pages_of("h7.site-2.example"), 1);
 }
 
-/// Hosts of many pages are records too, once the queues are full.
+/// Once the queues are full, hosts of many pages become records too.
 #[test]
 fn hosts_with_several_pages_in_memory_are_within_the_limit_of_the_queues() {
     let (_disk, mut frontier) = made(options().memory_bytes(1 << 20));
@@ -90,12 +90,12 @@ fn a_host_with_limits_of_its_own_or_failures_keeps_them_and_is_a_record_again_af
             done(&mut frontier, assignment.page, now_ms, &[]);
         }
     }
-    // Only the hold of one that was not asked since is remembered.
+    // Only the hold of a host that was not asked since is kept.
     frontier.seed(&["http://b.example/1"], 4_000_000).expect("seeded");
     assert_eq!((frontier.state.hosts.actives(), frontier.stats().fetched), (0, 5));
 }
 
-/// Fetches all pages of 500 hosts, of which so many stand among the open ones in memory.
+/// Fetches all pages of 500 hosts, with at most `open_max` open ones in memory.
 fn crawl(open_max: usize) -> Vec<(u32, i64)> {
     let (_disk, mut frontier) = made(options().delay_ms(3_000).connections(1));
     frontier.state.limit(1 << 16, open_max);

@@ -1,4 +1,4 @@
-//! A frontier against what it promises: order, politeness, budgets, retries, recrawls; and after
+//! Tests of the frontier's promises: order, politeness, budgets, retries, recrawls; also after
 //! crashes and damage.
 
 mod claims;
@@ -16,7 +16,7 @@ use filemap_io::sim::SimDisk;
 
 use crate::*;
 
-/// No delays, so that time stands still where a test is not about it.
+/// No delays, so that time may stand still in tests of other things.
 fn options() -> FrontierOptions {
     FrontierOptions::new().delay_ms(0).connections(100)
 }
@@ -165,7 +165,7 @@ fn a_replay_leads_to_the_same_credit_and_importance_as_what_was_told() {
     assert_eq!(again.credit_units().expect("read"), ALL_CREDIT);
 }
 
-/// It was seen to keep all texts of the journal in memory after an opening.
+/// Regression: after an opening all texts of the journal stayed in memory.
 #[test]
 fn a_frontier_that_was_opened_takes_no_more_memory_than_before() {
     let (disk, mut frontier) = made(options());

@@ -1,4 +1,4 @@
-//! What an opening knows of the queues without reading the rows of pages.
+//! The queues after an opening that does not read the rows of pages.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::marks::Status;
 use crate::shares::Shares;
 
-/// What is wrong with queues and counts of a frontier, by the rows of all its pages.
+/// Checks the queues and counts of a frontier against the rows of all its pages.
 pub(super) fn judge_queues(frontier: &Frontier) -> std::result::Result<(), String> {
     let state = &frontier.state;
     let (mut ready, mut shares) = (BTreeMap::new(), Shares::default());
@@ -60,7 +60,7 @@ pub(super) fn judge_queues(frontier: &Frontier) -> std::result::Result<(), Strin
     }
 }
 
-/// Tells a frontier of some fetches and failures, of which some stay in flight.
+/// Reports some fetches and failures to a frontier; some pages stay in flight.
 fn crawl(frontier: &mut Frontier, now_ms: i64, rng: &mut fastrand::Rng, fetches: u32) -> Vec<Assignment> {
     let mut flying = Vec::new();
     for i in 0..fetches {
@@ -149,7 +149,7 @@ fn what_was_in_flight_at_a_snapshot_is_queued_again_but_what_was_told_since() {
 fn a_crawl_may_begin_and_end_to_fetch_pages_again_at_any_opening() {
     let recrawl = Recrawl::new().first_ms(50_000).min_ms(1_000).max_ms(600_000);
     let with = |recrawls: bool| options().recrawl(recrawls.then_some(recrawl));
-    // A journal has records of several lives: all since the snapshot of the first.
+    // A journal has the records of several processes, all since the snapshot of the first.
     for lives in [[false, true, false], [true, false, true], [false, false, true], [true, true, false]] {
         let (disk, mut frontier) = made(with(lives[0]));
         frontier.seed(&["http://h0.example/"], 0).expect("seeded");

@@ -7,7 +7,7 @@ fn the_page_with_the_most_credit_comes_first() {
     let (_disk, mut frontier) = made(options());
     frontier.seed(&["http://a.example/", "http://b.example/"], 0).expect("seeded");
     let (a, b) = (fetch(&mut frontier, 0), fetch(&mut frontier, 0));
-    // Both lead to x, one to each of the others.
+    // Both link to x, and one to each of the others.
     done(&mut frontier, a.page, 0, &["http://a.example/1", "http://c.example/x"]);
     done(&mut frontier, b.page, 0, &["http://b.example/1", "http://c.example/x", "http://b.example/2"]);
     let urls: Vec<String> = (0..4).map(|_| fetch(&mut frontier, 0).url).collect();
@@ -19,7 +19,7 @@ fn a_page_for_which_nobody_has_a_word_waits_for_all_others_until_somebody_has_on
     let (disk, mut frontier) = made(options());
     frontier.seed(&["http://a.example/", "http://b.example/"], 0).expect("seeded");
     let (a, b) = (fetch(&mut frontier, 0), fetch(&mut frontier, 0));
-    // The one gives all it has to a trap, the other little to each of many.
+    // One gives all its credit to a trap, the other little to each of many pages.
     done(&mut frontier, a.page, 0, &["http://trap.example/"]);
     let others: Vec<String> = (0..40).map(|i| format!("http://b.example/{i}")).collect();
     done(&mut frontier, b.page, 0, &others.iter().map(|url| &url[..]).collect::<Vec<&str>>());
@@ -36,7 +36,7 @@ fn a_page_for_which_nobody_has_a_word_waits_for_all_others_until_somebody_has_on
     let next = fetch(&mut frontier, 0);
     assert_eq!(next.url, "http://b.example/0");
     done(&mut frontier, next.page, 0, &[]);
-    // Also after it was opened anew.
+    // The same after it was opened again.
     frontier.close().expect("closed");
     let mut frontier = Frontier::open_in(disk.dir(), options()).expect("opened");
     let next = fetch(&mut frontier, 0);
@@ -51,15 +51,15 @@ fn of_pages_without_a_word_each_host_and_shape_has_its_share_whatever_credit_it_
     let (disk, mut frontier) = made(options());
     frontier.seed(&["http://a.example/", "http://b.example/"], 0).expect("seeded");
     let (a, b) = (fetch(&mut frontier, 0), fetch(&mut frontier, 0));
-    // The one gives all it has to a calendar on the host of the other, which gives little to many,
-    // each of which leads on.
+    // One gives all its credit to a calendar on the host of the other. The other gives little to
+    // many pages, each of which links on.
     done(&mut frontier, a.page, 0, &["http://b.example/calendar/0"]);
     let others: Vec<String> = (0..40).map(|i| format!("http://b.example/{i}.html")).collect();
     done(&mut frontier, b.page, 0, &others.iter().map(|url| &url[..]).collect::<Vec<&str>>());
     let mut in_calendar = Vec::new();
     for round in 0..160 {
         if round == 70 {
-            // Shares follow from what is on disk.
+            // Shares follow from the data on disk.
             frontier.close().expect("closed");
             frontier = Frontier::open_in(disk.dir(), options()).expect("opened");
         }
@@ -76,8 +76,8 @@ fn of_pages_without_a_word_each_host_and_shape_has_its_share_whatever_credit_it_
         };
         done(&mut frontier, next.page, 0, &links.iter().map(|url| &url[..]).collect::<Vec<&str>>());
     }
-    // Its first two levels have a word. Of the others it has its share first, 16 and one proof,
-    // since it has the credit; then the other shape has that, and from there on they take turns.
+    // Its first two levels have a voucher. Below them it gets its share first, 16 and one proof,
+    // since it has the credit; then the other shape gets that, and then they take turns.
     assert_eq!(in_calendar[..4], [0, 1, 2, 3]);
     assert_eq!(in_calendar[4..21], (84..=100).collect::<Vec<_>>());
     let turns = in_calendar[21..].iter().filter(|round| (117..149).contains(*round)).count();
@@ -154,7 +154,7 @@ fn a_host_that_is_free_serves_pages_without_a_word_while_others_wait_for_their_t
         assert_eq!(next.url, url);
         done(&mut frontier, next.page, 0, &[link]);
     }
-    // Those of a.example have a word, but its time has not come.
+    // Those of a.example have a voucher, but must wait for their delay.
     assert!(!state_of(&frontier, "http://b.example/").is_vouched_for);
     assert_eq!(fetch(&mut frontier, 0).url, "http://b.example/");
     assert_eq!(fetch(&mut frontier, 1_000).url, "http://a.example/1");
@@ -224,12 +224,12 @@ fn refreshes_get_their_share_while_new_pages_wait_and_all_when_none_do() {
     assert_eq!((frontier.stats().refreshes, frontier.stats().fetches), (refreshes, fetches));
 }
 
-/// A page that is fetched once keeps what flows to it: what waits would have nothing in the end.
+/// A page fetched once keeps the credit that flows to it: waiting pages would end with none.
 #[test]
 fn a_crawl_that_fetches_each_page_once_never_runs_out_of_credit() {
     let (_disk, mut frontier) = made(options());
     frontier.seed(&["http://a.example/home"], 0).expect("seeded");
-    // A chain of pages, each of which leads back to a hundred that were fetched.
+    // A chain of pages, each of which links back to a hundred fetched ones.
     for i in 0..3_000u32 {
         let assignment = fetch(&mut frontier, 0);
         let mut links: Vec<String> =
@@ -261,7 +261,7 @@ fn credit_that_flows_to_a_page_given_up_goes_to_the_virtual_page() {
     assert_eq!(frontier.credit_units().expect("read"), ALL_CREDIT);
 }
 
-/// A page is known by its canonical URL and asked for as the first link wrote it: also after a
+/// A page is identified by its canonical URL and fetched as the first link wrote it: also after a
 /// replay, and after a snapshot.
 #[test]
 fn a_link_is_fetched_as_it_was_written_and_known_by_its_canonical_form() {
@@ -284,7 +284,7 @@ fn a_link_is_fetched_as_it_was_written_and_known_by_its_canonical_form() {
         let keys: Vec<String> = frontier.urls_from(PageId::new(1)).map(|one| one.expect("read").1).take(3).collect();
         assert_eq!(keys, ["http://a.example/?y=1&z", "http://b.example/x", "http://c.example/"]);
         assert_eq!(state_of(&frontier, "http://b.example/x").url, "http://www.b.example/x//");
-        // Politeness is for the host that is asked.
+        // Politeness applies to the host of the URL that is fetched.
         assert_eq!(state_of(&frontier, "http://b.example/x").host, "www.b.example");
         assert!(frontier.page("http://www.b.example/x//").expect("read").is_none());
         if round == 0 {
@@ -329,7 +329,7 @@ fn pages_are_listed_and_counted_by_what_became_of_them() {
     }
 }
 
-/// It was seen to grow by every fetch until the journal was long.
+/// Regression: it grew with every fetch until the journal was long.
 #[test]
 fn the_file_of_links_does_not_grow_with_refetches() {
     let recrawl = Recrawl::new().first_ms(0).min_ms(0).max_ms(0);
@@ -365,7 +365,7 @@ fn a_page_can_be_handed_out_before_its_turn_as_its_host_allows() {
     assert_eq!((taken(&mut frontier, 17, 0), taken(&mut frontier, 3, 0)), (Next::InFlight, Next::InFlight));
     done(&mut frontier, first.page, 10, &[]);
     assert_eq!(taken(&mut frontier, 3, 10), Next::Wait { until_ms: 1_000 });
-    // One that was fetched, and one that was given up.
+    // A fetched page, and one that was given up.
     let Next::Fetch(again) = taken(&mut frontier, 17, 1_000) else { panic!("it may") };
     assert!(again.is_refresh);
     frontier.release(again.page).expect("given back");
@@ -375,7 +375,7 @@ fn a_page_can_be_handed_out_before_its_turn_as_its_host_allows() {
     let Next::Fetch(gone) = taken(&mut frontier, 20, 2_000) else { panic!("it may") };
     done(&mut frontier, gone.page, 2_000, &[]);
     assert!(matches!(frontier.next_of(PageId::new(21), 0), Err(Error::NoSuchPage { page: 21 })));
-    // All others come in their turn, each once; the one that was given back is due again.
+    // All others come in their turn, each once; the released one is due again.
     let (mut now_ms, mut handed) = (2_000, Vec::new());
     loop {
         match frontier.next(now_ms).expect("answered") {
@@ -396,7 +396,7 @@ fn a_page_can_be_handed_out_before_its_turn_as_its_host_allows() {
     assert_eq!((frontier.stats().fetched, frontier.credit_units().expect("read")), (21, ALL_CREDIT));
 }
 
-/// It was seen that each left a wait behind, which ended in one more fetch, again and again.
+/// Regression: each left a wait behind that ended in one more fetch, again and again.
 #[test]
 fn pages_that_are_handed_out_before_their_turn_wait_once() {
     let recrawl = Recrawl::new().first_ms(100_000).min_ms(100_000).max_ms(100_000);
@@ -476,8 +476,8 @@ fn links_of_other_crawls_are_fetched_in_their_turn_within_the_limits() {
     assert_eq!(depths, [2, 4, 4]);
 }
 
-/// Rows, queues and the index are on disk but for a few of each; that changes nothing but the time
-/// that it takes. A snapshot ends a block of lists of links, so they come at the same times.
+/// Rows, queues and the index are on disk except for a few of each; only the time changes. A
+/// snapshot ends a block of lists of links, so both crawls write snapshots at the same times.
 #[test]
 fn a_crawl_in_little_memory_fetches_the_same_pages_in_the_same_order() {
     let crawl = |memory_bytes: u64| {

@@ -1,4 +1,4 @@
-//! Rounds that take several calls: refunds, rent, weights, and what a snapshot says of them.
+//! Rounds over several calls: refunds, rent, weights, and their state in a snapshot.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -15,13 +15,13 @@ fn url(page: u32) -> String {
     format!("http://h{}.example/{page}", page % 30)
 }
 
-/// Enters links of another crawl.
+/// Enters links found by another crawl.
 fn arrive(frontier: &mut Frontier, pages: std::ops::Range<u32>) {
     let urls: Vec<String> = pages.map(url).collect();
     frontier.arrived(&urls.iter().map(|url| &url[..]).collect::<Vec<_>>(), 1).expect("entered");
 }
 
-/// Pages that wait with little credit each, and one that was fetched and holds the rest.
+/// Waiting pages with little credit each, and one fetched page that holds the rest.
 fn poor(options: FrontierOptions) -> (SimDisk, Frontier) {
     let (disk, mut frontier) = made(options.virtual_visits(0).journal_bytes_min(4096));
     arrive(&mut frontier, 0..PAGES);
@@ -39,7 +39,7 @@ fn poor(options: FrontierOptions) -> (SimDisk, Frontier) {
     (disk, frontier)
 }
 
-/// Gives the next page up: an event that goes on with a round, and tells no link.
+/// Gives up the next page: an event that advances a round and has no links.
 fn give_up(frontier: &mut Frontier) {
     let page = fetch(frontier, 0).page;
     let gone = Failure { remedy: Remedy::GiveUp, ..failure(FailureKind::ClientStatus) };
@@ -63,7 +63,7 @@ fn ranks(frontier: &Frontier) -> Vec<(u32, u64)> {
     ranks
 }
 
-/// A page of a host that is held, which a refund still has to come by.
+/// A page of a held host that a refund has yet to reach.
 fn behind(frontier: &Frontier) -> Option<u32> {
     let from = frontier.state.delivery.round.as_ref().expect("a round").next + 100;
     let is_new = |page: &u32| frontier.state.table.peek(*page).expect("read").status().is_new();
@@ -73,7 +73,7 @@ fn behind(frontier: &Frontier) -> Option<u32> {
 #[test]
 fn a_refund_keeps_proportion_and_order_whatever_is_told_meanwhile() {
     let (disk, mut frontier) = poor(options());
-    // What arrives or is seeded stays.
+    // Pages that arrive or are seeded keep their credit.
     for host in ["new.example", "h7.example"] {
         frontier.host_hold(host, i64::MAX).expect("told");
     }
@@ -100,7 +100,7 @@ fn a_refund_keeps_proportion_and_order_whatever_is_told_meanwhile() {
             frontier.seed(&[url(page)], 0).expect("seeded");
         }
         if event % 25 == 7 {
-            // A journal has all of it; one that is long ends with a snapshot, which has it, too.
+            // A journal has all of it; a long one ends with a snapshot, which has it too.
             let name = "x".repeat(if event % 50 == 7 { 20_000 } else { 1 });
             frontier.host_hold(&name, 0).expect("told");
             let delivery = frontier.state.delivery.clone();
@@ -130,7 +130,7 @@ fn a_refund_keeps_proportion_and_order_whatever_is_told_meanwhile() {
 fn a_refund_is_paid_though_rent_is_due() {
     let (_disk, mut frontier) = poor(options());
     frontier.seed(&[url(2_000)], 0).expect("seeded");
-    // The virtual page has a fourth.
+    // The virtual page holds a quarter.
     let fetched = (0..PAGES).find(|page| frontier.state.table.peek(*page).expect("read").status() == Status::Fetched);
     frontier.state.table.update(fetched.expect("one")).expect("read").credit -= TOTAL / 4;
     frontier.state.totals.virtual_credit += TOTAL / 4;
@@ -158,7 +158,7 @@ fn rent_for_nobody_is_no_sweep() {
     assert_eq!(totals.visits_since_sweep, 60);
 }
 
-/// A snapshot has no weight far beyond.
+/// A snapshot never has a weight far beyond the limit.
 #[test]
 fn weights_are_scaled_down_after_each_stretch_of_a_round() {
     let (_disk, mut frontier) = poor(options().window(0.1));

@@ -22,7 +22,7 @@ fn a_host_is_asked_once_in_its_delay_and_by_one_connection() {
     assert_eq!(frontier.next(20_000).expect("answered"), Next::InFlight);
     done(&mut frontier, first.page, 20_000, &[]);
     done(&mut frontier, other.page, 20_000, &[]);
-    // The delay began with the fetch, and is over.
+    // The delay began with the fetch, and has ended.
     let second = fetch(&mut frontier, 20_000);
     done(&mut frontier, second.page, 20_100, &[]);
     assert_eq!(wait(&mut frontier, 20_100), 21_000);
@@ -75,7 +75,7 @@ fn a_page_that_fails_is_tried_again_later_and_later_and_given_up() {
         frontier.failed(assignment.page, &failure(FailureKind::Timeout), now_ms).expect("told");
         let state = state_of(&frontier, "http://a.example/");
         assert_eq!((state.status, state.last_failure), (PageStatus::Retrying, Some(FailureKind::Timeout)));
-        // The second wait is the greatest, 1.5 seconds, by whole seconds.
+        // The second wait is the longest: 1.5 seconds, rounded up to whole seconds.
         now_ms += waits_ms;
         assert_eq!(state.due_ms, Some(now_ms));
         assert_eq!(wait(&mut frontier, now_ms - 1), now_ms);
@@ -148,7 +148,7 @@ fn a_page_that_changes_is_fetched_again_sooner_and_one_that_does_not_later() {
     assert!(!refreshed[0] && refreshed[1..].iter().all(|is_refresh| *is_refresh));
     frontier.commit().expect("committed");
     drop(frontier);
-    // The time is kept; and a frontier that fetches nothing again does not.
+    // The time is kept; a frontier without recrawls ignores it.
     let mut frontier = Frontier::open_in(disk.dir(), options().recrawl(Some(recrawl))).expect("opened");
     assert_eq!(wait(&mut frontier, now_ms - 1), now_ms);
     drop(frontier);
@@ -210,8 +210,8 @@ fn a_hold_until_the_end_of_time_is_kept() {
     assert_eq!(wait(&mut frontier, 1 << 40), i64::MAX);
 }
 
-/// A crawl by a crawler that does things in any order; every page is fetched in the end, and no
-/// host is ever asked impolitely.
+/// A crawl with calls in random order: every page is fetched in the end, and no host is ever asked
+/// impolitely.
 fn any_crawl(seed: u64) -> usize {
     let mut rng = fastrand::Rng::with_seed(seed);
     let (connections, delay_ms) = (rng.u16(1..4), rng.u64(..3) * 700);
@@ -292,7 +292,7 @@ fn when_a_host_was_asked_last_outlives_a_restart_and_hosts_that_nobody_knows_of_
     done(&mut frontier, first.page, 1_100, &[]);
     frontier.close().expect("closed");
     let mut frontier = Frontier::open_in(disk.dir(), options()).expect("opened");
-    // The other host was never asked, and that is known.
+    // The other host was never asked, and the frontier knows it.
     let other = fetch(&mut frontier, 1_200);
     assert_eq!(other.url, "http://b.example/");
     done(&mut frontier, other.page, 1_300, &[]);
@@ -300,12 +300,12 @@ fn when_a_host_was_asked_last_outlives_a_restart_and_hosts_that_nobody_knows_of_
     assert_eq!(fetch(&mut frontier, 31_000).url, A[1]);
     frontier.commit().expect("committed");
     drop(frontier);
-    // What was handed out since the commit, if anything was, is not known.
+    // Pages may have been handed out since the commit: the frontier cannot know.
     let mut frontier = Frontier::open_in(disk.dir(), options()).expect("opened");
     assert_eq!(wait(&mut frontier, 40_000), 70_000);
     assert_eq!(fetch(&mut frontier, 70_000).url, A[1]);
     drop(frontier);
-    // It was opened after it was not closed, and nothing was written: still nobody knows.
+    // It was opened after no clean close, and wrote nothing: last fetches are still unknown.
     let mut frontier = Frontier::open_in(disk.dir(), options()).expect("opened");
     assert_eq!(wait(&mut frontier, 71_000), 101_000);
     drop(fetch(&mut frontier, 101_000));
@@ -313,14 +313,14 @@ fn when_a_host_was_asked_last_outlives_a_restart_and_hosts_that_nobody_knows_of_
     let mut frontier = Frontier::open_in(disk.dir(), options()).expect("opened");
     assert_eq!(wait(&mut frontier, 101_000), 131_000);
     assert_eq!(fetch(&mut frontier, 131_000).url, A[1]);
-    // Closed before, but not since it has handed out a page.
+    // It was closed before, but not since it handed out a page.
     drop(frontier);
     let mut frontier = Frontier::open_in(disk.dir(), options()).expect("opened");
     assert_eq!(wait(&mut frontier, 140_000), 170_000);
 }
 
-/// Lives with clean ends, drops and power losses: in none is a host asked earlier than its delay
-/// after it was asked before, committed or not.
+/// Runs that end with a close, a drop or a power loss: after none is a host asked earlier than its
+/// delay after the last request, committed or not.
 #[test]
 fn no_host_is_asked_too_early_after_any_end() {
     use filemap_io::sim::{Level, Loss};
@@ -386,7 +386,7 @@ fn hints_of_changes_move_recrawls() {
     let (disk, mut frontier) = made(options());
     let urls: Vec<String> = (0..6).map(|n| format!("http://a.example/{n}")).collect();
     frontier.seed(&urls[..5], 0).expect("seeded");
-    // One that is new, and will change hourly.
+    // A new page, which will change hourly.
     let hourly = Hint { key: &urls[4], changed_ms: None, every_ms: Some(3_600_000) };
     assert_eq!(frontier.hint(&[hourly], 0).expect("told"), 1);
     for _ in 0..5 {
@@ -398,7 +398,7 @@ fn hints_of_changes_move_recrawls() {
     let changed = |page: usize, at_ms: i64| Hint { key: &urls[page], changed_ms: Some(at_ms), every_ms: None };
     let hints = [
         changed(0, 60_000),
-        // Before it was fetched; to come; unknown.
+        // Changed before the fetch; in the future; unknown page.
         changed(1, 40_000),
         changed(2, 900_000),
         changed(5, 60_000),
@@ -416,7 +416,7 @@ fn hints_of_changes_move_recrawls() {
     assert_eq!((first.url.as_str(), first.is_refresh), (&*urls[0], true));
     done(&mut frontier, first.page, 100_000, &[]);
     assert_eq!(wait(&mut frontier, 100_000), 1_050_000);
-    // What was learnt counts for more than what is said.
+    // A learnt interval takes precedence over a hint.
     let said = Hint { key: &urls[3], changed_ms: None, every_ms: Some(10_000) };
     assert_eq!(frontier.hint(&[said], 200_000).expect("told"), 0);
     let (_disk, mut never) = made(super::options());

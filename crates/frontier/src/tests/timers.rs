@@ -1,4 +1,4 @@
-//! Pages that wait for a time, of which few are in memory: each comes due and is fetched once.
+//! Waiting pages with few timers in memory: each comes due and is fetched once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use crate::failpoint::{Failpoint, plant};
 
 const HOUR_MS: i64 = 3_600_000;
 
-/// Every page again after an hour; 32 timers in 4 KiB.
+/// Recrawls every page after an hour; 32 timers in 4 KiB.
 fn hourly(memory_bytes: u64) -> FrontierOptions {
     let recrawl = Recrawl::new().first_ms(HOUR_MS as u64).min_ms(HOUR_MS as u64).max_ms(HOUR_MS as u64);
     options().recrawl(Some(recrawl)).memory_bytes(memory_bytes).journal_bytes_min(1 << 16)
@@ -20,8 +20,8 @@ fn url(page: usize) -> String {
     format!("http://h{}.example/{page}", page % 7)
 }
 
-/// Fetches each of some pages three times, 20 a second; the pages and times in order, and the most
-/// timers in memory. The queues of hosts have all pages, so that only timers are left out.
+/// Fetches each of some pages three times, 20 a second; returns pages and times in order, and the
+/// most timers in memory. The queues of hosts have all pages, so only timers are left out.
 fn crawl(pages: usize, timers_max: usize) -> (Vec<(u32, i64)>, usize) {
     let (_disk, mut frontier) = made(hourly(1 << 24));
     frontier.state.limit(timers_max, 1 << 16);
@@ -63,7 +63,7 @@ fn with_few_timers_in_memory_pages_are_fetched_again_at_the_same_times_and_in_th
     }
 }
 
-/// Two hundred pages that were fetched at 0, of which most have no timer in memory.
+/// Two hundred pages fetched at 0, most without a timer in memory.
 fn fetched(options: FrontierOptions) -> (SimDisk, Frontier) {
     let (disk, mut frontier) = made(options);
     frontier.seed(&(0..200).map(url).collect::<Vec<_>>(), 0).expect("seeded");
@@ -103,7 +103,7 @@ fn a_clock_that_is_put_back_shortens_the_waits_of_pages_without_a_timer_in_memor
     for page in 0..200 {
         done(&mut frontier, PageId::new(page), 40 * HOUR_MS, &[]);
     }
-    // Nothing waits longer than it may from now on: an hour, but a rest may be a day, twice.
+    // No wait exceeds the longest one from now: an hour for a recrawl, two days for two rests.
     assert_eq!(frontier.next(HOUR_MS).expect("answered"), Next::Wait { until_ms: 41 * HOUR_MS });
     frontier.next(-1).expect("answered");
     assert_eq!(rest(&mut frontier, 48 * HOUR_MS), 200);
@@ -135,7 +135,7 @@ fn a_hint_a_page_before_its_turn_and_hosts_that_are_woken_count_for_pages_withou
     assert_eq!((others < 100, rest(&mut frontier, 2_000)), (true, 200 - others));
 }
 
-/// A life with a crash at many of its moments; what one of them broke.
+/// One life with crashes at many moments; returns the first violation.
 fn live(seed: u64) -> std::result::Result<u64, String> {
     let disk = SimDisk::new(seed);
     let small = || hourly(4096).journal_bytes_min(4096);
@@ -151,7 +151,7 @@ fn live(seed: u64) -> std::result::Result<u64, String> {
         }
         *images += 1;
         let image = snapshot.crash(Level::Adversarial, Loss::ALL[chance.usize(..4)], chance.u64(..));
-        // The file's name may be lost.
+        // The file's name may not be durable.
         let Ok(mut frontier) = Frontier::open_in(image.dir(), small()) else { return };
         let all = frontier.pages();
         let found = opening::judge_queues(&frontier);
