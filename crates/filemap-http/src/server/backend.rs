@@ -1,4 +1,4 @@
-//! What the handlers of one server share: the store behind its pool, options, counters, locks.
+//! State shared by the handlers of one server: the store and its pool, options, counters, locks.
 //!
 //! Handlers that read pages call [`Backend::call`] and [`Backend::read`], which apply the access
 //! rules. `whole` is the store itself, for puts, removals and figures.

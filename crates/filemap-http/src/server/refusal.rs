@@ -1,4 +1,4 @@
-//! Answers that say what failed, where, and what to do: `application/problem+json` (RFC 9457).
+//! Error responses: what failed, where, and what to do (`application/problem+json`, RFC 9457).
 //!
 //! Invariant: every error of the store maps to one status. A status of 500 or above carries its
 //! cause to the log.

@@ -32,7 +32,7 @@ const MAX_HEAD: usize = 128 << 10;
 const MAX_HEADERS: usize = 256;
 /// Time limit for requests under way when the server stops.
 const DRAIN: Duration = Duration::from_secs(30);
-/// In how many points of the last hour the value log is sampled once, and bytes of a sample.
+/// Points of the last hour between two samples of the value log, and bytes of a sample.
 const SAMPLED: u32 = 60;
 const SAMPLE_BYTES: u64 = 16 << 20;
 /// Pause when no connection can be accepted for lack of file descriptors.
