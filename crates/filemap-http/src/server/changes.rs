@@ -149,7 +149,7 @@ async fn more(backend: Arc<Backend>, answering: Answering) -> std::io::Result<Op
             (telling.said, telling.has_told) = (Instant::now(), true);
             return Ok(Some((lines.into(), Answering::Between(telling.into()))));
         }
-        // Lines wait for the first change alone: whoever has some wants to know that it has all.
+        // Lines wait for the first change only: once some are sent, the end follows at once.
         let is_late =
             telling.until.is_some_and(|until| Instant::now() >= until) || (telling.has_told && !telling.form.is_events);
         if !telling.is_over && telling.is_caught_up && (is_late || backend.is_draining()) {

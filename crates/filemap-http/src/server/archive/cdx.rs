@@ -31,7 +31,7 @@ use crate::query::Query;
 
 const PARAMETERS: [&str; 11] =
     ["url", "matchType", "from", "to", "closest", "sort", "limit", "filter", "fl", "output", "fields"];
-/// The fields of a line, and by what other names tools ask for them.
+/// The fields of a line, and the other names that tools use for them.
 const FIELDS: [(&str, &str); 11] = [
     ("urlkey", "urlkey"),
     ("timestamp", "timestamp"),

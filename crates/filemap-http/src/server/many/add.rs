@@ -1,5 +1,5 @@
-//! `POST /v1/pages`: many pages in, each answered by a line, so that a client that was cut off
-//! knows what to send again. Here are JSON Lines; `file` has WARC, ARC and WACZ files.
+//! `POST /v1/pages`: uploads many pages, each answered by a line, so that a client that was cut
+//! off knows what to resend. JSON Lines are here; `file` has WARC, ARC and WACZ files.
 //!
 //! Invariant: a line with `stored` is sent when the page is durable, unless `durable=0`.
 

@@ -1,8 +1,8 @@
 //! The change feed under access rules: what is blocked or excluded is left out.
 //!
-//! A place says by which rules it was told: who goes on from it under other rules would keep what
-//! is excluded now, and lack what is allowed. A removal has no capture's time: it is left out if
-//! the URL is always excluded; that of one version, and damage of one, as that version is.
+//! A cursor names its rules: a client that continued under other rules would keep what is excluded
+//! now, and lack what is allowed. A removal has no capture time: it is left out if the URL is
+//! always excluded. Removal or damage of one version is treated as that version is.
 
 use filemap::acl::Access;
 use filemap::store::{ChangesPlace, PageChange, PageChanges, StoredVersion};
