@@ -143,7 +143,7 @@ impl ServerOptions {
         ServerOptions { crawl: Some(Arc::new(status)), ..self }
     }
 
-    /// Receives a line for each status of 500 and above, with its cause, and for failed connections.
+    /// Logs a line for each status of 500 and above, with its cause, and for failed connections.
     pub fn log(self, log: impl Fn(&str) + Send + Sync + 'static) -> ServerOptions {
         ServerOptions { log: Arc::new(log), ..self }
     }

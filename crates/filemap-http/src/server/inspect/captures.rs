@@ -158,7 +158,7 @@ pub(crate) async fn captures(State(backend): State<Arc<Backend>>, RawQuery(raw):
     view_of(&title, &title, &content)
 }
 
-/// The number of all captures, and the calendar.
+/// Number of all captures, and the calendar.
 fn overall(calendar: &Result<(Calendar, u64), String>, of_page: &str, chosen: &Chosen) -> Markup {
     let (calendar, all) = match calendar {
         Ok(found) => found,

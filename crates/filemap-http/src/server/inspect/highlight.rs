@@ -301,7 +301,7 @@ fn is_of_name(char: char) -> bool {
     char.is_alphanumeric() || matches!(char, '_' | '-')
 }
 
-/// End of an element whose content is not markup; at most `end`.
+/// Where the end tag `end`, in any letter case, closes an element whose content is not markup.
 fn raw_end(text: &str, end: &str) -> usize {
     let is_end = |at: &usize| {
         text.as_bytes()[*at..].get(..end.len()).is_some_and(|own| own.eq_ignore_ascii_case(end.as_bytes()))
