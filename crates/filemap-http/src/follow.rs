@@ -1,4 +1,4 @@
-//! Follows a server: asks what has changed, again and again, and makes a store of one's own equal.
+//! Replication: polls the change feed of a server and applies it to a local store, the replica.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -11,41 +11,41 @@ use filemap_core::{Error as EngineError, StorageError};
 use crate::client::{Client, ClientOptions, Said};
 use crate::following::Following;
 
-/// How long an answer waits for changes.
+/// How long the server waits for changes before it answers.
 const WAIT: Duration = Duration::from_secs(20);
-/// What was applied is made durable, and its place noted, after so long or so many changes.
+/// Applied changes are synced, and the cursor saved, after this time or this many changes.
 const NOTE_AFTER: Duration = Duration::from_secs(1);
 const NOTE_CHANGES: u64 = 20_000;
-/// Times between two tries to get on: the second is the longest.
+/// Pause between two attempts: the first, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
 
 /// Takes a line for the operator.
 type Log<'a> = &'a (dyn Fn(&str) + Send + Sync);
 
-/// What [`follow`] does where it would remove pages that the other store does not have: the server
-/// has another store than before, or the store here has pages and was no replica.
+/// What [`follow`] does if it would remove local pages that the server's store lacks: the server
+/// has another store than before, or the local store has pages and was no replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mismatch {
-    /// It ends with an error; nothing is removed.
+    /// End with an error; remove nothing.
     Refuse,
-    /// It makes the store here equal.
+    /// Make the local store equal to the server's.
     BeginAnew,
 }
 
 /// Makes `store` equal to the store behind the server that `following` names, and keeps it so,
-/// until the store is closed. Blocks. The place that it has come to is noted in the store's
-/// folder, so that it goes on from there; `log` gets a line for what the operator should know.
+/// until `store` is closed. Blocks. The cursor reached is saved in the store's folder, so that a
+/// later call continues from there. `log` gets a line for what the operator should know.
 ///
-/// A server that is not reached is asked again, at least every 15 seconds; so is one of which
-/// something cannot be stored here for now. One that does not know any more what has changed is
-/// asked for all that it has: what it does not list is removed here.
+/// Retries at least every 15 seconds if the server is unreachable, or if something cannot be
+/// stored here for now. If the server no longer knows the changes since the cursor, it is asked
+/// for a full listing: what that lacks is removed here.
 ///
 /// # Errors
 ///
 /// [`Error::Remote`] if the server's store may not be followed: it is another one than before, or
 /// `store` has pages and was no replica, with [`Mismatch::Refuse`]; it is `store` itself; it has
-/// other rules for URLs. [`filemap_core::StorageError::Poisoned`]; [`Error::Cursor`] if the noted
-/// place is none.
+/// other rules for URLs. [`filemap_core::StorageError::Poisoned`]; [`Error::Cursor`] if the saved
+/// cursor is invalid.
 pub fn follow(
     store: &PageStore,
     following: &Following,
@@ -53,7 +53,7 @@ pub fn follow(
     mismatch: Mismatch,
     log: Log<'_>,
 ) -> Result<()> {
-    // Whatever ends this: a panic, too.
+    // Records how replication ends, even by a panic.
     let ending = following.ending();
     let mut turns = Turns { store, following, options, mismatch, log, before: Counts::default() };
     let mut pause = PAUSES.0;
@@ -86,9 +86,9 @@ pub fn follow(
 
 /// Why a turn ends.
 enum Trouble {
-    /// It may pass.
+    /// Temporary.
     Passing(Error),
-    /// Trying again does not help.
+    /// Permanent: trying again does not help.
     Final(Error),
 }
 
@@ -111,27 +111,27 @@ impl From<EngineError> for Trouble {
 
 type Turned<T> = std::result::Result<T, Trouble>;
 
-/// What all turns share.
+/// State shared by all turns.
 struct Turns<'a> {
     store: &'a PageStore,
     following: &'a Following,
     options: &'a ClientOptions,
     mismatch: Mismatch,
     log: Log<'a>,
-    /// What earlier turns did.
+    /// Counts of earlier turns.
     before: Counts,
 }
 
 impl Turns<'_> {
-    /// Follows until something goes wrong, or the server begins anew. Returns true too if a place
-    /// was noted.
+    /// Follows until an error, or until the replica starts over. Also returns whether a cursor was
+    /// saved.
     fn turn(&mut self) -> (Turned<()>, bool) {
         let mut turn = match self.begin() {
             Ok(turn) => turn,
             Err(error) => return (Err(error), false),
         };
         let heard = turn.ask();
-        // What was applied before it broke off stays.
+        // What was applied before the connection broke off stays.
         let noted = turn.note();
         let (counts, has_noted) = (turn.counts(), turn.has_noted);
         self.before = counts;
@@ -162,7 +162,7 @@ impl Turns<'_> {
         })
     }
 
-    /// Refuses a store whose keys are made by other rules.
+    /// Refuses a store that makes URLs canonical by other rules.
     fn check_rules(&self, client: &Client) -> Turned<()> {
         let own = self.store.engine().canonicalizer();
         match client.rules() {
@@ -187,7 +187,7 @@ impl Turns<'_> {
         }
     }
 
-    /// Refuses to make this store equal to the one of a place, if that would be a mistake.
+    /// Refuses to follow the store of `place` if it is this one, or if local pages would be lost.
     fn check_store(&self, place: &ChangesPlace, before: Option<[u8; 16]>) -> Turned<()> {
         let own = self.store.engine().changes_end()?.store_id();
         if place.store_id() == own {
@@ -213,10 +213,10 @@ struct Turn<'a> {
     client: Client,
     replica: Replica,
     place: Option<ChangesPlace>,
-    /// The place behind what was applied and not noted yet.
+    /// Cursor behind the last applied change, not saved yet.
     pending: Option<ChangesPlace>,
     noted: Instant,
-    /// Changes applied since.
+    /// Changes applied since `noted`.
     since: u64,
     has_noted: bool,
 }
@@ -233,7 +233,7 @@ impl Turn<'_> {
         sum
     }
 
-    /// Asks and applies until the answer of a server is no end, or it begins anew.
+    /// Requests and applies changes until an error, or until the replica starts over.
     fn ask(&mut self) -> Turned<()> {
         let mut is_checked = false;
         loop {
@@ -250,7 +250,7 @@ impl Turn<'_> {
                     self.turns.check_store(&place, self.place.as_ref().map(ChangesPlace::store_id))?;
                     is_checked = true;
                     if self.place.is_none() {
-                        // From here on it is a replica, whatever ends it.
+                        // From here on the store is a replica, whatever ends the run.
                         note_place(self.turns.store, &place.beginning())?;
                     }
                 }
@@ -275,7 +275,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Notes the beginning of a list as the place to go on from.
+    /// Saves the start of a full listing as the cursor to continue from.
     fn begin_anew(&mut self, why: &str) -> Turned<()> {
         self.pending = None;
         let now = self.client.changes(Some("now"), Duration::ZERO)?.next().transpose()?;
@@ -298,7 +298,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Makes durable what was applied, and notes the place behind it.
+    /// Syncs the applied changes and saves the cursor behind them.
     fn note(&mut self) -> Turned<()> {
         (self.noted, self.since) = (Instant::now(), 0);
         let Some(place) = self.pending.take() else { return Ok(()) };

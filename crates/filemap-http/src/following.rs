@@ -1,5 +1,5 @@
-//! How a replica gets on: noted by what follows another server, shown by the server of the
-//! replica.
+//! State of a replica: recorded by the code that follows another server, shown by the replica's
+//! own server.
 
 use std::cell::RefCell;
 use std::sync::{Mutex, PoisonError};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use filemap::replica::Counts;
 
-/// How a replica gets on.
+/// State of a replica.
 ///
 /// ```
 /// let following = filemap_http::Following::new("http://127.0.0.1:8640");
@@ -40,17 +40,17 @@ struct State {
 pub struct FollowingFigures {
     /// The server that it follows.
     pub location: String,
-    /// It has been equal to the other store at some time; until then pages are missing.
+    /// Whether it was ever equal to the followed store; until then pages are missing.
     pub is_complete: bool,
-    /// How long ago it was told that it has heard of all; `None` if never by this process.
+    /// Time since it last had all changes; `None` if never in this process.
     pub up_to_date: Option<Duration>,
     /// Why replication fails, if it does.
     pub error: Option<String>,
-    /// It has given up: its own store failed.
+    /// It has given up; `error` says why.
     pub has_ended: bool,
-    /// What it has done.
+    /// Counts of what it has applied.
     pub counts: Counts,
-    /// How often it had lost the thread and begun anew.
+    /// How often it lost its place in the history and started over.
     pub begun_anew: u64,
 }
 
@@ -65,7 +65,7 @@ impl Following {
         &self.location
     }
 
-    /// How it gets on.
+    /// The current figures.
     pub fn figures(&self) -> FollowingFigures {
         self.with(|state| FollowingFigures {
             location: self.location.clone(),
@@ -82,12 +82,12 @@ impl Following {
         change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Changes were applied.
+    /// Records the counts after a change was applied.
     pub(crate) fn applied(&self, counts: Counts) {
         self.with(|state| state.counts = counts);
     }
 
-    /// All was told. Returns true if it did not get on before.
+    /// Records that all changes have arrived. Returns true if replication was failing before.
     pub(crate) fn up_to_date(&self) -> bool {
         self.with(|state| {
             (state.is_complete, state.heard) = (true, Some(Instant::now()));
@@ -95,12 +95,12 @@ impl Following {
         })
     }
 
-    /// It goes on from a place after a list, which it has had by then.
+    /// Records that the initial listing is complete.
     pub(crate) fn completed(&self) {
         self.with(|state| state.is_complete = true);
     }
 
-    /// It has come further.
+    /// Records progress: clears the error.
     pub(crate) fn gets_on(&self) {
         self.with(|state| state.error = None);
     }
@@ -110,7 +110,7 @@ impl Following {
         self.with(|state| state.error.replace(error.to_owned()).as_deref() != Some(error))
     }
 
-    /// What notes that it gives up, when it is dropped.
+    /// A guard that records, when dropped, that replication has given up.
     pub(crate) fn ending(&self) -> Ending<'_> {
         Ending { following: self, why: RefCell::new(Some("it has panicked".to_owned())) }
     }
@@ -123,7 +123,7 @@ impl Following {
     }
 }
 
-/// Notes that a replica gives up, unless its end is wanted.
+/// Guard that records, when dropped, that replication has given up, unless its end is wanted.
 pub(crate) struct Ending<'a> {
     following: &'a Following,
     why: RefCell<Option<String>>,

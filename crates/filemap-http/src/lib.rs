@@ -1,4 +1,4 @@
-//! FileMap over HTTP: what a store answers ([`server`]), and a store behind such a server
+//! FileMap over HTTP: a server for a store ([`server`]), and a client for such a server
 //! ([`Client`]).
 //!
 //! docs/HTTP.md has the routes. The server runs the blocking engine on a bounded pool of threads;
@@ -8,7 +8,7 @@
 //! Features, all on by default: `server`; `client`; `async`, which adds `AsyncClient`, for callers
 //! on tokio.
 
-// Each side uses a part of what both are made of.
+// With one side only, parts of the shared modules are unused.
 #![cfg_attr(not(all(feature = "client", feature = "server")), allow(dead_code, unused_imports))]
 
 #[cfg(feature = "client")]

@@ -1,5 +1,5 @@
-//! Clients for callers on tokio: the blocking ones on a bounded number of threads. There is one
-//! implementation of what is sent.
+//! Clients for tokio: the blocking clients on a bounded number of threads. Requests are
+//! implemented only once.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -19,14 +19,14 @@ use urlindex::{SeenStats, Verdict};
 
 use crate::client::{Ack, Added, ArchiveForm, Client, ClientOptions, Imported, Line, Lines, Made, SeenClient};
 
-/// Lines of changes that are read in one call.
+/// Most lines of the change feed read in one call.
 const LINES: usize = 1_024;
 
 /// A store behind a server, for callers on tokio: an [`AsyncStore`] of a [`Client`], which has
 /// `get`, `put`, `list` and the rest. Cheap to clone; clones share the bound.
 ///
-/// A request that has begun is sent and answered whole, even if its future is dropped: see
-/// [`AsyncStore`]. The end of the runtime waits for it.
+/// A request that has begun is completed even if its future is dropped: see [`AsyncStore`].
+/// Runtime shutdown waits for it.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -90,8 +90,8 @@ impl AsyncClient {
         AsyncClient { store: AsyncStore::new(client, max_calls) }
     }
 
-    /// As [`Client::changes`]. One of the requests at once is taken while lines are waited for,
-    /// here and in [`AsyncLines::next`], and by none in between.
+    /// As [`Client::changes`]. Waiting for lines, here and in [`AsyncLines::next`], takes one of
+    /// the `max_calls` requests; in between none is taken.
     ///
     /// # Errors
     ///
@@ -137,8 +137,7 @@ impl AsyncClient {
         self.store.call(move |client| client.import(&file, form, &mut source, &options)).await
     }
 
-    /// As [`AsyncStore::close`]: what was put before is durable then, the store stays open at its
-    /// server.
+    /// As [`AsyncStore::close`]: makes earlier puts durable; the store stays open on the server.
     ///
     /// # Errors
     ///
@@ -148,10 +147,10 @@ impl AsyncClient {
     }
 }
 
-/// What [`AsyncClient::changes`] gives: the lines of [`Lines`], also as a [`Stream`].
+/// The change feed of [`AsyncClient::changes`]: the lines of [`Lines`], also as a [`Stream`].
 ///
-/// No line is lost if a future of [`AsyncLines::next`] is dropped: the next one gives it. If this
-/// is dropped while a line is waited for, its thread waits until the server says something.
+/// Dropping a future of [`AsyncLines::next`] loses no line: the next one returns it. If this is
+/// dropped while waiting for a line, its thread waits until the server sends something.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -188,7 +187,7 @@ impl AsyncClient {
 /// ```
 pub struct AsyncLines {
     store: AsyncStore<Client>,
-    /// Lines that were read.
+    /// Lines read, but not returned yet.
     read: VecDeque<Result<Line>>,
     rest: Rest,
 }
@@ -199,7 +198,7 @@ type Part = Result<(Box<Lines>, Vec<Result<Line>>)>;
 /// The lines to come.
 enum Rest {
     Waits(Box<Lines>),
-    /// On a task of its own: a queued call that nobody polls would keep others from their turn.
+    /// In its own task: a queued call that nobody polls would block the others.
     IsRead(JoinHandle<Part>),
     Over,
 }
@@ -266,7 +265,7 @@ impl AsyncLines {
 impl Drop for AsyncLines {
     fn drop(&mut self) {
         if let Rest::IsRead(part) = &self.rest {
-            // If it still waits for its turn.
+            // Cancels a call that is still queued.
             part.abort();
         }
     }
@@ -282,8 +281,8 @@ impl Stream for AsyncLines {
 
 /// A seen set behind a server, for callers on tokio. Cheap to clone; clones share the bound.
 ///
-/// Once it has begun, URLs are added even if the future of [`AsyncSeenClient::add`] is dropped:
-/// with the same id the request can be sent again, and is answered as it was.
+/// Once the request has begun, URLs are added even if the future of [`AsyncSeenClient::add`] is
+/// dropped. With the same id the request can be sent again, and gets the same answer.
 ///
 /// ```no_run
 /// # async fn add() -> filemap::Result<()> {

@@ -1,24 +1,24 @@
-//! Query strings: names with values that are bytes, for a URL may hold any.
+//! Query strings whose values are bytes, since a URL may hold any byte.
 //!
-//! `%41` is a byte, `+` a space, as HTML forms write them. A name that the route does not know, or
-//! one that comes twice, is an error: most often a `url=` whose own `&` was not escaped.
+//! `%41` is a byte and `+` a space, as in HTML forms. A name that is unknown to the route, or that
+//! comes twice, is an error: most often the `&` of a `url=` value was not escaped.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, percent_encode};
 
-/// Kept as they are: unreserved characters.
+/// Every byte but the unreserved characters.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Bytes as the value of a query.
+/// Percent-encodes bytes as a query value.
 pub(crate) fn encoded(bytes: &[u8]) -> String {
     percent_encode(bytes, ESCAPED).to_string()
 }
 
-/// A query string, taken apart.
+/// A parsed query string.
 #[derive(Debug, Default)]
 pub(crate) struct Query(Vec<(String, Vec<u8>)>);
 
 impl Query {
-    /// Takes a query string apart; the error is a sentence for the user.
+    /// Parses a query string; the error is a sentence for the user.
     pub(crate) fn parse(raw: Option<&str>, known: &[&str]) -> Result<Query, String> {
         let mut fields: Vec<(String, Vec<u8>)> = Vec::new();
         for part in raw.unwrap_or_default().split('&').filter(|part| !part.is_empty()) {

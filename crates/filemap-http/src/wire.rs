@@ -1,7 +1,7 @@
-//! What server and client send each other beside pages: JSON objects, and the forms of times,
+//! Wire formats of server and client other than pages: JSON objects, and the text forms of times,
 //! versions and cursors.
 //!
-//! Bytes that are not UTF-8 stand in base 64 under the field's name and `_base64`, as in
+//! Bytes that are not UTF-8 are base64 in the field with the suffix `_base64`, as in
 //! [`filemap::dump::jsonl`].
 
 pub(crate) mod links;
@@ -15,15 +15,15 @@ use filemap_core::erase::RuleState;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The type of a page with its description: a line of [`filemap::dump::jsonl`] without the body,
+/// Media type of a page with its description: a line of [`filemap::dump::jsonl`] without the body,
 /// then the body's bytes.
 pub const PAGE_TYPE: &str = "application/vnd.filemap.page";
-/// The type of a failed answer (RFC 9457).
+/// Media type of a problem (RFC 9457).
 pub const PROBLEM_TYPE: &str = "application/problem+json";
-/// The type of one JSON object a line.
+/// Media type of JSON lines: one object a line.
 pub const LINES_TYPE: &str = "application/x-ndjson";
 
-/// The answer to what is no URL, of a seen set; the others are names of [`urlindex::Verdict`].
+/// A seen set's answer to an invalid URL; the others are names of [`urlindex::Verdict`].
 pub(crate) const INVALID: &str = "invalid";
 
 /// Why a request failed.
@@ -48,10 +48,10 @@ pub struct Problem {
     /// Stored bytes are damaged: other pages can be read.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_damage: bool,
-    /// It concerns this page alone (no URL, over a limit, refused by a rule): others can be put.
+    /// Only this page is refused (not a URL, over a limit, by a rule): others can be put.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_of_one_page: bool,
-    /// The rule of the store's erasures that refuses the page.
+    /// The erasure rule that refuses the page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<u32>,
 }
@@ -76,7 +76,7 @@ impl Url {
         }
     }
 
-    /// `None` if neither field is there, or base 64 is none.
+    /// `None` unless exactly one of the fields is there, and its base64 is valid.
     pub(crate) fn bytes(self) -> Option<Vec<u8>> {
         match (self.url, self.url_base64) {
             (Some(text), None) => Some(text.into_bytes()),
@@ -95,7 +95,7 @@ pub(crate) struct Entry {
     pub(crate) variant: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) variant_base64: Option<String>,
-    /// Where to continue behind it, if that was asked for.
+    /// Cursor behind this entry, if requested.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) cursor: Option<String>,
 }
@@ -143,7 +143,7 @@ pub(crate) struct Listing {
 pub(crate) struct History {
     /// Each as [`filemap::dump::jsonl::head`] has it, or with its version and `error`.
     pub(crate) versions: Vec<Value>,
-    /// What to give as `after` for the next; `None` at the end.
+    /// Value of `after` for the next part; `None` at the end.
     pub(crate) after: Option<String>,
 }
 
@@ -156,8 +156,8 @@ pub(crate) struct Done {
     pub(crate) time_ms: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) sequence: Option<u64>,
-    /// Of a removal of single versions: how many, of the page and of records beside it; revisits
-    /// that were put again with a body of their own, and those that lost theirs.
+    /// For a removal of single versions: versions of the page; versions of records beside it;
+    /// revisits put again with a body of their own; revisits that lost their body.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) versions: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -166,7 +166,7 @@ pub(crate) struct Done {
     pub(crate) parted: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) without_body: Option<u64>,
-    /// Whether a power loss cannot take it back.
+    /// Whether it survives a power loss.
     pub(crate) durable: bool,
 }
 
@@ -178,7 +178,7 @@ pub(crate) struct Promises {
     pub(crate) lists_in_order: bool,
     pub(crate) lists_from_cursor: bool,
     pub(crate) writes: bool,
-    /// By which rules URLs are made canonical.
+    /// Rules by which URLs are made canonical.
     #[serde(default)]
     pub(crate) canonicalizer: Option<String>,
     #[serde(default)]

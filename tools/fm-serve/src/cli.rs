@@ -1,6 +1,6 @@
-//! The command line: what is served, to whom, and where.
+//! The command line: what is served, to whom, and on which address.
 //!
-//! Invariant: nothing but this machine is let in without a token, unless the operator says so.
+//! Invariant: without a token only this machine is let in, unless the operator says otherwise.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -170,7 +170,7 @@ impl Cli {
                     _ = interrupts.recv() => {}
                     _ = ends.recv() => {}
                 }
-                // The store survives the second one too.
+                // The store survives a second signal too.
                 tokio::spawn(async move {
                     tokio::select! {
                         _ = interrupts.recv() => std::process::exit(128 + SignalKind::interrupt().as_raw_value()),
@@ -225,7 +225,7 @@ impl Cli {
         Ok(options)
     }
 
-    /// What the operator may not expect of the rules.
+    /// Warns of effects of the access rules that the operator may not expect.
     fn say_rules(&self, rules: &AccessRules) {
         if rules.of_users() > 0 {
             words::complain(format_args!("{} rules of access are of a `user`: they hold for nobody", rules.of_users()));
@@ -241,7 +241,7 @@ impl Cli {
         }
     }
 
-    /// Follows the server at `location` on a thread of its own, until the process ends.
+    /// Follows the server at `location` on its own thread, until the process ends.
     fn follow(&self, store: &PageStore, location: &str) -> Result<Arc<Following>, Failure> {
         if !Client::is_location(location) || location.contains('@') {
             let words = "give an address without a name and a password, such as http://127.0.0.1:8640";
@@ -289,7 +289,7 @@ impl Cli {
             }
         }
         if let Some(folder) = &self.seen_dir {
-            // One that cannot be opened keeps nobody from the others.
+            // A set that cannot be opened does not keep the others from being served.
             let is_named = |path: &PathBuf| self.seen.iter().any(|(_, named)| named == path);
             for (name, path) in files::seen_sets(folder, self.write)?.into_iter().filter(|(_, path)| !is_named(path)) {
                 if let Err(words) = sets.add(&name, &path) {

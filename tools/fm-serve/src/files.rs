@@ -1,5 +1,4 @@
-//! The files beside the store: tokens; rules of access; certificate and key; the folder of seen
-//! sets.
+//! Files other than the store: tokens; access rules; certificate and key; the folder of seen sets.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +19,7 @@ pub fn tokens(path: &Path) -> Result<Tokens, Failure> {
     Tokens::parse(&text).map_err(|words| Failure::Usage(format!("{}: {words}", path.display())))
 }
 
-/// Rules of access, and what holds where no rule does; `None` if no file is named.
+/// Access rules, and the default where none matches; `None` if no file is named.
 pub fn access(rules: &[PathBuf], config: Option<&Path>) -> Result<Option<AccessRules>, Failure> {
     let read = |path: &Path| fs::read(path).map_err(|error| Failure::io("read", path, &error));
     let refused = |error: AccessError| Failure::Usage(error.to_string());
@@ -34,16 +33,16 @@ pub fn access(rules: &[PathBuf], config: Option<&Path>) -> Result<Option<AccessR
     Ok((!rules.is_empty() || config.is_some()).then_some(found))
 }
 
-/// What a crawl into the store last said of itself (fm-crawl's `status.json`); `None` if there is
-/// no crawl, or it is just being written.
+/// The latest status of a crawl into the store (fm-crawl's `status.json`); `None` if there is no
+/// crawl, or the file is just being written.
 pub fn crawl(store: &Path) -> Option<Value> {
     let mut folder = store.as_os_str().to_owned();
     folder.push(".crawl");
     serde_json::from_slice(&fs::read(Path::new(&folder).join("status.json")).ok()?).ok()
 }
 
-/// The seen sets of a folder, by the names of their files: each has its rules in a file of its
-/// name and `.canon`. If `makes`, the folder is made.
+/// The seen sets of a folder, by file name; the rules of each are in the file of its name and
+/// `.canon`. If `makes`, the folder is created.
 pub fn seen_sets(folder: &Path, makes: bool) -> Result<Vec<(String, PathBuf)>, Failure> {
     if makes {
         fs::create_dir_all(folder).map_err(|error| Failure::io("make", folder, &error))?;

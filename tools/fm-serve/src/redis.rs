@@ -10,11 +10,11 @@ use urlindex::idempotent::RequestId;
 use urlindex::{Canonicalizer, Result, SeenSet, SeenStats, Verdict};
 use urlindex_redis::{NewRedisSet, RedisOptions, RedisUrlSet};
 
-/// Whose requests are remembered: those of all servers, so that a client may ask another again.
+/// Owner of the remembered requests: all servers, so that a client may retry at another one.
 const OWNER: u128 = u128::from_be_bytes(*b"fm-serve clients");
-/// How long a request waits for Redis before its client is told to ask again.
+/// How long a request waits for Redis before its client is told to retry.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The most requests that Redis remembers of one owner.
+/// Most requests that Redis remembers of one owner.
 const MOST_REQUESTS: u64 = 65_536;
 
 /// A set on Redis, and the rules of its URLs.
@@ -25,7 +25,7 @@ pub struct OnRedis {
 }
 
 impl OnRedis {
-    /// Opens a set. A few requests.
+    /// Opens a set, in a few requests.
     pub fn open(location: &str, keep_for: Duration, keep_requests: u64) -> std::result::Result<OnRedis, Failure> {
         let options = RedisOptions::new()
             .patience(PATIENCE)
@@ -66,7 +66,7 @@ impl SharedSet for OnRedis {
     }
 
     fn stats(&self) -> SeenStats {
-        // Without an answer the URLs are those that were counted last.
+        // Without an answer the number of URLs is the last one counted.
         let _ = self.set.count();
         self.set.stats()
     }

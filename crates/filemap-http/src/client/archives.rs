@@ -1,4 +1,4 @@
-//! Archives whose files lie on a server: records are read by ranges.
+//! Archive files on a server: records are read by range requests.
 
 use std::io::{self, Read};
 use std::time::Duration;
@@ -7,11 +7,11 @@ use filemap::archives::{Archives, LocalArchives, is_remote};
 use ureq::Agent;
 use ureq::http::{StatusCode, header};
 
-/// How long is waited for a connection, for the head of an answer, and for its next bytes.
+/// Timeouts: for connecting; for the head of a response and for each further read.
 const CONNECT: Duration = Duration::from_secs(10);
 const ANSWER: Duration = Duration::from_secs(60);
 
-/// Files of archives by their location: of this machine, or by `http(s)` requests for a range.
+/// Opens archive files by location: local paths directly, `http(s)` URLs by range requests.
 /// Connections stay open for the next record.
 ///
 /// ```no_run
@@ -35,7 +35,7 @@ impl Default for AnyArchives {
 }
 
 impl AnyArchives {
-    /// Opens nothing yet.
+    /// Opens no connection yet.
     pub fn new() -> AnyArchives {
         let config = Agent::config_builder()
             .http_status_as_error(false)
@@ -48,7 +48,7 @@ impl AnyArchives {
 }
 
 impl Archives for AnyArchives {
-    /// A server must know ranges, unless the whole file is asked for.
+    /// The server must support range requests, unless the read starts at offset 0.
     fn open(&self, location: &str, offset: u64, length: Option<u64>) -> io::Result<Box<dyn Read + Send>> {
         if !is_remote(location) {
             return LocalArchives.open(location, offset, length);
@@ -58,7 +58,7 @@ impl Archives for AnyArchives {
             None => format!("bytes={offset}-"),
         };
         let request = self.agent.get(location).header(header::RANGE, range);
-        // Bytes of the file, not of a coding of it that the way might add.
+        // Ask for the file's own bytes, without a content coding added in transit.
         let answer = request.header(header::ACCEPT_ENCODING, "identity").call().map_err(ureq::Error::into_io)?;
         let body = match answer.status() {
             StatusCode::PARTIAL_CONTENT => answer.into_body().into_reader(),

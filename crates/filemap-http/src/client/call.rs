@@ -1,5 +1,5 @@
-//! Requests to a server, and what failed about them: an absent page is no failure, another
-//! server's `Not Found` is one.
+//! Requests to a server and their errors. An absent page is not an error; a `Not Found` of another
+//! server is one.
 
 use std::io::{self, Read};
 use std::time::Duration;
@@ -14,20 +14,20 @@ use ureq::{Agent, Body, RequestBuilder, SendBody};
 use super::options::ClientOptions;
 use crate::wire::Problem;
 
-/// How long is waited for a connection, and for the head of an answer.
+/// Timeouts for connecting and for the head of a response.
 const CONNECT: Duration = Duration::from_secs(30);
 const ANSWER: Duration = Duration::from_secs(300);
-/// How long is waited for a server to say that it takes a body, before it is sent all the same.
+/// How long to wait for `100 Continue` before the body is sent anyway.
 const CONSENT: Duration = Duration::from_secs(5);
-/// How long an answer may be silent: one that waits gives signs of life.
+/// Longest silence within a response: a server that waits sends empty lines as keep-alives.
 const SILENCE: Duration = Duration::from_secs(120);
-/// Connections kept open for the next requests: so many threads may use one client without that
-/// each request opens its own.
+/// Idle connections kept for reuse: this many threads may use one client without opening a
+/// connection for each request.
 const IDLE: usize = 128;
-/// The longest answer that is read into memory: a part of a list, a problem.
+/// Longest response read into memory, such as a part of a list or a problem.
 const MAX_JSON: u64 = 256 << 20;
 
-/// The way to one server.
+/// HTTP access to one server.
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
     agent: Agent,
@@ -35,19 +35,19 @@ pub(super) struct Connection {
     authorization: Option<String>,
 }
 
-/// An answer that is none of an absent page.
+/// A successful response.
 pub(super) struct Found {
     pub(super) body: Box<dyn Read + Send + 'static>,
 }
 
-/// An answer to lines.
+/// A successful response, or the refusal of a request.
 pub(super) enum Answered {
     Found(Found),
-    /// A refusal of this request: its status, and why.
+    /// The request was refused: status and reason.
     Refused(StatusCode, String),
 }
 
-/// The certificates of a text in PEM.
+/// Parses root certificates from PEM.
 fn trusted(pem: &[u8], location: &str) -> Result<RootCerts> {
     let none = |detail: String| {
         let location = location.to_owned();
@@ -68,7 +68,7 @@ fn trusted(pem: &[u8], location: &str) -> Result<RootCerts> {
 
 /// # Errors
 ///
-/// [`Error::Remote`] for an address with a user or a password, which would stand in logs.
+/// [`Error::Remote`] for an address with a user or a password, which would end up in logs.
 fn check_location(location: &str) -> Result<()> {
     let (scheme, rest) = location.split_once("://").unwrap_or(("", location));
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
@@ -84,12 +84,12 @@ fn check_location(location: &str) -> Result<()> {
 impl Connection {
     /// # Errors
     ///
-    /// [`Error::Remote`] if the certificates to trust are none, or the address has a password.
+    /// [`Error::Remote`] if the certificates to trust are invalid, or the address has a password.
     pub(super) fn new(location: &str, options: &ClientOptions) -> Result<Connection> {
         Connection::with_limit(location, options, None)
     }
 
-    /// A connection whose calls take so long at most, each with its answer.
+    /// A connection with a time limit for each call, its response included.
     pub(super) fn with_limit(location: &str, options: &ClientOptions, limit: Option<Duration>) -> Result<Connection> {
         let config = Agent::config_builder()
             .http_status_as_error(false)
@@ -126,7 +126,7 @@ impl Connection {
         self.unless_absent(request.call())
     }
 
-    /// What is there, which goes on and is not silent for long; or why the request was refused.
+    /// Gets a long-running response with a silence timeout, or why the request was refused.
     pub(super) fn get_unless_refused(&self, path: &str) -> Result<Answered> {
         let request = self.agent.get(self.url(path)).config().timeout_per_read(Some(SILENCE)).build();
         let answer = self.with_token(request).call();
@@ -145,8 +145,8 @@ impl Connection {
         self.unless_refused(answer)
     }
 
-    /// A body of `bytes`.
-    /// A page. With `asks`, of a server that may refuse it: it is sent once that has not.
+    /// Puts a page; `bytes` is the length of `body`. With `asks`, sends the body after `100
+    /// Continue`: the server may refuse it.
     pub(super) fn put(&self, path: &str, (kind, asks): (&str, bool), bytes: u64, body: &mut dyn Read) -> Result<Found> {
         let request = self.agent.put(self.url(path)).header(header::CONTENT_TYPE, kind);
         let request = request.header(header::CONTENT_LENGTH, bytes.to_string());
@@ -157,7 +157,7 @@ impl Connection {
         self.found(request.send(SendBody::from_reader(&mut body)))
     }
 
-    /// A short body, in JSON.
+    /// Puts a short JSON body.
     pub(super) fn put_json(&self, path: &str, json: &str) -> Result<Answered> {
         let request = self.agent.put(self.url(path)).header(header::CONTENT_TYPE, "application/json");
         let answer = self.with_token(request).send(json);
@@ -170,7 +170,7 @@ impl Connection {
         self.found(request.send_empty())
     }
 
-    /// A body of any length; it is sent once the server has not refused it by its head.
+    /// Posts a body of any length; waits for `100 Continue`, so that the server can refuse early.
     pub(super) fn post_file(&self, path: &str, kind: &str, body: &mut dyn Read) -> Result<Answered> {
         let request = self.agent.post(self.url(path)).header(header::CONTENT_TYPE, kind);
         let request = self.with_token(request.header(header::EXPECT, "100-continue"));
@@ -180,7 +180,7 @@ impl Connection {
         self.unless_refused(answer)
     }
 
-    /// Lines, under an id if they may be sent again.
+    /// Posts lines; with an idempotency key they may be sent again.
     pub(super) fn post_lines(&self, path: &str, id: Option<&str>, lines: &[u8]) -> Result<Answered> {
         let request = self.agent.post(self.url(path)).header(header::CONTENT_TYPE, "text/plain; charset=utf-8");
         let request = id.into_iter().fold(request, |request, id| request.header("idempotency-key", id));
@@ -188,7 +188,7 @@ impl Connection {
         self.unless_refused(answer)
     }
 
-    /// A refusal is final: the same request will not do.
+    /// Separates refusals, which are final, from errors that a retry may pass.
     fn unless_refused(&self, answer: std::result::Result<Response<Body>, ureq::Error>) -> Result<Answered> {
         let status = answer.as_ref().map_or(StatusCode::OK, Response::status);
         let may_pass = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS];
@@ -198,7 +198,7 @@ impl Connection {
             return self.found(answer).map(Answered::Found);
         }
         match self.refused(answer)? {
-            // No problem's body: a proxy's answer. It can be tried again.
+            // No problem document: a proxy answered. The request can be retried.
             None => Err(self.other(format!("HTTP {status}; the answer is not from a FileMap server"))),
             Some(problem) => Ok(Answered::Refused(status, problem.detail)),
         }
@@ -224,7 +224,7 @@ impl Connection {
         there.map_err(|problem| self.failed(problem))
     }
 
-    /// What a refusal says, if it is a server's of a store.
+    /// The problem document of a refusal; `None` if it is not from a FileMap server.
     fn refused(&self, answer: std::result::Result<Response<Body>, ureq::Error>) -> Result<Option<Problem>> {
         let body = answer.map_err(|error| self.unreached(&error))?.into_body().into_reader();
         let mut text = Vec::new();
@@ -232,7 +232,7 @@ impl Connection {
         Ok(serde_json::from_slice(&text).ok())
     }
 
-    /// The answer, or that the page is absent. Another server's `Not Found` is neither.
+    /// The response, or the problem that the page is absent. Another `Not Found` is an error.
     fn answered(
         &self,
         answer: std::result::Result<Response<Body>, ureq::Error>,
@@ -251,7 +251,7 @@ impl Connection {
         }
     }
 
-    /// What the server said. A refusal by a rule is the error that it is of a store here.
+    /// Maps a problem to an error. A refusal by a rule gives the same error as a local store.
     pub(super) fn failed(&self, problem: Problem) -> Error {
         let Problem { detail, is_damage, is_of_one_page, rule, .. } = problem;
         if let Some(rule) = rule {
@@ -260,12 +260,12 @@ impl Connection {
         Error::Remote { location: self.location.clone(), detail, is_damage, is_of_one_page }
     }
 
-    /// A refusal that is an error.
+    /// The error for a refusal.
     pub(super) fn refused_for(&self, why: String) -> Error {
         self.other(why)
     }
 
-    /// Nothing of a store's server was said.
+    /// An error that no FileMap server reported.
     fn other(&self, detail: String) -> Error {
         self.failed(Problem { detail, ..Problem::default() })
     }
@@ -274,12 +274,12 @@ impl Connection {
         self.other(error.to_string())
     }
 
-    /// An answer broke off.
+    /// The error for a response that broke off.
     pub(super) fn broken(&self, error: &io::Error) -> Error {
         self.other(format!("the answer breaks off: {error}"))
     }
 
-    /// An answer is not what a server of a store sends.
+    /// The error for a response that no FileMap server would send.
     pub(super) fn strange(&self, what: &str) -> Error {
         self.other(format!("this is no answer of a store's server: {what}"))
     }

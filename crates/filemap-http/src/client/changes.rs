@@ -1,4 +1,4 @@
-//! What has changed in a store behind a server: lines as they come.
+//! The change feed of a store behind a server, read line by line.
 
 use std::io::{BufRead, BufReader, Read};
 use std::time::Duration;
@@ -16,10 +16,10 @@ use super::call::{Answered, Connection};
 use crate::query::encoded;
 use crate::wire;
 
-/// The longest line: a page's, whose body takes four thirds of its length in base 64, and headers.
+/// Longest line: a page with its headers and its body in base64 (4/3 of its length).
 const MAX_LINE: u64 = 256 << 20;
 
-/// A line of what has changed.
+/// A line of the change feed.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -51,7 +51,7 @@ const MAX_LINE: u64 = 256 << 20;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Line {
-    /// The place in the store's history behind it: where to go on.
+    /// Cursor behind this line: where to continue in the store's history.
     pub place: String,
     /// What it says.
     pub said: Said,
@@ -69,13 +69,13 @@ pub struct Line {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Said {
-    /// Something was changed, or is listed.
+    /// A change, or an entry of a listing.
     Told(Told),
-    /// Something is damaged there, and may be missing here: of what, and why.
+    /// Damage on the server, so that something may be missing here: what it concerns, and why.
     Damage(Option<Beside>, String),
-    /// All is told for now.
+    /// The end: no more changes for now.
     End,
-    /// What has changed since is not known any more: begin anew.
+    /// The server no longer knows the changes since the cursor: start over.
     Outrun(String),
 }
 
@@ -114,7 +114,7 @@ pub struct Lines {
     connection: Connection,
     /// `None` once nothing more comes.
     answer: Option<BufReader<Box<dyn Read + Send>>>,
-    /// What is said in place of an answer.
+    /// The only line, if the server answered `Gone`.
     outrun: Option<Line>,
 }
 
@@ -145,7 +145,7 @@ impl Lines {
         }
     }
 
-    /// The next line, and those that have come with it, `most` in all; empty at the end.
+    /// The next line and those already buffered, at most `most` in all; empty at the end.
     #[cfg(feature = "async")]
     pub(crate) fn part(&mut self, most: usize) -> Vec<Result<Line>> {
         let mut part = Vec::from_iter(self.next());
@@ -165,7 +165,7 @@ impl Lines {
         let connection = &self.connection;
         let Some(answer) = &mut self.answer else { return Ok(None) };
         let mut bytes = Vec::new();
-        // Empty lines are signs of life.
+        // Empty lines are keep-alives.
         while bytes.trim_ascii().is_empty() {
             bytes.clear();
             let read = answer.take(MAX_LINE).read_until(b'\n', &mut bytes);

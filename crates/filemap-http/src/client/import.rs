@@ -1,4 +1,4 @@
-//! A file of an archive sent to a server, which tells of each record.
+//! Uploads an archive file to a server, which reports on each record.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -14,7 +14,7 @@ use crate::wire::upload::{self, Sums};
 /// The longest line, in bytes: URLs are bounded by the store.
 const MAX_LINE: u64 = 16 << 20;
 
-/// The form of a file of an archive.
+/// Format of an archive file.
 ///
 /// ```
 /// use filemap::import::is_zip;
@@ -33,7 +33,7 @@ pub enum ArchiveForm {
     Wacz,
 }
 
-/// What a server said of a file that was sent to it.
+/// Result of uploading an archive file.
 ///
 /// ```
 /// use filemap_http::Imported;
@@ -49,17 +49,17 @@ pub enum ArchiveForm {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Imported {
-    /// What became of its records. If the answer broke off, this is counted from the lines that
-    /// came. `unresolved` is empty: see `revisits`.
+    /// The import report. If the response broke off, it counts only the lines received.
+    /// `unresolved` is empty: see `revisits`.
     pub report: ImportReport,
-    /// The revisits among its records, after this file; none if the answer broke off.
+    /// Counts of the revisits among its records, after this file; zero if the response broke off.
     pub revisits: RevisitCount,
-    /// Why not all of it is in. What the report counts is stored all the same, and the same file
-    /// sent again adds the rest.
+    /// Why the import is incomplete. What the report counts is stored; sending the same file again
+    /// adds the rest.
     pub failure: Option<String>,
 }
 
-/// Sends a file: see [`super::Client::import`].
+/// Uploads a file: see [`super::Client::import`].
 pub(super) fn send(
     connection: &Connection,
     file: &str,
@@ -82,7 +82,7 @@ pub(super) fn send(
     }
 }
 
-/// The failure of a connection behind so many bytes of a file.
+/// Adds to a connection's error how many bytes of the file were read.
 fn cut(error: Error, sent: u64) -> Error {
     match error {
         Error::Remote { location, detail, is_damage, is_of_one_page } if sent > 0 => {
@@ -130,7 +130,7 @@ impl Imported {
     }
 }
 
-/// What is kept, as a query.
+/// The import options as a query string.
 fn query(options: &ImportOptions) -> String {
     let kinds = [RecordKind::Request, RecordKind::Metadata, RecordKind::Conversion];
     let kept: Vec<&str> = kinds.into_iter().filter(|kind| options.keeps(*kind)).map(RecordKind::name).collect();
@@ -138,7 +138,7 @@ fn query(options: &ImportOptions) -> String {
     format!("as_received={}{keep}", u8::from(options.is_as_received()))
 }
 
-/// A source whose failure is not taken for the connection's.
+/// A reader that keeps its own error, so that it is not taken for the connection's.
 struct Watched<'a> {
     source: &'a mut dyn Read,
     read: u64,

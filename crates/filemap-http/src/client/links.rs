@@ -10,10 +10,10 @@ use super::call::{Answered, Connection, Found};
 use super::options::ClientOptions;
 use crate::wire::links::{Entered, FleetStanding, LinkLine, LinksPart, Report, Taken, crawl_id};
 
-/// How long a request may take, with its answer.
+/// Time limit of a request, its response included.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// What a request to mailboxes was answered.
+/// Outcome of a mailbox request.
 ///
 /// ```
 /// use filemap_http::Mailed;
@@ -29,16 +29,16 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mailed<T> {
-    /// It is done, durably.
+    /// Done, durably.
     Done(T),
-    /// The shard is owned by a later run, or by another crawl: who asked has lost it.
+    /// The shard is owned by a later run or by another crawl: the caller has lost it.
     Fenced(String),
-    /// It is never answered otherwise, for this reason: the token does not allow it, the shard has
-    /// another owner, links before these are missing.
+    /// Refused for good, with the reason: the token does not allow it, the shard has another
+    /// owner, or links before these are missing.
     Refused(String),
 }
 
-/// How a fleet gets on, as a crawl of it is told.
+/// State of a fleet, as reported to one of its crawls.
 ///
 /// ```
 /// use filemap_http::FleetNews;
@@ -50,14 +50,14 @@ pub enum Mailed<T> {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FleetNews {
-    /// The fleet.
+    /// State of the fleet.
     pub standing: Standing,
     /// Shards that the crawl has lost.
     pub fenced: Vec<u32>,
 }
 
-/// The mailboxes of crawls that share their hosts, behind a server. Its calls block; it is `Send`
-/// and `Sync`.
+/// Client for the mailboxes of crawls that share their hosts. Its calls block; it is `Send` and
+/// `Sync`.
 ///
 /// ```no_run
 /// use filemap_http::{ClientOptions, LinksClient, Mailed};
@@ -76,13 +76,13 @@ pub struct LinksClient {
 }
 
 impl LinksClient {
-    /// The mailboxes at `location`, such as `http://127.0.0.1:8640/v1/links`, for so many shards;
-    /// made if there are none. One request.
+    /// Opens the mailboxes at `location`, such as `http://127.0.0.1:8640/v1/links`, with `shards`
+    /// shards; creates them if there are none. One request.
     ///
     /// # Errors
     ///
-    /// [`filemap::Error::Remote`] if the server was not reached, does not take the token, has no
-    /// mailboxes, or some for another number of shards.
+    /// [`filemap::Error::Remote`] if the server is unreachable, rejects the token, has no
+    /// mailboxes, or has mailboxes for another number of shards.
     pub fn open(location: &str, shards: u32, options: &ClientOptions) -> Result<LinksClient> {
         let connection = Connection::with_limit(location, options, Some(LIMIT))?;
         let found = match connection.put_json("", &format!("{{\"shards\":{shards}}}"))? {
@@ -93,19 +93,19 @@ impl LinksClient {
         Ok(LinksClient { connection, lease: Duration::from_millis(standing.lease_ms) })
     }
 
-    /// How long a crawl that was not heard of may still fetch pages of its shards: after that they
-    /// may be freed for others.
+    /// Lease: how long a silent crawl may still fetch pages of its shards. After that they may be
+    /// freed for others.
     pub fn lease(&self) -> Duration {
         self.lease
     }
 
-    /// Posts links of the crawl with this id, of which the first has this number among all that it
-    /// has for the shard. Those that are there are left out.
+    /// Posts links of `crawl`. `first` is the number of the first link among all that the crawl
+    /// has for the shard. Links that are already there are left out.
     ///
     /// # Errors
     ///
-    /// [`filemap::Error::Remote`]: not reached, or the mailbox or its disk is full; the same
-    /// request may do later.
+    /// [`filemap::Error::Remote`]: the server is unreachable, or the mailbox or its disk is full;
+    /// retry the same request later.
     pub fn post(&self, shard: u32, crawl: u128, first: u64, links: Vec<Link>) -> Result<Mailed<Posted>> {
         let mut lines = Vec::new();
         for link in links {
@@ -121,7 +121,7 @@ impl LinksClient {
         })
     }
 
-    /// How many links of a crawl the mailbox of a shard has had.
+    /// Number of links of a crawl that the mailbox of a shard has received.
     ///
     /// # Errors
     ///
@@ -134,7 +134,7 @@ impl LinksClient {
         })
     }
 
-    /// Links of a shard from a place on, in this epoch.
+    /// Reads links of a shard from `cursor` on, in this epoch.
     ///
     /// # Errors
     ///
@@ -149,7 +149,7 @@ impl LinksClient {
         })
     }
 
-    /// Has links dropped before a place, which the owner has durably.
+    /// Drops the links before `cursor`, which the owner has made durable.
     ///
     /// # Errors
     ///
@@ -170,7 +170,7 @@ impl LinksClient {
         self.done(answer, |connection, found| Ok(connection.read_json::<Taken>(found)?.epoch))
     }
 
-    /// Says that a crawl is alive, and what it does in the shards that it owns in these epochs.
+    /// Reports that a crawl is alive, its activity, and the shards that it owns with their epochs.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
-//! Many pages in one request, `POST /v1/pages/get`. A page that its answer does not have, for
-//! whatever reason, is asked for by itself when the answer was read to its end: so errors are
-//! those of a single get, and no answer waits for another.
+//! Many pages in one request, `POST /v1/pages/get`. A page that the response neither has nor calls
+//! absent is requested by itself after the response is read to its end: so errors are those of a
+//! single get, and no response waits for another.
 
 use std::io::{BufRead, BufReader, Read};
 
@@ -11,18 +11,18 @@ use serde_json::Value;
 use super::call::{Answered, Connection};
 use crate::wire::{self, Problem};
 
-/// The longest line: a body of 64 MiB as JSON, of which a control character takes six bytes, and
-/// the description.
+/// Longest line: a body of 64 MiB as JSON, where a control character takes six bytes, and the
+/// description.
 const MAX_LINE: u64 = ((6 * 64) << 20) + wire::MAX_DESCRIPTION;
 
-/// The newest pages of `urls`, in their order; `alone` gets one that the answer does not have, or
+/// The newest pages of `urls`, in their order. `alone` gets a page that the response lacks, or
 /// finds out why.
 pub(super) fn get(
     connection: &Connection,
     urls: &[&[u8]],
     alone: impl Fn(&[u8]) -> Result<Option<Page>>,
 ) -> Result<Vec<Option<Page>>> {
-    // The answer has no line for an empty one.
+    // The server answers an empty line with no line.
     let is_line = |url: &[u8]| url == url.trim_ascii_end() && !url.is_empty() && !url.contains(&b'\n');
     let lines: Vec<&[u8]> = urls.iter().copied().filter(|url| is_line(url)).collect();
     let mut answer = match lines.as_slice() {
@@ -57,7 +57,7 @@ pub(super) fn get(
             }
         });
     }
-    // Read to its end, the connection serves the next request.
+    // Read to its end, so that the connection can be reused.
     let more =
         answer.take().map_or(Ok(0), |mut answer| answer.read(&mut [0])).map_err(|error| connection.broken(&error))?;
     if more > 0 {

@@ -1,9 +1,9 @@
-//! A store behind a server, as a store of its own: [`Client`] is a [`PageRead`] and a
-//! [`PageWrite`].
+//! Client for a store behind a server: [`Client`] is a [`PageRead`] and a [`PageWrite`], as a
+//! local store is.
 //!
-//! Layers: `call` (requests and failed answers), `paged` (lists that come in parts), `import`
-//! (files of archives), `seen` (seen sets), `links` (mailboxes), `archives` (pages left in files
-//! of other servers), `many` (many pages in one request).
+//! Layers: `call` (requests and errors), `paged` (lists in parts), `import` (archive files),
+//! `seen` (seen sets), `links` (mailboxes), `archives` (pages left in archive files on other
+//! servers), `many` (many pages in one request).
 
 mod archives;
 mod call;
@@ -38,17 +38,16 @@ pub use links::{FleetNews, LinksClient, Mailed};
 pub use options::ClientOptions;
 pub use seen::{Ack, Added, Made, SeenClient};
 
-/// Entries of a list that are asked for at once.
+/// Entries requested per part of a list.
 const PART: usize = 1_000;
 
 /// A store behind a server. Its calls block; it is `Send` and `Sync`, and keeps connections open.
 ///
-/// Answers are those of [`filemap::PageStore`], with these exceptions: headers of a page that take
-/// over 64 MiB as JSON do not pass; a list of over 100,000 URLs needs a store that keeps its keys
-/// in order; `put` returns when the server has the page, and what it returned for survives the end
-/// of the server's process, but not the loss of its machine's power before [`PageWrite::sync`];
-/// `close` closes nothing, for others use the store. A failure of the server or of the way to it
-/// is [`Error::Remote`].
+/// Results are those of [`filemap::PageStore`], with these exceptions. Page headers over 64 MiB as
+/// JSON are not supported. A list of over 100,000 URLs needs a store that keeps its keys in order.
+/// `put` returns when the server has the page: it survives the end of the server process, but not
+/// a power loss before [`PageWrite::sync`]. `close` does not close the store, which others use. A
+/// failure of the server or of the network is [`Error::Remote`].
 ///
 /// ```no_run
 /// use filemap::PageRead;
@@ -70,7 +69,7 @@ pub struct Client {
 type Opened = (Page, Box<dyn Read + Send>);
 
 impl Client {
-    /// Whether a location is one that a client opens: `http://` or `https://`.
+    /// Whether a client can open `location`: it begins with `http://` or `https://`.
     ///
     /// ```
     /// assert!(filemap_http::Client::is_location("http://127.0.0.1:8640"));
@@ -82,25 +81,25 @@ impl Client {
             .any(|scheme| location.get(..scheme.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(scheme)))
     }
 
-    /// The store of the server at `location`, such as `http://127.0.0.1:8640`. One request.
+    /// Opens the store of the server at `location`, such as `http://127.0.0.1:8640`. One request.
     ///
     /// # Errors
     ///
-    /// [`Error::Remote`] if no server of a store answers there, or it does not take the token. An
-    /// address with a password is refused: a token in it would stand in logs.
+    /// [`Error::Remote`] if no FileMap server answers there, or it rejects the token. An address
+    /// with a password is refused: a token in it would end up in logs.
     pub fn open(location: &str, options: &ClientOptions) -> Result<Client> {
         let connection = Connection::new(location, options)?;
         let promises = connection.json("/v1/stat")?.ok_or_else(|| connection.strange("there is no `/v1/stat`"))?;
         Ok(Client { connection, promises })
     }
 
-    /// Whether the server takes puts.
+    /// Whether the server accepts puts.
     pub fn writes(&self) -> bool {
         self.promises.writes
     }
 
-    /// Name and version of the rules by which the server's store makes URLs canonical, if it
-    /// tells.
+    /// Name and version of the rules by which the server's store makes URLs canonical, if the
+    /// server reports them.
     pub fn rules(&self) -> Option<(&str, u32)> {
         Some((self.promises.canonicalizer.as_deref()?, self.promises.canonicalizer_version?))
     }
@@ -131,7 +130,7 @@ impl Client {
         let of = of_page(&page.url, page.variant.as_ref());
         let path = format!("/v1/page?{of}&rule={}&durable=0", wire::rule(rule));
         let bytes = line.len() as u64 + bytes;
-        // A server that only reads closes the connection while the body comes: its words are lost.
+        // A read-only server closes the connection during the body, and its error is lost.
         let kind = (PAGE_TYPE, !self.promises.writes);
         let done = self.done(self.connection.put(&path, kind, bytes, &mut line.as_slice().chain(body))?)?;
         let version = || match (done.time_ms, done.sequence) {
@@ -163,10 +162,10 @@ fn of_lookup(lookup: &Lookup<'_>) -> String {
 }
 
 impl Client {
-    /// What has changed in the store since a place in its history: versions as they are stored,
-    /// with bodies of up to 16 MiB, and removals, in their order; only what a power loss cannot
-    /// take back. `None`: first all that it has. The answer ends with [`Said::End`] when all is
-    /// told; if there is nothing it is first waited for so long, 300 seconds at most.
+    /// The change feed since a cursor: versions as they are stored, with bodies up to 16 MiB, and
+    /// removals, in order; only what a power loss cannot undo. `None`: the whole store first. The
+    /// feed ends with [`Said::End`]. If there is nothing to send, the server first waits up to
+    /// `wait`, at most 300 seconds.
     ///
     /// # Errors
     ///
@@ -175,7 +174,7 @@ impl Client {
         Lines::ask(&self.connection, since, wait)
     }
 
-    /// The body of a version that was told of without it; `None` if it is gone by now.
+    /// The body of a version that the change feed sent without it; `None` if it is gone by now.
     ///
     /// # Errors
     ///
@@ -188,9 +187,9 @@ impl Client {
 }
 
 impl Client {
-    /// Sends a WARC, ARC or WACZ file, which the server imports, a WARC file while it arrives.
-    /// `file` is its name in the report. Records that are there already add nothing, so a file can
-    /// be sent again. Of `options`, those count that say what is kept, and in which form.
+    /// Uploads a WARC, ARC or WACZ file for import; a WARC file is imported while it arrives.
+    /// `file` is its name in the report. Records that are already there add nothing, so a file can
+    /// be sent again. Of `options`, only what is kept, and in which form, applies.
     ///
     /// ```no_run
     /// use filemap::import::ImportOptions;
@@ -205,8 +204,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Read`] if `source` fails; [`Error::Remote`] if the server refuses the file as a
-    /// whole, or is gone before it was all sent: what it stored until then is not known.
+    /// [`Error::Read`] if `source` fails; [`Error::Remote`] if the server refuses the whole file,
+    /// or is gone before it was all sent: what it stored until then is unknown.
     pub fn import(
         &self,
         file: &str,
@@ -240,7 +239,7 @@ impl PageRead for Client {
         Ok(self.page(&of_lookup(lookup))?.map(|(page, body)| (page, body as Box<dyn Read + 's>)))
     }
 
-    /// A request for up to 1,000 of them.
+    /// Sends one request per 1,000 URLs.
     fn get_many(&self, urls: &[&[u8]]) -> Result<Vec<Option<Page>>> {
         let mut pages = Vec::with_capacity(urls.len());
         for urls in urls.chunks(PART) {
@@ -320,7 +319,7 @@ impl Client {
         found.ok_or_else(|| self.connection.strange("there is no `/v1/key`"))
     }
 
-    /// A version of a history.
+    /// Parses a version of a history.
     fn row(&self, url: &[u8], row: Value) -> Result<PageHead> {
         let Some(error) = row["error"].as_str() else {
             return jsonl::read_head(row).ok_or_else(|| self.connection.strange("an invalid version"));
@@ -344,7 +343,7 @@ impl PageWrite for Client {
         self.put_of(page, rule, page.body.len() as u64, &mut page.body.as_slice())
     }
 
-    /// The body is read into memory first: a request says how long it is.
+    /// Reads the body into memory first: a request states its length.
     fn put_reader(&self, page: &Page, body: &mut dyn Read) -> Result<Version> {
         let mut bytes = Vec::new();
         let offset = |bytes: &Vec<u8>| bytes.len() as u64;
@@ -374,13 +373,13 @@ impl PageWrite for Client {
             (&mut removed.without_body, done.without_body),
         ];
         for (figure, told) in figures {
-            // A server of an older build would have removed all, and says no number.
+            // An older server removes all versions and reports no number.
             *figure = told.ok_or_else(|| self.connection.strange("a removal that names no versions"))?;
         }
         Ok(Some(removed))
     }
 
-    /// A request for each variant and each page.
+    /// Sends one request for each variant and each page.
     fn remove_all(&self, scope: &Scope, each: &mut dyn FnMut(Result<Removed<'_>>) -> ControlFlow<()>) -> Result<u64> {
         let mut removed = 0;
         let mut pages = scope.clone();
@@ -414,7 +413,7 @@ impl PageWrite for Client {
         self.done(self.connection.post("/v1/sync")?).map(|_| ())
     }
 
-    /// What was put before is durable then; the store stays open at its server.
+    /// Makes earlier puts durable; the store stays open on the server.
     fn close(&self) -> Result<()> {
         if self.promises.writes { self.sync() } else { Ok(()) }
     }

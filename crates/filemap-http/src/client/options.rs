@@ -1,4 +1,4 @@
-//! How a client reaches its server: the token that it sends, the certificates that it trusts.
+//! How a client reaches its server: its token, and the certificates that it trusts.
 
 /// Options of a [`Client`](super::Client). By default it sends no token, and trusts the well-known
 /// authorities.
@@ -25,8 +25,8 @@ impl ClientOptions {
         ClientOptions { token: Some(token.into()), ..self }
     }
 
-    /// Trusts these certificates, in PEM, and no others: for a server with a certificate of one's
-    /// own.
+    /// Trusts these certificates, in PEM, and no others: for a server whose certificate is not
+    /// signed by a well-known authority.
     pub fn authorities(self, pem: impl Into<Vec<u8>>) -> ClientOptions {
         ClientOptions { authorities: pem.into(), ..self }
     }

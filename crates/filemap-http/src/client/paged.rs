@@ -1,14 +1,14 @@
-//! Lists that come in parts, as one iterator; the scope of a list in a query.
+//! One iterator over a list sent in parts; the scope of a list as query parameters.
 
 use filemap::Result;
 use filemap::access::{ListKind, Scope};
 
 use crate::query::encoded;
 
-/// Items of a part, and what to give for the next one.
+/// Items of a part, and the argument that requests the next one.
 type Part<T> = (Vec<Result<T>>, Option<String>);
 
-/// Asks for the parts of a list when their first item is wanted.
+/// Iterator that requests each part of a list when its first item is needed.
 pub(super) struct Paged<T, F> {
     ask: F,
     items: std::vec::IntoIter<Result<T>>,

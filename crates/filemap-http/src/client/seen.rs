@@ -1,4 +1,4 @@
-//! [`SeenClient`]: a seen set behind a server, whose requests can be sent again.
+//! [`SeenClient`]: client for a seen set behind a server; its requests can be sent again.
 
 use std::io::Read;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use super::call::{Answered, Connection};
 use super::options::ClientOptions;
 use crate::wire::INVALID;
 
-/// The longest word, with its end of line.
+/// Longest verdict, with its end of line.
 const MAX_WORD: u64 = 16;
-/// How long a request may take, with its answer.
+/// Time limit of a request, its response included.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// What a request to add URLs was answered.
+/// Outcome of a request to add URLs.
 ///
 /// ```
 /// use filemap_http::Added;
@@ -37,29 +37,29 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Added {
-    /// A verdict for each URL; `None` for what is no URL by the set's rules.
+    /// A verdict for each URL; `None` for one that is invalid by the set's rules.
     Verdicts(Vec<Option<Verdict>>),
     /// The request is so old that it may have been answered and forgotten: which of its URLs were
-    /// new is not known any more. Who takes them all as new loses none; with a new id they are
-    /// added, in case that the first request never came.
+    /// new is no longer known. Taking them all as new loses none. Sent with a new id they are
+    /// added, in case the first request never arrived.
     Forgotten,
-    /// Its id is of a time that has not come: one of two clocks is wrong.
+    /// The request's id lies in the future: one of two clocks is wrong.
     Ahead(String),
-    /// It is never answered, for this reason: another request had its id, the token does not allow
-    /// it, there is no such set.
+    /// Refused for good, with the reason: another request had its id, the token does not allow it,
+    /// or there is no such set.
     Refused(String),
 }
 
 /// When a request to add URLs is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ack {
-    /// When they are durable: what is answered survives the loss of the server's power.
+    /// Once the URLs are durable: what is answered survives a power loss of the server.
     Durable,
     /// At once; they are durable about a second later.
     Accepted,
 }
 
-/// What a request to make a set was answered.
+/// Outcome of a request to create a set.
 ///
 /// ```
 /// use filemap_http::{ClientOptions, Made, SeenClient};
@@ -72,10 +72,10 @@ pub enum Ack {
 /// ```
 #[derive(Debug)]
 pub enum Made {
-    /// The set, made now or before.
+    /// The set, created now or earlier.
     Set(SeenClient),
-    /// It is not made, for this reason: the token does not allow it, the server makes no sets,
-    /// there is one of another kind or with other rules; the address or the options cannot be.
+    /// Not created, with the reason: the token does not allow it, the server creates no sets, a
+    /// set of another kind or with other rules exists, or the address or the options are invalid.
     Refused(String),
 }
 
@@ -98,7 +98,7 @@ pub struct SeenClient {
     figures: Figures,
 }
 
-/// What a set says of itself.
+/// Figures that a server reports for a set.
 #[derive(Debug, Deserialize)]
 struct Figures {
     rules: String,
@@ -113,20 +113,19 @@ struct Figures {
 }
 
 impl SeenClient {
-    /// The set at `location`, such as `http://127.0.0.1:8640/v1/seen/NAME`. One request.
+    /// Opens the set at `location`, such as `http://127.0.0.1:8640/v1/seen/NAME`. One request.
     ///
     /// # Errors
     ///
-    /// [`filemap::Error::Remote`] if no seen set answers there, or the server does not take the
-    /// token.
+    /// [`filemap::Error::Remote`] if no seen set answers there, or the server rejects the token.
     pub fn open(location: &str, options: &ClientOptions) -> Result<SeenClient> {
         let connection = Connection::with_limit(location, options, Some(LIMIT))?;
         let figures = figures(&connection)?;
         Ok(SeenClient { connection, figures })
     }
 
-    /// As [`SeenClient::open`]; the set is made if there is none. `set` says which one in JSON, as
-    /// `PUT /v1/seen/NAME` takes it. One request.
+    /// As [`SeenClient::open`], but creates the set if there is none. `set` describes it in JSON,
+    /// as `PUT /v1/seen/NAME` takes it. One request.
     ///
     /// ```no_run
     /// use filemap_http::{ClientOptions, Made, SeenClient};
@@ -139,8 +138,8 @@ impl SeenClient {
     ///
     /// # Errors
     ///
-    /// [`filemap::Error::Remote`] if the server was not reached, or is making this very set for
-    /// another client: the same request may do later.
+    /// [`filemap::Error::Remote`] if the server is unreachable, or is creating this set for
+    /// another client: retry the same request later.
     pub fn create(location: &str, set: &str, options: &ClientOptions) -> Result<Made> {
         let connection = match Connection::with_limit(location, options, Some(LIMIT)) {
             Ok(connection) => connection,
@@ -155,7 +154,7 @@ impl SeenClient {
         }
     }
 
-    /// Whether the server takes URLs to add.
+    /// Whether the server accepts URLs to add.
     pub fn writes(&self) -> bool {
         self.figures.writes
     }
@@ -179,11 +178,11 @@ impl SeenClient {
     }
 
     /// Adds URLs, and returns which were new. With an id the request can be sent again, after an
-    /// error or a restart, and is answered as it was. `ack` says when it is answered.
+    /// error or a restart, and gets the same answer. `ack` says when it is answered.
     ///
     /// # Errors
     ///
-    /// [`filemap::Error::Remote`]; whether the URLs were added is not known then.
+    /// [`filemap::Error::Remote`]; whether the URLs were added is unknown then.
     pub fn add(&self, id: Option<RequestId>, urls: &[impl AsRef<[u8]>], ack: Ack) -> Result<Added> {
         let path = match ack {
             Ack::Durable => "/add",
@@ -198,7 +197,7 @@ impl SeenClient {
         }
     }
 
-    /// Which of these URLs were added. Adds none.
+    /// Checks which of these URLs were added. Adds none.
     ///
     /// # Errors
     ///
@@ -225,7 +224,7 @@ fn figures(connection: &Connection) -> Result<Figures> {
     connection.json("")?.ok_or_else(|| connection.strange("it has no figures of a seen set"))
 }
 
-/// What a word means; `None` if it is none.
+/// Parses a verdict: `Some(None)` for an invalid URL, `None` for an unknown word.
 fn verdict(word: &str) -> Option<Option<Verdict>> {
     match word {
         INVALID => Some(None),
@@ -233,7 +232,7 @@ fn verdict(word: &str) -> Option<Option<Verdict>> {
     }
 }
 
-/// URLs, a line each. What has an end of line in it is no URL, and goes as an empty line.
+/// One URL a line. A URL with an end of line in it is invalid, and is sent as an empty line.
 fn lines(urls: &[impl AsRef<[u8]>]) -> Vec<u8> {
     let mut lines = Vec::new();
     for url in urls {

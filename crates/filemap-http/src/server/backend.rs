@@ -1,7 +1,7 @@
-//! What the handlers of one server share: the store behind its pool, options, counters, locks.
+//! State shared by the handlers of one server: the store and its pool, options, counters, locks.
 //!
-//! Handlers that read pages call [`Backend::call`] and [`Backend::read`], which give what rules of
-//! access show. `whole` is the store itself, for puts, removals and figures.
+//! Handlers that read pages call [`Backend::call`] and [`Backend::read`], which apply the access
+//! rules. `whole` is the store itself, for puts, removals and figures.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,26 +18,26 @@ use super::options::ServerOptions;
 use super::refusal::Refusal;
 use super::shown::Shown;
 
-/// Locks for pages that are put: pages that share one wait for each other.
+/// Lock stripes for puts: pages of one stripe wait for each other.
 const LOCKS: usize = 64;
 
-/// Bytes of URLs that requests to seen sets have in memory at once, and the unit of that.
+/// Memory for URLs of requests to seen sets, in bytes, and the unit in which it is granted.
 const ROOM: u64 = 256 << 20;
 const ROOM_PART: u64 = 1 << 10;
-/// Calls of seen sets that may read from the device, at once: others wait, and hold no thread that
-/// the store needs.
+/// Concurrent seen-set calls that may read from the device. Others wait, without holding a thread
+/// that the store needs.
 const ASKING: usize = 16;
 
-/// Files that are imported at once, each on two threads of its own: a slow client holds them.
+/// Concurrent file imports, each on two threads of its own: a slow client holds them.
 const UPLOADS: u32 = 16;
 
 /// A read that took longer came from the device, or its body is large.
 const QUICK: Duration = Duration::from_micros(150);
-/// Whether reads are slow: each slow one adds `SLOWER`, each quick one takes 1 off. One in fifty
-/// is slow where another process has taken the processor; from the device nearly all are.
+/// Slowness of reads: a slow read adds `SLOWER`, a quick one takes 1 off. One read in fifty is
+/// slow if another process has taken the processor; from the device nearly all are.
 const SLOWER: u32 = 4;
 const TOO_SLOW: u32 = 32;
-/// Reads that go to the pool then, before one is tried here again.
+/// Reads sent to the pool after that, before one is tried inline again.
 const POOLED: u32 = 64;
 
 /// The state of one server.
@@ -54,7 +54,7 @@ pub(super) struct Backend {
     /// When the server was made.
     pub(super) begun: Instant,
     putting: [Arc<AsyncMutex<()>>; LOCKS],
-    /// For URLs in memory, in parts.
+    /// Memory for URLs, in units of `ROOM_PART`.
     room: Arc<Semaphore>,
     /// Calls of seen sets that may read from the device.
     pub(super) asking: Arc<Semaphore>,
@@ -91,7 +91,7 @@ impl Backend {
         }
     }
 
-    /// A call of the store on the pool.
+    /// Calls the store on the pool.
     pub(super) async fn call<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Shown) -> Result<T, Refusal> + Send + 'static,
@@ -100,7 +100,7 @@ impl Backend {
         self.whole.call(move |_| Ok(read(&shown))).await?
     }
 
-    /// The next part of what a call has begun, on the pool.
+    /// Continues a call that has begun, on the pool.
     pub(super) async fn go_on<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> filemap::Result<T> + Send + 'static,
@@ -108,14 +108,13 @@ impl Backend {
         self.whole.call(move |_| work()).await
     }
 
-    /// A read of one page. What is in memory takes 10 us, less than it takes to hand a call to
-    /// another thread and back: so it is done here, unless reads turn out to be slow; they go to
-    /// the pool then.
+    /// Reads one page. A read from memory takes 10 us, less than handing a call to another thread
+    /// and back: so it runs inline, unless reads turn out to be slow. Then they go to the pool.
     pub(super) async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Shown) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
-        // Lost updates of either number do no harm.
+        // Lost updates of either counter do no harm.
         let pooled = self.pooled.load(Ordering::Relaxed);
         if pooled > 0 {
             self.pooled.store(pooled - 1, Ordering::Relaxed);
@@ -134,14 +133,14 @@ impl Backend {
         found
     }
 
-    /// The lock that keeps other puts of the page with this key out, from a condition to the put.
-    /// Taken before a turn of the pool, so that nobody waits for it there.
-    /// Moved into the call: that runs to its end, even if its client breaks off.
+    /// The lock against other puts of the page with this key, held from condition to put. Taken
+    /// before a turn of the pool, so that no pool thread waits for it. Moved into the call, which
+    /// runs to its end even if its client disconnects.
     pub(super) fn putting(&self, key: &[u8]) -> Arc<AsyncMutex<()>> {
         Arc::clone(&self.putting[(xxhash_rust::xxh3::xxh3_64(key) % LOCKS as u64) as usize])
     }
 
-    /// The key of a page; only computed, not looked up.
+    /// The canonical key of a page; computed, not looked up.
     ///
     /// # Errors
     ///
@@ -150,14 +149,14 @@ impl Backend {
         self.direct.key(url)
     }
 
-    /// Room in memory for a request's URLs, of so many bytes; waits for it.
+    /// Reserves memory for `bytes` of a request's URLs; waits for it.
     pub(super) async fn room_for_urls(&self, bytes: u64) -> Option<OwnedSemaphorePermit> {
         let parts = bytes.min(ROOM) / ROOM_PART + 1;
         Arc::clone(&self.room).acquire_many_owned(parts as u32).await.ok()
     }
 
-    /// The answer that a page is not there. It is an error if a file of the store is absent, which
-    /// may have had the page.
+    /// The answer that a page is absent. An error if a file of the store is missing, which may
+    /// have had the page.
     pub(super) fn absent(&self, words: String) -> Refusal {
         match self.missed() {
             Some(missed) => Refusal::damage(format!("{words}; but {missed}")),
@@ -165,13 +164,13 @@ impl Backend {
         }
     }
 
-    /// The first absent file whose loss nobody has accepted.
+    /// The first missing file whose loss nobody has accepted.
     pub(super) fn missed(&self) -> Option<String> {
         let missed = self.direct.engine().absent().into_iter().find(|absent| absent.is_missed() && !absent.is_accepted);
         missed.map(|absent| format!("{} is absent: {}; what it held cannot be read", absent.file, absent.why))
     }
 
-    /// The server ends: what only waits is to end.
+    /// Begins shutdown: requests that only wait end.
     pub(super) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
@@ -180,7 +179,7 @@ impl Backend {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Long work under way is to end where it can.
+    /// Tells long work under way to end where it can.
     pub(super) fn stop(&self) {
         self.stopping.send_replace(true);
     }
@@ -189,43 +188,43 @@ impl Backend {
         *self.stopping.borrow()
     }
 
-    /// Done when long work is to end.
+    /// Resolves when long work must end.
     pub(super) async fn stopped(&self) {
         let _ = self.stopping.subscribe().wait_for(|is_stopping| *is_stopping).await;
     }
 
-    /// A turn to import a file; waits for it.
+    /// Waits for a turn to import a file.
     pub(super) async fn upload(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.uploads).acquire_owned().await.ok()
     }
 
-    /// The store, for a call that is bounded by another turn than those of the pool.
+    /// The store, for a call bounded by another semaphore than the pool's.
     pub(super) fn direct(&self) -> PageStore {
         self.direct.clone()
     }
 
-    /// Waits for all files that are imported: their clients are gone, or are to go.
+    /// Waits until all file imports have ended; at shutdown their clients are gone or must go.
     pub(super) async fn uploads_ended(&self) {
         let _ = self.uploads.acquire_many(UPLOADS).await;
     }
 
-    /// Whether clients come by HTTPS.
+    /// Whether clients connect by HTTPS.
     pub(super) fn is_secure(&self) -> bool {
         self.options.secure
     }
 
-    /// Whether the store was found to be well within the last second.
+    /// Whether the store was found healthy within the last second.
     pub(super) fn was_ready(&self) -> bool {
         let last = *self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         last.is_some_and(|last| last.elapsed() < Duration::from_secs(1))
     }
 
-    /// Notes that the store is well.
+    /// Notes that the store is healthy.
     pub(super) fn note_ready(&self) {
         *self.ready.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
-    /// How bodies are compressed, from a sample, and when that was taken; `None` before the first.
+    /// Compression of bodies in the last sample, and its time; `None` before the first.
     pub(super) fn sample(&self) -> Option<(Instant, CompressionSample)> {
         *self.sample.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -234,7 +233,7 @@ impl Backend {
         *self.sample.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), sample));
     }
 
-    /// Gives the operator's log a line.
+    /// Writes a line to the operator's log.
     pub(super) fn log(&self, words: &str) {
         (self.options.log)(words);
     }

@@ -1,6 +1,6 @@
-//! `GET /v1/changes`: what has changed since a place in the store's history, a JSON object a line
-//! or as server-sent events. Each has the place behind it. An answer ends when all is told; it may
-//! be asked to wait for more first.
+//! `GET /v1/changes`: the change feed since a cursor, as JSON lines or server-sent events. Each
+//! entry has the cursor behind it. A response ends at the end of the changes; it can be asked to
+//! wait for more first.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -29,46 +29,45 @@ use super::shown::{Shown, ShownChanges};
 use crate::query::Query;
 use crate::wire::{self, Entry, LINES_TYPE};
 
-/// The type of server-sent events.
+/// Media type of server-sent events.
 const EVENTS_TYPE: &str = "text/event-stream";
-/// The place after which a broken stream of events goes on.
+/// Header with the cursor from which a broken event stream continues.
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Seconds that an answer of lines may be asked to wait.
+/// Most seconds that a response of lines may be asked to wait.
 const MAX_WAIT: u64 = 300;
-/// Bytes of lines that one call of the store gives, and of a body in a line.
+/// Most bytes of lines from one call of the store, and of a body within a line.
 const PART: usize = 1 << 20;
 const MAX_BODY: u64 = 16 << 20;
-/// Bytes of a record beside a page, which has no other way.
+/// Most bytes of a record beside a page, which can be had only here.
 const MAX_RECORD: u64 = 128 << 20;
-/// How long one call of the store looks for something to tell: others want the thread, too.
+/// Time limit of one call of the store that looks for changes: others need the thread too.
 const TURN: Duration = Duration::from_millis(100);
-/// How often it is looked whether there is more.
+/// How often to look for more changes.
 const LOOK: Duration = Duration::from_millis(200);
-/// After so long without an event there is an empty line, so that nobody on the way takes the
-/// connection for dead.
+/// Silence after which an empty line is sent, so that no proxy takes the connection for dead.
 const ALIVE: Duration = Duration::from_secs(15);
 
-/// How an answer is given.
+/// Format of a response.
 #[derive(Clone, Copy)]
 struct Form {
     /// As server-sent events.
     is_events: bool,
-    /// With pages as they are stored, bodies among them, instead of their heads.
+    /// With pages as stored, bodies included, instead of their heads.
     with_pages: bool,
 }
 
-/// An answer under way.
+/// A response in progress.
 struct Telling {
     changes: ShownChanges,
     form: Form,
-    /// Changes that it may still give.
+    /// Changes that may still be sent.
     left: u64,
-    /// Until when it waits; `None`: until the server ends.
+    /// When to stop waiting; `None`: at the end of the server.
     until: Option<Instant>,
     said: Instant,
     has_told: bool,
-    /// All is told that is durable.
+    /// All durable changes are sent.
     is_caught_up: bool,
     is_over: bool,
 }
@@ -91,7 +90,7 @@ pub(super) async fn changes(
         text.parse::<u64>().ok().filter(|seconds| *seconds <= MAX_WAIT)
     })?;
     let left = query.read("limit", "a number from 1 on", |text| text.parse().ok().filter(|n: &u64| *n > 0))?;
-    // A replica is equal to the store, and has rules of its own.
+    // A replica is equal to the store, and has access rules of its own.
     let sees_all = allowed.has_admin_token(&backend);
     let begin = move |shown: &Shown| match sees_all {
         true => shown.without_rules().changes(since.as_deref()),
@@ -123,13 +122,13 @@ pub(super) async fn changes(
 /// A call of the store under way.
 type Call = Pin<Box<dyn Future<Output = Result<(Vec<u8>, Telling)>> + Send>>;
 
-/// Where an answer stands between two of its parts.
+/// State of a response between two of its parts.
 enum Answering {
     Between(Box<Telling>),
     Under(Call),
 }
 
-/// The next part of an answer; waits for it. A call that takes long is heard of meanwhile.
+/// The next part of a response; waits for it. Sends a keep-alive during a long call.
 async fn more(backend: Arc<Backend>, answering: Answering) -> std::io::Result<Option<(Bytes, Answering)>> {
     let mut answering = answering;
     loop {
@@ -142,7 +141,7 @@ async fn more(backend: Arc<Backend>, answering: Answering) -> std::io::Result<Op
             Answering::Under(call) => call,
         };
         let Ok(done) = tokio::time::timeout(ALIVE, &mut call).await else {
-            // Both forms of an answer take an empty line for nothing.
+            // Both formats ignore an empty line.
             return Ok(Some((Bytes::from_static(b"\n"), Answering::Under(call))));
         };
         let (lines, mut telling) = done.map_err(std::io::Error::other)?;
@@ -150,7 +149,7 @@ async fn more(backend: Arc<Backend>, answering: Answering) -> std::io::Result<Op
             (telling.said, telling.has_told) = (Instant::now(), true);
             return Ok(Some((lines.into(), Answering::Between(telling.into()))));
         }
-        // Lines wait for the first change alone: whoever has some wants to know that it has all.
+        // Lines wait for the first change only: once some are sent, the end follows at once.
         let is_late =
             telling.until.is_some_and(|until| Instant::now() >= until) || (telling.has_told && !telling.form.is_events);
         if !telling.is_over && telling.is_caught_up && (is_late || backend.is_draining()) {
@@ -169,8 +168,8 @@ async fn more(backend: Arc<Backend>, answering: Answering) -> std::io::Result<Op
 }
 
 impl Telling {
-    /// What there is to tell now, up to a part's length or for a while. A failure that ends the
-    /// answer is its last line: it has begun, so its status cannot tell.
+    /// The changes to send now, up to a part's length or a time limit. A failure is the last line,
+    /// since the status is already sent.
     fn part(mut self) -> (Vec<u8>, Telling) {
         let mut out = Vec::new();
         if let Err(error) = self.tell(&mut out) {
@@ -183,13 +182,13 @@ impl Telling {
     }
 
     fn tell(&mut self, out: &mut Vec<u8>) -> Result<()> {
-        // Lines end at what was there when they began: else they might never.
+        // Lines end at what was there when they began: otherwise they might never end.
         if self.form.is_events || !self.has_told {
             self.changes.renew()?;
         }
         let mut is_hidden = self.changes.is_listing();
         let told = self.tell_some(&mut is_hidden, out);
-        // Before the client has a place behind what was left out.
+        // Before the client has a cursor behind what was left out.
         if is_hidden && let Err(error) = self.changes.settle() {
             out.clear();
             return Err(error);
@@ -213,7 +212,7 @@ impl Telling {
         Ok(())
     }
 
-    /// Tells of a change. Returns true if it is gone by now, and so left out.
+    /// Writes a change. Returns true if it is gone by now, and so left out.
     fn line(&self, change: PageChange, out: &mut Vec<u8>) -> Result<bool> {
         match change {
             PageChange::Put { head, .. } if !self.form.with_pages => {
@@ -247,7 +246,7 @@ impl Telling {
         Ok(false)
     }
 
-    /// Tells of a version as it is stored. Returns true if it is gone by now.
+    /// Writes a version as stored. Returns true if it is gone by now.
     fn page(&self, key: &[u8], head: &PageHead, digest: &[u8; 16], out: &mut Vec<u8>) -> Result<bool> {
         let version = wire::version(head.version);
         let damage = |words: String, out: &mut Vec<u8>| {
@@ -291,14 +290,14 @@ impl Telling {
         Ok(false)
     }
 
-    /// The line that ends an answer: where to go on.
+    /// The last line: the cursor to continue from.
     fn end(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.say("end", json!({}), &mut out);
         out
     }
 
-    /// Says why the answer is broken off. It has no place: what failed was not told.
+    /// Writes why the response breaks off. It has no cursor: what failed was not sent.
     fn fail(&mut self, error: &Error, out: &mut Vec<u8>) {
         self.is_over = true;
         let is_outrun = matches!(error, Error::Engine(filemap_core::Error::Outrun { .. }));
@@ -313,7 +312,7 @@ impl Telling {
         self.write(what, &said.to_string(), out);
     }
 
-    /// A version as a line of JSON has it, which is not parsed again.
+    /// Writes a version that is already a line of JSON, without parsing it.
     fn say_page(&self, version: &str, page: &str, out: &mut Vec<u8>) {
         let (place, page) = (self.changes.place(), page.trim_end());
         let line = format!(r#"{{"change":"put","version":"{version}","cursor":"{place}","page":{page}}}"#);
@@ -335,14 +334,14 @@ fn beside(of: &Beside) -> Value {
     of_page(&of.url, of.variant.as_ref(), of.kind)
 }
 
-/// What names a page, a variant, or records beside them.
+/// The fields that name a page, a variant, or records beside them.
 fn of_page(url: &[u8], variant: Option<&Variant>, kind: RecordKind) -> Value {
     let mut said = serde_json::to_value(Entry::of(url, variant)).unwrap_or_default();
     said["kind"] = json!(if kind.is_page() { RecordKind::Response } else { kind }.name());
     said
 }
 
-/// A rule of erasures. What it is about is a digest of a URL, or what the operator wrote.
+/// An erasure rule. Its target is a digest of a URL, or what the operator wrote.
 fn rule(rule: &Rule) -> Value {
     json!({
         "id": rule.id,

@@ -1,4 +1,4 @@
-//! What the server counts of its own: requests by route and status, and how long they took.
+//! The server's own metrics: requests by route and status, and how long they took.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
-/// What the names of all begin with.
+/// Prefix of all metric names.
 const PREFIX: &str = "filemap_http";
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -32,16 +32,16 @@ struct Refused {
     by: &'static str,
 }
 
-/// Counts what rules of access keep back.
+/// Counts what access rules keep back.
 #[derive(Clone, Default)]
 pub(super) struct KeptBack {
     all: Family<Refused, Counter<u64, AtomicU64>>,
-    /// Without what is excluded.
+    /// Blocked captures only, without excluded ones.
     blocked: Family<Refused, Counter<u64, AtomicU64>>,
 }
 
 impl KeptBack {
-    /// Counts what a ruling keeps back.
+    /// Counts a capture that a ruling keeps back.
     pub(super) fn add(&self, ruling: &Ruling<'_>) {
         let (is_blocked, access) = match ruling.access {
             Access::Allow => return,
@@ -60,8 +60,8 @@ impl KeptBack {
         self.all.get_or_create(&refused).inc();
     }
 
-    /// The counter as a monitor reads it. What is excluded is for who is told all: who asks and
-    /// reads the counter in turn would learn of each URL whether it is there.
+    /// The counter for a monitor. Excluded captures show only with `tells_all`: otherwise
+    /// requests, with the counter read in turn, would reveal of each URL whether it is there.
     pub(super) fn registry(&self, tells_all: bool) -> Registry {
         let mut registry = Registry::with_prefix(PREFIX);
         let help = "URLs and captures that rules of access kept back, each time it was asked for or left out of a list";
@@ -92,7 +92,7 @@ impl Counters {
         Counters { registry, requests, seconds, kept_back }
     }
 
-    /// Counts an answer.
+    /// Counts a response.
     pub(super) fn add(&self, method: &'static str, route: String, status: u16, took: Duration) {
         self.seconds.get_or_create(&Route { method, route: route.clone() }).observe(took.as_secs_f64());
         self.requests.get_or_create(&Status { method, route, status }).inc();

@@ -1,4 +1,4 @@
-//! What a crawl into the store last said of itself.
+//! The latest status of a crawl into the store.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tokio::task::spawn_blocking;
 use super::backend::Backend;
 use super::refusal::{Answer, Refusal};
 
-/// Fields that name sites and pages: left out where rules of access hold, which are not asked
+/// Fields that name sites and pages: left out if there are access rules, which are not applied
 /// here.
 const NAMING: [(&str, &str); 2] = [("", "hosts"), ("run", "latest_failures")];
 

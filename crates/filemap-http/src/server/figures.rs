@@ -1,4 +1,4 @@
-//! Figures of a store and its server: as JSON, as OpenMetrics, and whether both are well.
+//! Metrics of a store and its server: as JSON, as OpenMetrics, and as health checks.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -67,7 +67,7 @@ pub(super) async fn stat(State(backend): State<Arc<Backend>>, RawQuery(raw): Raw
     Ok(Json(answer).into_response())
 }
 
-/// How bodies are compressed, from a sample.
+/// Compression of bodies in a sample.
 fn compression(at: Instant, sample: &CompressionSample) -> Value {
     let of =
         |kind: &BodiesStored| json!({ "bodies": kind.bodies, "bytes": kind.bytes, "stored_bytes": kind.stored_bytes });
@@ -82,7 +82,7 @@ fn compression(at: Instant, sample: &CompressionSample) -> Value {
     })
 }
 
-/// How a replica gets on.
+/// State of a replica as JSON.
 fn follows(figures: &FollowingFigures) -> Value {
     json!({
         "location": figures.location,
@@ -100,7 +100,7 @@ fn follows(figures: &FollowingFigures) -> Value {
     })
 }
 
-/// The same for a monitor.
+/// State of a replica as metrics.
 fn registry_of_replica(figures: &FollowingFigures) -> Registry {
     let mut registry = Registry::with_prefix("filemap_replica");
     let mut figure = |name: &str, help: &str, value: u64| {
@@ -135,14 +135,14 @@ fn of_stats(stats: &Stats) -> Map<String, Value> {
     stats.fields().into_iter().map(|(name, found, _)| (name.to_owned(), value(found))).collect()
 }
 
-/// The engine's figures, as they were at one time.
+/// A snapshot of the engine's metrics.
 #[derive(Debug)]
 struct Figures(Stats);
 
 impl Collector for Figures {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
         for (name, value, help) in self.0.fields() {
-            // The format gives a help its own full stop.
+            // OpenMetrics adds a full stop to a help text.
             let help = help.trim_end_matches('.');
             match value {
                 StatValue::Counter(number) => put(&mut encoder, name, help, &ConstCounter::new(number))?,
@@ -188,13 +188,13 @@ pub(super) async fn metrics(State(backend): State<Arc<Backend>>, Extension(allow
     Ok(([(CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS))], text).into_response())
 }
 
-/// Which seen set a figure is of.
+/// Label: the seen set.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Set {
     set: String,
 }
 
-/// The figures of seen sets that are had without counting their bits.
+/// Metrics of seen sets that need no count of bits.
 fn registry_of(sets: &[Arc<Served>]) -> Registry {
     let mut registry = Registry::with_prefix("filemap_seen");
     let mut figure = |name: &str, help: &str, of: &dyn Fn(&Served) -> u64| {
@@ -214,13 +214,13 @@ fn registry_of(sets: &[Arc<Served>]) -> Registry {
     registry
 }
 
-/// Which shard a figure is of.
+/// Label: the shard.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Shard {
     shard: u32,
 }
 
-/// The figures of the mailboxes.
+/// Metrics of the mailboxes.
 fn registry_of_links(shards: &[ShardStats]) -> Registry {
     let mut registry = Registry::with_prefix("filemap_links");
     let mut figure = |name: &str, help: &str, of: &dyn Fn(&ShardStats) -> u64| {
@@ -247,14 +247,14 @@ pub(super) async fn of_hour(State(backend): State<Arc<Backend>>) -> Answer {
     Ok(Json(json!({ "every_seconds": hour::EVERY.as_secs(), "points": points })).into_response())
 }
 
-/// `GET /healthz`: the process answers.
+/// `GET /healthz`: the process is alive.
 pub(super) async fn alive() -> &'static str {
     "ok\n"
 }
 
-/// `GET /readyz`: the store can be read, and written if the server writes; a server that only
-/// reads follows the writer. Looked at once a second at most: it needs no token, and a look is a
-/// sync. The cause is for the log.
+/// `GET /readyz`: the store can be read, and written if the server writes; a read-only server
+/// follows the writer. Checked at most once a second: it needs no token, and a check is a sync.
+/// The cause goes to the log.
 pub(super) async fn ready(State(backend): State<Arc<Backend>>) -> Answer {
     if backend.was_ready() {
         return Ok("ok\n".into_response());

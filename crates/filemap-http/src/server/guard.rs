@@ -1,11 +1,11 @@
-//! What every request passes: names of the host, origin of a browser's page, token, and the
-//! headers that each answer gets.
+//! Checks of every request: host name, origin of a browser's page, and token; and the headers of
+//! every response.
 //!
-//! A page in an operator's browser must neither read nor write the store. By DNS rebinding its own
-//! name can lead to this server: so a name in `Host` must be one of ours, or an address. It can
-//! send a form or fetch from elsewhere: so `Origin` must be our own, and `Sec-Fetch-Site`
-//! `same-origin` or `none`. A plain link from elsewhere is let through where it only reads a page
-//! of the inspector: what it reads is shown to the operator, not to the page with the link.
+//! A page in an operator's browser must neither read nor write the store. DNS rebinding can point
+//! its own name at this server: so the name in `Host` must be one of ours, or an address. It can
+//! send a form or fetch from elsewhere: so `Origin` must be ours, and `Sec-Fetch-Site`
+//! `same-origin` or `none`. A plain link from elsewhere may open a page of the inspector: the
+//! operator sees it, the page with the link does not.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use super::backend::Backend;
 use super::refusal::{Answer, Refusal};
 use super::tokens::Right;
 
-/// What the sender of this request may do; in its extensions.
+/// Rights of the sender; an extension of the request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Allowed(Right);
 
@@ -45,7 +45,7 @@ impl Allowed {
 }
 
 impl Allowed {
-    /// Whether the sender has shown a token of `admin`: where no token is asked for, nobody has.
+    /// Whether the sender has an `admin` token: never, if the server asks for no token.
     pub(super) fn has_admin_token(self, backend: &Backend) -> bool {
         backend.options.tokens.is_some() && self.0 >= Right::Admin
     }
@@ -54,13 +54,13 @@ impl Allowed {
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
-/// A replay tool forwards its browser's headers, so the origin of the page that is replayed.
-/// Nothing is written here, and a browser gives a page no answer of another origin.
+/// A replay tool forwards its browser's headers, and so the origin of the replayed page. Nothing
+/// is written here, and a browser shows a page no response of another origin.
 const REPLAY: &str = "/web/";
-/// Routes without a token: whether the process lives, and nothing of the store.
+/// Routes without a token: they say whether the process lives, and nothing about the store.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
-/// Lets a request through, or refuses it.
+/// Admits a request, or refuses it.
 pub(super) async fn guard(State(backend): State<Arc<Backend>>, mut request: Request, next: Next) -> Response {
     let mut response = match admitted(&backend, &request) {
         Ok(allowed) => {
@@ -74,7 +74,7 @@ pub(super) async fn guard(State(backend): State<Arc<Backend>>, mut request: Requ
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     };
     set(headers, X_CONTENT_TYPE_OPTIONS, "nosniff");
-    // Stored bytes run nothing, and are a document of no origin.
+    // Stored bytes run no scripts, and are a document without an origin.
     set(headers, CONTENT_SECURITY_POLICY, "sandbox; default-src 'none'; frame-ancestors 'none'");
     set(headers, REFERRER_POLICY, "no-referrer");
     set(headers, HeaderName::from_static("cross-origin-resource-policy"), "same-origin");
@@ -120,7 +120,7 @@ fn host_of(headers: &HeaderMap) -> Result<&str, Refusal> {
     }
 }
 
-/// A host without its port; `None` if what follows the name is no port.
+/// A host without its port; `None` if the name is followed by anything but a port.
 fn name_of(host: &str) -> Option<&str> {
     let (name, rest) = match host.strip_prefix('[') {
         Some(rest) => rest.split_once(']')?,
@@ -151,12 +151,12 @@ fn check_origin(method: &Method, headers: &HeaderMap, host: &str) -> Result<(), 
     }
 }
 
-/// Whether a user follows a link in a window of its own.
+/// Whether the request follows a link in a top-level window.
 fn is_link(method: &Method, mode: Option<&str>, dest: Option<&str>) -> bool {
     *method == Method::GET && mode == Some("navigate") && dest == Some("document")
 }
 
-/// A route that needs `--write`.
+/// Refuses a route that needs `--write`.
 pub(super) fn check_writes(backend: &Backend) -> Result<(), Refusal> {
     if backend.options.writes {
         return Ok(());

@@ -1,5 +1,5 @@
-//! The last hour of a server, in points of ten seconds: what was read and put, how long requests
-//! for pages took, and how the store grew.
+//! The last hour of a server, in points of ten seconds: reads and puts, latency of page requests,
+//! and growth of the store.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,19 +9,19 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use filemap_core::Stats;
 use serde_json::{Map, Value, json};
 
-/// The time between two points, and how many are kept.
+/// Time between two points, and number of points kept.
 pub(super) const EVERY: Duration = Duration::from_secs(10);
 pub(super) const KEPT: usize = 360;
 
-/// What is counted: names as in the engine's figures.
+/// Counters of a point, by their names in the engine's figures.
 pub(super) const COUNTED: [&str; 5] = ["gets", "hits", "puts", "unchanged_puts", "removes"];
 
-/// Upper bounds of times: 32 us, each a fourth root of 2 above the one before, to 16 s. So a
+/// Histogram buckets: from 32 us to 16 s, each bound a fourth root of 2 above the one before. So a
 /// quantile is at most 19% too high.
 const BOUNDS: usize = 77;
 const FIRST_US: f64 = 32.0;
 
-/// Times of requests since the last point.
+/// Histogram of request times since the last point.
 struct Times([AtomicU64; BOUNDS]);
 
 impl Default for Times {
@@ -30,7 +30,7 @@ impl Default for Times {
     }
 }
 
-/// The bound of a number of the series, in microseconds.
+/// The upper bound of a bucket, in microseconds.
 fn bound(at: usize) -> f64 {
     FIRST_US * 2f64.powf(at as f64 / 4.0)
 }
@@ -42,7 +42,7 @@ impl Times {
         self.0[(at as usize).min(BOUNDS - 1)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Median and 99th percentile in microseconds, and begins anew; `None` if there was nothing.
+    /// Median and 99th percentile in microseconds; resets the histogram. `None` if it is empty.
     fn take(&self) -> Option<Spread> {
         let counts: [u64; BOUNDS] = std::array::from_fn(|at| self.0[at].swap(0, Ordering::Relaxed));
         let all: u64 = counts.iter().sum();
@@ -59,27 +59,27 @@ impl Times {
     }
 }
 
-/// How long requests took.
+/// Latency of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Spread {
     pub(super) median_us: u64,
     pub(super) p99_us: u64,
 }
 
-/// Ten seconds.
+/// Ten seconds of the hour.
 #[derive(Clone, Debug)]
 pub(super) struct Point {
     /// Its end, in ms since 1970.
     time_ms: u64,
-    /// Of [`COUNTED`], a second.
+    /// Rates of [`COUNTED`], per second.
     pub(super) rates: [f64; COUNTED.len()],
-    /// Of requests for pages.
+    /// Latency of requests for pages.
     pub(super) gets: Option<Spread>,
     pub(super) puts: Option<Spread>,
     pub(super) disk_bytes: u64,
 }
 
-/// The points of an hour, and what the next one is made of.
+/// The points of an hour, and the counters for the next one.
 #[derive(Default)]
 pub(super) struct Hour {
     gets: Times,
@@ -95,7 +95,7 @@ struct Kept {
 }
 
 impl Hour {
-    /// Notes a request for a page, by its method.
+    /// Records a request for a page, by its method.
     pub(super) fn add(&self, method: &str, took: Duration) {
         match method {
             "GET" => self.gets.add(took),
@@ -109,7 +109,7 @@ impl Hour {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).points.iter().cloned().collect()
     }
 
-    /// Notes a point: what was counted since the one before.
+    /// Adds a point: what was counted since the one before.
     pub(super) fn note(&self, stats: &Stats) {
         let now = Instant::now();
         let counted = [stats.gets, stats.hits, stats.puts, stats.unchanged_puts, stats.removes];

@@ -1,5 +1,5 @@
-//! Lists by HTTP: URLs, numbers of pages, a page's versions, a URL's canonical form. Each answer
-//! has a bounded part of a list, and what to give to get the next.
+//! Lists over HTTP: URLs, page counts, a page's versions, a URL's canonical form. Each response
+//! has a bounded part of a list, and the cursor to get the next.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use super::shown::{Capture, Shown};
 use crate::query::Query;
 use crate::wire::{self, Entry, History, Listing, Url};
 
-/// Entries of an answer, unless `limit` says otherwise; at most; and versions at most, which have
-/// their headers with them.
+/// Entries of a response: default and upper bound of `limit`; and most versions, which carry their
+/// headers.
 const LIMIT: usize = 1_000;
 const MAX_LIMIT: usize = 100_000;
 const MAX_VERSIONS: usize = 1_000;
@@ -78,7 +78,7 @@ pub(super) async fn count(State(backend): State<Arc<Backend>>, RawQuery(raw): Ra
     Ok(Json(json!({ "count": number })).into_response())
 }
 
-/// `GET /v1/key`: the canonical form of a URL, and the place in lists behind it.
+/// `GET /v1/key`: the canonical form of a URL, and the cursor behind it.
 pub(super) async fn key(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQuery) -> Answer {
     let query = Query::parse(raw.as_deref(), &["url"])?;
     let url = query.needed("url")?.to_vec();
@@ -106,8 +106,8 @@ pub(super) async fn head(State(backend): State<Arc<Backend>>, RawQuery(raw): Raw
     Ok(Json(jsonl::head(&head)?).into_response())
 }
 
-/// `GET /v1/history`: versions, newest first. One that cannot be read stands in its place, with
-/// its version and the error; so does one that a rule of access blocks.
+/// `GET /v1/history`: versions, newest first. One that cannot be read, or that an access rule
+/// blocks, keeps its place, with its version and the error.
 pub(super) async fn history(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQuery) -> Answer {
     let query = Query::parse(raw.as_deref(), &["url", "variant", "at", "after", "limit"])?;
     let (asked, limit) = (Asked::of(&query)?, limit(&query, MAX_VERSIONS)?);
@@ -115,7 +115,7 @@ pub(super) async fn history(State(backend): State<Arc<Backend>>, RawQuery(raw): 
     let list = move |shown: &Shown| {
         let mut history = History { versions: Vec::new(), after: None };
         let mut last = None;
-        // Up to the time of the last one that the client has.
+        // Up to the time of the last version that the client has.
         let lookup = after.map_or(asked.lookup(), |after| asked.lookup().at(after.time_ms));
         for found in shown.history(lookup)? {
             let (version, row) = row(found)?;
@@ -140,7 +140,7 @@ pub(super) async fn history(State(backend): State<Arc<Backend>>, RawQuery(raw): 
     Ok(Json(history).into_response())
 }
 
-/// A version of a history, and what is said of it.
+/// A version of a history, as JSON.
 fn row(found: filemap::Result<Capture>) -> filemap::Result<(Version, Value)> {
     match found {
         Ok(Capture { head, blocked: None }) => Ok((head.version, jsonl::head(&head)?)),

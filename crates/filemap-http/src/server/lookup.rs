@@ -1,4 +1,4 @@
-//! Which page, or which pages, a query means.
+//! Parses which page, or which pages, a query names.
 
 use filemap::access::{PutRule, Scope};
 use filemap::{Lookup, Variant, Version, date};
@@ -6,10 +6,10 @@ use filemap::{Lookup, Variant, Version, date};
 use crate::query::{Query, encoded};
 use crate::wire;
 
-/// Digits of a time that are a date and no number of milliseconds.
+/// Numbers of digits of a time that is a date, not milliseconds.
 const STAMPS: [usize; 2] = [4, 14];
 
-/// One page.
+/// The page that a query names.
 pub(super) struct Asked {
     pub(super) url: Vec<u8>,
     pub(super) variant: Option<Variant>,
@@ -54,19 +54,19 @@ impl Asked {
         format!("url={}{variant}", encoded(&self.url))
     }
 
-    /// Whether one version is meant, and not the newest.
+    /// Whether a certain version is meant, and not the newest.
     pub(super) fn is_of_time(&self) -> bool {
         self.time_ms.is_some() || self.version.is_some()
     }
 
-    /// What of exactly this time is not there, in words.
+    /// Message that the page has nothing of exactly this time.
     pub(super) fn none_of_time(&self) -> String {
         let Some(time_ms) = self.time_ms else { return self.absent() };
         let url = String::from_utf8_lossy(&self.url);
         format!("the store has no version of {url} of exactly {}; /v1/history has its times", date::format(time_ms))
     }
 
-    /// What is not there, in words.
+    /// Message that the page is absent.
     pub(super) fn absent(&self) -> String {
         let url = String::from_utf8_lossy(&self.url);
         let variant = self.variant.as_ref().map_or(String::new(), |variant| format!(", variant `{variant}`"));
@@ -89,7 +89,7 @@ pub(super) fn rule(query: &Query) -> Result<Option<PutRule>, String> {
     query.read("rule", "always, if-changed, if-new, restore or restore-unchanged", wire::read_rule)
 }
 
-/// Whether the answer waits until what was done is on the device.
+/// Whether the response waits until the change is durable.
 pub(super) fn durable(query: &Query) -> Result<bool, String> {
     Ok(query.switch("durable")?.unwrap_or(true))
 }

@@ -1,4 +1,4 @@
-//! Counts each request, and gives the log what failed.
+//! Counts each request, and logs failures.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,16 +11,16 @@ use axum::response::Response;
 use super::backend::Backend;
 use super::refusal::Cause;
 
-/// Counts a request; gives the log what an answer of 500 and above was caused by.
+/// Counts a request; logs the cause of a status of 500 and above.
 pub(super) async fn measure(State(backend): State<Arc<Backend>>, request: Request, next: Next) -> Response {
     let begun = Instant::now();
     let method = name(request.method());
-    // A path that is no route is counted without its name, of which there is no end.
+    // Unknown paths count as one route: there is no end of names.
     let route = request.extensions().get::<MatchedPath>().map_or("other".to_owned(), |path| path.as_str().to_owned());
     let target = request.uri().clone();
     let response = next.run(request).await;
     let status = response.status();
-    // A capture's own status is nothing of the server's.
+    // The status of a capture is not the server's.
     if status.is_server_error() && !response.headers().contains_key("memento-datetime") {
         let cause = response.extensions().get::<Cause>().map_or("the cause is not known", |cause| &cause.0);
         backend.log(&format!("{method} {target}: {status}: {cause}"));

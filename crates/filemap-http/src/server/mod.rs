@@ -1,9 +1,9 @@
 //! The server: a store's pages and lists by HTTP.
 //!
-//! From the top down: `serve` serves connections; `routes` has the routes; `guard` lets requests
-//! through; a handler of `pages`, `many`, `seen`, `links`, `lists`, `archive`, `inspect`, `space`
-//! or `figures` reads its query (`lookup`), calls the store on a bounded pool (`backend`), which
-//! shows it what rules of access allow (`shown`), and answers. `refusal` makes answers of errors.
+//! From the top down: `serve` serves connections; `routes` has the routes; `guard` admits
+//! requests; a handler of `pages`, `many`, `seen`, `links`, `lists`, `archive`, `inspect`, `space`
+//! or `figures` parses its query (`lookup`), calls the store on a bounded pool (`backend`), sees
+//! what access rules allow (`shown`), and responds. `refusal` turns errors into responses.
 //!
 //! Invariants: no handler blocks a thread of the runtime for long; memory is bounded whatever a
 //! client sends or asks for; each answer of 500 and above has a line in the log with its cause.

@@ -1,5 +1,4 @@
-//! The routes in OpenAPI 3.1. A test holds paths, methods and parameters to what the server
-//! answers.
+//! The routes in OpenAPI 3.1. A test checks paths, methods and parameters against the server.
 
 use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::response::IntoResponse;

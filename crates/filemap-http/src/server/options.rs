@@ -1,4 +1,4 @@
-//! How a server is set up: what it may do, for whom, and its limits.
+//! Options of a server: what it allows, to whom, and its limits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use super::seen::sets::SeenSets;
 use super::tokens::Tokens;
 use crate::following::Following;
 
-/// Takes lines for the operator.
+/// Receives log lines for the operator.
 type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// What a crawl into the store last said of itself.
+/// Reads the latest status of a crawl into the store.
 type Status = Arc<dyn Fn() -> Option<Value> + Send + Sync>;
 
-/// Options of a [`Server`](super::Server). By default it only reads, asks for no token, and
-/// answers to the names of this machine alone.
+/// Options of a [`Server`](super::Server). By default it is read-only, asks for no token, and
+/// accepts only the host names of this machine.
 ///
 /// ```
 /// use filemap_http::server::{ServerOptions, Tokens};
@@ -72,41 +72,40 @@ impl ServerOptions {
         ServerOptions::default()
     }
 
-    /// Pages may be put and removed. The store must be open for writing then.
+    /// Allows puts and removals. The store must be open for writing.
     pub fn writes(self) -> ServerOptions {
         ServerOptions { writes: true, ..self }
     }
 
-    /// Asks each request for one of these tokens.
+    /// Requires one of these tokens for each request.
     pub fn tokens(self, tokens: Tokens) -> ServerOptions {
         ServerOptions { tokens: Some(tokens), ..self }
     }
 
-    /// Another host name by which the server may be asked, without a port. `localhost` and IP
-    /// addresses always are: a page of a browser cannot make its own name lead to a literal
-    /// address.
+    /// Accepts another host name, without a port. `localhost` and IP addresses are always
+    /// accepted: a browser's page cannot make its own name lead to a literal address.
     pub fn name(mut self, name: impl Into<String>) -> ServerOptions {
         self.names.push(name.into().to_ascii_lowercase());
         self
     }
 
-    /// Clients come by HTTPS, here or at a proxy before it: so begin the URLs in answers.
+    /// Clients connect by HTTPS, here or at a proxy: URLs in responses begin with `https`.
     pub fn secure(self) -> ServerOptions {
         ServerOptions { secure: true, ..self }
     }
 
-    /// Calls of the store under way at once, each on a thread; default 64. Others wait.
+    /// Most concurrent calls of the store, each on a thread; default 64. Others wait.
     pub fn max_calls(self, max_calls: u32) -> ServerOptions {
         ServerOptions { max_calls: max_calls.max(1), ..self }
     }
 
-    /// Connections open at once, default 16,384. Others wait to be accepted.
+    /// Most open connections, default 16,384. Others wait to be accepted.
     pub fn max_connections(self, max_connections: usize) -> ServerOptions {
         ServerOptions { max_connections: max_connections.max(1), ..self }
     }
 
-    /// How long a client may take for the head of a request, for the next part of its body, and
-    /// for the next part of an answer; default 30 s. The connection is closed then.
+    /// Time limit for a client to send the head of a request or the next part of its body, and to
+    /// take the next part of a response; default 30 s. Then the connection is closed.
     pub fn idle(self, idle: Duration) -> ServerOptions {
         ServerOptions { idle, ..self }
     }
@@ -121,30 +120,30 @@ impl ServerOptions {
         ServerOptions { links: Some(Arc::new(boxes)), ..self }
     }
 
-    /// The store is a replica that something else in this process keeps equal to another: this
-    /// shows how it gets on. Until it is complete the server is not ready.
+    /// The store is a replica, which other code in this process keeps equal to another store:
+    /// `following` shows its state. Until it is complete the server is not ready.
     pub fn following(self, following: Arc<Following>) -> ServerOptions {
         ServerOptions { following: Some(following), ..self }
     }
 
-    /// How the replica gets on, if the store is one.
+    /// State of the replica, if the store is one.
     pub fn shown_following(&self) -> Option<Arc<Following>> {
         self.following.clone()
     }
 
-    /// Shows only what these rules allow, by whatever route and token it is asked for; but a token
-    /// of `admin` is told all changes, for replicas.
+    /// Shows only what these rules allow, whatever the route and token; but an `admin` token gets
+    /// all changes, for replicas.
     pub fn access(self, rules: AccessRules) -> ServerOptions {
         ServerOptions { access: Some(Arc::new(rules)), ..self }
     }
 
-    /// Shows what a crawl into the store says of itself: the object in the `status.json` of
-    /// fm-crawl, which `status` reads each time; `None` if there is no crawl.
+    /// Shows the status of a crawl into the store: the object in fm-crawl's `status.json`.
+    /// `status` reads it each time; `None` if there is no crawl.
     pub fn crawl(self, status: impl Fn() -> Option<Value> + Send + Sync + 'static) -> ServerOptions {
         ServerOptions { crawl: Some(Arc::new(status)), ..self }
     }
 
-    /// Takes a line for each answer of 500 and above, with its cause, and for failed connections.
+    /// Logs a line for each status of 500 and above, with its cause, and for failed connections.
     pub fn log(self, log: impl Fn(&str) + Send + Sync + 'static) -> ServerOptions {
         ServerOptions { log: Arc::new(log), ..self }
     }

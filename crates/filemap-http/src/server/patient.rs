@@ -1,5 +1,5 @@
-//! A connection whose client has so long to take the next part of an answer, or to send something:
-//! while it sends a body it need not read.
+//! A connection with an idle timeout for the client to take the next part of a response, or to
+//! send something: while it sends a body it need not read.
 
 use std::io;
 use std::pin::Pin;
@@ -28,7 +28,7 @@ impl<S: AsyncRead + AsyncWrite> AsyncRead for Patient<S> {
         let before = out.filled().len();
         let read = self.stream.as_mut().poll_read(cx, out);
         if out.filled().len() > before {
-            // The time begins anew when writing is tried again, which the reader does next.
+            // The timeout restarts when writing is retried, which the reader does next.
             let idle = Some(self.idle);
             self.stream.as_mut().set_write_timeout_pinned(idle);
         }

@@ -1,7 +1,7 @@
-//! Answers that say what failed, where, and what to do: `application/problem+json` (RFC 9457).
+//! Error responses: what failed, where, and what to do (`application/problem+json`, RFC 9457).
 //!
-//! Invariant: every error of the store has one status here. One of 500 and above carries its cause
-//! to the log.
+//! Invariant: every error of the store maps to one status. A status of 500 or above carries its
+//! cause to the log.
 
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
@@ -24,7 +24,7 @@ pub(super) struct Refusal {
     rule: Option<u32>,
 }
 
-/// Why an answer has a status of 500 or above; for the log.
+/// The cause of a status of 500 or above; for the log.
 #[derive(Clone, Debug)]
 pub(super) struct Cause(pub(super) String);
 
@@ -43,7 +43,7 @@ impl Refusal {
         }
     }
 
-    /// The request is not understood.
+    /// The request is malformed.
     pub(super) fn bad(detail: impl Into<String>) -> Refusal {
         Refusal::new(StatusCode::BAD_REQUEST, detail)
     }
@@ -53,13 +53,13 @@ impl Refusal {
         Refusal { is_absent: true, ..Refusal::new(StatusCode::NOT_FOUND, detail) }
     }
 
-    /// A rule of access keeps it back.
+    /// An access rule keeps the page back.
     pub(super) fn blocked(detail: impl Into<String>) -> Refusal {
         let refusal = Refusal::new(StatusCode::UNAVAILABLE_FOR_LEGAL_REASONS, detail);
         Refusal { is_of_one_page: true, ..refusal }
     }
 
-    /// What has changed since a place cannot be told from there.
+    /// The changes since a cursor are no longer known.
     pub(super) fn outrun(detail: &str) -> Refusal {
         Refusal::new(StatusCode::GONE, format!("{detail}: begin anew, without `since`"))
     }
@@ -69,12 +69,12 @@ impl Refusal {
         Refusal { is_damage: error.is_corrupt(), ..Refusal::new(of_storage(error), detail) }
     }
 
-    /// The answer is not known: something of the store is lost.
+    /// The answer is unknown: part of the store is lost.
     pub(super) fn damage(detail: impl Into<String>) -> Refusal {
         Refusal { is_damage: true, ..Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, detail) }
     }
 
-    /// The same of something that others keep: a failure of theirs is none of this server's.
+    /// The same for an external seen set: its failure is not this server's.
     pub(super) fn of_others(self, what: &str) -> Refusal {
         if self.status != StatusCode::INTERNAL_SERVER_ERROR {
             return self;
@@ -120,7 +120,7 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// A query that is not understood.
+/// A malformed query.
 impl From<String> for Refusal {
     fn from(words: String) -> Refusal {
         Refusal::bad(words)
@@ -192,7 +192,7 @@ fn of_storage(error: &StorageError) -> StatusCode {
     }
 }
 
-/// Whether the system had no space.
+/// Whether the disk was full.
 pub(super) fn is_full(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
 }

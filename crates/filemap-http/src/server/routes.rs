@@ -21,7 +21,7 @@ use super::{
     archive, changes, crawl, figures, guard, inspect, links, lists, many, measure, openapi, pages, seen, space,
 };
 
-/// A store's pages over HTTP.
+/// An HTTP server for the pages of a store.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -123,7 +123,7 @@ impl Server {
     }
 }
 
-/// The answer to a request whose handler panicked.
+/// The response to a request whose handler panicked.
 fn after_panic(backend: &Backend, panic: &(dyn Any + Send)) -> Response {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no words");

@@ -1,8 +1,8 @@
-//! Connections: accepted, with TLS or without, served, drained.
+//! Connections: accepting, TLS, serving, draining.
 //!
-//! HTTP/1.1 alone: what is gained by more is for a proxy in front. Bounds of a connection: the
-//! time for a request's head, for the next part of its body and for taking the next part of an
-//! answer, if it sends nothing meanwhile; bytes and number of its headers.
+//! HTTP/1.1 only: newer versions are for a proxy in front. Limits of a connection: the time for a
+//! request's head, for the next part of its body, and for taking the next part of a response while
+//! sending nothing; bytes and number of its headers.
 
 use std::future::Future;
 use std::pin::pin;
@@ -30,17 +30,17 @@ use super::routes::Server;
 /// The longest head of a request, in bytes, and the most headers in it.
 const MAX_HEAD: usize = 128 << 10;
 const MAX_HEADERS: usize = 256;
-/// How long requests under way may take when the server stops.
+/// Time limit for requests under way when the server stops.
 const DRAIN: Duration = Duration::from_secs(30);
-/// In how many points of the last hour the value log is sampled once, and bytes of a sample.
+/// Points of the last hour between two samples of the value log, and bytes of a sample.
 const SAMPLED: u32 = 60;
 const SAMPLE_BYTES: u64 = 16 << 20;
-/// How long is waited when no connection can be accepted, for want of files.
+/// Pause when no connection can be accepted for lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
 impl Server {
-    /// Serves connections until `stop` is done; then takes no more, waits up to 30 s for requests
-    /// under way, and closes the store and the seen sets.
+    /// Serves connections until `stop` resolves. Then accepts no more, waits up to 30 s for
+    /// requests under way, and closes the store and the seen sets.
     ///
     /// # Errors
     ///
@@ -82,7 +82,7 @@ impl Server {
                 None => drop(tokio::spawn(connection(stream, service, watched, idle).map(|_| drop(place)))),
                 Some(tls) => drop(tokio::spawn(async move {
                     let _place = place;
-                    // Whoever fails here has sent no request.
+                    // A client that fails here has sent no request.
                     if let Ok(Ok(stream)) = timeout(idle, tls.accept(stream)).await {
                         let _ = Box::pin(connection(stream, service, watched, idle)).await;
                     }
@@ -95,17 +95,17 @@ impl Server {
         if timeout(DRAIN, graceful.shutdown()).await.is_err() {
             backend.log(&format!("requests were still under way after {} s, and were broken off", DRAIN.as_secs()));
         }
-        // An upload that is still there has no client any more.
+        // An upload still running has no client any more.
         backend.stop();
         backend.uploads_ended().await;
         let (closed, seen) = (backend.whole.clone().close().await, Arc::clone(&backend.options.seen));
-        // A failure has its line in the log of the sets.
+        // The sets log their own failures.
         let _ = spawn_blocking(move || seen.close()).await;
         closed
     }
 }
 
-/// Notes a point of the last hour every ten seconds, and at times how bodies are compressed.
+/// Adds a point of the last hour every ten seconds, and sometimes samples compression.
 async fn keep_hour(backend: Arc<Backend>) {
     let mut ticks = interval(hour::EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -118,18 +118,17 @@ async fn keep_hour(backend: Arc<Backend>) {
                 Err(error) => backend.log(&format!("how bodies are compressed could not be sampled: {error}")),
             }
         }
-        // A store that fails has no point; whoever asks it is told why.
+        // A store that fails gets no point; requests to it report the error.
         if let Ok(stats) = backend.whole.call(|store| Ok(store.engine().stats())).await {
             backend.hour.note(&stats);
         }
     }
 }
 
-/// A connection being served. It fails if a client breaks off, is too slow, or speaks no HTTP:
-/// answered by hyper as far as it can be.
+/// Serves a connection. Fails if the client disconnects, is too slow, or does not speak HTTP;
+/// hyper responds where it can.
 ///
-/// No `async fn`: its future would have each of these several times, 3 KB of a connection that is
-/// idle.
+/// Not an `async fn`: its future would hold each of these several times, 3 KB per idle connection.
 fn connection<S>(
     stream: S,
     service: TowerToHyperService<axum::Router>,
@@ -141,6 +140,6 @@ where
 {
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(idle).max_buf_size(MAX_HEAD).max_headers(MAX_HEADERS);
-    // Reading waits for the next request as long as it likes: the builder bounds that.
+    // A read waits for the next request without a timeout: the builder has one.
     watcher.watch(builder.serve_connection(TokioIo::new(Patient::new(stream, idle)), service))
 }

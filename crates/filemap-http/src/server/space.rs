@@ -1,5 +1,5 @@
-//! Where a store's bytes lie: its segments and dictionaries, in parts, as JSON; `inspect` shows
-//! the same.
+//! Disk use of a store: its segments and dictionaries, in parts, as JSON; `inspect` shows the
+//! same.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::shown::Shown;
 use crate::query::Query;
 use crate::wire::Url;
 
-/// Entries of an answer.
+/// Entries of a response.
 const LIMIT: usize = 1_000;
 
 /// Bytes of segments.
@@ -32,7 +32,7 @@ pub(super) struct Space {
 }
 
 impl Space {
-    /// Of one segment.
+    /// The bytes of one segment.
     pub(super) fn of(segment: &SegmentInfo) -> Space {
         Space {
             segments: 1,
@@ -55,7 +55,7 @@ impl Space {
         }
     }
 
-    /// The live share of what a checkpoint has counted.
+    /// The live share of the bytes that checkpoints have counted.
     pub(super) fn live_share(&self) -> Option<f64> {
         let counted = self.live + self.dead + self.tombstones;
         (counted > 0).then(|| self.live as f64 / counted as f64)
@@ -65,14 +65,14 @@ impl Space {
 /// A part of the segments.
 pub(super) struct Segments {
     pub(super) part: Vec<SegmentInfo>,
-    /// Of all segments.
+    /// Sum over all segments.
     pub(super) all: Space,
-    /// Behind which segment the next part begins.
+    /// Ordinal behind which the next part begins.
     pub(super) after: Option<u64>,
 }
 
 impl Segments {
-    /// At most `limit` segments that were begun behind the one with the ordinal `after`.
+    /// At most `limit` segments after the one with the ordinal `after`.
     pub(super) fn of(store: &PageStore, after: Option<u64>, limit: usize) -> Segments {
         Segments::part(store.engine().segments(), after, limit)
     }
@@ -87,10 +87,10 @@ impl Segments {
     }
 }
 
-/// A dictionary as it is told.
+/// A dictionary as it is shown.
 pub(super) struct Dictionary {
     pub(super) facts: DictionaryFacts,
-    /// Its group is a site of which rules of access may exclude pages: left out of the facts.
+    /// Its group is a site of which access rules may exclude pages: left out of the facts.
     pub(super) is_kept_back: bool,
 }
 
@@ -99,12 +99,12 @@ pub(super) struct Dictionaries {
     pub(super) part: Vec<Dictionary>,
     /// How many there are.
     pub(super) all: u64,
-    /// Behind which id the next part begins.
+    /// Id behind which the next part begins.
     pub(super) after: Option<u32>,
 }
 
 impl Dictionaries {
-    /// At most `limit` dictionaries behind the one with the id `after`.
+    /// At most `limit` dictionaries after the one with the id `after`.
     pub(super) async fn of(backend: &Backend, after: Option<u32>, limit: usize) -> Result<Dictionaries, Refusal> {
         let all = backend.whole.call(|store| Ok(store.engine().dictionaries())).await?;
         let part = move |shown: &Shown| {
@@ -163,7 +163,7 @@ fn counted(space: &Space) -> Value {
     })
 }
 
-/// As `fm-tool segments` has it.
+/// The same fields as in `fm-tool segments`.
 fn segment(segment: &SegmentInfo) -> Value {
     json!({
         "segment": segment.id,

@@ -1,6 +1,6 @@
-//! Who may do what: tokens with rights.
+//! Authorization: tokens with rights.
 //!
-//! Invariant: a token is compared in constant time, and by its digest alone; none is kept as text,
+//! Invariant: a token is compared in constant time, and only by its digest; none is kept as text,
 //! printed or logged.
 
 use base64::Engine as _;
@@ -11,7 +11,7 @@ use subtle::ConstantTimeEq;
 /// The shortest token, in characters.
 const MIN_TOKEN: usize = 16;
 
-/// What a token allows; each allows what stands before it too.
+/// What a token allows; each right includes those before it.
 ///
 /// ```
 /// use filemap_http::server::Right;
@@ -41,12 +41,12 @@ pub enum Right {
 pub struct Tokens(Vec<(Right, [u8; 32])>);
 
 impl Tokens {
-    /// Tokens of a text: a line each, `read`, `write` or `admin` and the token; empty lines and
-    /// those that begin with `#` are skipped. The error is a sentence for the user, with the line.
+    /// Parses tokens, a line each: `read`, `write` or `admin`, then the token. Empty lines and
+    /// lines that begin with `#` are skipped. The error is a sentence for the user, with the line.
     ///
     /// # Errors
     ///
-    /// Another word than these three, a token of fewer than 16 characters, or none at all.
+    /// A word other than these three, a token of fewer than 16 characters, or no token at all.
     pub fn parse(text: &str) -> Result<Tokens, String> {
         let mut tokens = Vec::new();
         for (at, line) in text.lines().enumerate() {
@@ -80,7 +80,7 @@ impl Tokens {
         Ok(Tokens(tokens))
     }
 
-    /// The right that an `Authorization` header gives: a bearer's token, or a token as the
+    /// The right that an `Authorization` header gives: by a bearer token, or by a token as the
     /// password of a browser's dialogue.
     pub(super) fn right_of(&self, authorization: &[u8]) -> Option<Right> {
         let (scheme, rest) = std::str::from_utf8(authorization).ok()?.split_once(' ')?;
@@ -93,7 +93,7 @@ impl Tokens {
             _ => return None,
         };
         let found = digest(&token);
-        // All are compared, whichever fits.
+        // Compare all, whichever matches.
         let fitting = |best: Option<Right>, (right, own): &(Right, [u8; 32])| {
             if bool::from(own.ct_eq(&found)) { best.max(Some(*right)) } else { best }
         };

@@ -1,9 +1,9 @@
-//! What is sent about links between crawls that share their hosts.
+//! Wire formats for links between crawls that share their hosts.
 
 use mailbox::{Activity, Link, Standing};
 use serde::{Deserialize, Serialize};
 
-/// How many shards there are.
+/// Number of shards.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Shards {
@@ -33,7 +33,7 @@ impl From<LinkLine> for Link {
     }
 }
 
-/// What a batch came to.
+/// Result of posting a batch of links.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Entered {
     pub(crate) entered: u64,
@@ -61,14 +61,14 @@ pub(crate) struct OwnedShard {
     pub(crate) epoch: u64,
 }
 
-/// What a crawl says of itself.
+/// A crawl's report of its activity.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Report {
     pub(crate) crawl: String,
     pub(crate) owned: Vec<OwnedShard>,
     pub(crate) is_idle: bool,
-    /// Of one that is not idle.
+    /// Only for a crawl that is not idle.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_stuck: bool,
 }
@@ -92,7 +92,7 @@ impl Report {
     }
 }
 
-/// How a fleet gets on.
+/// State of a fleet.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct FleetStanding {
     pub(crate) shards: u32,
@@ -102,7 +102,7 @@ pub(crate) struct FleetStanding {
     pub(crate) working: u32,
     pub(crate) silent: Vec<u32>,
     pub(crate) free: Vec<u32>,
-    /// Shards of a report in which its crawl is fenced.
+    /// Shards of a report in which the reporting crawl is fenced.
     #[serde(default)]
     pub(crate) fenced: Vec<u32>,
 }

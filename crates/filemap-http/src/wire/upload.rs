@@ -1,4 +1,4 @@
-//! The answer to a file that is sent: a line for each record, and the sums.
+//! Wire format of the response to an upload: a line for each record, then the sums.
 
 use filemap::Put;
 use filemap::date::{self, DateRule};
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Url, outcome};
 
-/// What became of a record that is not kept, and of one that cannot be.
+/// Outcomes of a record that is not kept, and of one that cannot be.
 const SKIPPED: &str = "skipped";
 const FAILED: &str = "failed";
 
@@ -36,15 +36,15 @@ fn reason(record_type: &str) -> String {
     }
 }
 
-/// What became of a record, or what is wrong at a place of the file.
+/// The outcome of a record, or a problem at a place of the file.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct RecordLine {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     offset: Option<u64>,
-    /// Offset in the unpacked member, if it is packed.
+    /// Offset in the decompressed member, if the record is compressed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     inner: Option<u64>,
-    /// The file in the WACZ file.
+    /// Name of the file inside the WACZ file.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     file: Option<String>,
     #[serde(rename = "type", skip_serializing_if = "Option::is_none", default)]
@@ -69,7 +69,7 @@ pub(crate) struct RecordLine {
 }
 
 impl RecordLine {
-    /// The line of a record of a file, or of a file in one, whose name is then told.
+    /// The line for a record of `file`, or of a file inside it, whose name it then gives.
     pub(crate) fn new(record: &ImportedRecord<'_>, file: &str) -> RecordLine {
         let mut line = RecordLine {
             offset: Some(record.place.offset),
@@ -106,7 +106,7 @@ impl RecordLine {
         }
     }
 
-    /// The problem that it tells, of a file of this name.
+    /// The problem that the line reports; `file` is the name of the uploaded file.
     fn problem(self, file: &str) -> Option<Problem> {
         let name = self.problem?;
         let kind = PROBLEMS.iter().find(|(_, own)| *own == name).map_or(ProblemKind::Unusable, |(kind, _)| *kind);
@@ -118,25 +118,25 @@ impl RecordLine {
 
 /// What a line of an answer says.
 pub(crate) enum Answered {
-    /// What became of a record, or what is wrong: counted.
+    /// A record's outcome, or a problem: already counted.
     Record,
-    /// What ended the answer: the file is not in as a whole.
+    /// The error that ended the response: the file is not stored as a whole.
     Failed(String),
     /// The last line.
     Sums(Box<Sums>),
 }
 
-/// The last line.
+/// The last line: sums of the import.
 pub(crate) struct Sums {
-    /// Without its problems.
+    /// The report without its problems.
     pub(crate) report: ImportReport,
     pub(crate) revisits: RevisitCount,
     /// Whether all of the file was read.
     pub(crate) is_whole: bool,
 }
 
-/// Reads a line of the answer to a file of this name, and counts what it says; `None` if it is
-/// none.
+/// Reads a line of the response to the upload of `file`, and counts it in `so_far`; `None` if the
+/// line is invalid.
 pub(crate) fn read_line(line: &[u8], file: &str, so_far: &mut ImportReport) -> Option<Answered> {
     let value: Value = serde_json::from_slice(line).ok()?;
     if value["records"].is_u64() {

@@ -1,6 +1,6 @@
-//! The captures of a URL as archives name them: by URL and a stamp of 14 digits. The answer to a
-//! `POST` stands under its URL with the request as a last argument (`__wb_method=POST&...`), as
-//! tools of archives ask for it.
+//! The captures of a URL as archives name them: by URL and a stamp of 14 digits. A `POST` capture
+//! is indexed by its URL with the request as the last argument (`__wb_method=POST&...`), as
+//! archive tools ask for it.
 
 use axum::http::HeaderMap;
 use axum::http::header::HOST;
@@ -11,12 +11,12 @@ use super::super::backend::Backend;
 use super::super::refusal::Refusal;
 use super::super::shown::Shown;
 
-/// What the request in an index's URL begins with.
+/// Prefix of the request in an index's URL.
 const METHOD: &[u8] = b"__wb_method=";
-/// Captures of one URL that an answer is made of.
+/// Most captures of one URL in a response.
 pub(super) const MOST: usize = 100_000;
 
-/// A URL, and the variant that a URL of an index means.
+/// A URL, and the variant that an index's URL means.
 pub(super) struct Named {
     pub(super) url: Vec<u8>,
     pub(super) variant: Option<Variant>,
@@ -28,7 +28,7 @@ impl Named {
     }
 }
 
-/// What a URL of an index names; `None` if it is a request that no variant is of.
+/// Resolves a URL of an index; `None` if it holds a request that no variant is of.
 ///
 /// # Errors
 ///
@@ -42,7 +42,7 @@ pub(super) fn named(shown: &Shown, asked: &[u8]) -> Result<Option<Named>> {
     if !shown.may_have_variants(url)? {
         return Ok(None);
     }
-    // Tools differ in how they escape the request: what they agree on is the key in the index.
+    // Tools escape the request differently, but agree on the key in the index.
     let wanted = index_key(asked);
     for variant in shown.variants(url)? {
         let variant = variant?;
@@ -53,10 +53,10 @@ pub(super) fn named(shown: &Shown, asked: &[u8]) -> Result<Option<Named>> {
     Ok(None)
 }
 
-/// The URLs that an index has under one key: by `http` and `https`, with and without `www.`; the
-/// one that was given first. A URL without a scheme is one of `http`.
+/// The URLs that share one index key: with `http` and `https`, with and without `www.`; the given
+/// one first. A URL without a scheme is taken as `http`.
 pub(super) fn alike(url: &[u8]) -> Vec<Vec<u8>> {
-    // Behind the first of these a URL may have another in its query.
+    // Behind the first of these, a URL may have another URL in its query.
     let begin = url.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(url.len());
     let at = url.windows(3).position(|three| three == b"://").filter(|at| *at < begin);
     let (scheme, rest) = at.map_or((&b"http"[..], url), |at| (&url[..at], &url[at + 3..]));
@@ -78,14 +78,14 @@ pub(super) fn alike(url: &[u8]) -> Vec<Vec<u8>> {
     urls
 }
 
-/// The first millisecond that a stamp means: 14 digits, or the first 4, 6, 8, 10 or 12.
+/// The first millisecond of a stamp: 14 digits, or the first 4, 6, 8, 10 or 12.
 pub(super) fn first(stamp: &str) -> Option<i64> {
     let is_stamp = matches!(stamp.len(), 4 | 6 | 8 | 10 | 12 | 14) && stamp.bytes().all(|byte| byte.is_ascii_digit());
     let rest = "00000101000000".get(stamp.len()..).filter(|_| is_stamp)?;
     date::parse(&format!("{stamp}{rest}"))
 }
 
-/// The last millisecond that a stamp means.
+/// The last millisecond of a stamp.
 pub(super) fn last(stamp: &str) -> Option<i64> {
     let first = first(stamp)?;
     let step = match stamp.len() {
@@ -94,13 +94,13 @@ pub(super) fn last(stamp: &str) -> Option<i64> {
         10 => 3_600_000,
         _ => 86_400_000,
     };
-    // Days of a month or a year differ: the first that is of the next one.
+    // Months and years differ in length: find the first day of the next one.
     let next = (1..=366).map(|steps| first + step * steps).find(|ms| !date::stamp(*ms).starts_with(stamp));
-    // Behind the year 9999 stamps have no more digits.
+    // After the year 9999 stamps have no more digits.
     Some(next.map_or(i64::MAX, |next| next - 1))
 }
 
-/// The version nearest to a time; of those in the very second, the newest.
+/// The version nearest to a time; of those in the same second, the newest.
 pub(super) fn nearest(versions: &[Version], time_ms: i64) -> Option<Version> {
     let second = time_ms.div_euclid(1000);
     let in_second = versions.iter().find(|version| version.time_ms.div_euclid(1000) == second);
@@ -119,7 +119,7 @@ pub(super) fn base(backend: &Backend, headers: &HeaderMap) -> std::result::Resul
     Ok(format!("{scheme}://{host}"))
 }
 
-/// The URL behind `route` in a request's target, as it was written.
+/// The URL after `route` in a request's target, as written.
 pub(super) fn behind<'t>(target: &'t str, route: &str) -> &'t str {
     target.strip_prefix(route).unwrap_or_default()
 }

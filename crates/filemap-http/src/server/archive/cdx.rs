@@ -1,10 +1,10 @@
-//! `/cdx`: the index of all captures, as the CDX servers of archives answer: lines of 11 fields,
+//! `/cdx`: the index of all captures, as an archive's CDX server returns it: lines of 11 fields,
 //! of the fields that `fl` names, or JSON.
 //!
-//! Captures of one URL are sorted, so all are found first. Those of a host, a domain or a prefix
-//! go out as they are found, in the order of the store (hosts by their labels from the last, then
-//! paths): first pages, then the answers to other requests than `GET`. A version that cannot be
-//! read has no line; the answer then breaks off at its end, and the log says which it is.
+//! Captures of one URL are sorted, so all are collected first. Those of a host, a domain or a
+//! prefix are streamed in store order (hosts by reversed labels, then paths): first pages, then
+//! captures of requests other than `GET`. An unreadable version has no line; the response then
+//! breaks off at its end, and the log names the version.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use crate::query::Query;
 
 const PARAMETERS: [&str; 11] =
     ["url", "matchType", "from", "to", "closest", "sort", "limit", "filter", "fl", "output", "fields"];
-/// The fields of a line, and by what other names tools ask for them.
+/// The fields of a line, and the other names that tools use for them.
 const FIELDS: [(&str, &str); 11] = [
     ("urlkey", "urlkey"),
     ("timestamp", "timestamp"),
@@ -45,10 +45,10 @@ const FIELDS: [(&str, &str); 11] = [
     ("offset", "offset"),
     ("filename", "filename"),
 ];
-/// URLs looked at in one call of the store, and bytes of lines after which no more are.
+/// URLs per call of the store, and bytes of lines after which a call stops.
 const URLS: usize = 256;
 const PART: usize = 64 << 10;
-/// The memory of a filter's expression, in bytes.
+/// Memory limit of a filter's expression, in bytes.
 const MAX_EXPRESSION: usize = 1 << 20;
 
 /// A capture's fields.
@@ -58,7 +58,7 @@ struct Row {
 }
 
 impl Row {
-    /// Of a blocked capture only URL and time are told, and the URL in its canonical form.
+    /// A blocked capture shows only its URL, in canonical form, and its time.
     fn of(shown: &Shown, found: &Capture) -> Result<Row, Error> {
         let mut row = Row::new(&found.head);
         if found.blocked.is_some() {
@@ -115,7 +115,7 @@ struct Filter {
 }
 
 impl Filter {
-    /// `[!]field:expression`; the expression is of the whole field, as in the Wayback Machine's
+    /// `[!]field:expression`; the expression matches the whole field, as on the Wayback Machine's
     /// server.
     fn parse(text: &str) -> Result<Filter, String> {
         let (text, is_not) = text.strip_prefix('!').map_or((text, false), |text| (text, true));
@@ -143,7 +143,7 @@ enum Sort {
     ClosestToNothing,
 }
 
-/// What is asked for.
+/// The request.
 struct Asked {
     from_ms: i64,
     to_ms: i64,
@@ -151,7 +151,7 @@ struct Asked {
     fields: Vec<usize>,
     is_json: bool,
     sort: Sort,
-    /// The last ones, if negative.
+    /// From the end, if negative.
     limit: Option<i64>,
 }
 
@@ -212,7 +212,7 @@ impl Asked {
         out.extend_from_slice(&serde_json::to_vec(&names).unwrap_or_default());
     }
 
-    /// What stands behind the last line.
+    /// What follows the last line.
     fn end(&self, is_empty: bool, out: &mut Vec<u8>) {
         match (self.is_json, is_empty) {
             (true, true) => out.extend_from_slice(b"[]\n"),
@@ -291,17 +291,17 @@ fn host(url: &[u8]) -> String {
     }
 }
 
-/// How many versions could not be read, and the first error.
+/// Number of unreadable versions, and the first error.
 type Lost = Option<(u64, Error)>;
 
-/// The captures of one URL, sorted; and how many could not be read, with the first error.
+/// The captures of one URL, sorted; and the number of unreadable ones, with the first error.
 fn of_url(shown: &Shown, url: &[u8], asked: &Asked) -> Result<(Vec<u8>, Lost), Refusal> {
     let mut rows = Vec::new();
     let mut lost = None;
     for (nth, url) in alike(url).iter().enumerate() {
         let heads = named(shown, url).and_then(|named| named.map(|named| shown.history(named.lookup())).transpose());
         let heads = match heads {
-            // `www.127.0.0.1` is no URL, `127.0.0.1` is.
+            // `www.127.0.0.1` is not a URL, `127.0.0.1` is.
             Err(error) if nth > 0 && error.concerns_one_page() => continue,
             heads => heads?,
         };
@@ -316,7 +316,7 @@ fn of_url(shown: &Shown, url: &[u8], asked: &Asked) -> Result<(Vec<u8>, Lost), R
             }
         }
     }
-    // Newest first: those of each URL are, and sorting keeps the order of equal ones.
+    // Newest first: each URL's captures already are, and the sort is stable.
     rows.sort_by_key(|row| Reverse(row.time_ms));
     match asked.sort {
         Sort::Newest | Sort::ClosestToNothing => {}
@@ -338,17 +338,17 @@ fn of_url(shown: &Shown, url: &[u8], asked: &Asked) -> Result<(Vec<u8>, Lost), R
     Ok((out, lost))
 }
 
-/// What is left of a streamed answer.
+/// State of a streamed response.
 struct Rest {
     asked: Asked,
     listings: Vec<ShownListing>,
     lines: u64,
-    /// The first version that could not be read.
+    /// The error of the first unreadable version.
     lost: Option<Error>,
     is_done: bool,
 }
 
-/// The captures of many URLs, as they are found.
+/// Streams the captures of many URLs.
 async fn streamed(backend: &Arc<Backend>, scopes: Vec<Scope>, asked: Asked) -> Result<Body, Refusal> {
     let open = move |shown: &Shown| {
         let pages = scopes.iter().map(|scope| shown.list(scope, None));
@@ -372,7 +372,7 @@ async fn streamed(backend: &Arc<Backend>, scopes: Vec<Scope>, asked: Asked) -> R
                         backend.log(&format!("an answer of /cdx is cut at its end: {missed}"));
                         return Err(std::io::Error::other(missed));
                     }
-                    // Nothing of these URLs is asked for: go on, but let others have the thread.
+                    // None of these URLs match: continue, but let others have the thread.
                     Ok(Some((lines, left))) if lines.is_empty() && !left.is_done && !backend.is_stopping() => {
                         rest = left
                     }
@@ -387,7 +387,7 @@ async fn streamed(backend: &Arc<Backend>, scopes: Vec<Scope>, asked: Asked) -> R
     })))
 }
 
-/// The next part of an answer, which may be empty; `None` behind the last.
+/// The next part of a response, which may be empty; `None` after the last.
 fn part(shown: &Shown, mut rest: Rest) -> Result<Option<(Bytes, Rest)>, Error> {
     if rest.is_done {
         return rest.lost.map_or(Ok(None), Err);
@@ -397,7 +397,7 @@ fn part(shown: &Shown, mut rest: Rest) -> Result<Option<(Bytes, Rest)>, Error> {
         let has_room = rest.asked.limit.is_none_or(|limit| rest.lines < limit.unsigned_abs());
         let next = if has_room { rest.next() } else { None };
         let Some(listed) = next else {
-            // Without its end what breaks off is not even JSON.
+            // Left out after an error, so that the response is not even valid JSON.
             if rest.lost.is_none() {
                 rest.asked.end(rest.lines == 0, &mut out);
             }
@@ -422,7 +422,7 @@ impl Rest {
         }
     }
 
-    /// The captures of one URL, oldest first.
+    /// Appends the captures of one URL, oldest first.
     fn add(&mut self, shown: &Shown, listed: &Listed, out: &mut Vec<u8>) -> Result<(), Error> {
         let mut rows = Vec::new();
         for head in shown.history(Lookup::new(&listed.url).variant(listed.variant.as_ref()))? {

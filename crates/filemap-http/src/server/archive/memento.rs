@@ -1,4 +1,4 @@
-//! Memento (RFC 7089): `/timegate/URL` leads to the capture nearest to `Accept-Datetime`,
+//! Memento (RFC 7089): `/timegate/URL` redirects to the capture nearest to `Accept-Datetime`,
 //! `/timemap/link/URL` and `/timemap/json/URL` list all captures of a URL.
 
 use std::sync::Arc;
@@ -20,17 +20,17 @@ use super::captures::{MOST, base, behind, named, nearest};
 
 const ACCEPT_DATETIME: HeaderName = HeaderName::from_static("accept-datetime");
 
-/// The place of a capture.
+/// The address of a capture.
 pub(super) fn location(base: &str, time_ms: i64, url: &str) -> String {
     format!("{base}/web/{}id_/{}", date::stamp(time_ms), ascii(url))
 }
 
-/// A URL of a request's target, which may have bytes beyond ASCII, as a header takes it.
+/// A URL from a request's target, escaped to ASCII for a header.
 fn ascii(url: &str) -> String {
     read::escaped(url.as_bytes()).to_str().unwrap_or_default().to_owned()
 }
 
-/// What a capture, or the gate to captures, refers to.
+/// The `Link` header of a capture or a timegate.
 pub(super) fn links(base: &str, url: &str) -> String {
     let url = ascii(url);
     format!(
@@ -39,7 +39,7 @@ pub(super) fn links(base: &str, url: &str) -> String {
     )
 }
 
-/// The versions of the page that a URL names, newest first, each second once.
+/// The versions of the page that a URL names, newest first, one per second.
 async fn versions(backend: &Backend, url: &str) -> Result<Vec<Version>, Refusal> {
     let asked = url.as_bytes().to_vec();
     let find = move |shown: &Shown| {
@@ -126,7 +126,7 @@ pub(crate) async fn as_json(State(backend): State<Arc<Backend>>, uri: Uri, heade
     .into_response())
 }
 
-/// The versions of a list, which is whole or refused.
+/// The versions for a timemap, which is complete or refused.
 async fn listed(backend: &Backend, url: &str) -> Result<Vec<Version>, Refusal> {
     let versions = versions(backend, url).await?;
     if versions.len() > MOST {
@@ -136,7 +136,7 @@ async fn listed(backend: &Backend, url: &str) -> Result<Vec<Version>, Refusal> {
     Ok(versions)
 }
 
-/// The oldest and the newest. There is one at least.
+/// The oldest and the newest version. There is at least one.
 fn ends(versions: &[Version]) -> [&Version; 2] {
     const NONE: &Version = &Version { time_ms: 0, sequence: 0 };
     [versions.last().unwrap_or(NONE), versions.first().unwrap_or(NONE)]

@@ -1,5 +1,5 @@
-//! What tools of web archives ask for: an index (CDX), captures of a time (Memento, RFC 7089), and
-//! the captures themselves, with their own status.
+//! Endpoints for web archive tools: an index (CDX), captures by time (Memento, RFC 7089), and the
+//! captures themselves, with their own status.
 //!
 //! Layers: `captures` (the versions of a URL, and how they are named), then `cdx`, `memento`,
 //! `replay`.

@@ -1,9 +1,9 @@
-//! `/web/TIMESTAMPid_/URL`: a capture as it was: its status, its type, its bytes.
+//! `/web/TIMESTAMPid_/URL`: a capture as it was recorded: its status, its type, its bytes.
 //!
-//! It is what a replay tool reads. Of its own headers only `Content-Type` and `Location` stand
-//! under their names, the others behind `X-Archive-Orig-`: a cookie or a policy of a page that is
-//! shown here is not this server's. Whoever replays forms sends the `POST` again: it finds the
-//! answer by its body, and changes nothing.
+//! Replay tools read it. Only the capture's `Content-Type` and `Location` keep their names; its
+//! other headers are prefixed with `X-Archive-Orig-`, since a page's cookies and policies must not
+//! become this server's. A replay tool sends a form's `POST` again: it finds the capture by the
+//! body, and changes nothing.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -24,13 +24,13 @@ use super::super::shown::Shown;
 use super::captures::{Named, base, behind, first, named, nearest};
 use super::memento;
 
-/// The longest body of a request that is replayed.
+/// Longest body of a replayed request.
 const MAX_REQUEST: u64 = 16 << 20;
 
 /// What was found for a time.
 enum Found {
     Capture(Box<(Page, PageReader)>),
-    /// The nearest is of another time.
+    /// The nearest capture is of another time.
     Elsewhere(i64),
     Nothing,
 }
@@ -76,7 +76,7 @@ pub(crate) async fn replay(
         }
         Found::Elsewhere(time_ms) => {
             let place = read::value(&memento::location(&base, time_ms, url))?;
-            // With its body again, if there is one.
+            // A redirect that keeps the body, if there is one.
             Ok((StatusCode::TEMPORARY_REDIRECT, [(LOCATION, place)]).into_response())
         }
         Found::Nothing => Err(backend.absent(format!("the store has no capture of {url}"))),
@@ -103,7 +103,7 @@ fn answer(backend: &Arc<Backend>, base: &str, url: &str, page: &Page, reader: Pa
     }
     headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes));
     headers.insert(LINK, read::value(&memento::links(base, url))?);
-    // A revisit that the server did not send again has its original's body here.
+    // A revisit with status 304 has its original's body here.
     let status = page.status.filter(|status| *status != 304 || page.kind != RecordKind::Revisit);
     let status = status.and_then(|status| StatusCode::from_u16(status).ok()).filter(|status| status.as_u16() >= 200);
     let body = send::body(backend, &page.url, Vec::new(), reader, bytes);

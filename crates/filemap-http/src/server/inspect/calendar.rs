@@ -1,7 +1,7 @@
 //! A page's captures on a calendar: a year at a time, a table for each month.
 //!
-//! Invariant: days and years are computed for every time that a version can have; a stored time
-//! far off shows as it is and costs no more than another.
+//! Invariant: days and years are computed for every possible time of a version; a time far off is
+//! shown as it is, and costs no more than another.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use maud::{Markup, html};
 use super::layout::number;
 
 const DAY_MS: i64 = 86_400_000;
-/// Years that the list of years names.
+/// Most years in the list of years.
 const YEARS: usize = 60;
 const MONTHS: [&str; 12] = [
     "January",
@@ -47,8 +47,8 @@ pub(super) struct Day {
 }
 
 impl Day {
-    /// The day that lies so many days after 1970-01-01. Years are counted from March, so that the
-    /// leap day is their last; eras of 400 years are alike.
+    /// The day `days` days after 1970-01-01. Years are counted from March, so that the leap day is
+    /// their last; the calendar repeats every 400 years.
     fn of_number(days: i64) -> Day {
         let since = days + 719_468;
         let (era, of_era) = (since.div_euclid(146_097), since.rem_euclid(146_097));
@@ -69,7 +69,7 @@ impl Day {
         era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
     }
 
-    /// Year, month and day with lines between them.
+    /// Parses year, month and day with hyphens between them.
     pub(super) fn parse(text: &str) -> Option<Day> {
         let (rest, day) = text.rsplit_once('-')?;
         let (year, month) = rest.rsplit_once('-')?;
@@ -77,28 +77,28 @@ impl Day {
         ((1..=12).contains(&day.month) && Day::of_number(day.number()) == day).then_some(day)
     }
 
-    /// As [`Day::parse`] reads it.
+    /// The form that [`Day::parse`] reads.
     pub(super) fn text(self) -> String {
         format!("{:04}-{:02}-{:02}", self.year, self.month, self.day)
     }
 
-    /// As people say it.
+    /// The form that people read.
     pub(super) fn words(self) -> String {
         format!("{} {} {}", self.day, MONTHS[(self.month - 1) as usize], self.year)
     }
 
-    /// Its milliseconds.
+    /// Its range of milliseconds.
     pub(super) fn times(self) -> Range<i64> {
         self.number().saturating_mul(DAY_MS)..(self.number() + 1).saturating_mul(DAY_MS)
     }
 }
 
-/// A year that a time can lie in.
+/// Parses a year within the range of times.
 pub(super) fn parse_year(text: &str) -> Option<i64> {
     text.parse().ok().filter(|year: &i64| year.unsigned_abs() < 300_000_000)
 }
 
-/// The milliseconds of a year.
+/// The range of milliseconds of a year.
 pub(super) fn times_of(year: i64) -> Range<i64> {
     let begins = |year| Day { year, month: 1, day: 1 }.times().start;
     begins(year)..begins(year + 1)
@@ -112,7 +112,7 @@ pub(super) struct Calendar {
 }
 
 impl Calendar {
-    /// That of these versions.
+    /// The calendar of these versions.
     pub(super) fn of(versions: &[Version]) -> Calendar {
         let mut calendar = Calendar::default();
         for version in versions {
@@ -128,7 +128,7 @@ impl Calendar {
         self.years.last_key_value().map(|(year, _)| *year)
     }
 
-    /// A year; its days lead to the captures of `of_page`.
+    /// A year as markup; its days link to the captures of `of_page`.
     pub(super) fn shown(&self, of_page: &str, year: i64, chosen: Option<Day>) -> Markup {
         let left_out = self.years.len().saturating_sub(YEARS);
         html! {

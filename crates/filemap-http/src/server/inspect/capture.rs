@@ -1,4 +1,4 @@
-//! One capture as views show it: its body up to a bound, as text, and in a frame.
+//! One capture as views show it: the start of its body, as text, and in a frame.
 
 use std::io::Read;
 
@@ -12,14 +12,14 @@ use super::super::shown::Shown;
 use super::layout::text;
 use crate::wire;
 
-/// Bytes of a body that are shown.
+/// Most bytes of a body that are shown.
 pub(super) const SHOWN: u64 = 256 << 10;
 
-/// A capture with the begin of its body.
+/// A capture with the start of its body.
 pub(super) struct Capture {
     pub(super) page: Page,
     pub(super) version: Version,
-    /// Of the whole body.
+    /// Length of the whole body.
     pub(super) bytes: u64,
     pub(super) digest: [u8; 16],
 }
@@ -43,7 +43,7 @@ impl Capture {
         self.page.headers.mime().unwrap_or_default()
     }
 
-    /// The begin of the body in its own character set, if it is text.
+    /// The start of the body, decoded from its character set, if it is text.
     pub(super) fn text(&self) -> Option<String> {
         let is_text = !self.page.body.iter().take(4096).any(|byte| *byte == 0);
         let decoded = || encoding::decode(&self.page.body, self.page.headers.get("content-type")).0.into_owned();
@@ -55,12 +55,12 @@ impl Capture {
         self.bytes.saturating_sub(SHOWN)
     }
 
-    /// What names it in a query; `of_page` names its page.
+    /// The query that names it; `of_page` names its page.
     pub(super) fn query(&self, of_page: &str) -> String {
         format!("{of_page}&version={}", wire::version(self.version))
     }
 
-    /// The page in a frame that runs and fetches nothing, if a browser would show it as one.
+    /// The page in a frame that runs and fetches nothing, if a browser would render it.
     pub(super) fn frame(&self, of_page: &str, title: &str) -> Option<Markup> {
         let mime = self.mime();
         let is_shown = matches!(mime.as_str(), "text/html" | "application/xhtml+xml" | "text/plain")

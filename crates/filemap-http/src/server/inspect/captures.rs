@@ -16,7 +16,7 @@ use super::layout::{as_json, failed, number, of_url, size, text, time, view_of, 
 use crate::query::{Query, encoded};
 use crate::wire;
 
-/// Versions, and variants, of a view.
+/// Most versions, and variants, in a view.
 const ROWS: usize = 500;
 
 /// Which versions are listed.
@@ -29,7 +29,7 @@ struct Chosen {
 
 /// What a view shows of a URL.
 struct Found {
-    /// Of all versions; or why it cannot be made.
+    /// Calendar and number of all versions; or why it cannot be made.
     calendar: Result<(Calendar, u64), String>,
     versions: Vec<Result<Capture, Error>>,
     is_cut: bool,
@@ -49,11 +49,11 @@ impl Chosen {
         self.day.map(Day::times).or(self.year.map(times_of)).unwrap_or(i64::MIN..i64::MAX)
     }
 
-    /// The versions that it chooses of those of a page, newest first.
+    /// The chosen versions of a page, newest first.
     fn select(&self, shown: &Shown, asked: &Asked) -> filemap::Result<Vec<Result<Capture, Error>>> {
         let times = self.times();
         let latest = self.before.map_or(i64::MAX, |before| before.time_ms);
-        // The end of all times is within them.
+        // The range of all times includes its end.
         let end = if times.end == i64::MAX { i64::MAX } else { times.end - 1 };
         let lookup = asked.lookup().at(latest.min(end));
         let mut found = Vec::new();
@@ -90,7 +90,7 @@ impl Chosen {
         Ok(Found { calendar, versions, is_cut, variants })
     }
 
-    /// In words, behind "captures".
+    /// The choice in words, after "captures".
     fn words(&self) -> String {
         let of = match (self.day, self.year) {
             (Some(day), _) => format!(" of {}", day.words()),
@@ -102,7 +102,7 @@ impl Chosen {
         format!("{of}{before}")
     }
 
-    /// The view of what comes behind `last`.
+    /// Link to the versions older than `last`.
     fn older(&self, of_page: &str, last: Version) -> String {
         let of = match (self.day, self.year) {
             (Some(day), _) => format!("&day={}", day.text()),
@@ -113,7 +113,7 @@ impl Chosen {
     }
 }
 
-/// Which version it is, if that is known.
+/// The version, if it is known.
 fn version_of(capture: &Result<Capture, Error>) -> Option<Version> {
     match capture {
         Ok(capture) => Some(capture.head.version),
@@ -158,7 +158,7 @@ pub(crate) async fn captures(State(backend): State<Arc<Backend>>, RawQuery(raw):
     view_of(&title, &title, &content)
 }
 
-/// The number of all captures, and the calendar.
+/// Number of all captures, and the calendar.
 fn overall(calendar: &Result<(Calendar, u64), String>, of_page: &str, chosen: &Chosen) -> Markup {
     let (calendar, all) = match calendar {
         Ok(found) => found,
@@ -189,11 +189,11 @@ fn listed(found: &Found, asked: &Asked, of_page: &str, chosen: &Chosen) -> Marku
     }
 }
 
-/// The versions; two of them can be chosen, to be compared.
+/// The list of versions; two can be chosen for comparison.
 fn table(asked: &Asked, of_page: &str, versions: &[Result<Capture, Error>]) -> Markup {
     let readable = versions.iter().flatten().filter(|capture| capture.blocked.is_none());
     let readable: Vec<Version> = readable.map(|capture| capture.head.version).take(2).collect();
-    // A form sends text alone.
+    // A form can send only text.
     let is_text = |bytes: &[u8]| std::str::from_utf8(bytes).is_ok();
     let can_choose = is_text(&asked.url) && asked.variant.as_ref().is_none_or(|variant| is_text(variant.as_bytes()));
     let chosen = <[Version; 2]>::try_from(readable).ok().filter(|_| can_choose);

@@ -1,5 +1,5 @@
-//! Charts of the last hour: rates, and how long requests took. The script asks for the view again
-//! and puts their newer form in their place.
+//! Charts of the last hour: rates and latencies. The script requests the view again, and replaces
+//! the charts by the newer ones.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use maud::{Markup, html};
 use super::super::hour::{COUNTED, EVERY, KEPT, Point, Spread};
 use super::layout::number;
 
-/// What the figures are called here.
+/// Display names of the figures.
 const NAMES: [&str; COUNTED.len()] = ["reads", "found", "puts", "puts unchanged", "removals"];
 
-/// What is counted: in all, a second, and over the last hour.
+/// The counters: in all, per second, and over the last hour.
 pub(super) fn rates(stats: &Stats, points: &[Point], since: Duration) -> Markup {
     let counted = [stats.gets, stats.hits, stats.puts, stats.unchanged_puts, stats.removes];
     let average = |number: u64| rate(number as f64 / since.as_secs_f64().max(1.0));
@@ -43,10 +43,10 @@ pub(super) fn rates(stats: &Stats, points: &[Point], since: Duration) -> Markup 
     }
 }
 
-/// Which times of a point.
+/// Selects a latency of a point.
 type Of = fn(&Point) -> Option<Spread>;
 
-/// How long requests for pages took.
+/// Latencies of requests for pages.
 pub(super) fn times(points: &[Point]) -> Markup {
     let rows: [(&str, Of); 2] = [("a read", |point| point.gets), ("a put", |point| point.puts)];
     html! {
@@ -84,7 +84,7 @@ pub(super) fn times(points: &[Point]) -> Markup {
     }
 }
 
-/// Lines over the last hour, the newest point at the right; a point without a value has none.
+/// A line chart of the last hour, newest point at the right; a point without a value is a gap.
 fn chart(name: &str, lines: &[&[Option<f64>]], words: fn(f64) -> String) -> Markup {
     let values = || lines.iter().flat_map(|line| line.iter().flatten());
     let most = values().copied().fold(0.0, f64::max);
@@ -118,7 +118,7 @@ fn rate(rate: f64) -> String {
     }
 }
 
-/// A time, given in microseconds.
+/// A duration, given in microseconds.
 fn took(us: f64) -> String {
     match us {
         1_000_000.0.. => format!("{:.1} s", us / 1e6),

@@ -1,5 +1,5 @@
-//! `/compare`: two captures of a page side by side: what is known of them, how they look, and
-//! what differs in headers and body.
+//! `/compare`: two captures of a page side by side: metadata, rendering, and the differences of
+//! headers and body.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::wire;
 struct Pair {
     old: Side,
     new: Side,
-    /// What differs, as views have it.
+    /// The differences, as markup.
     headers: Markup,
     body: Markup,
 }
@@ -35,7 +35,7 @@ struct Side {
     later: Option<Version>,
 }
 
-/// Which two: without `a` the one before `b`, without `b` the newest.
+/// Finds the pair: `a` defaults to the version before `b`, `b` to the newest.
 fn find(shown: &Shown, asked: &Asked, a: Option<Version>, b: Option<Version>) -> Result<Option<Pair>, Refusal> {
     // Newest first.
     let all = shown.captures(asked.lookup())?;
@@ -124,7 +124,7 @@ fn of_two(of_page: &str, a: Version, b: Version) -> String {
     format!("/compare?{of_page}&a={}&b={}", wire::version(a), wire::version(b))
 }
 
-/// What is known of one side; `with` leads to the view with another version in its place.
+/// Metadata of one side; `with` links to the view with another version in its place.
 fn facts(name: &str, side: &Side, of_page: &str, with: impl Fn(Version) -> String) -> Markup {
     let (capture, page) = (&side.capture, &side.capture.page);
     html! {

@@ -1,4 +1,4 @@
-//! `/crawl`: a crawl into the store: its queue by host, its failures by kind, the latest of them.
+//! `/crawl`: a crawl into the store: its queue by host, its failures by kind, and the latest ones.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,7 +12,7 @@ use super::super::backend::Backend;
 use super::super::crawl::status;
 use super::layout::{as_json, number, of_url, size, time, view};
 
-/// Without a word for so long, a crawl is taken for dead.
+/// Silence after which a crawl is taken for dead.
 const SILENT_MS: i64 = 30_000;
 
 /// The view.

@@ -1,7 +1,7 @@
-//! Two texts line by line: what is equal, what is changed, added and removed.
+//! Line diff of two texts: equal, changed, added and removed lines.
 //!
-//! Invariants: time and memory are bounded whatever the texts are, and whatever is left out is
-//! counted; pieces of the texts are shown as text.
+//! Invariants: time and memory are bounded for any texts, and what is left out is counted; pieces
+//! of the texts are shown as escaped text.
 
 use std::time::{Duration, Instant};
 
@@ -11,19 +11,19 @@ use similar::algorithms::{Capture, Replace, myers};
 
 use super::layout::number;
 
-/// How long two texts are compared.
+/// Time limit of a comparison.
 const TIME: Duration = Duration::from_millis(500);
-/// Lines of a text that are compared, and rows that are shown.
+/// Most lines of a text that are compared, and most rows that are shown.
 const LINES: usize = 40_000;
 const ROWS: usize = 2_000;
 /// Equal lines that are shown around a change.
 const CONTEXT: usize = 3;
 /// A longer line is compared in parts.
 const LONG: usize = 200;
-/// No part is longer.
+/// Longest part.
 const LONGEST: usize = 2_000;
 
-/// A line, or a part of a long one, which has the number of its line.
+/// A line, or a part of a long one, with its line number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Line<'t> {
     number: usize,
@@ -42,10 +42,10 @@ enum Row<'t> {
 /// Two texts, compared.
 pub(super) struct Diff<'t> {
     rows: Vec<Row<'t>>,
-    /// Lines, or parts of long ones.
+    /// Numbers of lines, or of parts of long ones.
     removed: usize,
     added: usize,
-    /// Lines of either text behind those that were compared.
+    /// Lines of either text after those that were compared.
     left_out: usize,
     ran_out_of_time: bool,
     has_parts: bool,
@@ -66,7 +66,7 @@ impl<'t> Diff<'t> {
         let texts = |lines: &[Line<'t>]| lines.iter().map(|line| line.text).collect::<Vec<&str>>();
         let (of_old, of_new) = (texts(&old), texts(&new));
         let mut found = Replace::new(Capture::new());
-        // It cannot fail: the hook takes all.
+        // It cannot fail: the hook accepts everything.
         let _ = myers::diff_deadline(
             &mut found,
             &of_old[..],
@@ -109,7 +109,7 @@ impl<'t> Diff<'t> {
         self.removed == 0 && self.added == 0
     }
 
-    /// As a table; `label` says what of.
+    /// The diff as a table; `label` names what was compared.
     pub(super) fn shown(&self, label: &str) -> Markup {
         let what = if self.has_parts { "lines and parts of lines" } else { "lines" };
         html! {
@@ -157,7 +157,7 @@ fn number_of(line: Option<&Line<'_>>) -> Markup {
     html! { td class="n" { @if let Some(line) = line.filter(|line| line.is_first) { (line.number) } } }
 }
 
-/// One side of a change; what both sides have at both ends is not marked.
+/// One side of a change; the common start and end of both sides are not marked.
 fn changed(line: Option<Line<'_>>, (head, tail): (usize, usize), is_old: bool) -> Markup {
     let Some(line) = line else { return html! { td class="none" {} } };
     let end = line.text.len() - tail;
@@ -172,7 +172,7 @@ fn changed(line: Option<Line<'_>>, (head, tail): (usize, usize), is_old: bool) -
     }
 }
 
-/// Bytes that two texts share at their begin and at their end, which do not overlap.
+/// Bytes of the common start and of the common end of two texts; they do not overlap.
 fn shared_ends(old: &str, new: &str) -> (usize, usize) {
     let head: usize =
         old.chars().zip(new.chars()).take_while(|(old, new)| old == new).map(|(old, _)| old.len_utf8()).sum();
@@ -181,7 +181,7 @@ fn shared_ends(old: &str, new: &str) -> (usize, usize) {
     (head, same.map(|(old, _)| old.len_utf8()).sum())
 }
 
-/// The lines of a text; of long ones their parts.
+/// Splits a text into lines, and long lines into parts.
 fn lines(text: &str) -> Vec<Line<'_>> {
     let mut found = Vec::new();
     for (at, line) in text.lines().enumerate() {
@@ -199,7 +199,7 @@ fn lines(text: &str) -> Vec<Line<'_>> {
     found
 }
 
-/// Where a part ends: by what it has in it alone, so that what is put in before moves no end.
+/// Where a part ends: it depends on the part's content alone, so that an insertion moves no end.
 fn end_of_part(text: &str) -> usize {
     let mut last = '\0';
     for (at, char) in text.char_indices() {
@@ -216,7 +216,7 @@ fn end_of_part(text: &str) -> usize {
 mod tests {
     use super::*;
 
-    /// Both texts, put together again of all rows.
+    /// Both texts, reassembled from all rows.
     fn both(diff: &Diff<'_>) -> (Vec<String>, Vec<String>) {
         let (mut old, mut new) = (Vec::new(), Vec::new());
         for row in &diff.rows {

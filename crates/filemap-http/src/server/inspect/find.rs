@@ -1,4 +1,4 @@
-//! `/hosts`, `/list`, `/find`: from all hosts to one page.
+//! `/hosts`, `/list`, `/find`: navigation from all hosts to one page.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use super::layout::{as_json, failed, number, of_url, text, view, view_of, warnin
 use crate::query::{Query, encoded};
 use crate::wire;
 
-/// Rows of a view.
+/// Rows per view.
 const ROWS: usize = 100;
 
-/// Hosts with their pages, and where the next ones are.
+/// Hosts with their numbers of pages, and the cursor of the next part.
 struct Hosts {
     rows: Vec<(String, u64)>,
     next: Option<Cursor>,
-    /// URLs that have no host, from here on.
+    /// Only URLs without a host follow.
     rest: bool,
 }
 
@@ -62,7 +62,7 @@ pub(crate) async fn hosts(State(backend): State<Arc<Backend>>, RawQuery(raw): Ra
     view("Hosts", &content)
 }
 
-/// The hosts behind a place, each with one look-up: its pages are counted, not listed.
+/// The hosts after a cursor, each with one look-up: its pages are counted, not listed.
 fn next_hosts(shown: &Shown, after: Option<Cursor>) -> filemap::Result<Hosts> {
     let mut hosts = Hosts { rows: Vec::new(), next: None, rest: false };
     let mut place = after;
@@ -74,7 +74,7 @@ fn next_hosts(shown: &Shown, after: Option<Cursor>) -> filemap::Result<Hosts> {
         };
         let of_host = Scope::new().host(&host);
         let pages = shown.count(&of_host)?;
-        // Behind its last page in the order of hosts: others of the host stand elsewhere.
+        // Continue after the host's last page in host order: others of the host may be elsewhere.
         let mut end = listed.cursor;
         for last in shown.list(&of_host.backwards(), None)? {
             let last = last?;
@@ -158,7 +158,7 @@ fn urls(listed: &[Listed]) -> Markup {
     }
 }
 
-/// `/find`: what somebody typed: a URL, a host, or a prefix with a star behind it.
+/// `/find`: resolves typed input: a URL, a host, or a prefix followed by a star.
 pub(crate) async fn find(RawQuery(raw): RawQuery) -> Response {
     let found = || {
         let query = Query::parse(raw.as_deref(), &["q"])?;

@@ -1,15 +1,15 @@
-//! Source with its parts marked: HTML with the scripts and styles in it, XML, scripts, JSON, CSS.
+//! Syntax highlighting of HTML with its scripts and styles, XML, scripts, JSON, CSS.
 //!
-//! It marks, and judges nothing: what no rule knows is plain text. Invariants: the parts of a
-//! source put together are the source, byte for byte; each is escaped by the template; one pass,
-//! in time linear in the source; at most [`PARTS`] parts are marked, the rest is one.
+//! It never rejects a source: what no rule knows is plain text. Invariants: the parts concatenated
+//! are the source, byte for byte; the template escapes each; one pass, in linear time; at most
+//! [`PARTS`] parts are marked, the rest is one.
 
 use maud::{Markup, html};
 
-/// Parts that are marked.
+/// Most parts that are marked.
 const PARTS: usize = 40_000;
 
-/// Words that are marked in a script.
+/// Keywords of scripts.
 const WORDS: &[&str] = &[
     "async",
     "await",
@@ -54,7 +54,7 @@ const WORDS: &[&str] = &[
     "yield",
 ];
 
-/// What a source is written in.
+/// Language of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Language {
     Html,
@@ -65,7 +65,7 @@ pub(super) enum Language {
 }
 
 impl Language {
-    /// By a page's type.
+    /// The language for a page's media type.
     pub(super) fn of(mime: &str) -> Language {
         match mime {
             "text/html" => Language::Html,
@@ -80,19 +80,19 @@ impl Language {
     }
 }
 
-/// Class and end of a part.
+/// CSS class and end of a part.
 type Part = (Option<&'static str>, usize);
 
-/// Takes parts off a text, one behind the other.
+/// Splits a text into consecutive parts.
 struct Marker<'t> {
     text: &'t str,
     at: usize,
-    /// Where what is taken apart now ends.
+    /// End of the range that is being split.
     end: usize,
     parts: Vec<Part>,
 }
 
-/// A source as markup; the second is how many bytes at its end are not marked.
+/// A source as markup, and the number of bytes at its end that are not marked.
 pub(super) fn source(text: &str, language: Language) -> (Markup, usize) {
     let (parts, left) = parts(text, language);
     let mut begin = 0;
@@ -124,7 +124,7 @@ impl<'t> Marker<'t> {
         &self.text[self.at..self.end]
     }
 
-    /// What comes next, while there is something, and parts may be marked.
+    /// The next character and the rest, unless the range has ended or no more parts may be marked.
     fn next(&self) -> Option<(char, &'t str)> {
         let rest = self.rest();
         rest.chars().next().filter(|_| self.parts.len() < PARTS).map(|char| (char, rest))
@@ -141,13 +141,13 @@ impl<'t> Marker<'t> {
         }
     }
 
-    /// Takes what lies before the first of these.
+    /// Takes everything before the first of these characters.
     fn take_until(&mut self, is_end: impl Fn(char) -> bool, class: Option<&'static str>) {
         let rest = self.rest();
         self.take(rest.find(is_end).unwrap_or(rest.len()), class);
     }
 
-    /// Takes `begin` bytes, and all through the next `end`.
+    /// Takes `begin` bytes, and everything through the next `end`.
     fn take_through(&mut self, begin: usize, end: &str, class: Option<&'static str>) {
         let rest = self.rest();
         let found = rest.get(begin..).and_then(|behind| behind.find(end));
@@ -205,7 +205,7 @@ impl<'t> Marker<'t> {
         }
     }
 
-    /// To the end of a tag.
+    /// The attributes, to the end of a tag.
     fn attributes(&mut self) {
         while let Some((first, _)) = self.next() {
             match first {
@@ -270,7 +270,7 @@ impl<'t> Marker<'t> {
         }
     }
 
-    /// A string, to its quote; but for one of a template, to the line's end at most.
+    /// A string, to its closing quote; unless it is a template, at most to the end of the line.
     fn string(&mut self, rest: &str, quote: char) {
         let mut escaped = false;
         let mut end = rest.len();
@@ -301,7 +301,7 @@ fn is_of_name(char: char) -> bool {
     char.is_alphanumeric() || matches!(char, '_' | '-')
 }
 
-/// Where an element whose content is no markup ends: `end` in any case.
+/// Where the end tag `end`, in any letter case, closes an element whose content is not markup.
 fn raw_end(text: &str, end: &str) -> usize {
     let is_end = |at: &usize| {
         text.as_bytes()[*at..].get(..end.len()).is_some_and(|own| own.eq_ignore_ascii_case(end.as_bytes()))

@@ -1,4 +1,4 @@
-//! What all views share: the frame of a page, its policy, numbers and times as people read them.
+//! Shared by all views: page frame, content security policy, and formats of numbers and times.
 
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
@@ -9,15 +9,15 @@ use maud::{DOCTYPE, Markup, html};
 use super::super::refusal::Refusal;
 use crate::query::encoded;
 
-/// A view loads its own style and frames its own captures, and nothing else.
+/// Policy of a view: it loads its own style and frames its own captures, nothing else.
 const POLICY: &str = "default-src 'none'; style-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'; \
                       frame-ancestors 'none'";
 
-/// The overview runs one script of its own, too, which asks for figures.
+/// Policy of the overview, which also runs a script of its own that fetches figures.
 const LIVE_POLICY: &str = "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; \
                            form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// What each view leads to.
+/// The views in the navigation.
 const VIEWS: [(&str, &str); 6] = [
     ("/", "Overview"),
     ("/hosts", "Hosts"),
@@ -32,7 +32,7 @@ pub(super) fn view(title: &str, content: &Markup) -> Response {
     page(StatusCode::OK, title, "", content)
 }
 
-/// A view with charts that go on.
+/// A view with live charts.
 pub(super) fn live_view(title: &str, content: &Markup) -> Response {
     let content = html! { (content) script src="/charts.js" defer {} };
     let mut response = page(StatusCode::OK, title, "", &content);
@@ -40,15 +40,15 @@ pub(super) fn live_view(title: &str, content: &Markup) -> Response {
     response
 }
 
-/// A view of what was searched for.
+/// A view of search results.
 pub(super) fn view_of(title: &str, sought: &str, content: &Markup) -> Response {
     page(StatusCode::OK, title, sought, content)
 }
 
-/// A view of what failed.
+/// A view of an error.
 pub(super) fn failed(refusal: Refusal) -> Response {
     let (status, detail) = (refusal.status(), refusal.detail().to_owned());
-    // With its cause for the log.
+    // With the cause for the log.
     let mut response = page(status, "Not shown", "", &html! { p role="alert" { (detail) } });
     *response.extensions_mut() = std::mem::take(refusal.into_response().extensions_mut());
     response
@@ -98,17 +98,17 @@ pub(crate) async fn charts() -> impl IntoResponse {
     ([(CONTENT_TYPE, HeaderValue::from_static("text/javascript; charset=utf-8"))], include_str!("charts.js"))
 }
 
-/// Says why something may be missing in a view.
+/// Warns that something may be missing in a view.
 pub(super) fn warning(missed: Option<String>) -> Markup {
     html! { @if let Some(missed) = missed { p role="alert" { (missed) } } }
 }
 
-/// A link to the same as JSON.
+/// A link to the same view as JSON.
 pub(super) fn as_json(target: &str) -> Markup {
     html! { p class="json" { a href=(target) { "JSON" } } }
 }
 
-/// Bytes as text, whatever they are.
+/// Bytes as text; invalid UTF-8 is replaced.
 pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -131,7 +131,7 @@ pub(super) fn number(number: u64) -> String {
     grouped
 }
 
-/// A size in the unit that fits.
+/// A size in a fitting unit.
 pub(super) fn size(bytes: u64) -> String {
     let mut left = bytes as f64;
     for unit in ["B", "kB", "MB", "GB"] {
@@ -143,7 +143,7 @@ pub(super) fn size(bytes: u64) -> String {
     format!("{left:.2} TB")
 }
 
-/// A time, for people and for programs.
+/// A time, readable for people and programs.
 pub(super) fn time(time_ms: i64) -> Markup {
     let full = date::format(time_ms);
     let shown = full.get(..19).map_or(full.clone(), |begin| begin.replace('T', " "));

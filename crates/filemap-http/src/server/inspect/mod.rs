@@ -1,11 +1,11 @@
-//! A page to look at: the store for an operator with a browser. Server-rendered, without script
-//! but for the live charts of the overview.
+//! The inspector: web pages about the store for an operator. Rendered on the server; only the live
+//! charts of the overview use a script.
 //!
-//! Layers: `layout` (what all views share); `capture`, `calendar`, `diff`, `highlight`; a view a
-//! file.
+//! Layers: `layout` (shared by all views); `capture`, `calendar`, `diff`, `highlight`; then one
+//! file per view.
 //!
-//! Invariants: whatever stored bytes a view shows is escaped text, or stands in a frame that can
-//! run and fetch nothing; no view asks any other machine for anything; every view has its JSON.
+//! Invariants: stored bytes appear as escaped text, or in a frame that can run and fetch nothing;
+//! no view contacts another machine; every view has its JSON.
 
 mod calendar;
 mod capture;

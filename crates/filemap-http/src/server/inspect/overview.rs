@@ -1,4 +1,4 @@
-//! `/`: what the store holds, and how it is.
+//! `/`: contents and state of the store.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -73,7 +73,7 @@ pub(crate) async fn overview(State(backend): State<Arc<Backend>>) -> Response {
     live_view("Overview", &content)
 }
 
-/// How bodies are compressed, from a sample that was taken so many seconds ago.
+/// Compression of bodies in a sample, with its age in seconds.
 fn compression(sample: Option<(u64, CompressionSample)>) -> Markup {
     let Some((ago, sample)) = sample else { return html! { p { "No sample yet." } } };
     let kinds = [
@@ -114,7 +114,7 @@ fn compression(sample: Option<(u64, CompressionSample)>) -> Markup {
     }
 }
 
-/// How the store is: space, the work in the background, damage.
+/// State of the store: space, background work, damage.
 fn state(stats: &Stats, free: Option<u64>, points: &[Point], now_ms: i64) -> Markup {
     let fact = |name: &str, value: Markup| html! { div { dt { (name) } dd { (value) } } };
     let plain = |text: String| html! { (text) };
@@ -136,7 +136,7 @@ fn state(stats: &Stats, free: Option<u64>, points: &[Point], now_ms: i64) -> Mar
     }
 }
 
-/// What the background has done, and why it rests.
+/// What background work has done, and why it is paused.
 fn background(stats: &Stats) -> String {
     if stats.checkpoints + stats.compactions == 0 {
         let why = if stats.puts == 0 { "this server has put nothing" } else { "nothing is due yet" };
@@ -147,7 +147,7 @@ fn background(stats: &Stats) -> String {
     format!("{checkpoints} checkpoints, {compactions} compactions, which freed {freed}")
 }
 
-/// When the disk is full if the store grows as in the last hour.
+/// When the disk will be full, if the store grows as in the last hour.
 fn full_in(free: Option<u64>, points: &[Point]) -> String {
     let (Some(free), Some(first), Some(last)) = (free, points.first(), points.last()) else {
         return "not known yet".to_owned();
@@ -163,7 +163,7 @@ fn full_in(free: Option<u64>, points: &[Point]) -> String {
     }
 }
 
-/// How a replica gets on, in words.
+/// State of a replica, in words.
 fn replica(figures: &FollowingFigures) -> String {
     let state = match (figures.up_to_date, figures.is_complete, &figures.error) {
         (_, _, Some(error)) => format!("which does not answer: {error}"),

@@ -1,5 +1,5 @@
-//! `/rendered`: a body as a browser shows it, in the frame of `/show`: it runs nothing, sends
-//! nothing, and fetches nothing but what it has in itself.
+//! `/rendered`: a body as a browser renders it, in the frame of `/show`. It runs no scripts,
+//! submits nothing, and loads only what it contains.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::super::refusal::Answer;
 use super::super::shown::Shown;
 use crate::query::Query;
 
-/// Of no origin; only its own style, and pictures that are in its text.
+/// No origin; only inline styles and `data:` images.
 const POLICY: &str = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; \
                       base-uri 'none'; frame-ancestors 'self'";
 

@@ -1,4 +1,4 @@
-//! `/seen`: the seen sets of the server, how full they are and how sure their answers.
+//! `/seen`: the seen sets of the server: how full they are, and how reliable their answers.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `/show`: one version: headers, source, and how it looks.
+//! `/show`: one version: headers, source, and rendering.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(crate) async fn show(State(backend): State<Arc<Backend>>, RawQuery(raw): Raw
         let asked = Asked::of(&Query::parse(raw.as_deref(), &["url", "variant", "version"])?)?;
         let look = move |shown: &Shown| {
             let capture = Capture::read(shown, &asked, asked.version())?;
-            // If it cannot be told, the comparison says why.
+            // If it cannot be determined, the comparison says why.
             let has_earlier = |own| has_earlier(shown, &asked, own).unwrap_or(true);
             let capture = capture.map(|capture| (has_earlier(capture.version), capture));
             Ok((capture, asked))

@@ -1,4 +1,4 @@
-//! `/segments` and `/dictionaries`: where the store's bytes lie, and what compresses them.
+//! `/segments` and `/dictionaries`: the store's disk use, and its compression dictionaries.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use super::super::refusal::Refusal;
 use super::super::space::{Dictionaries, Dictionary, Segments, Space, after};
 use super::layout::{as_json, failed, number, size, text, time, view, warning};
 
-/// Rows of a view.
+/// Rows per view.
 const ROWS: usize = 200;
-/// Parts of a bar: what its picture is divided into.
+/// Units in the width of a bar.
 const PARTS: u64 = 1000;
 
 /// `/segments`.
@@ -94,7 +94,7 @@ fn share(share: Option<f64>) -> String {
     share.map_or("-".to_owned(), |share| format!("{:.1} %", 100.0 * share))
 }
 
-/// Bytes as a bar; one of `longest` bytes fills it.
+/// Bytes as a bar; `longest` bytes fill it.
 fn bar(space: &Space, longest: u64) -> Markup {
     let label = format!("{} live of {}", share(space.live_share()), size(space.bytes));
     html! {
@@ -105,13 +105,13 @@ fn bar(space: &Space, longest: u64) -> Markup {
     }
 }
 
-/// Where so many bytes end in a bar of `longest`.
+/// Position in the bar after `bytes` bytes, where `longest` bytes fill it.
 fn place(bytes: u64, longest: u64) -> u64 {
     let parts = u128::from(bytes) * u128::from(PARTS) / u128::from(longest.max(1));
     u64::try_from(parts).unwrap_or(PARTS).min(PARTS)
 }
 
-/// Where in a bar each kind of bytes begins, and how wide it is.
+/// Start and width of each kind of bytes in a bar.
 fn stacked(space: &Space, longest: u64) -> [(&'static str, u64, u64); 4] {
     let mut before = 0_u64;
     let of =

@@ -1,8 +1,8 @@
-//! `/tree`: the pages of a host by path, a folder at a time.
+//! `/tree`: the pages of a host by path, one folder at a time.
 //!
-//! Invariant: a view reads some keys for each of its rows, however many pages a folder has: behind
-//! a folder the listing goes on at its end, and its pages are counted up to [`COUNTED`]. Pages
-//! that rules of access exclude are passed one by one, as in every list, and are in no number.
+//! Invariant: a view reads a few keys per row, however many pages a folder has: the listing skips
+//! to the end of a folder, and its pages are counted up to [`COUNTED`]. Pages that access rules
+//! exclude are passed one by one, as in every list, and are never counted.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,28 +18,28 @@ use super::layout::{as_json, failed, number, of_url, text, view_of, warning};
 use crate::query::{Query, encoded};
 use crate::wire;
 
-/// Rows of a view.
+/// Rows per view.
 const ROWS: usize = 100;
-/// Pages of a folder that are counted.
+/// Most pages of a folder that are counted.
 const COUNTED: usize = 1_000;
-/// Pages of a host that are looked at for its schemes and ports.
+/// Most pages of a host that are read to find its schemes and ports.
 const LOOKED_AT: usize = 10_000;
 
-/// What a folder has in it.
+/// An entry of a folder.
 #[derive(Debug, PartialEq, Eq)]
 enum Entry {
     Page(Vec<u8>),
-    /// A folder with the number of its pages, and whether there are more.
+    /// A folder with its number of pages, and whether there are more.
     Folder(Vec<u8>, usize, bool),
 }
 
-/// A part of a folder, and where the next begins.
+/// A part of a folder, and where the next one begins.
 struct Part {
     entries: Vec<Entry>,
     next: Option<Cursor>,
 }
 
-/// What is asked for.
+/// The request.
 enum Asked {
     Host(String),
     Folder(Vec<u8>, Option<Cursor>),
@@ -67,14 +67,14 @@ fn path_of(url: &[u8]) -> Option<usize> {
     (url[authority + path] == b'/').then_some(authority + path)
 }
 
-/// The folder of a URL in a folder; `None` if it lies in it itself.
+/// The subfolder of `prefix` that a URL is in; `None` if it is directly in `prefix`.
 fn folder_of<'u>(url: &'u [u8], prefix: &[u8]) -> Option<&'u [u8]> {
     let rest = url.get(prefix.len()..)?;
     let name = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#'))?;
     (rest[name] == b'/').then(|| &url[..=prefix.len() + name])
 }
 
-/// The entries of a folder behind a place.
+/// The entries of a folder after a cursor.
 fn part_of(shown: &Shown, prefix: &[u8], after: Option<Cursor>) -> filemap::Result<Part> {
     let scope = Scope::new().prefix(prefix);
     let mut part = Part { entries: Vec::new(), next: None };
@@ -106,7 +106,7 @@ fn counted(shown: &Shown, folder: &[u8]) -> filemap::Result<Entry> {
     Ok(Entry::Folder(folder.to_vec(), pages.min(COUNTED), pages > COUNTED))
 }
 
-/// The roots of a host: each scheme and port; and whether all its pages were looked at for them.
+/// The roots of a host, one per scheme and port; and whether all its pages were read for them.
 fn roots_of(shown: &Shown, host: &str) -> filemap::Result<(Vec<Entry>, bool)> {
     let (mut roots, mut looked_at) = (BTreeSet::new(), 0);
     for listed in shown.list(&Scope::new().host(host), None)?.take(LOOKED_AT) {
@@ -159,7 +159,7 @@ pub(crate) async fn tree(State(backend): State<Arc<Backend>>, RawQuery(raw): Raw
     view_of(&title, &title, &content)
 }
 
-/// From the host to the folder above this one.
+/// Breadcrumbs from the host to the folder above this one.
 fn way(prefix: &[u8]) -> Markup {
     let Some(path) = path_of(prefix) else { return html! {} };
     let host = urlindex::host(prefix).map(text).unwrap_or_default();

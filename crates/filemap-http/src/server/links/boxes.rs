@@ -9,11 +9,11 @@ use mailbox::{Error, MailboxOptions, Mailboxes};
 
 use crate::server::refusal::Refusal;
 
-/// When a mailbox that is full is asked again, in seconds.
+/// Seconds after which to retry a full mailbox.
 const FULL_AGAIN_S: u32 = 2;
 
-/// Mailboxes that a server serves: those in a folder, or those that the first crawl of a fleet has
-/// made there.
+/// Mailboxes that a server serves: those in a folder, or those that the first crawl of a fleet
+/// creates there.
 ///
 /// ```
 /// use filemap_http::server::{LinkBoxes, ServerOptions};
@@ -32,7 +32,7 @@ pub struct LinkBoxes {
 }
 
 impl LinkBoxes {
-    /// The mailboxes in a folder, which may have none yet.
+    /// Opens the mailboxes in a folder, which may have none yet.
     ///
     /// # Errors
     ///
@@ -42,7 +42,7 @@ impl LinkBoxes {
         Ok(LinkBoxes { folder: folder.to_owned(), options, boxes: Mutex::new(boxes) })
     }
 
-    /// The mailboxes of so many shards, made if there are none; and whether they were. Blocks.
+    /// The mailboxes of `shards` shards, created if there are none; and whether they were. Blocks.
     pub(super) fn of(&self, shards: u32) -> mailbox::Result<(Arc<Mailboxes>, bool)> {
         let mut boxes = self.boxes();
         if let Some(boxes) = &*boxes {

@@ -1,4 +1,4 @@
-//! `POST`, `GET`, `DELETE /v1/links/SHARD`: links are entered, read, and dropped.
+//! `POST`, `GET`, `DELETE /v1/links/SHARD`: adds, reads and drops links.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -20,15 +20,15 @@ use crate::server::seen::ask::asking;
 use crate::server::tokens::Right;
 use crate::wire::links::{Entered, LinkLine, LinksPart, read_crawl_id};
 
-/// Bytes and links of one request.
+/// Limits of one request: bytes and links.
 const MAX_BYTES: u64 = 8 << 20;
 const MAX_LINKS: usize = 100_000;
-/// Links of an answer, unless another number is asked for.
+/// Links of a response, unless the request gives another number.
 const LINKS: usize = 10_000;
 /// Memory of a link beside its bytes.
 const LINK_BYTES: u64 = 4;
 
-/// The mailboxes of a server that writes, for whoever may write.
+/// The mailboxes of a server that writes, for senders with the right to write.
 ///
 /// # Errors
 ///
@@ -41,7 +41,7 @@ pub(super) fn boxes(backend: &Backend, allowed: Allowed) -> Result<Arc<Mailboxes
     boxes.ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, words))
 }
 
-/// A number of a query.
+/// A number in a query.
 pub(super) fn number(query: &Query, name: &str) -> Result<Option<u64>, String> {
     query.read(name, "a number", |text| text.parse().ok())
 }
@@ -50,19 +50,19 @@ pub(super) fn needed_number(query: &Query, name: &str) -> Result<u64, String> {
     number(query, name)?.ok_or_else(|| format!("the parameter `{name}` is missing"))
 }
 
-/// The crawl's id of a query.
+/// The crawl's id in a query.
 pub(super) fn crawl(query: &Query) -> Result<u128, String> {
     query.needed("crawl")?;
     let crawl = query.read("crawl", "an id of 32 hexadecimal digits", read_crawl_id)?;
     crawl.ok_or_else(|| "the parameter `crawl` is missing".to_owned())
 }
 
-/// A number of a path.
+/// A shard number in a path.
 pub(super) fn shard(text: &str) -> Result<u32, Refusal> {
     text.parse().map_err(|_| Refusal::new(StatusCode::NOT_FOUND, format!("`{text}` is no shard: give its number")))
 }
 
-/// `POST /v1/links/SHARD`: enters those links of a crawl that are not there.
+/// `POST /v1/links/SHARD`: adds those links of a crawl that are not there yet.
 pub(crate) async fn post(
     State(backend): State<Arc<Backend>>,
     Extension(allowed): Extension<Allowed>,
@@ -84,7 +84,7 @@ pub(crate) async fn post(
     Ok(Json(Entered { entered: posted.entered, next: posted.next }).into_response())
 }
 
-/// The links of a body, a line each.
+/// Parses the links of a body, one a line.
 fn links(mut upload: Upload) -> Result<Vec<Link>, Refusal> {
     let mut bytes = Vec::with_capacity(upload.bytes as usize);
     let failed = |error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the links set aside: {error}"));
@@ -108,7 +108,7 @@ fn links(mut upload: Upload) -> Result<Vec<Link>, Refusal> {
     Ok(links)
 }
 
-/// `GET /v1/links/SHARD`: links from a place on.
+/// `GET /v1/links/SHARD`: links from a cursor on.
 pub(crate) async fn read(
     State(backend): State<Arc<Backend>>,
     Extension(allowed): Extension<Allowed>,
@@ -128,7 +128,7 @@ pub(crate) async fn read(
     Ok(Json(LinksPart { links, cursor: part.cursor.to_string() }).into_response())
 }
 
-/// `DELETE /v1/links/SHARD`: drops what the owner has.
+/// `DELETE /v1/links/SHARD`: drops the links that the owner has.
 pub(crate) async fn drop_to(
     State(backend): State<Arc<Backend>>,
     Extension(allowed): Extension<Allowed>,

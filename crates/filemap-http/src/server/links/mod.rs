@@ -2,8 +2,8 @@
 //!
 //! `boxes` has the mailboxes of the server; `mail` and `owners` are the handlers.
 //!
-//! Invariant: what is answered is on the device. Links are URLs of pages that rules of access may
-//! keep back: so to read them takes the right to write.
+//! Invariant: an answered change is durable. Links are URLs of pages that access rules may keep
+//! back: so reading them takes the right to write.
 
 pub(super) mod boxes;
 pub(super) mod mail;

@@ -1,5 +1,5 @@
-//! `/v1/links`, `/v1/links/standing` and `/v1/links/SHARD/owner`: how many shards there are, who
-//! owns them, and whether the fleet has come to its end.
+//! `/v1/links`, `/v1/links/standing` and `/v1/links/SHARD/owner`: the number of shards, their
+//! owners, and whether the fleet is finished.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ fn standing(boxes: &Mailboxes, fenced: Vec<u32>) -> FleetStanding {
     }
 }
 
-/// `PUT /v1/links`: makes the mailboxes of a fleet, unless they are there.
+/// `PUT /v1/links`: creates the mailboxes of a fleet, unless they exist.
 pub(crate) async fn create(
     State(backend): State<Arc<Backend>>,
     Extension(allowed): Extension<Allowed>,
@@ -85,8 +85,8 @@ fn of_shard(shard: &ShardStats) -> Value {
     })
 }
 
-/// `POST /v1/links/standing`: a crawl says what it owns and whether it is idle, and is told how
-/// the fleet gets on.
+/// `POST /v1/links/standing`: a crawl reports what it owns and whether it is idle, and gets the
+/// state of the fleet.
 pub(crate) async fn report(
     State(backend): State<Arc<Backend>>,
     Extension(allowed): Extension<Allowed>,
@@ -110,7 +110,7 @@ pub(crate) async fn report(
     Ok(Json(told.await??).into_response())
 }
 
-/// `PUT /v1/links/SHARD/owner`: a crawl takes a shard that is free, or its own.
+/// `PUT /v1/links/SHARD/owner`: a crawl takes a shard that is free, or already its own.
 pub(crate) async fn take(
     State(backend): State<Arc<Backend>>,
     Extension(allowed): Extension<Allowed>,

@@ -1,7 +1,7 @@
-//! `POST /v1/pages`: many pages in, each answered by a line, so that a client that was cut off
-//! knows what to send again. Here are JSON Lines; `file` has WARC, ARC and WACZ files.
+//! `POST /v1/pages`: uploads many pages, each answered by a line, so that a client that was cut
+//! off knows what to resend. JSON Lines are here; `file` has WARC, ARC and WACZ files.
 //!
-//! Invariant: a line that says `stored` is said when it is on the device, unless `durable=0`.
+//! Invariant: a line with `stored` is sent when the page is durable, unless `durable=0`.
 
 use std::io::{BufRead, BufReader, Read};
 use std::sync::Arc;
@@ -30,13 +30,13 @@ use super::file::{self, Form};
 use crate::query::Query;
 use crate::wire::{self, LINES_TYPE};
 
-/// Lines and bytes of lines that one call of the store puts.
+/// Lines, and bytes of lines, per call of the store.
 const LINES: usize = 1_024;
 const PART: usize = 4 << 20;
 /// The longest line, in bytes.
 const MAX_LINE: u64 = 128 << 20;
 
-/// Lines that were not put yet.
+/// State of an upload between two calls of the store.
 struct Rest {
     lines: BufReader<Upload>,
     number: u64,
@@ -46,7 +46,7 @@ struct Rest {
     rule: PutRule,
     durable: bool,
     is_done: bool,
-    /// A page whose lock another put has, and its key.
+    /// A page whose lock another put holds, and its key.
     waiting: Option<(Page, Vec<u8>)>,
 }
 
@@ -107,7 +107,7 @@ fn answered(backend: &Arc<Backend>, rest: Rest) -> Body {
         let backend = Arc::clone(&backend);
         async move {
             while !rest.is_done {
-                // Without a turn of the pool, which whoever has the lock may be waiting for.
+                // Outside the pool, since the holder of the lock may be waiting for a turn there.
                 let alone = match &rest.waiting {
                     Some((_, key)) => Some(backend.putting(key).lock_owned().await),
                     None => None,
@@ -128,8 +128,8 @@ fn answered(backend: &Arc<Backend>, rest: Rest) -> Body {
     }))
 }
 
-/// Puts the next lines. An error that does not concern one page alone ends the answer, with a line
-/// that says it: no later line was put.
+/// Puts the next lines. An error that concerns more than one page ends the response, with a line
+/// that says so: no later line was put.
 fn part(
     backend: &Backend,
     store: &PageStore,
@@ -146,7 +146,7 @@ fn part(
         bytes += line.len();
         let put = match found {
             Ok(page) => {
-                // A page that has no key is refused below.
+                // A page without a key is refused below.
                 let key = store.key(&page.url).ok();
                 let lock = key.as_ref().filter(|_| alone.is_none()).map(|key| backend.putting(key).try_lock_owned());
                 let _alone = match (lock, key) {
@@ -186,7 +186,7 @@ fn part(
 }
 
 impl Rest {
-    /// The page of the next line, or what is wrong with it; `None` if there is no more.
+    /// The next line's page, or what is wrong with it; `None` at the end.
     fn next(&mut self, line: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<Option<Result<Page, String>>, Error> {
         loop {
             line.clear();
@@ -210,14 +210,14 @@ impl Rest {
         }
     }
 
-    /// Makes a part durable; behind the last, the sums.
+    /// Syncs a part; after the last part, writes the sums.
     fn end_part(&mut self, backend: &Backend, store: &PageStore, first: u64, out: &mut Vec<u8>) {
         if self.durable
             && let Err(error) = store.sync()
         {
             let words = format!("lines {first} to {} are not durable, and have no answer: {error}", self.number);
             backend.log(&format!("pages that were sent: {words}"));
-            // None of them is called stored.
+            // None of them may be called stored.
             out.clear();
             say(out, json!({ "error": words }));
             self.is_done = true;

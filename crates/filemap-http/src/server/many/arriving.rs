@@ -1,7 +1,7 @@
-//! A body that is read while it arrives: parts go from the connection to a thread that blocks.
+//! A body read while it arrives: parts go from the connection to a blocking thread.
 //!
-//! Invariants: no more than [`PARTS`] parts are in memory, so that a slow store slows its client;
-//! a body that breaks off is an error, never its end.
+//! Invariants: at most [`PARTS`] parts are in memory, so that a slow store slows its client; a
+//! body that breaks off is an error, never its end.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -13,25 +13,25 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::super::backend::Backend;
 
-/// Parts that wait for the thread: each is what was read from the connection at once.
+/// Most parts queued for the thread; a part is what one read from the connection returned.
 const PARTS: usize = 16;
 
 /// A part; `None` is the body's end.
 type Part = io::Result<Option<Bytes>>;
 
-/// A body, as its bytes come.
+/// Reads a body as it arrives.
 pub(super) struct Arriving {
     parts: Receiver<Part>,
     part: Bytes,
     is_over: bool,
-    /// Told once the bytes before it are read.
+    /// Returned after the bytes before it.
     failure: Option<io::Error>,
 }
 
 impl Arriving {
-    /// Begins to take a body, and waits for its first part: a client that asked whether to send is
-    /// told to, before it has an answer. If the bytes are not wanted any more, they are taken to
-    /// their end all the same: most clients read no answer before they have sent all.
+    /// Begins to read a body, and waits for its first part: so a client that waits for `100
+    /// Continue` gets it before the response. If the bytes are no longer needed, the body is read
+    /// to its end all the same: most clients read no response before they have sent everything.
     pub(super) async fn begin(mut body: Body, backend: Arc<Backend>) -> Arriving {
         let (sender, parts) = channel(PARTS);
         let mut arriving = Arriving { parts, part: Bytes::new(), is_over: false, failure: None };
@@ -58,12 +58,12 @@ impl Arriving {
         arriving
     }
 
-    /// The first bytes, before any is read.
+    /// The first bytes, before any is consumed.
     pub(super) fn first_bytes(&self) -> &[u8] {
         &self.part
     }
 
-    /// Gets the next part; `waits` for it, or takes it if it is there. Returns whether it did.
+    /// Gets the next part, waiting for it if `waits`. Returns whether it got one.
     fn fill(&mut self, waits: bool) -> bool {
         if self.is_over {
             return false;
@@ -90,7 +90,7 @@ async fn take(mut body: Body, sender: &Sender<Part>) {
     loop {
         let part = next(&mut body).await;
         let is_last = !matches!(part, Ok(Some(_)));
-        // It fails if nobody wants it.
+        // Fails if the reader is gone.
         let _ = sender.send(part).await;
         if is_last {
             return;

@@ -1,5 +1,5 @@
-//! `POST /v1/pages/get`: URLs, a line each; pages as JSON Lines or as a WARC stream, in the same
-//! order. One that is not there, or cannot be read, has a line, or a record, that says so.
+//! `POST /v1/pages/get`: one URL a line in; pages as JSON Lines or a WARC stream out, in the same
+//! order. An absent or unreadable page has a line, or a record, that says so.
 
 use std::io::{BufRead, BufReader, Read};
 use std::sync::Arc;
@@ -23,26 +23,26 @@ use super::super::shown::{Found, Shown};
 use crate::query::Query;
 use crate::wire::{LINES_TYPE, Url};
 
-/// The type of a WARC stream.
+/// Media type of a WARC stream.
 const WARC_TYPE: &str = "application/warc";
 
-/// Its name, in the records about others.
+/// Name of the stream, in its records about other records.
 const STREAM: &str = "pages.warc";
 
-/// Bytes of the URLs of one request.
+/// Most bytes of URLs in one request.
 const MAX_URLS: u64 = 64 << 20;
-/// Bytes of a page's body in a line, and of the lines of one call of the store.
+/// Most bytes of a page's body in a line, and of lines from one call of the store.
 const MAX_BODY: u64 = 64 << 20;
 const PART: usize = 1 << 20;
 
-/// How pages are answered.
+/// Format of the pages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Lines,
     Warc,
 }
 
-/// URLs that were not answered yet.
+/// URLs not answered yet.
 struct Rest {
     urls: BufReader<Upload>,
     form: Form,
@@ -127,7 +127,7 @@ fn part(backend: &Backend, shown: &Shown, mut rest: Rest) -> Result<Option<(Byte
     Ok((!out.is_empty()).then(|| (out.into(), rest)))
 }
 
-/// What became of a page.
+/// What was written for a page.
 enum Written {
     Whole,
     Absent,

@@ -1,5 +1,5 @@
-//! A file that is sent: imported on a thread of its own while it arrives, a line told for each
-//! record.
+//! Upload of an archive file: imported on a thread of its own while it arrives, with one line of
+//! response for each record.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -24,20 +24,20 @@ use crate::wire::upload::{RecordLine, count, sums};
 /// The name of the file in problems.
 const NAME: &str = "the file sent";
 
-/// The form of a file.
+/// Format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// WARC or ARC, read as it comes.
+    /// WARC or ARC, read while it arrives.
     Warc,
-    /// WACZ: its list stands at its end, so it is set aside first.
+    /// WACZ: its directory is at its end, so the file is spooled first.
     Wacz,
 }
 
-/// What an import keeps, by a query.
+/// Import options from a query.
 ///
 /// # Errors
 ///
-/// A parameter that is not understood, in words.
+/// A parameter that is invalid, in words.
 pub(super) fn options(query: &Query) -> std::result::Result<ImportOptions, String> {
     let mut options = ImportOptions::new();
     if query.switch("as_received")? == Some(true) {
@@ -50,17 +50,17 @@ pub(super) fn options(query: &Query) -> std::result::Result<ImportOptions, Strin
     Ok(kinds.into_iter().flatten().fold(options, ImportOptions::keep))
 }
 
-/// A file on its way in.
+/// An uploaded file.
 enum Sent {
     Arriving(Arriving),
     Aside(Upload),
 }
 
-/// Begins to import a file, and returns the answer.
+/// Begins to import a file, and returns the response.
 ///
 /// # Errors
 ///
-/// Those of setting a WACZ file aside; 415 if a WACZ file is called WARC.
+/// Those of spooling a WACZ file; 415 if a WACZ file is called WARC.
 pub(super) async fn take(
     backend: &Arc<Backend>,
     body: Body,
@@ -98,7 +98,7 @@ pub(super) async fn take(
     Ok(answer)
 }
 
-/// Imports a file, and tells of it to the end.
+/// Imports a file to the end, and reports on it.
 fn import_all(mut watch: Watch, sent: Sent, options: &ImportOptions, is_durable: bool) {
     let store = watch.backend.direct();
     let imported = match sent {
@@ -138,11 +138,11 @@ fn import_aside(
     }
 }
 
-/// Tells what becomes of each record.
+/// Reports the outcome of each record.
 struct Watch {
     backend: Arc<Backend>,
     telling: Telling,
-    /// Counted for the sums of a file that is not read to its end.
+    /// Counts for the sums of a file that is not read to its end.
     so_far: ImportReport,
 }
 

@@ -1,5 +1,5 @@
 //! Many pages in one request: `fetch` (URLs in, pages out), `add` (pages in, a line for each out),
-//! of these `file` (a file of an archive, read by `arriving`, told of by `told`).
+//! and `file` for an archive file (read by `arriving`, answered by `told`).
 
 pub(super) mod add;
 mod arriving;

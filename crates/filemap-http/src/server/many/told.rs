@@ -1,9 +1,9 @@
-//! The answer to a file: lines that one thread writes and the connection takes, each once it is on
-//! the device.
+//! The response to an archive file: lines written by one thread and sent by the connection, each
+//! once it is durable.
 //!
-//! Most clients send all before they read anything. So whoever imports never waits for a line to
-//! be taken: lines that the connection does not take yet are in memory, and over [`IN_MEMORY`] in
-//! a file in the folder for temporary files. A client that is gone leaves none.
+//! Most clients send everything before they read anything. So the import never waits for the
+//! client: lines that the connection cannot take yet stay in memory, and above [`IN_MEMORY`] in a
+//! temporary file. A client that is gone leaves none.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,12 +21,12 @@ use tokio::time::{Instant, timeout_at};
 
 use super::super::backend::Backend;
 
-/// Bytes of lines in memory; the largest part of an answer.
+/// Bytes of lines kept in memory; also the largest part of a response.
 const IN_MEMORY: usize = 256 << 10;
-/// How long lines are gathered before one sync makes all of them durable.
+/// How long to collect lines before one sync makes all of them durable.
 const GATHERED: Duration = Duration::from_millis(200);
 
-/// Lines on their way.
+/// Queue of lines.
 pub(super) struct Told {
     lines: Mutex<Lines>,
     news: Notify,
@@ -34,15 +34,15 @@ pub(super) struct Told {
 }
 
 struct Lines {
-    /// Older than `last`; from `read` on.
+    /// Lines older than `last`; read from `read` on.
     aside: SpooledTempFile,
     read: u64,
     aside_bytes: u64,
     last: Vec<u8>,
-    /// Bytes of lines since the beginning.
+    /// Bytes of all lines so far.
     told: u64,
     is_over: bool,
-    /// No line is taken any more: the client is gone, or what is told would not be so.
+    /// Lines are dropped: the client is gone, or what they say would not be true.
     is_left: bool,
     /// Why lines are lost.
     failure: Option<io::Error>,
@@ -68,8 +68,8 @@ impl Told {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a line. Never waits for the client; blocks on the file of lines that wait. If that
-    /// fails the answer breaks off.
+    /// Adds a line. Never waits for the client; may block on the temporary file. If that fails the
+    /// response breaks off.
     pub(super) fn tell(&self, line: &impl Serialize) {
         let mut lines = self.lines();
         if lines.is_left || lines.failure.is_some() {
@@ -82,20 +82,20 @@ impl Told {
         self.news.notify_one();
     }
 
-    /// Whether lines are lost, which is told to the client by the end of its answer.
+    /// Whether lines are lost; the client learns of it by the end of the response.
     pub(super) fn has_failed(&self) -> bool {
         let lines = self.lines();
         lines.failure.is_some()
     }
 
-    /// Nothing more is told.
+    /// Marks the end of the lines.
     fn end(&self) {
         self.lines().is_over = true;
         self.news.notify_one();
         self.ended.notify_one();
     }
 
-    /// Bytes told so far, and whether they are all.
+    /// Bytes of lines so far, and whether they are all.
     ///
     /// # Errors
     ///
@@ -110,7 +110,7 @@ impl Told {
         }
     }
 
-    /// At most so many bytes of the oldest lines.
+    /// Takes at most `most` bytes of the oldest lines.
     fn take(&self, most: u64) -> io::Result<Vec<u8>> {
         self.lines().take(most)
     }
@@ -151,7 +151,7 @@ impl Lines {
     }
 }
 
-/// Whoever tells lines has this: the answer ends with it, however that comes.
+/// The writer's handle: the response ends when it is dropped, however that comes.
 pub(super) struct Telling(pub(super) Arc<Told>);
 
 impl Drop for Telling {
@@ -160,12 +160,12 @@ impl Drop for Telling {
     }
 }
 
-/// The answer's side.
+/// The response's side of the queue.
 struct Answered {
     told: Arc<Told>,
     backend: Arc<Backend>,
     is_durable: bool,
-    /// Bytes taken, and those that may be: what they say is on the device.
+    /// Bytes sent, and bytes that may be sent since what they say is durable.
     taken: u64,
     ready: u64,
     synced: Instant,
@@ -175,12 +175,12 @@ impl Drop for Answered {
     fn drop(&mut self) {
         let mut lines = self.told.lines();
         lines.is_left = true;
-        // The file is closed, and its space free.
+        // Closes the file, and frees its space.
         (lines.aside, lines.last) = (SpooledTempFile::new(0), Vec::new());
     }
 }
 
-/// The lines as a body. If `is_durable`, what they say is made durable before they are given.
+/// The lines as a body. If `is_durable`, what they report is synced before they are sent.
 pub(super) fn body(told: Arc<Told>, backend: Arc<Backend>, is_durable: bool) -> Body {
     let answered = Answered { told, backend, is_durable, taken: 0, ready: 0, synced: Instant::now() };
     Body::from_stream(try_unfold(Some(answered), |answered| async move {
@@ -214,10 +214,10 @@ impl Answered {
         }
     }
 
-    /// Makes what was told so far durable. If that fails, nothing more is stored: returns a line
-    /// that says why.
+    /// Syncs what was reported so far. If that fails, nothing more is stored: returns a line that
+    /// says why.
     async fn failed_sync(&mut self) -> io::Result<Option<String>> {
-        // Ended by the last line, so that nobody waits for a small file.
+        // Cut short by the last line, so that a small file need not wait.
         let _ = timeout_at(self.synced + GATHERED, self.told.ended.notified()).await;
         let (told, is_over) = self.told.so_far()?;
         if is_over {

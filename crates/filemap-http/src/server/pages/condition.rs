@@ -1,7 +1,7 @@
-//! Entity tags and what requests ask of them (RFC 9110, 13).
+//! Entity tags and conditional requests (RFC 9110, 13).
 //!
-//! The tag is the body's digest, which the store has in the head of each record. A coded answer
-//! has the coding behind it: the tag is a strong one, and other bytes are another representation.
+//! The tag is the body's digest, which is in the head of each record. A compressed response has
+//! the coding appended: the tag is strong, and other bytes are another representation.
 
 use axum::extract::Request;
 use axum::http::header::{
@@ -14,7 +14,7 @@ use axum::response::Response;
 
 use super::super::refusal::Refusal;
 
-/// The codings of answers.
+/// Content codings of responses.
 const CODINGS: [&str; 3] = ["gzip", "br", "zstd"];
 
 /// The entity tag of a body, without quotes.
@@ -22,7 +22,7 @@ pub(super) fn tag(digest: [u8; 16]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The tags of a header; an element `*` as it is, others without quotes.
+/// The tags of a header: `*` as it is, others without quotes; and whether each is weak.
 fn tags<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = (&'h str, bool)> + use<'h> {
     let texts = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
     texts.flat_map(|text| text.split(',')).map(str::trim).filter(|text| !text.is_empty()).map(|text| {
@@ -32,7 +32,7 @@ fn tags<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = (
     })
 }
 
-/// Whether `given` is the tag of the body, in any coding.
+/// Whether `given` is the tag of the body, with any coding.
 fn is_of(given: &str, tag: &str) -> bool {
     let coding = given.strip_prefix(tag);
     coding.is_some_and(|rest| rest.is_empty() || rest.strip_prefix('-').is_some_and(|coding| CODINGS.contains(&coding)))
@@ -52,14 +52,14 @@ pub(super) fn known(headers: &HeaderMap, tag: &str, time_ms: i64) -> Option<Stri
     (time_ms.div_euclid(1000) <= i64::try_from(since).unwrap_or(i64::MAX)).then(String::new)
 }
 
-/// Whether a range may be answered: always, unless it is asked for another body than this one.
+/// Whether a range may be sent: always, unless `If-Range` names another body.
 pub(super) fn may_range(headers: &HeaderMap, tag: &str, last_modified: Option<&HeaderValue>) -> bool {
     let Some(asked) = headers.get(IF_RANGE) else { return true };
     let is_tag = tags(headers, &IF_RANGE).any(|(given, is_weak)| !is_weak && given == tag);
     is_tag || last_modified == Some(asked)
 }
 
-/// A page that is there: its tag and its time.
+/// Tag and time of the page, if it is there.
 type There<'t> = Option<(&'t str, i64)>;
 
 fn failed(words: &str, there: There<'_>) -> Refusal {
@@ -67,7 +67,7 @@ fn failed(words: &str, there: There<'_>) -> Refusal {
     Refusal::new(StatusCode::PRECONDITION_FAILED, format!("{words}: {there}"))
 }
 
-/// Checks that the page is still the one that the client knows.
+/// Checks that the page is still the one that the client has.
 ///
 /// # Errors
 ///
@@ -112,7 +112,7 @@ pub(super) fn is_conditional(headers: &HeaderMap) -> bool {
     [IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE].iter().any(|name| headers.contains_key(name))
 }
 
-/// A coded answer gets a tag of its own.
+/// Gives a compressed response a tag of its own.
 pub(crate) async fn tag_of_coding(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();

@@ -5,16 +5,16 @@ use std::ops::Range;
 /// What a `Range` header asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// All: there is no such header, or it asks for several ranges or in another unit, which a
+    /// All: there is no `Range` header, or it asks for several ranges or in another unit, which a
     /// server may ignore.
     All,
     /// These bytes.
     Part(Range<u64>),
-    /// None that the body has.
+    /// No bytes that the body has.
     Outside,
 }
 
-/// What `header` asks of a body of `bytes`.
+/// What `header` asks for, of a body of `bytes` bytes.
 pub(super) fn wanted(header: Option<&str>, bytes: u64) -> Wanted {
     let Some(ranges) = header.and_then(|header| header.trim().strip_prefix("bytes=")) else { return Wanted::All };
     if ranges.contains(',') {

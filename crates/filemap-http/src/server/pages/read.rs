@@ -1,5 +1,5 @@
-//! `GET` and `HEAD` of a page: its body with what is known of it in headers, or with its whole
-//! description before the body.
+//! `GET` and `HEAD` of a page: its body with metadata in headers, or its full description followed
+//! by the body.
 
 use std::io::{Seek, SeekFrom};
 use std::sync::Arc;
@@ -26,12 +26,12 @@ use super::{condition, range, send};
 use crate::query::Query;
 use crate::wire::{self, PAGE_TYPE};
 
-/// What the names of a page's own headers begin with.
+/// Prefix of a page's own headers.
 pub(super) const ORIGINAL: &str = "x-archive-orig-";
-/// Bytes of a page's own headers in an answer.
+/// Most bytes of a page's own headers in a response.
 const MAX_HEADERS: usize = 64 << 10;
 const MEMENTO_DATETIME: HeaderName = HeaderName::from_static("memento-datetime");
-/// The last second of the year 9999, behind which HTTP has no dates.
+/// The last second of the year 9999, after which HTTP has no dates.
 const LAST_SECOND: i64 = 253_402_300_799;
 
 /// The routes' handler.
@@ -43,7 +43,7 @@ pub(crate) async fn get(
     mut headers: HeaderMap,
 ) -> Answer {
     if method == Method::HEAD {
-        // A range is of a GET.
+        // `Range` is only for a GET.
         headers.remove(RANGE);
     }
     let query = Query::parse(raw.as_deref(), &[&Asked::PARAMETERS[..], &["format"]].concat())?;
@@ -54,7 +54,7 @@ pub(crate) async fn get(
         _ => None,
     })?;
     let is_of_time = asked.is_of_time();
-    // Who is told all changes is told of large bodies by their version, and gets them so.
+    // A replica learns of large bodies by their version, and gets them without access rules.
     let sees_all = asked.version().is_some() && allowed.has_admin_token(&backend);
     let open = move |shown: &Shown| {
         let all = sees_all.then(|| shown.without_rules());
@@ -87,7 +87,7 @@ fn described(backend: &Arc<Backend>, page: &Page, reader: PageReader) -> Answer 
     Ok((headers, send::body(backend, &page.url, line, reader, bytes)).into_response())
 }
 
-/// A page's body, or a part of it.
+/// A page's body, or a range of it.
 fn alone(backend: &Arc<Backend>, page: &Page, mut reader: PageReader, asked: &HeaderMap) -> Answer {
     let tag = condition::tag(reader.digest());
     condition::check_unchanged(asked, Some((&tag, page.fetched_at_ms)))?;
@@ -124,14 +124,14 @@ fn alone(backend: &Arc<Backend>, page: &Page, mut reader: PageReader, asked: &He
     }
 }
 
-/// What is known of a page, as headers.
+/// A page's metadata as headers.
 pub(crate) fn about(page: &Page, reader: &PageReader) -> Result<HeaderMap, Refusal> {
     let mut headers = HeaderMap::new();
     let (mut left_out, mut bytes) = (0, 0);
     for header in &page.headers {
         let name = [ORIGINAL.as_bytes(), &header.name].concat();
         match (HeaderName::from_bytes(&name), HeaderValue::from_bytes(&header.value)) {
-            // No client takes more than some hundred kilobytes of headers.
+            // No client accepts more than some hundred kilobytes of headers.
             (Ok(name), Ok(value)) if bytes + name.as_str().len() + value.len() <= MAX_HEADERS => {
                 bytes += name.as_str().len() + value.len();
                 headers.append(name, value);
@@ -158,19 +158,19 @@ pub(crate) fn about(page: &Page, reader: &PageReader) -> Result<HeaderMap, Refus
         headers.insert("filemap-truncated", escaped(why.as_bytes()));
     }
     if left_out > 0 {
-        // With control characters, or too many; `format=page` has them.
+        // Headers with control characters, or too many; `format=page` has them.
         headers.insert("filemap-headers-left-out", HeaderValue::from(left_out));
     }
     Ok(headers)
 }
 
-/// A time as HTTP's date; `None` for one that HTTP cannot write.
+/// A time as an HTTP date; `None` if HTTP cannot express it.
 pub(crate) fn http_date(time_ms: i64) -> Option<HeaderValue> {
     let second = u64::try_from(time_ms.div_euclid(1000)).ok().filter(|_| time_ms / 1000 <= LAST_SECOND)?;
     HeaderValue::try_from(httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second))).ok()
 }
 
-/// Bytes as a header's value: visible ASCII as it is, the rest as `%41`.
+/// Bytes as a header value: visible ASCII as it is, the rest as `%41`.
 pub(crate) fn escaped(bytes: &[u8]) -> HeaderValue {
     const HIDDEN: &percent_encoding::AsciiSet = &percent_encoding::CONTROLS.add(b' ');
     let text = percent_encoding::percent_encode(bytes, HIDDEN).to_string();

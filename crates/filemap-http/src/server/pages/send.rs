@@ -1,6 +1,6 @@
-//! Bodies of answers, in bounded memory: one in memory goes out as it is; a larger one is read
-//! piece by piece, each when the client has taken the one before it, so that a slow client holds a
-//! piece and no thread.
+//! Bodies of responses, in bounded memory: a body in memory is sent whole. A larger one is read
+//! piece by piece, each after the client took the one before, so that a slow client holds a piece
+//! and no thread.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use futures_util::stream::try_unfold;
 
 use super::super::backend::Backend;
 
-/// Bytes of a piece.
+/// Bytes per piece.
 const PIECE: u64 = 256 << 10;
 
-/// What is left of a body.
+/// The rest of a body.
 struct Rest {
     reader: PageReader,
     bytes: u64,
     url: String,
 }
 
-/// `head`, then `bytes` of a body from where its reader stands.
+/// `head`, then `bytes` bytes of a body from its reader's position.
 pub(crate) fn body(backend: &Arc<Backend>, url: &[u8], head: Vec<u8>, reader: PageReader, bytes: u64) -> Body {
     let reader = match reader.into_memory() {
         Ok(mut there) => {

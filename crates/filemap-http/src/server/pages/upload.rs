@@ -1,5 +1,5 @@
-//! A body on its way in: in memory while it is small, then in a file without a name. So the store
-//! is called once, when all is there: a slow client holds no thread and no lock of it.
+//! An uploaded body: in memory while it is small, then in an unnamed file. So the store is called
+//! once, when all of it is there: a slow client holds no thread and no lock of the store.
 
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 
@@ -12,23 +12,23 @@ use tokio::task::spawn_blocking;
 
 use super::super::refusal::{Refusal, is_full};
 
-/// Bytes of a body in memory; and of its next part, once it is in a file.
+/// Most bytes of a body in memory, and buffer size once it is in a file.
 const IN_MEMORY: usize = 256 << 10;
 
-/// A whole body, read from where it stands.
+/// A complete body, read from its current position.
 pub(crate) struct Upload {
     file: SpooledTempFile,
-    /// Bytes of all of it.
+    /// Length of the whole body.
     pub(crate) bytes: u64,
 }
 
 impl Upload {
-    /// Whether it is too large for memory.
+    /// Whether it is in a file, being too large for memory.
     pub(super) fn is_large(&self) -> bool {
         self.file.is_rolled()
     }
 
-    /// Its first bytes, which are read again afterwards. Blocks.
+    /// Its first bytes, which stay unread. Blocks.
     ///
     /// # Errors
     ///
@@ -57,7 +57,7 @@ impl Upload {
         Ok(lines + u64::from(last != b'\n'))
     }
 
-    /// Takes the first line off it, without the line's end. Blocks.
+    /// Takes off the first line, without its end. Blocks.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl Seek for Upload {
     }
 }
 
-/// Takes the body of a page, or of a file.
+/// Receives the body of a page, or of a file.
 ///
 /// # Errors
 ///
@@ -96,7 +96,7 @@ pub(crate) async fn take(body: Body) -> Result<Upload, Refusal> {
     take_up_to(body, Record::MAX_VALUE_BYTES).await
 }
 
-/// Takes a body of at most `most` bytes.
+/// Receives a body of at most `most` bytes.
 ///
 /// # Errors
 ///

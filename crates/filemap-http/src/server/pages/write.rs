@@ -1,7 +1,7 @@
 //! `PUT` and `DELETE` of a page, and `sync`.
 //!
-//! Invariant: 201 and 200 are said when what was done is on the device; 202 when only the store's
-//! process must live on.
+//! Invariant: 201 and 200 mean that the change is on the device; 202 that it survives only while
+//! the store's process lives.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use super::{condition, read};
 use crate::query::Query;
 use crate::wire::{self, Done, PAGE_TYPE};
 
-/// The longest body that a rule compares with what is there, in bytes: it is read into memory.
+/// Longest body that a put rule compares with the stored one, in bytes: it is read into memory.
 const MAX_COMPARED: u64 = 64 << 20;
 
 /// `PUT /v1/page`.
@@ -70,7 +70,7 @@ pub(crate) async fn put(
     Ok((status, Json(done)).into_response())
 }
 
-/// A page of a query and headers, without its body.
+/// A page made from a query and headers, without its body.
 fn page(query: &Query, asked: &Asked, headers: &HeaderMap) -> Result<Page, Refusal> {
     let status =
         query.read("status", "a status of 1 to 999", |text| text.parse().ok().filter(|s| (1..1000).contains(s)));
@@ -93,10 +93,10 @@ fn now_ms() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// A put that has all it needs.
+/// A put, complete with its body.
 struct PutCall {
     asked: Asked,
-    /// `None`: its description is before its body.
+    /// `None` if its description precedes its body.
     page: Option<Page>,
     upload: Upload,
     rule: PutRule,
@@ -125,7 +125,7 @@ impl PutCall {
         })
     }
 
-    /// Takes the description off the beginning of the body.
+    /// Reads the description off the beginning of the body.
     fn described(&mut self, store: &PageStore) -> Result<Page, Refusal> {
         let bad = |words: String| Refusal::bad(format!("the description before the body: {words}"));
         let line = self.upload.take_line(wire::MAX_DESCRIPTION).map_err(|error| bad(error.to_string()))?;
@@ -146,7 +146,7 @@ fn put_page(store: &PageStore, mut page: Page, upload: &mut Upload, rule: PutRul
     PageWrite::put(store, &page, rule)
 }
 
-/// Checks the conditions of a request against the page that is there.
+/// Checks the conditions of a request against the current page.
 fn check(store: &PageStore, asked: &Asked, headers: &HeaderMap) -> Result<(), Refusal> {
     if !condition::is_conditional(headers) {
         return Ok(());
@@ -176,7 +176,7 @@ pub(crate) async fn remove(
         }
         let removed = removed(store, &asked)?;
         drop(alone);
-        // Also when it was removed before: that answer may have been lost, and its sync.
+        // Even if it was removed before: that response, and its sync, may have been lost.
         if durable {
             store.sync()?;
         }
@@ -189,7 +189,7 @@ pub(crate) async fn remove(
     Ok((status, Json(done)).into_response())
 }
 
-/// Removes a page with all its versions, those of a time, or one; `None` if there is none.
+/// Removes a page with all its versions, those of a time, or one; `None` if there are none.
 fn removed(store: &PageStore, asked: &Asked) -> filemap::Result<Option<Done>> {
     let of_page = Lookup::new(&asked.url).variant(asked.variant.as_ref());
     let some = match (asked.version(), asked.time_ms()) {
@@ -205,7 +205,7 @@ fn removed(store: &PageStore, asked: &Asked) -> filemap::Result<Option<Done>> {
         beside: Some(some.beside),
         parted: Some(some.parted),
         without_body: Some(some.without_body),
-        // A removal of single versions is.
+        // A removal of single versions is always durable.
         ..done("removed", true)
     }))
 }

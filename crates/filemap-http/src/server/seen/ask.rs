@@ -1,4 +1,4 @@
-//! `POST /v1/seen/NAME/add` and `check`: URLs, a line each; a word for each in the same order.
+//! `POST /v1/seen/NAME/add` and `check`: one URL a line in, one verdict a line out, in order.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -28,14 +28,14 @@ use crate::wire::INVALID;
 
 /// Bytes of the URLs of one request.
 const MAX_URLS: u64 = 64 << 20;
-/// URLs of one request, and the memory that each takes beside its bytes.
+/// Most URLs of one request, and the memory that each takes beside its bytes.
 const MAX_LINES: u64 = 1_000_000;
 const LINE_BYTES: u64 = 100;
-/// Answers of one part of an answer.
+/// Verdicts in one part of a response.
 const PART: usize = 16 << 10;
-/// Bytes of URLs that are made canonical where the request is: less work than another thread's.
+/// Bytes of URLs canonicalized inline: cheaper than waking another thread.
 const QUICK: u64 = 8 << 10;
-/// The request's id.
+/// Header with the request's id.
 const ID: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// `POST /v1/seen/NAME/add`.
@@ -93,7 +93,7 @@ pub(crate) async fn check(
     Ok(words(there(&name, check).await?).into_response())
 }
 
-/// Adds to a set that others keep.
+/// Adds to an external set.
 async fn add_there(served: Arc<Served>, id: Option<RequestId>, urls: Upload, room: Room) -> Result<Verdicts, Refusal> {
     let name = served.name.clone();
     let add = move || {
@@ -111,7 +111,7 @@ async fn add_there(served: Arc<Served>, id: Option<RequestId>, urls: Upload, roo
     there(&name, add).await
 }
 
-/// Runs a call of a set that others keep, which may wait for them: no other set waits with it.
+/// Calls an external set, which may take long: no other set waits for it.
 async fn there(
     name: &str,
     call: impl FnOnce() -> Result<Verdicts, Refusal> + Send + 'static,
@@ -121,7 +121,7 @@ async fn there(
     answer.map_err(|refusal| refusal.of_others(&format!("seen set `{name}`")))
 }
 
-/// Room for the lines of a body.
+/// Reserves memory for the lines of a body.
 ///
 /// # Errors
 ///
@@ -138,14 +138,14 @@ async fn counted(backend: &Backend, mut urls: Upload) -> Result<(Upload, Room), 
     Ok((urls, room))
 }
 
-/// Runs a call of a set that may read from the device.
+/// Calls a set that may read from the device.
 pub(crate) async fn asking<T: Send + 'static>(
     backend: &Backend,
     call: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Refusal> {
     let turn = Arc::clone(&backend.asking).acquire_owned().await;
     let done = spawn_blocking(move || {
-        // Until it is done, though its client has gone.
+        // Held until the call is done, even if its client has gone.
         let _turn = turn;
         call()
     });
@@ -168,7 +168,7 @@ fn check_coding(headers: &HeaderMap) -> Result<(), Refusal> {
     }
 }
 
-/// The request's id, with quotes as the header's draft has it, or without.
+/// The request's id, in quotes as in the header's draft, or without.
 fn id(headers: &HeaderMap) -> Result<Option<RequestId>, Refusal> {
     let mut values = headers.get_all(ID).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -180,7 +180,7 @@ fn id(headers: &HeaderMap) -> Result<Option<RequestId>, Refusal> {
     bare.parse().map(Some).map_err(|words: String| Refusal::bad(format!("`Idempotency-Key`: {words}")))
 }
 
-/// Runs work over so many bytes, where the request is or on a thread that may block.
+/// Runs work over `bytes` bytes: inline if it is small, otherwise on a blocking thread.
 async fn quick<T: Send + 'static>(bytes: u64, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
     if bytes <= QUICK {
         return Ok(work());
@@ -196,7 +196,7 @@ fn read(mut urls: Upload) -> Result<Vec<u8>, Refusal> {
     Ok(bytes)
 }
 
-/// The lines of a body; an empty one, but behind the last line's end, is one that is no URL.
+/// The lines of a body. An empty line is an invalid URL, except behind the last line's end.
 fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let is_none = bytes.is_empty();
     let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
@@ -218,7 +218,7 @@ fn checked(served: &Served, urls: Upload) -> Result<Verdicts, Refusal> {
     answered(served, urls, |keys| served.contains(keys))
 }
 
-/// The verdicts of a body's lines: those of the URLs among them are what `ask` answers.
+/// Verdicts for the lines of a body; `ask` answers for the valid URLs among them.
 fn answered(
     served: &Served,
     urls: Upload,
@@ -233,7 +233,7 @@ fn answered(
     Ok(keys.iter().map(|key| key.as_ref().and_then(|_| verdicts.next())).collect())
 }
 
-/// A word a line: made when they are sent, of two bits each.
+/// The verdicts as words, one a line; expanded from two bits each while they are sent.
 fn words(verdicts: Verdicts) -> Response {
     let kind = [(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"))];
     if verdicts.len() <= PART {
@@ -244,7 +244,7 @@ fn words(verdicts: Verdicts) -> Response {
     (kind, Body::from_stream(iter(parts))).into_response()
 }
 
-/// The words from this place on, a part of them.
+/// The words of one part, beginning at `from`.
 fn words_of(verdicts: &Verdicts, from: usize) -> Vec<u8> {
     let mut out = Vec::new();
     for verdict in (from..verdicts.len()).take(PART).map(|place| verdicts.get(place)) {

@@ -1,4 +1,4 @@
-//! A seen set that others keep, such as one on Redis: each request to the server goes there.
+//! A seen set kept outside the server, such as on Redis: each request is passed on to it.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use urlindex::idempotent::RequestId;
 use urlindex::{Canonicalizer, Result, SeenSet, SeenStats, Verdict};
 
-/// A seen set that others keep, and that remembers requests itself: any number of servers can
+/// A seen set kept outside the server, which remembers requests itself: any number of servers can
 /// serve it at once. [`crate::server::SeenSets::share`] takes one.
 ///
-/// A failed connection is [`urlindex::StorageError::Io`]: clients are told to ask again.
+/// A failed connection is [`urlindex::StorageError::Io`]: clients are told to retry.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -45,23 +45,23 @@ use urlindex::{Canonicalizer, Result, SeenSet, SeenStats, Verdict};
 /// # Ok::<(), urlindex::Error>(())
 /// ```
 pub trait SharedSet: Debug + Send + Sync {
-    /// Its kind, in a word.
+    /// The kind of the set, in a word.
     fn kind(&self) -> &str;
 
-    /// The rules of its URLs.
+    /// The canonicalizer of its URLs.
     fn canonicalizer(&self) -> Arc<dyn Canonicalizer>;
 
-    /// The set, to look URLs up in.
+    /// The set, for look-ups.
     fn set(&self) -> &dyn SeenSet;
 
-    /// Its figures, as they are now if those who keep it answer, else as they were last.
+    /// Figures of the set: the current ones if it can be reached, else the last ones known.
     fn stats(&self) -> SeenStats;
 
-    /// Adds canonical URLs, and returns which were new; if it has answered this request before,
-    /// what it answered.
+    /// Adds canonical URLs, and returns which were new. A request answered before gets the same
+    /// answer.
     ///
     /// # Errors
-    /// [`urlindex::Error::Request`] if that answer is not kept any more, or the id had other URLs;
-    /// an invalid option for too many URLs.
+    /// [`urlindex::Error::Request`] if that answer is no longer kept, or the id had other URLs; an
+    /// invalid option for too many URLs.
     fn add(&self, id: RequestId, urls: &[&[u8]]) -> Result<Vec<Verdict>>;
 }

@@ -1,4 +1,4 @@
-//! `PUT /v1/seen/NAME`, which makes a set; the figures of one and of all.
+//! `PUT /v1/seen/NAME`, which creates a set; the figures of one set and of all.
 
 use std::sync::Arc;
 
@@ -22,16 +22,16 @@ use crate::server::tokens::Right;
 
 const DEFAULT_RATE: f64 = 1e-4;
 
-/// A set to make.
+/// The description of a set to create.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wanted {
     kind: String,
     #[serde(default = "whatwg")]
     rules: String,
-    /// URLs that it is meant for.
+    /// Expected number of URLs.
     capacity: Option<u64>,
-    /// The greatest false positive rate, of a filter.
+    /// Highest false positive rate of a filter.
     rate: Option<f64>,
     seed: Option<u64>,
 }
@@ -53,7 +53,7 @@ impl Wanted {
         })
     }
 
-    /// The set, if it takes at most so much memory.
+    /// The set to create, if it needs at most `max_bytes` of memory.
     fn set(&self, disk: DiskOptions, max_bytes: u64) -> Result<NewSet, Refusal> {
         let (rate, seed) = (self.rate.unwrap_or(DEFAULT_RATE), self.seed.unwrap_or(0));
         let unused = |name: &str, is_given: bool| match is_given {
@@ -76,7 +76,7 @@ impl Wanted {
             }
             ("growing", _) => NewSet::Growing { rate, seed },
             ("bloom", Some(capacity)) => {
-                // By theory, and what rounding adds.
+                // By theory, plus what rounding adds.
                 check_bytes(capacity as f64 * 1.5 * rate.recip().log2() / 8.0, max_bytes)?;
                 NewSet::Bloom(BloomOptions::new(capacity, rate).seed(seed))
             }
@@ -94,7 +94,7 @@ impl Wanted {
     }
 }
 
-/// Bits of a bitmap of which one slot in a hundred is taken at most.
+/// Bits of a bitmap with at most one slot in a hundred taken.
 fn bits(capacity: u64) -> u32 {
     capacity.saturating_mul(100).checked_next_power_of_two().map_or(64, u64::trailing_zeros).max(16)
 }
@@ -111,7 +111,7 @@ fn check_bytes(bytes: f64, max: u64) -> Result<(), Refusal> {
     )))
 }
 
-/// `PUT /v1/seen/NAME`: makes a set, unless it is there.
+/// `PUT /v1/seen/NAME`: creates a set, unless it exists.
 pub(crate) async fn create(
     State(backend): State<Arc<Backend>>,
     Extension(allowed): Extension<Allowed>,

@@ -1,10 +1,10 @@
-//! Seen sets over HTTP: several crawling machines send their URLs to one that knows which are new.
+//! Seen sets over HTTP: several crawling machines ask one server which URLs are new.
 //!
 //! `worker` answers the requests of one set, those of many clients together; `sets` has the sets
-//! by their names; `external` is one that others keep; `ask` and `manage` are the handlers.
+//! by name; `external` is a set kept outside the server; `ask` and `manage` are the handlers.
 //!
-//! Invariant: what is answered is durable, unless `durable=0`; a request that is sent again with
-//! its id is answered as it was, or refused.
+//! Invariant: an answer is durable, unless `durable=0`; a request sent again with its id gets the
+//! same answer, or is refused.
 
 pub(super) mod ask;
 pub(super) mod external;

@@ -1,4 +1,4 @@
-//! The sets of a server by their names, and what each is served from.
+//! The sets of a server by name, and the backend of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,12 +13,12 @@ use super::worker::Worker;
 
 /// The longest name of a set.
 const MAX_NAME: usize = 64;
-/// Sets of a server that makes more on request: each has a thread and memory of its own.
+/// Most sets of a server that creates sets on request: each has a thread and memory of its own.
 const MAX_SETS: usize = 256;
-/// Memory of a set that is made on request, unless another bound is given.
+/// Default memory limit of a set created on request.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// Takes lines for the operator.
+/// Receives log lines for the operator.
 type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Seen sets that a server serves, by name: `[a-z0-9_-]{1,64}`.
@@ -40,17 +40,17 @@ pub struct SeenSets {
     folder: Option<PathBuf>,
     most_bytes: u64,
     served: Mutex<BTreeMap<String, Arc<Served>>>,
-    /// Names of sets that are being made.
+    /// Names of sets that are being created.
     making: Mutex<BTreeSet<String>>,
 }
 
-/// Why a set is not made.
+/// Why a set is not created.
 pub(super) enum NotMade {
-    /// The server makes none.
+    /// The server creates none.
     NoFolder,
-    /// Another request makes it now.
+    /// Another request is creating it.
     Begun,
-    /// There are too many.
+    /// There are too many sets.
     TooMany,
     Failed(Error),
 }
@@ -64,14 +64,14 @@ pub(crate) struct Served {
 
 enum From {
     Worker(Worker),
-    /// Of a server that only reads: as it was when the server began; a bitmap as it is.
+    /// On a read-only server: as it was when the server began; a bitmap as it is now.
     Reader(Box<StoredSet>),
-    /// Others keep it.
+    /// Kept outside the server.
     Shared(Arc<dyn SharedSet>),
 }
 
 impl Served {
-    /// The thread that adds; `None` if the server only reads, or others keep the set.
+    /// The thread that adds; `None` if the server is read-only, or the set is external.
     pub(crate) fn worker(&self) -> Option<&Worker> {
         match &self.from {
             From::Worker(worker) => Some(worker),
@@ -79,7 +79,7 @@ impl Served {
         }
     }
 
-    /// The set that others keep, if it is one.
+    /// The external set, if it is one.
     pub(super) fn shared(&self) -> Option<&Arc<dyn SharedSet>> {
         match &self.from {
             From::Shared(set) => Some(set),
@@ -95,7 +95,7 @@ impl Served {
         }
     }
 
-    /// Its kind, in a word.
+    /// The kind of the set, in a word.
     pub(crate) fn kind(&self) -> &str {
         match &self.from {
             From::Worker(worker) => worker.set().set().kind().name(),
@@ -109,7 +109,7 @@ impl Served {
         !matches!(self.from, From::Reader(_))
     }
 
-    /// URLs that look-ups find and its counts do not have: [`StoredSet::waiting`].
+    /// URLs that look-ups find but its counts do not include: [`StoredSet::waiting`].
     pub(super) fn waiting(&self) -> u64 {
         match &self.from {
             From::Worker(worker) => worker.set().set().waiting(),
@@ -130,13 +130,13 @@ impl Served {
         }
     }
 
-    /// Its figures. Blocks: a filter counts its bits, and a set that others keep is asked.
+    /// Its figures. Blocks: a filter counts its bits, and an external set is asked.
     pub(crate) fn stats(&self) -> SeenStats {
         self.shared().map_or_else(|| self.seen().stats(), |set| set.stats())
     }
 }
 
-/// Whether a text is a set's name.
+/// Whether a text is a valid name of a set.
 pub(super) fn is_name(text: &str) -> bool {
     let known = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
     (1..=MAX_NAME).contains(&text.len()) && text.bytes().all(known)
@@ -158,43 +158,43 @@ impl Default for SeenSets {
 }
 
 impl SeenSets {
-    /// None yet. Of those that are given after this, the server answers from what they had when
-    /// they were opened, unless it [writes](SeenSets::writes).
+    /// No sets yet. Sets added after this are served as they were when opened, unless the server
+    /// [writes](SeenSets::writes).
     pub fn new() -> SeenSets {
         SeenSets::default()
     }
 
-    /// The server adds to sets that are given after this, and is their one writer.
+    /// Makes the server the only writer of the sets added after this.
     pub fn writes(self) -> SeenSets {
         SeenSets { writes: true, ..self }
     }
 
-    /// Memory and clock of sets on disk that are given after this.
+    /// Memory and clock of disk sets added after this.
     pub fn disk(self, disk: DiskOptions) -> SeenSets {
         SeenSets { disk, ..self }
     }
 
-    /// Most bytes of memory of a filter or bitmap that is made on request; 256 MiB by default. A
-    /// trie and a growing filter take what their URLs need.
+    /// Memory limit in bytes of a filter or bitmap created on request; 256 MiB by default. A trie
+    /// and a growing filter take what their URLs need.
     pub fn most_bytes(self, most_bytes: u64) -> SeenSets {
         SeenSets { most_bytes, ..self }
     }
 
-    /// How long requests are remembered, of sets that are given after this.
+    /// How long requests are remembered, for sets added after this.
     pub fn requests(self, requests: RequestOptions) -> SeenSets {
         SeenSets { requests, ..self }
     }
 
-    /// Takes a line for each failure of a set that is given after this.
+    /// Receives a log line for each failure of a set added after this.
     pub fn log(self, log: impl Fn(&str) + Send + Sync + 'static) -> SeenSets {
         SeenSets { log: Arc::new(log), ..self }
     }
 
-    /// Serves an existing set under a name.
+    /// Serves an existing set as `name`.
     ///
     /// # Errors
     ///
-    /// A sentence for the operator: the name is none or taken, or the set cannot be opened.
+    /// A sentence for the operator: the name is invalid or taken, or the set cannot be opened.
     pub fn add(&mut self, name: &str, path: &Path) -> std::result::Result<(), String> {
         self.check_name(name)?;
         let of = |error: Error| format!("seen set `{name}` ({}): {error}", path.display());
@@ -203,12 +203,11 @@ impl SeenSets {
         Ok(())
     }
 
-    /// Serves a set that others keep under a name. Their answers are as durable as they say,
-    /// whatever a request asks.
+    /// Serves an external set as `name`. Its own durability applies, whatever a request asks for.
     ///
     /// # Errors
     ///
-    /// A sentence for the operator: the name is none or taken.
+    /// A sentence for the operator: the name is invalid or taken.
     pub fn share(&mut self, name: &str, set: Arc<dyn SharedSet>) -> std::result::Result<(), String> {
         self.check_name(name)?;
         let served = Served { name: name.to_owned(), canonicalizer: set.canonicalizer(), from: From::Shared(set) };
@@ -226,7 +225,7 @@ impl SeenSets {
         }
     }
 
-    /// Where new sets are made: files of their names in this folder, which is there.
+    /// Creates new sets as files of their names in this folder, which must exist.
     pub fn folder(self, folder: &Path) -> SeenSets {
         SeenSets { folder: Some(folder.to_owned()), ..self }
     }
@@ -245,7 +244,7 @@ impl SeenSets {
         }
     }
 
-    /// Serves a set that is open for writing.
+    /// Serves a set that is opened for writing.
     fn start(&self, name: &str, set: StoredSet) -> Result<Served> {
         let canonicalizer = canonicalizer(&set)?;
         let set = IdempotentSet::new(set, self.requests.clone())?;
@@ -258,21 +257,21 @@ impl SeenSets {
         Ok(Served { name: name.to_owned(), canonicalizer, from: From::Worker(worker) })
     }
 
-    /// Options of a set on disk that is made on request.
+    /// Options of a disk set created on request.
     pub(super) fn disk_options(&self) -> DiskOptions {
         self.disk.clone()
     }
 
-    /// Most bytes of memory that a set made on request may take.
+    /// Memory limit in bytes of a set created on request.
     pub(super) fn max_bytes(&self) -> u64 {
         self.most_bytes
     }
 
-    /// Makes a set; returns it and whether it is new. Blocks.
+    /// Creates a set; returns it and whether it is new. Blocks.
     ///
     /// # Errors
     ///
-    /// Why it is not made.
+    /// Why the set is not created.
     pub(super) fn create(
         &self,
         name: &str,
@@ -287,7 +286,7 @@ impl SeenSets {
         if !making().insert(name.to_owned()) {
             return Err(NotMade::Begun);
         }
-        // Nobody waits for it under a lock: it may be large.
+        // Outside the lock, since the set may be large.
         let made = self.made(folder, name, new, canonicalizer);
         making().remove(name);
         made
@@ -300,7 +299,7 @@ impl SeenSets {
         new: NewSet,
         canonicalizer: &dyn Canonicalizer,
     ) -> std::result::Result<(Arc<Served>, bool), NotMade> {
-        // Another request may have made it since.
+        // Another request may have created it meanwhile.
         if let Some(served) = self.get(name) {
             return Ok((served, false));
         }
@@ -326,7 +325,7 @@ impl SeenSets {
     ///
     /// # Errors
     ///
-    /// Of the first that fails; all are closed.
+    /// The error of the first set that fails; all are closed.
     pub(crate) fn close(&self) -> Result<()> {
         let sets = std::mem::take(&mut *self.sets());
         let mut first = Ok(());
@@ -334,7 +333,7 @@ impl SeenSets {
             let closed = match Arc::try_unwrap(served) {
                 Ok(Served { from: From::Worker(worker), .. }) => worker.close(),
                 Ok(_) => Ok(()),
-                // A request outlived its time: what was answered is made durable.
+                // A request is still under way: make durable what was answered.
                 Err(served) => {
                     let done = served.worker().map_or(Ok(()), |worker| worker.set().commit());
                     done.inspect_err(|error| (self.log)(&format!("seen set `{}`: {error}", served.name)))
@@ -350,7 +349,7 @@ impl SeenSets {
     }
 }
 
-/// The rules of a set's URLs.
+/// The canonicalizer of a set's URLs.
 fn canonicalizer(set: &StoredSet) -> Result<Arc<dyn Canonicalizer>> {
     let noted = set.canonicalizer()?;
     noted.ok_or_else(|| {

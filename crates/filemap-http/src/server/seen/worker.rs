@@ -1,4 +1,4 @@
-//! The thread of one set: requests of many clients are answered together, and made durable by one
+//! The thread of one set: answers requests of many clients together, and makes them durable by one
 //! sync.
 
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use urlindex::idempotent::{AddRequest, IdempotentSet, Verdicts};
 use urlindex::{Error, Result};
 
-/// URLs that are answered together at most, beside those of the last request.
+/// Most URLs answered together, not counting those of the last request.
 const TOGETHER: usize = 1 << 18;
-/// Answered URLs, and time, after which they are made durable though nobody waits for it.
+/// Answered URLs, and time, after which a sync is made though no request waits for it.
 const PENDING: usize = 1 << 20;
 const EVERY: Duration = Duration::from_secs(1);
-/// URLs of a request that is answered where it is: less work than to wake the thread.
+/// URLs of a request that is answered inline: cheaper than waking the thread.
 const QUICK: usize = 16;
 
-/// Takes lines for the operator.
+/// Receives log lines for the operator.
 type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
 type Reply = oneshot::Sender<Result<Verdicts>>;
@@ -34,16 +34,16 @@ enum Job {
         reply: Reply,
         room: Room,
     },
-    /// Something waits for being made durable.
+    /// There are changes to sync.
     Wake,
     Close,
 }
 
-/// One set, and the thread that answers.
+/// One set, and its thread.
 pub(crate) struct Worker {
     set: Arc<IdempotentSet>,
     jobs: Sender<Job>,
-    /// Whether the thread will look at what waits for being made durable, without being told.
+    /// Whether the thread will check for changes to sync without being woken.
     looks_after: Arc<AtomicBool>,
     thread: JoinHandle<Result<()>>,
 }
@@ -69,7 +69,7 @@ impl Worker {
         &self.set
     }
 
-    /// Answers a request, if `durable` when the answers are.
+    /// Answers a request; with `durable`, after the sync of its answers.
     ///
     /// # Errors
     ///
@@ -94,7 +94,7 @@ impl Worker {
         answered.await.ok()
     }
 
-    /// Answers what was sent, and closes the set. Blocks.
+    /// Answers all queued requests, and closes the set. Blocks.
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ impl Worker {
         // So that the thread has the last handle.
         drop(set);
         let _ = jobs.send(Job::Close);
-        // After a panic, which was printed, what was answered durably is in the set's files.
+        // After a panic, which was printed, the durable answers are in the set's files.
         thread.join().unwrap_or(Ok(()))
     }
 }
@@ -117,7 +117,7 @@ fn close(set: Arc<IdempotentSet>) -> Result<()> {
     }
 }
 
-/// Answers until the set is to be closed.
+/// Answers requests until the set is closed.
 fn answer_all(
     set: &IdempotentSet,
     jobs: &Receiver<Job>,
@@ -130,7 +130,7 @@ fn answer_all(
             true => jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
             false => jobs.recv_timeout(EVERY.saturating_sub(commits.last.elapsed())),
         };
-        // Before a round, which takes its time if it is large.
+        // Before a round, which takes long if it is large.
         if commits.is_due() {
             let _ = commits.commit(failed);
         }
@@ -153,11 +153,11 @@ fn answer_all(
     }
 }
 
-/// When answers were made durable.
+/// When to sync answers.
 struct Commits<'a> {
     set: &'a IdempotentSet,
     last: Instant,
-    /// The set takes no more then.
+    /// A sync failed: the set takes no more.
     has_failed: bool,
 }
 
@@ -180,7 +180,7 @@ impl Commits<'_> {
     }
 }
 
-/// Whether nothing waits for being made durable. Whoever adds after that tells.
+/// Whether there is nothing to sync. A later change wakes the thread.
 fn is_idle(set: &IdempotentSet, looks_after: &AtomicBool) -> bool {
     if set.is_changed() {
         return false;
@@ -193,17 +193,17 @@ fn is_idle(set: &IdempotentSet, looks_after: &AtomicBool) -> bool {
     is_idle
 }
 
-/// Requests that are answered together.
+/// Requests answered together.
 #[derive(Default)]
 struct Round {
     requests: Vec<AddRequest>,
     replies: Vec<(Reply, bool)>,
-    /// Held until they are answered.
+    /// Held until the requests are answered.
     rooms: Vec<Room>,
 }
 
 impl Round {
-    /// Takes this job and those that wait behind it; whether the set is to be closed.
+    /// Takes this job and those queued behind it. Returns whether to close the set.
     fn gather(&mut self, first: Job, jobs: &Receiver<Job>) -> bool {
         let (mut next, mut urls) = (Ok(first), 0);
         loop {
@@ -225,8 +225,8 @@ impl Round {
         }
     }
 
-    /// Answers those who do not wait for the device; returns the others, whose answers are not
-    /// durable yet.
+    /// Replies to requests that do not wait for the device. Returns the others, whose answers are
+    /// not durable yet.
     fn answer(self, set: &IdempotentSet) -> Vec<(Reply, Result<Verdicts>)> {
         let answers = set.answer(&self.requests);
         let mut waiting = Vec::new();
@@ -234,7 +234,7 @@ impl Round {
             if durable && answer.is_ok() {
                 waiting.push((reply, answer));
             } else {
-                // Nobody is there any more if that fails: it can be asked again.
+                // Fails if the client has gone: the request can be sent again.
                 let _ = reply.send(answer);
             }
         }

@@ -1,8 +1,8 @@
-//! Changes of a store under rules of access: what is blocked or excluded is left out.
+//! The change feed under access rules: what is blocked or excluded is left out.
 //!
-//! A place says by which rules it was told: who goes on from it under other rules would keep what
-//! is excluded now, and lack what is allowed. A removal has no capture's time: it is left out if
-//! the URL is always excluded; that of one version, and damage of one, as that version is.
+//! A cursor names its rules: a client that continued under other rules would keep what is excluded
+//! now, and lack what is allowed. A removal has no capture time: it is left out if the URL is
+//! always excluded. Removal or damage of one version is treated as that version is.
 
 use filemap::acl::Access;
 use filemap::store::{ChangesPlace, PageChange, PageChanges, StoredVersion};
@@ -11,24 +11,24 @@ use filemap::{Error, Page, PageHead, Result, Version};
 use super::super::refusal::Refusal;
 use super::store::Shown;
 
-/// The changes of a store that are told.
+/// The changes of a store that are shown.
 pub(crate) struct ShownChanges {
     changes: PageChanges,
     shown: Shown,
 }
 
 impl Shown {
-    /// The place that the history has come to.
+    /// The cursor at the end of the history.
     fn end_of_changes(&self) -> Result<ChangesPlace> {
         let rules = self.rules.as_ref().map(|rules| rules.fingerprint());
         Ok(self.store.changes_end()?.under_rules(rules))
     }
 
-    /// What has changed since a place, `now`, or, with `None`, the beginning of a list of all.
+    /// Changes since a cursor or `now`, or, with `None`, from the start of a full listing.
     ///
     /// # Errors
     ///
-    /// 410 if the place was told by other rules; those of [`filemap::PageStore::changes`].
+    /// 410 if the cursor is of other rules; those of [`filemap::PageStore::changes`].
     pub(crate) fn changes(&self, since: Option<&str>) -> std::result::Result<ShownChanges, Refusal> {
         let end = self.end_of_changes()?;
         let place = match since {
@@ -44,7 +44,7 @@ impl Shown {
         Ok(ShownChanges { changes: self.store.changes(Some(&place))?, shown: self.clone() })
     }
 
-    /// Whether a change is told.
+    /// Whether a change is shown.
     fn tells(&self, change: &PageChange) -> Result<bool> {
         let (url, variant) = match change {
             PageChange::Put { head, .. } => (&head.page.url, head.page.variant.as_ref()),
@@ -89,12 +89,12 @@ impl ShownChanges {
         self.changes.place()
     }
 
-    /// See [`PageChanges::stored`]. The version was told.
+    /// See [`PageChanges::stored`]. Only for a version that was shown.
     pub(crate) fn stored(&self, key: &[u8], version: Version) -> Result<Option<StoredVersion>> {
         self.changes.stored(key, version)
     }
 
-    /// See [`PageChanges::measured`]. The version was told.
+    /// See [`PageChanges::measured`]. Only for a version that was shown.
     pub(crate) fn measured(&self, key: &[u8], head: &PageHead) -> Result<(Page, u64, [u8; 16])> {
         self.changes.measured(key, head)
     }

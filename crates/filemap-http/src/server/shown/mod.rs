@@ -1,10 +1,10 @@
-//! What of a store requests see: the one place where the rules of access hold.
+//! The view of a store that requests see: the one place where access rules are applied.
 //!
 //! Layers: `store` (rulings; one page, its versions), then `lists` (URLs and their number) and
 //! `changes`.
 //!
-//! Invariants: handlers that read pages have a [`Shown`] and no store; of an excluded capture
-//! nothing is read, and nothing is said that would not be said if it were not there.
+//! Invariants: handlers that read pages have a [`Shown`] and no store; an excluded capture is
+//! never read, and every response is as if it did not exist.
 
 mod changes;
 mod lists;

@@ -1,7 +1,7 @@
-//! A store under its rules of access: one page, its versions and variants.
+//! A store under its access rules: one page, its versions and variants.
 //!
-//! A rule is asked about the canonical URL of a page, under which the store has it; and where a
-//! version is at hand whose URL was written otherwise, about that too: the stricter answer holds.
+//! A rule is matched against the canonical URL, under which the store has the page; and if a
+//! version is at hand with another spelling, against that too: the stricter ruling holds.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,22 +16,22 @@ use urlindex::canonical::url_of_surt;
 use super::super::counters::KeptBack;
 use super::super::refusal::Refusal;
 
-/// A store as its rules of access show it. Without rules, all of it.
+/// A store seen through its access rules. Without rules, all of it.
 #[derive(Clone)]
 pub(crate) struct Shown {
-    /// Its revisits have no bodies of versions that are not allowed.
+    /// Its revisits get no bodies of versions that are not allowed.
     pub(super) store: PageStore,
     unruled: PageStore,
     pub(super) rules: Option<Arc<AccessRules>>,
-    /// Whether they may exclude anything.
+    /// Whether the rules may exclude anything.
     pub(super) may_exclude: bool,
     pub(super) kept_back: KeptBack,
 }
 
-/// What a look-up finds.
+/// Result of a look-up.
 pub(crate) enum Found<T> {
     Here(T),
-    /// It is there, and is not shown: why.
+    /// It exists, but is not shown: why.
     Blocked(String),
     Absent,
 }
@@ -56,7 +56,7 @@ impl<T> Found<T> {
 /// A version in a history.
 pub(crate) struct Capture {
     pub(crate) head: PageHead,
-    /// Why it is blocked, if it is: of its head only the version is to be told.
+    /// Why it is blocked, if it is: then only the version of its head may be shown.
     pub(crate) blocked: Option<String>,
 }
 
@@ -82,12 +82,12 @@ impl Judge {
         self.rules.of_keys(&self.keys)
     }
 
-    /// What is decided of a version of this time.
+    /// The ruling on a version of this time.
     pub(super) fn at(&self, time_ms: i64) -> Ruling<'_> {
         self.of_url().at(time_ms, self.now_ms)
     }
 
-    /// What is decided of all versions, if that is the same.
+    /// The ruling on all versions, if it is the same.
     pub(super) fn whenever(&self) -> Option<Ruling<'_>> {
         self.of_url().whenever()
     }
@@ -96,12 +96,12 @@ impl Judge {
         self.whenever().is_some_and(|ruling| ruling.access == Access::Exclude)
     }
 
-    /// What is decided of a version that is at hand.
+    /// The ruling on a version that is at hand.
     pub(super) fn of_page(&self, page: &Page, time_ms: i64) -> Ruling<'_> {
         self.of_own(&page.url, page.variant.as_ref(), time_ms)
     }
 
-    /// What is decided of a version that was put by this URL.
+    /// The ruling on a version that was put by this URL.
     fn of_own(&self, own_url: &[u8], variant: Option<&Variant>, time_ms: i64) -> Ruling<'_> {
         let ruling = self.at(time_ms);
         if own_url == self.url {
@@ -111,7 +111,7 @@ impl Judge {
         if own.access > ruling.access { own } else { ruling }
     }
 
-    /// Why something is not shown, for its reader.
+    /// Why something is not shown, as a message to the client.
     fn words(&self, ruling: &Ruling<'_>) -> String {
         let url = String::from_utf8_lossy(&self.url);
         let what = if ruling.is_embargo() { "is under an embargo" } else { "is blocked by a rule of access" };
@@ -143,7 +143,7 @@ impl Shown {
         Shown { store, unruled, rules, may_exclude, kept_back }
     }
 
-    /// The same store for whoever no rule is about.
+    /// The same store without access rules.
     pub(crate) fn without_rules(&self) -> Shown {
         Shown { store: self.unruled.clone(), rules: None, may_exclude: false, ..self.clone() }
     }
@@ -154,7 +154,7 @@ impl Shown {
         Ok(Some(Judge::new(Arc::clone(rules), self.store.key(url)?, variant)))
     }
 
-    /// The canonical URL; only computed.
+    /// The canonical URL; computed, not looked up.
     pub(crate) fn key(&self, url: &[u8]) -> Result<Vec<u8>> {
         self.store.key(url)
     }
@@ -191,8 +191,8 @@ impl Shown {
         Ok(found)
     }
 
-    /// Leaves out of a head which version has the same body, if that is excluded. `shown` has the
-    /// sequences of those that are not, once they were needed.
+    /// Removes from a head which version has the same body, if that one is excluded. `shown`
+    /// caches the sequences of the versions that are not excluded.
     fn names_shown(&self, lookup: Lookup<'_>, head: &mut PageHead, shown: &mut Option<HashSet<u64>>) -> Result<()> {
         let Some(sequence) = head.unchanged_since.filter(|_| self.may_exclude) else { return Ok(()) };
         if shown.is_none() {
@@ -205,7 +205,7 @@ impl Shown {
         Ok(())
     }
 
-    /// The version that was named, or the newest that is not excluded.
+    /// The named version, or the newest that is not excluded.
     fn found<T>(
         &self,
         lookup: Lookup<'_>,
@@ -257,7 +257,7 @@ impl Shown {
         excludes
     }
 
-    /// The versions of a page, newest first; one that cannot be read stands in its place.
+    /// The versions of a page, newest first; an unreadable one keeps its place, as an error.
     pub(crate) fn history(&self, lookup: Lookup<'_>) -> Result<impl Iterator<Item = Result<Capture>> + use<>> {
         let judge = self.judge(lookup.url, lookup.variant)?;
         let is_hidden = judge.as_ref().is_some_and(Judge::always_excludes);
@@ -291,7 +291,7 @@ impl Shown {
         }))
     }
 
-    /// Times of the versions of a page, newest first, by its canonical URL.
+    /// Versions of a page, newest first, judged by its canonical URL.
     fn versions(&self, lookup: Lookup<'_>) -> Result<Vec<Version>> {
         let Some(judge) = self.judge(lookup.url, lookup.variant)? else { return self.store.versions_of(lookup) };
         if judge.whenever().is_some_and(|ruling| self.excludes(&ruling)) {
@@ -302,9 +302,9 @@ impl Shown {
         Ok(versions)
     }
 
-    /// Times of the captures that [`Shown::history`] has, newest first; blocked ones are among
-    /// them. Rules may exclude one by the URL that it
-    /// was fetched by: with rules that exclude anything each is read for that.
+    /// The captures that [`Shown::history`] has, newest first, blocked ones included. A rule may
+    /// exclude a capture by the URL that it was fetched by: with rules that exclude anything, each
+    /// capture is read for that.
     pub(crate) fn captures(&self, lookup: Lookup<'_>) -> Result<Vec<Version>> {
         let mut versions = self.versions(lookup)?;
         let judge = self.judge(lookup.url, lookup.variant)?.filter(|_| self.may_exclude);
@@ -316,7 +316,7 @@ impl Shown {
                 Err(Error::Unreadable { version, .. }) => (version, judge.at(version.time_ms)),
                 Err(error) => return Err(error),
             };
-            // What they exclude is counted where it is listed.
+            // Excluded captures are counted where they are listed.
             if ruling.access != Access::Exclude {
                 versions.push(version);
             }
@@ -324,7 +324,7 @@ impl Shown {
         Ok(versions)
     }
 
-    /// Whether a list has a page or variant: some version of it is not excluded.
+    /// Whether a list includes a page or variant: some version of it is not excluded.
     pub(super) fn lists(&self, url: &[u8], variant: Option<&Variant>) -> Result<bool> {
         let Some(judge) = self.judge(url, variant)? else { return Ok(true) };
         if let Some(ruling) = judge.whenever() {
@@ -362,7 +362,7 @@ impl Shown {
         }))
     }
 
-    /// A version that [`Shown::open`] has given, as a record of a WARC file.
+    /// A version that [`Shown::open`] returned, as a WARC record.
     pub(crate) fn record(&self, lookup: Lookup<'_>, version: Version) -> Result<Option<Vec<u8>>> {
         match self.open(lookup, Some(version))? {
             Found::Here(_) => warc_record_of(&self.store, lookup, version),
