@@ -59,7 +59,7 @@ impl Bucket {
         Bucket { of_index, ..self }
     }
 
-    /// The objects of a shard of a store that has `of`. If it has others, errors say which.
+    /// The objects of one shard of a store of `of`. With several shards, errors name it.
     pub(crate) fn of_shard(&self, shard: u32, of: u32) -> Bucket {
         let location = match of {
             1 => Arc::clone(&self.location),

@@ -141,7 +141,7 @@ pub(crate) async fn upload(bucket: &Bucket, id: SegmentId, bytes: Bytes) -> Resu
         if bucket.create(&name, bytes.clone()).await? {
             return Ok(());
         }
-        // Nobody else has this epoch: it is our own, and the answer to that attempt was lost.
+        // Nobody else has this epoch: the object is our own, and that attempt's answer was lost.
         match bucket.tail(&name, FOOTER_BYTES as u64).await? {
             Some(tail) if has_footer_of(&tail, &bytes) => return Ok(()),
             Some(_) => {
