@@ -111,7 +111,7 @@ impl CloudOptions {
 
     /// Bytes a second of the slowest supported link: a request for a segment may take 30 s plus
     /// the time for its bytes at this rate; default 64 KiB/s, so 270 s for a segment of 15 MiB.
-    /// Requests of the index have 30 s. `AWS_TIMEOUT`, if set, bounds all of them instead.
+    /// Requests of the index have 30 s, or `AWS_TIMEOUT`, which bounds all requests.
     pub fn slowest_link(self, bytes_a_second: u64) -> CloudOptions {
         CloudOptions { slowest: bytes_a_second, ..self }
     }

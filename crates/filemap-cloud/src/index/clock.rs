@@ -1,6 +1,6 @@
-//! The clock of a writer's index. It never shows less than the index has seen, nor less than it
-//! has shown: SlateDB refuses writes until the time of the last one. So a clock that was ahead
-//! once would keep later writers out for as long, and one that is set back would end a writer.
+//! A monotonic clock for a writer's index, at or after every time in the index: SlateDB refuses
+//! writes before the time of its last one. So a system clock once ahead does not block later
+//! writers as long, and one set back does not stop a writer.
 
 use std::future::Future;
 use std::pin::Pin;
