@@ -109,8 +109,8 @@ impl Crawler {
         std::thread::scope(|scope| scope.spawn(|| run::run(self.0)).join()).unwrap_or_else(|_| Err(broke()))
     }
 
-    /// The same, for async code of any runtime. If the future is dropped, the crawl is asked to
-    /// stop and ends by itself.
+    /// The async form of `run`, for any runtime. Dropping the future asks the crawl to stop; it
+    /// ends by itself.
     ///
     /// # Errors
     /// As [`Crawler::run`].

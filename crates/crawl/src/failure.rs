@@ -91,7 +91,7 @@ reasons! {
     EdgeLimit "edge-limit" Limit,
     /// A page whose text nearly equals another of its host: its links earn nothing.
     NearDuplicate "near-duplicate" Limit,
-    /// A page with status 200 that is nearly an error page of its host: its links earn nothing.
+    /// A page with status 200 that nearly equals an error page of its host (soft 404).
     SoftError "soft-404" Limit,
     /// A damaged sitemap or feed: links before the damage are taken.
     SitemapBroken "sitemap-broken" Protocol,

@@ -28,7 +28,7 @@ impl Shard {
         }
     }
 
-    /// Syncs, and ends the handle's work. Only the first call reports the result.
+    /// Syncs, and ends the handle's work. Repeated calls return the first result.
     pub(crate) fn close(&self) -> Result<()> {
         let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(result) = &*closed {

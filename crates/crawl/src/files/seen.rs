@@ -1,4 +1,4 @@
-//! The seen set of a crawl: every discovered URL, for other programs and for `why`.
+//! The crawl's seen set: every discovered URL, for other programs and for `why`.
 //!
 //! The frontier's journal is the truth. A URL enters the set only after the commit that discovered
 //! it: the set is never ahead. What a crash leaves of the URLs since the last sync is not the
@@ -22,14 +22,14 @@ const MEMORY_BYTES: u64 = 16 << 20;
 /// URLs entered in a batch.
 const BATCH: usize = 10_000;
 
-/// A failure of the set at `path`.
+/// An error of the set at `path`.
 pub fn failure(path: &Path, error: urlindex::Error) -> Error {
     let files = path.display();
     Error::from(error)
         .at(path, &format!("Remove {files} and {files}.*: the next run makes the set again from the frontier"))
 }
 
-/// Removes the remaining files of a set whose main file is lost.
+/// Removes the side files of a set whose main file is lost.
 fn remove_rest(dir: &OsDir) -> Result<(), Error> {
     let all = dir.list().map_err(|error| Error::io("read", dir.path(), error))?;
     all.iter()
@@ -38,7 +38,7 @@ fn remove_rest(dir: &OsDir) -> Result<(), Error> {
         .map_err(|error| Error::files(dir.path(), error))
 }
 
-/// The set, and how many of the frontier's pages it has.
+/// The seen set, and the number of frontier pages it has.
 ///
 /// ```
 /// use crawl::files::seen::Seen;
@@ -78,7 +78,7 @@ impl Seen {
             opened => opened.map_err(|error| failure(path, error))?,
         };
         let note = SequenceNote::named(dir, files::SEEN_NOTE)?;
-        // A set that was restored from an older copy has fewer.
+        // A set restored from an older copy has fewer than noted.
         let noted = if set.len() >= note.get() { note.get() } else { 0 };
         let entered = u32::try_from(noted).unwrap_or(u32::MAX).min(frontier.pages());
         let mut seen = Seen { set, entered, note };
