@@ -1,4 +1,4 @@
-//! The store of a crawl's pages: a folder here, or a shard of a store elsewhere.
+//! The store of a crawl's pages: a local folder, or a shard of a remote store.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use filemap::{Error, Lookup, Page, PageHead, PageStore, PageWrite, Put, Result};
 
 use crate::shard::{Body, Shard};
 
-/// References that lead from one to the next, at most.
+/// The maximum length of a chain of references.
 const REFERENCES: usize = 4;
 
-/// See the module.
+/// The store of a crawl's pages: see the module.
 ///
 /// ```
 /// use crawl::pages::Pages;
@@ -26,14 +26,14 @@ const REFERENCES: usize = 4;
 /// ```
 #[derive(Clone)]
 pub enum Pages {
-    /// A folder here.
+    /// A local folder.
     Local(PageStore),
-    /// A shard of a store elsewhere.
+    /// A shard of a remote store.
     Shard(Arc<dyn Shard>),
 }
 
 impl Pages {
-    /// The store, if it is a folder here.
+    /// The store, if it is a local folder.
     pub fn local(&self) -> Option<&PageStore> {
         match self {
             Pages::Local(store) => Some(store),
@@ -46,7 +46,7 @@ impl Pages {
         matches!(self, Pages::Shard(shard) if shard.is_lost())
     }
 
-    /// What makes the keys.
+    /// The canonicalizer that makes the keys.
     pub fn canonicalizer(&self) -> &Arc<dyn Canonicalizer> {
         match self {
             Pages::Local(store) => store.canonicalizer(),
@@ -76,7 +76,7 @@ impl Pages {
         }
     }
 
-    /// The newest version of a page; one that refers to another has the body of that.
+    /// The newest version of a page; a reference gets the body of its original.
     ///
     /// # Errors
     /// The store's.
@@ -98,7 +98,7 @@ impl Pages {
         }
     }
 
-    /// The newest body of the page with a key, without reading it.
+    /// The digest, length and time of the newest body of a key, without reading the body.
     ///
     /// # Errors
     /// The store's.
@@ -128,7 +128,7 @@ impl Pages {
         }
     }
 
-    /// Puts a page, or notes that it is as it was.
+    /// Puts a page, or records that it is unchanged.
     ///
     /// # Errors
     /// The store's.
@@ -142,7 +142,7 @@ impl Pages {
         }
     }
 
-    /// The last sequence that a version has.
+    /// The last sequence of any version.
     ///
     /// # Errors
     /// The store's.
@@ -153,7 +153,7 @@ impl Pages {
         }
     }
 
-    /// Makes durable what was put; in a shard that is done with the files of the crawl.
+    /// Makes all puts durable; in a shard this happens in the commit of the crawl's files.
     ///
     /// # Errors
     /// The store's.
@@ -173,12 +173,12 @@ impl Pages {
     }
 }
 
-/// Runs a call that may wait for object storage: the other visits of this thread go on elsewhere.
+/// Runs a call that may wait for object storage: other tasks of this thread move elsewhere.
 fn waiting<T>(call: impl FnOnce() -> T) -> T {
     tokio::task::block_in_place(call)
 }
 
-/// The newest version of a page; one that refers to another has the body of that.
+/// The newest version of a page; a reference gets the body of its original.
 fn whole(shard: &dyn PageWrite, url: &[u8]) -> Result<Option<Page>> {
     let Some(mut page) = shard.get(&Lookup::new(url))? else { return Ok(None) };
     let mut at = page.revisit.clone();

@@ -175,9 +175,9 @@ fn dir(path: &Path) -> Result<OsDir, Error> {
 /// Removes the restored files and the seen set. The content-seen test stays: nothing depends on
 /// it.
 ///
-/// Of a shard that keeps nothing the crawl was not begun: its settings go, and only the outbox
-/// stays, by whose id mailboxes know the crawl. Else settings take their place that say whose
-/// folder it is and refer to no other file: a run that ends here does not keep the next one out.
+/// If the shard keeps nothing, the crawl has not begun: the settings go, and only the outbox
+/// stays, whose id identifies the crawl to mailboxes. Else placeholder settings name the folder's
+/// owner and refer to no other file, so that a run that ends here does not block the next.
 fn begin(folder: &Folder, bucket: &BucketSettings, is_new: bool) -> Result<(), Error> {
     let path = folder.path();
     if is_new {

@@ -26,8 +26,8 @@ const SETTLES: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub struct Watch {
     path: PathBuf,
-    /// The stamp when it was read, and whether that was older than `SETTLES`. `None`: it could not
-    /// be read.
+    /// The stamp when it was read, and whether that was older than `SETTLES`. `None`: the file
+    /// could not be examined.
     read: Option<(Stamp, bool)>,
     /// The stamp at the last look.
     seen: Option<Stamp>,
