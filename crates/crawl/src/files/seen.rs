@@ -1,8 +1,8 @@
 //! The crawl's seen set: every discovered URL, for other programs and for `why`.
 //!
-//! The frontier's journal is the truth. A URL enters the set only after the commit that discovered
-//! it: the set is never ahead. What a crash leaves of the URLs since the last sync is not the
-//! first of them, so a note says how many the set has for sure, and opening enters again all that
+//! The frontier's journal is the truth, and decides whether a link is new. A URL enters the set
+//! after the commit that discovered it: the set is never ahead. A crash may lose any URLs since
+//! the last sync. A note says how many the set certainly has; opening enters the later ones again.
 //! follow. Whether a link is new is decided by the frontier, which knows every page exactly.
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What a style sheet needs: `url(...)` and `@import`, by a scan that skips comments and strings.
+//! The requisites of a style sheet: `url(...)` and `@import`. The scan skips comments and strings.
 //!
 //! This is no parser: it also finds URLs in rules that a browser would drop.
 

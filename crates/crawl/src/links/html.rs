@@ -97,7 +97,7 @@ struct Reading<'a> {
     style: Option<Vec<u8>>,
     is_start: bool,
     is_self_closing: bool,
-    /// Open elements of SVG and MathML: in these a title or a script is an element like any.
+    /// Number of open SVG and MathML elements: in these, titles and scripts are ordinary elements.
     foreign: u32,
     /// The names of the current tag and of the last start tag, whose end tag ends a script or
     /// title.

@@ -1,5 +1,5 @@
-//! Requisites: what a page needs to be shown. They are pages to the frontier, marked in the
-//! fragment of the URL to ask for, which no other link has.
+//! Requisites: what a page needs for display. They are pages to the frontier, marked in the
+//! fragment of the URL to request, which no other link has.
 //!
 //! The mark contains the distance from the page: 1 from a page, 2 from its style sheet.
 

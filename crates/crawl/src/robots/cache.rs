@@ -192,7 +192,7 @@ impl Cache {
     /// The stored robots.txt, if it is fresh and readable, and its remaining freshness.
     fn stored(&self, url: &str, store: &Pages) -> Option<(Step, Duration)> {
         let page = store.get(url).ok()??;
-        // A redirect from another spelling, which is one page to the store, is no answer to this.
+        // A redirect from another spelling, the same page to the store, is no answer for this one.
         if page.url != url.as_bytes() && page.status.is_some_and(|status| (300..400).contains(&status)) {
             return None;
         }
