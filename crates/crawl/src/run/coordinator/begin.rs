@@ -48,7 +48,7 @@ impl Coordinator<'_> {
         self.in_flight -= answer.assignments.len();
         for assignment in answer.assignments {
             let page = assignment.page;
-            // Its host may meanwhile be at another page's turn: the page is then assigned again.
+            // Another page of the host may have begun meanwhile: this one is then assigned again.
             let is_left = self.state.claims.owner(&assignment) == Owner::Elsewhere;
             if is_left || self.state.frontier.begins(page, now_ms())? {
                 self.begin(assignment)?;

@@ -156,7 +156,7 @@ impl Coordinator<'_> {
         Ok(())
     }
 
-    /// Makes durable what start pages have led to: those of other shards are in the outbox before.
+    /// Makes redirect targets of start pages durable; other shards' ones are in the outbox first.
     pub(super) fn keep_reached(&mut self) -> Result<(), Error> {
         let State { fleet, settings, folder, .. } = &mut *self.state;
         if let (Some(fleet), Some(ours)) = (fleet, &mut settings.fleet) {
