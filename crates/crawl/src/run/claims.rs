@@ -37,7 +37,7 @@ pub struct Claims {
     asked: usize,
 }
 
-/// The shared set, and the crawl's identity there.
+/// The shared set, with the stop handle and the observer of its requests.
 #[derive(Clone)]
 struct Set {
     shared: Arc<SharedSet>,

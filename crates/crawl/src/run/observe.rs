@@ -1,4 +1,4 @@
-//! What a crawl tells while it runs: events, visits, numbers. The library says nothing itself.
+//! Events, visits and counts that a running crawl reports. The library itself prints nothing.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -208,7 +208,7 @@ pub fn retry(frontier: &mut Frontier, host: Option<&str>, reason: Option<Failure
     }
     let retried = frontier.retry(&pages)?;
     match (reason, host) {
-        // A request for all hosts wakes all resting hosts.
+        // A retry without a reason also wakes the resting hosts concerned.
         (None, host) => drop(frontier.wake(host, now_ms())?),
         (Some(_), _) => hosts.iter().try_for_each(|host| frontier.wake(Some(host), now_ms()).map(drop))?,
     }

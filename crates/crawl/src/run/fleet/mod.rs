@@ -38,7 +38,7 @@ pub use self::post::Mail;
 const OUTBOX_BYTES: u64 = 1 << 30;
 /// Recently sent links that are remembered: 24 bytes each.
 const SENT_LATELY: usize = 1 << 20;
-/// The time of an empty queue after which a crawl takes another free shard.
+/// A crawl with all its available pages assigned for this time takes another free shard.
 const STARVES_FOR: Duration = Duration::from_secs(10);
 
 /// The time for the mail thread to end.
@@ -68,7 +68,7 @@ pub struct Fleet {
     standing: Option<Standing>,
     /// When others were last at work, or something arrived from them.
     moved: Instant,
-    /// Since when the queue is exhausted.
+    /// Since when all available pages are assigned.
     starves_since: Instant,
 }
 
