@@ -102,7 +102,7 @@ impl Crawler {
     /// [`Crawler::run_async`].
     ///
     /// # Errors
-    /// Those of the store, the frontier, the sets and the observer. What was committed stays: the
+    /// Errors of the store, the frontier, the sets and the observer. What was committed stays: the
     /// next run resumes there.
     pub fn run(self) -> Result<Summary, Error> {
         let broke = || Error::Broken("the crawl broke off; please report it".to_owned());

@@ -68,7 +68,7 @@ impl Pages {
     /// The newest version of a page, without its body.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn head(&self, url: &(impl AsRef<[u8]> + ?Sized)) -> Result<Option<PageHead>> {
         match self {
             Pages::Local(store) => store.head(url),
@@ -79,7 +79,7 @@ impl Pages {
     /// The newest version of a page; a reference gets the body of its original.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn get(&self, url: &(impl AsRef<[u8]> + ?Sized)) -> Result<Option<Page>> {
         match self {
             Pages::Local(store) => store.get(url),
@@ -90,7 +90,7 @@ impl Pages {
     /// The newest record of a kind beside a page.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn get_beside(&self, url: &(impl AsRef<[u8]> + ?Sized), kind: RecordKind) -> Result<Option<Page>> {
         match self {
             Pages::Local(store) => store.get_beside(url, kind),
@@ -101,7 +101,7 @@ impl Pages {
     /// The digest, length and time of the newest body of a key, without reading the body.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn body(&self, key: &[u8]) -> Result<Option<Body>> {
         match self {
             Pages::Local(store) => {
@@ -120,7 +120,7 @@ impl Pages {
     /// Puts a page.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn put_page(&self, page: &Page) -> Result<()> {
         match self {
             Pages::Local(store) => store.put_page(page).map(drop),
@@ -131,7 +131,7 @@ impl Pages {
     /// Puts a page, or records that it is unchanged.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn put_page_if_changed(&self, page: &Page) -> Result<Put> {
         match self {
             Pages::Local(store) => store.put_page_if_changed(page),
@@ -145,7 +145,7 @@ impl Pages {
     /// The last sequence of any version.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn last_sequence(&self) -> Result<u64> {
         match self {
             Pages::Local(store) => Ok(store.engine().stats().last_sequence),
@@ -156,7 +156,7 @@ impl Pages {
     /// Makes all puts durable; in a shard this happens in the commit of the crawl's files.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn sync(&self) -> Result<()> {
         self.local().map_or(Ok(()), |store| store.sync())
     }
@@ -164,7 +164,7 @@ impl Pages {
     /// Closes it.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn close(self) -> Result<()> {
         match self {
             Pages::Local(store) => store.close(),

@@ -96,19 +96,19 @@ pub trait Shard: Send + Sync {
     /// The newest body of a page, without reading it.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     fn body(&self, lookup: &Lookup<'_>) -> Result<Option<Body>>;
 
     /// The newest record of a kind beside a page.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     fn beside(&self, lookup: &Lookup<'_>, kind: RecordKind) -> Result<Option<Page>>;
 
     /// The last sequence of any version.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     fn last_sequence(&self) -> Result<u64>;
 
     /// Whether another owner has taken it: this one can write no more.
@@ -117,7 +117,7 @@ pub trait Shard: Send + Sync {
     /// The files of the last commit, and their lengths; empty if there was none.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     fn kept(&self) -> Result<Vec<(String, u64)>>;
 
     /// Reads one of them.

@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Words of a feature.
 const WORDS: usize = 4;
-/// Bit planes of the counters: each counts up to this number of bits.
+/// Bits of a counter of features.
 const PLANES: usize = 32;
 
 /// The fingerprint of a text; `None` if it has no word. Similar texts differ in few of its 64
@@ -34,7 +34,7 @@ pub(crate) struct Fingerprint {
     /// Where these words begin, the unfinished one included.
     starts: Vec<usize>,
     word_at: usize,
-    /// How often each bit is 1: of bit `n` the number in bits `n` of the planes, the lowest first.
+    /// Bit-sliced counters of set bits: the count of bit `n` is in bits `n` of the planes.
     planes: [u64; PLANES],
     features: u32,
 }

@@ -92,7 +92,7 @@ impl CloudStore {
     ///
     /// # Errors
     ///
-    /// Those of the object storage.
+    /// Errors of the object storage.
     pub fn compaction_plan(&self, goal: CompactionGoal) -> filemap::Result<CompactPlan> {
         let plans = self.each(|shard| planned(&shard.core, goal))?;
         Ok(plans.into_iter().fold(CompactPlan::default(), |mut all, plan| {

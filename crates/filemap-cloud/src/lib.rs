@@ -87,7 +87,7 @@ pub use object_store;
 ///
 /// # Errors
 ///
-/// Those of [`open_bucket`]; [`Error::Other`] with those of the other stores.
+/// Errors of [`open_bucket`]; [`Error::Other`] with those of the other stores.
 ///
 /// ```
 /// use filemap_cloud::{CloudOptions, Mode, open};

@@ -97,7 +97,7 @@ impl RepairReport {
 ///
 /// # Errors
 ///
-/// Those of [`open_bucket`](crate::open_bucket): then repeat the repair.
+/// Errors of [`open_bucket`](crate::open_bucket): then repeat the repair.
 /// [`Error::Repairing`](crate::Error::Repairing): a later repair has begun. Damaged segments are
 /// no error, but in the report.
 pub fn repair(location: &str, options: &CloudOptions) -> Result<RepairReport> {

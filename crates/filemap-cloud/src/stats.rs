@@ -71,7 +71,7 @@ impl CloudStore {
     ///
     /// # Errors
     ///
-    /// Those of the object storage.
+    /// Errors of the object storage.
     pub fn stats(&self) -> Result<CloudStats> {
         let segments = self.segments()?;
         let sum = |of: fn(&CloudSegment) -> u64| segments.iter().fold(0, |sum: u64, one| sum.saturating_add(of(one)));

@@ -73,7 +73,7 @@ impl CloudStore {
     ///
     /// # Errors
     ///
-    /// Those of the object storage. Damage is no error, but in the report.
+    /// Errors of the object storage. Damage is no error, but in the report.
     pub fn verify(&self) -> Result<VerifyReport> {
         self.verified(true)
     }

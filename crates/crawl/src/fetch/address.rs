@@ -87,7 +87,7 @@ impl Override {
     /// address has brackets.
     ///
     /// # Errors
-    /// A sentence for the user.
+    /// An error message for the user.
     pub fn parse(text: &str) -> Result<Override, String> {
         let wrong = || format!("`{text}` is not HOST:PORT:ADDRESS or HOST:PORT:ADDRESS:PORT");
         let (host, rest) = text.split_once(':').ok_or_else(wrong)?;

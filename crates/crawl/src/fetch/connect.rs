@@ -157,7 +157,7 @@ async fn from(bind: Option<IpAddr>, to: SocketAddr) -> io::Result<TcpStream> {
 /// Parses an address of this machine.
 ///
 /// # Errors
-/// A sentence for the user.
+/// An error message for the user.
 pub fn local_address(text: &str) -> Result<IpAddr, String> {
     let address: IpAddr = text.parse().map_err(|_| format!("`{text}` is no IP address"))?;
     let bound = std::net::UdpSocket::bind(SocketAddr::new(address, 0));

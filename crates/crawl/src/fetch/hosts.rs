@@ -145,7 +145,7 @@ impl Hosts {
     /// Reads a file; without one no host has its own settings.
     ///
     /// # Errors
-    /// A sentence for the user that names the file and what is wrong in it.
+    /// An error message for the user that names the file and what is wrong in it.
     pub fn open(path: Option<&Path>) -> Result<Hosts, String> {
         let Some(path) = path else { return Ok(Hosts::default()) };
         let watch = Watch::new(path);
@@ -231,7 +231,7 @@ fn read(path: &Path) -> Result<Table, String> {
 }
 
 /// # Errors
-/// A sentence that names the line or the host. It contains no value from the file.
+/// An error message that names the line or the host. It contains no value from the file.
 fn parse(text: &str) -> Result<Table, String> {
     let written: Written = toml::from_str(text).map_err(|error| {
         let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);

@@ -159,7 +159,7 @@ impl Fetcher {
     /// A fetcher with this user agent.
     ///
     /// # Errors
-    /// A sentence, if the user agent cannot be a header's value.
+    /// An error message, if the user agent cannot be a header's value.
     pub fn new(
         limits: Limits,
         user_agent: &str,

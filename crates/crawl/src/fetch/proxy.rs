@@ -66,7 +66,7 @@ impl Proxy {
     /// Reads `http://[USER:PASSWORD@]HOST[:PORT]`, or the same with `socks5` or `socks5h`.
     ///
     /// # Errors
-    /// A sentence for the user, without the credentials.
+    /// An error message for the user, without the credentials.
     pub fn parse(text: &str) -> Result<Proxy, String> {
         let wrong = || "a proxy is http://HOST:PORT or socks5://HOST:PORT, with USER:PASSWORD@ before HOST if it asks";
         let url = Url::parse(text).map_err(|_| wrong())?;

@@ -27,7 +27,7 @@ pub enum Trust {
 /// The TLS configuration.
 ///
 /// # Errors
-/// A sentence, for an invalid certificate.
+/// An error message, for an invalid certificate.
 pub fn tls(trust: Trust) -> Result<rustls::ClientConfig, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = rustls::ClientConfig::builder_with_provider(Arc::clone(&provider));

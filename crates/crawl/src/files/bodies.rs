@@ -70,7 +70,7 @@ impl Bodies {
     /// Opens or creates the test's files in this folder.
     ///
     /// # Errors
-    /// Those of the set and the store.
+    /// Errors of the set and the store.
     pub fn open(folder: &Path) -> Result<Bodies, Error> {
         let remedy =
             "Remove bodies, bodies.* and holders.fm there: they are rebuilt, and at worst a body is stored twice";
@@ -106,7 +106,7 @@ impl Bodies {
     /// The page that currently has this body, if any.
     ///
     /// # Errors
-    /// Those of the set and the stores.
+    /// Errors of the set and the stores.
     pub fn holder(&self, digest: &[u8; 16], body_bytes: u64, pages: &Pages) -> Result<Option<Holder>, Error> {
         if self.seen.contains_digest(digest)? == Verdict::New {
             return Ok(None);
@@ -120,7 +120,7 @@ impl Bodies {
     /// Another page with the same body.
     ///
     /// # Errors
-    /// Those of the set and the stores.
+    /// Errors of the set and the stores.
     pub fn other_holder(&self, page: &Page, pages: &Pages) -> Result<Option<Holder>, Error> {
         if page.body.is_empty() {
             return Ok(None);
@@ -133,7 +133,7 @@ impl Bodies {
     /// Records that a page has a body.
     ///
     /// # Errors
-    /// Those of the set and the store.
+    /// Errors of the set and the store.
     pub fn note(&self, digest: &[u8; 16], key: &[u8], at_ms: i64) -> Result<(), Error> {
         self.holders.put(&Record { key: digest, meta: &[], body: key, time_ms: at_ms })?;
         self.seen.check_and_insert_digest(digest)?;
@@ -143,7 +143,7 @@ impl Bodies {
     /// Makes records durable. Nothing depends on it: a forgotten body counts as new.
     ///
     /// # Errors
-    /// Those of the set and the store.
+    /// Errors of the set and the store.
     pub fn sync(&self) -> Result<(), Error> {
         self.holders.sync()?;
         Ok(self.seen.sync()?)
@@ -152,7 +152,7 @@ impl Bodies {
     /// Copies set and store to another folder, with at least all records made before the call.
     ///
     /// # Errors
-    /// Those of the set and the store, also if either exists there.
+    /// Errors of the set and the store, also if either exists there.
     pub fn copy_to(&self, folder: &Path) -> Result<(), Error> {
         self.seen.snapshot(folder)?;
         let to = folder.join(files::HOLDERS);
@@ -163,7 +163,7 @@ impl Bodies {
     /// Closes set and store.
     ///
     /// # Errors
-    /// Those of the set and the store.
+    /// Errors of the set and the store.
     pub fn close(self) -> Result<(), Error> {
         self.seen.sync()?;
         Ok(self.holders.close()?)

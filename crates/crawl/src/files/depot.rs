@@ -103,7 +103,7 @@ impl Depot {
     /// meanwhile, except that outbox files may go.
     ///
     /// # Errors
-    /// The system's and the shard's.
+    /// I/O errors, and errors of the shard.
     pub fn commit(&mut self) -> Result<(), Error> {
         let snapshot = self.snapshot_now()?;
         let is_new = snapshot != self.snapshot;

@@ -130,7 +130,7 @@ pub(crate) fn warc_lock(stem: &str) -> String {
 /// Replaces a file, durably and atomically.
 ///
 /// # Errors
-/// The system's.
+/// I/O errors.
 pub fn replace(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), Error> {
     replacing(folder, name, bytes, |replacement| {
         replacement.sync()?;
@@ -141,7 +141,7 @@ pub fn replace(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), Error> {
 /// Replaces a file atomically. A power failure may lose it.
 ///
 /// # Errors
-/// The system's.
+/// I/O errors.
 pub fn publish(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), Error> {
     replacing(folder, name, bytes, |replacement| replacement.rename())
 }

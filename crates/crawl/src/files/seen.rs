@@ -65,7 +65,7 @@ impl Seen {
     /// frontier.
     ///
     /// # Errors
-    /// Those of the set and the frontier.
+    /// Errors of the set and the frontier.
     pub fn open(dir: &OsDir, canonicalizer: &dyn Canonicalizer, frontier: &Frontier) -> Result<Seen, Error> {
         let path = &dir.path().join(files::SEEN);
         let disk = || DiskOptions::new().memory_bytes(MEMORY_BYTES);
@@ -89,7 +89,7 @@ impl Seen {
     /// Enters the pages that a commit of the frontier made durable.
     ///
     /// # Errors
-    /// Those of the set and the frontier.
+    /// Errors of the set and the frontier.
     pub fn catch_up(&mut self, frontier: &Frontier) -> Result<(), Error> {
         let mut verdicts = Vec::new();
         while self.entered < frontier.pages() {
@@ -108,7 +108,7 @@ impl Seen {
     /// Makes entries durable; lost ones are entered again on opening.
     ///
     /// # Errors
-    /// Those of the set.
+    /// Errors of the set.
     pub fn sync(&mut self) -> Result<(), Error> {
         self.set.sync()?;
         self.note.note(u64::from(self.entered))
@@ -117,7 +117,7 @@ impl Seen {
     /// Closes the set.
     ///
     /// # Errors
-    /// Those of the set.
+    /// Errors of the set.
     pub fn close(mut self) -> Result<(), Error> {
         self.sync()?;
         Ok(self.set.close()?)

@@ -66,7 +66,7 @@ impl SequenceNote {
     /// Opens the note in a folder, or creates one at 0.
     ///
     /// # Errors
-    /// The system's, and damage.
+    /// I/O errors, and damage.
     pub fn open(dir: &dyn Dir) -> Result<SequenceNote, Error> {
         SequenceNote::named(dir, NAME)
     }
@@ -74,7 +74,7 @@ impl SequenceNote {
     /// Opens a note of another monotonic number.
     ///
     /// # Errors
-    /// The system's, and damage.
+    /// I/O errors, and damage.
     pub fn named(dir: &dyn Dir, name: &str) -> Result<SequenceNote, Error> {
         let path = dir.path().join(name);
         let file = match dir.open(name, Access::Write) {
@@ -101,7 +101,7 @@ impl SequenceNote {
     /// Notes the store's durable sequence; durable on return.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn note(&mut self, sequence: u64) -> Result<(), Error> {
         if sequence <= self.noted {
             return Ok(());
@@ -116,7 +116,7 @@ impl SequenceNote {
 /// The note in a folder; `None` if there is none, as in crawls of earlier builds.
 ///
 /// # Errors
-/// The system's, and damage.
+/// I/O errors, and damage.
 pub fn noted(dir: &dyn Dir) -> Result<Option<u64>, Error> {
     let path = dir.path().join(NAME);
     match dir.open(NAME, Access::Read) {

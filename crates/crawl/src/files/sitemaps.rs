@@ -50,7 +50,7 @@ impl Sitemaps {
     /// Opens or creates the file. Removes a torn last line, which a crash left.
     ///
     /// # Errors
-    /// The system's, and damage.
+    /// I/O errors, and damage.
     pub fn open(dir: &dyn Dir) -> Result<Sitemaps, Error> {
         let path = dir.path().join(super::SITEMAPS);
         let failed = |error| Error::io("open", &path, error);
@@ -99,7 +99,7 @@ impl Sitemaps {
     /// Adds sitemaps durably. Returns the number beyond the limit.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn name<'a>(&self, urls: impl Iterator<Item = &'a str>, level: u8) -> Result<u64, Error> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut lines, mut new, mut refused) = (String::new(), Vec::new(), 0);

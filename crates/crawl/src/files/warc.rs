@@ -70,7 +70,7 @@ impl Series {
     /// absent folder.
     ///
     /// # Errors
-    /// The system's; damage of the note, a series of another store, and a place that the store no
+    /// I/O errors; damage of the note, a series of another store, and a place that the store no
     /// longer knows.
     pub fn open(folder: &Path, store: &PageStore) -> Result<(Series, WarcFollower), Error> {
         create_dir(folder).map_err(|error| Error::io("create", folder, error))?;
@@ -98,7 +98,7 @@ impl Series {
     /// Adds records; durable on return.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn add(&mut self, part: &WarcPart, follower: &WarcFollower) -> Result<(), Error> {
         if part.records > 0 {
             let file = self.opened(follower)?;
@@ -113,7 +113,7 @@ impl Series {
     /// Finishes the open file.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn finish(&mut self, follower: &WarcFollower) -> Result<(), Error> {
         let (open, whole) = (self.open_name(), self.name());
         if self.note.bytes == 0 {

@@ -69,7 +69,7 @@ fn look(path: &Path) -> Option<(Stamp, bool)> {
 /// Reads a text file; refuses pipes and devices.
 ///
 /// # Errors
-/// The system's; `InvalidData` if it is not UTF-8.
+/// I/O errors; `InvalidData` if it is not UTF-8.
 pub fn text(path: &Path) -> io::Result<String> {
     let file = open_to_inspect(path)?;
     let mut bytes = vec![0; usize::try_from(file.len()?).map_err(io::Error::other)?];

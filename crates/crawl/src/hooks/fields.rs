@@ -41,7 +41,7 @@ impl Field {
     /// Parses the name of a field.
     ///
     /// # Errors
-    /// A sentence with the valid names.
+    /// An error message with the valid names.
     pub fn named(name: &str) -> Result<Field, String> {
         let named = Field::ALL.into_iter().find(|field| field.name() == name);
         named.ok_or_else(|| format!("`{name}` is no field; give {}", Field::ALL.map(Field::name).join(", ")))

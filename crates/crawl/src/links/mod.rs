@@ -311,7 +311,7 @@ pub fn host(url: &str) -> &str {
 /// Normalizes a start page by the URL standard.
 ///
 /// # Errors
-/// A sentence, if it cannot be crawled.
+/// An error message, if it cannot be crawled.
 pub fn check_start(seed: &[u8], url_bytes: usize) -> Result<String, String> {
     let url = Whatwg.canonicalize(seed).map_err(|error| error.to_string())?;
     if !is_web(&url) {

@@ -109,7 +109,7 @@ impl Begun {
     /// Copies the store, which may be written meanwhile, until done or cancelled by `ends`.
     ///
     /// # Errors
-    /// The store's and the system's; that it was cancelled.
+    /// Errors of the store, I/O errors; that it was cancelled.
     pub(super) fn finish(mut self, pages: &PageStore, ends: &AtomicBool) -> Result<(), Error> {
         let mut goes_on = |_: BackupProgress| match ends.load(Ordering::Relaxed) {
             true => ControlFlow::Break(()),

@@ -74,7 +74,7 @@ impl Claims {
     /// Opens the claims at a set; repeats the requests of open claims. Blocks.
     ///
     /// # Errors
-    /// The set's, and the frontier's.
+    /// Errors of the set and the frontier.
     pub fn open(
         set: Option<SharedSet>,
         frontier: &mut Frontier,

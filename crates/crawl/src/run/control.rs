@@ -111,7 +111,7 @@ impl Control {
     /// Listens in a crawl's folder; passes each request to `ask`, on a thread of its own.
     ///
     /// # Errors
-    /// The system's, also if the folder's path is too long for a socket.
+    /// I/O errors, also if the folder's path is too long for a socket.
     pub fn listen(folder: &Path, ask: impl Fn(Asked) + Clone + Send + 'static) -> Result<Control, Error> {
         let path = folder.join(files::CONTROL);
         let failed = |error| Error::io("listen on", &path, error);

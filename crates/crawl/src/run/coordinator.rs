@@ -217,7 +217,7 @@ impl<'a> Coordinator<'a> {
     /// Listens for requests of other processes until the returned value is dropped.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn listen(&self) -> Result<Control, Error> {
         let tell = self.tell.clone();
         // After the end of the run nobody listens, and the caller is told so.
@@ -227,7 +227,7 @@ impl<'a> Coordinator<'a> {
     /// Fetches only these pages, ahead of the queue.
     ///
     /// # Errors
-    /// The frontier's.
+    /// Errors of the frontier.
     pub fn fetch_only(&mut self, links: &[Link]) -> Result<(), Error> {
         self.is_only = true;
         self.urge(links, None)
@@ -261,7 +261,7 @@ impl<'a> Coordinator<'a> {
     /// With pages in a remote shard: commits the start durably, which makes the shard ours.
     ///
     /// # Errors
-    /// The shard's.
+    /// Errors of the shard.
     pub fn begins(&mut self) -> Result<(), Error> {
         if self.state.depot.is_some() { self.commit() } else { Ok(()) }
     }
@@ -269,7 +269,7 @@ impl<'a> Coordinator<'a> {
     /// Crawls until nothing is left, or the run is to stop.
     ///
     /// # Errors
-    /// Those of the store, the frontier and the sets; what was committed stays.
+    /// Errors of the store, the frontier and the sets; what was committed stays.
     pub fn run(&mut self, watch: &mut Watch) -> Result<(End, Tally), Error> {
         let fetched_before = self.state.frontier.stats().fetches;
         let mut stopping: Option<(End, Instant)> = None;

@@ -39,7 +39,7 @@ impl Coverage {
     /// Counts the frontier's pages. O(pages).
     ///
     /// # Errors
-    /// The frontier's.
+    /// Errors of the frontier.
     pub fn of(frontier: &Frontier) -> Result<Coverage, Error> {
         let (mut waiting, mut stale, mut given_up) = (0, 0, Vec::new());
         for (status, last_failure, count) in frontier.counts()? {

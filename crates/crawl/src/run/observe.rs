@@ -182,7 +182,7 @@ pub trait Observer: Send + Sync {
     /// [`Event::LinksLater`] and [`Event::Poisoned`].
     ///
     /// # Errors
-    /// The observer's own.
+    /// Errors of the observer.
     fn event(&self, event: &Event) -> Result<(), BoxError> {
         let _ = event;
         Ok(())
@@ -191,7 +191,7 @@ pub trait Observer: Send + Sync {
     /// A page was visited, with this number of new links. It is not yet committed.
     ///
     /// # Errors
-    /// The observer's own.
+    /// Errors of the observer.
     fn visited(&self, visit: &Visit, new_links: u32) -> Result<(), BoxError> {
         let _ = (visit, new_links);
         Ok(())
@@ -201,7 +201,7 @@ pub trait Observer: Send + Sync {
     /// on disk on return. After a crash a visit may be reported again, but none is missing.
     ///
     /// # Errors
-    /// The observer's own.
+    /// Errors of the observer.
     fn committing(&self) -> Result<(), BoxError> {
         Ok(())
     }
@@ -209,7 +209,7 @@ pub trait Observer: Send + Sync {
     /// All reported visits are durable.
     ///
     /// # Errors
-    /// The observer's own.
+    /// Errors of the observer.
     fn committed(&self) -> Result<(), BoxError> {
         Ok(())
     }
@@ -217,7 +217,7 @@ pub trait Observer: Send + Sync {
     /// The counts, and the number of pages in flight: at least ten times a second.
     ///
     /// # Errors
-    /// The observer's own.
+    /// Errors of the observer.
     fn look(&self, tally: &Tally, frontier: &Frontier, in_flight: usize) -> Result<(), BoxError> {
         let _ = (tally, frontier, in_flight);
         Ok(())

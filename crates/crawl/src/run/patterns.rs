@@ -23,7 +23,7 @@ impl Patterns {
     /// Reloads the changed files, and reports it; does nothing right after another check.
     ///
     /// # Errors
-    /// The observer's.
+    /// Errors of the observer.
     pub fn look(&mut self, filter: &Filter, hosts: &Hosts, observer: &dyn Observer) -> Result<(), Error> {
         if self.0.elapsed() < EVERY {
             return Ok(());

@@ -31,7 +31,7 @@ impl Space {
     /// A disk that cannot be measured counts as having room.
     ///
     /// # Errors
-    /// The observer's.
+    /// Errors of the observer.
     pub fn look(&mut self, free: impl FnOnce() -> Option<u64>, observer: &dyn Observer) -> Result<Option<u64>, Error> {
         if self.looked.is_none_or(|looked| looked.elapsed() >= EVERY) {
             self.looked = Some(Instant::now());

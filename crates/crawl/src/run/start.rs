@@ -208,7 +208,7 @@ impl Summary {
 /// Crawls. Blocks until nothing is left, or it is to stop; uses its own runtime.
 ///
 /// # Errors
-/// Those of the store, the frontier, the sets and the observer. What was committed stays.
+/// Errors of the store, the frontier, the sets and the observer. What was committed stays.
 pub fn run(mut plan: Plan) -> Result<Summary, Error> {
     let (given, tls) = (&plan.settings, plan.tls.take());
     let tls = tls.map_or_else(|| trust::tls(Trust::Roots(Vec::new())), Ok).map_err(Error::Usage)?;

@@ -53,7 +53,7 @@ pub(super) fn share(
 /// wider. Returns their number.
 ///
 /// # Errors
-/// The frontier's.
+/// Errors of the frontier.
 pub fn take_back(frontier: &mut Frontier, scope: &Scope) -> Result<u32, Error> {
     let is_refused =
         |page: &PageBrief<'_>| page.status == PageStatus::Gone && page.last_failure == Some(FailureKind::Refused);
@@ -68,7 +68,7 @@ pub fn take_back(frontier: &mut Frontier, scope: &Scope) -> Result<u32, Error> {
 /// Queues pages again that were left to another crawl, and are now ours. Returns their number.
 ///
 /// # Errors
-/// The frontier's.
+/// Errors of the frontier.
 pub(super) fn bring_back(frontier: &mut Frontier, is_ours: impl Fn(&str) -> bool) -> Result<u32, Error> {
     let was_left =
         |page: &PageBrief<'_>| page.status == PageStatus::Gone && page.last_failure == Some(FailureKind::Elsewhere);

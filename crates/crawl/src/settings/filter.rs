@@ -119,7 +119,7 @@ fn ends_in(url: &str, extension: &str) -> bool {
 /// The pattern as given, with the absolute path of a file.
 ///
 /// # Errors
-/// A sentence for the user.
+/// An error message for the user.
 pub fn checked(pattern: &str) -> Result<String, String> {
     match pattern.strip_prefix('@') {
         Some("") => Err("give a file after the @".to_owned()),

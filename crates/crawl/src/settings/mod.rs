@@ -246,7 +246,7 @@ impl Folder {
     /// The settings; `None` if there is no crawl.
     ///
     /// # Errors
-    /// The system's, and damage.
+    /// I/O errors, and damage.
     pub fn settings(&self) -> Result<Option<Settings>, Error> {
         let path = self.join(files::SETTINGS);
         let text = match self.read(files::SETTINGS) {
@@ -293,7 +293,7 @@ impl Folder {
     /// are saved.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn keep_listed(&self, settings: &mut Settings) -> Result<(), Error> {
         if settings.listed.len() > settings.listed_seeds {
             self.make()?;
@@ -312,7 +312,7 @@ impl Folder {
     /// Writes the settings, durably and atomically; makes the folder.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn keep(&self, settings: &Settings) -> Result<(), Error> {
         self.make()?;
         let text =

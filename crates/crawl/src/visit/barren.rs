@@ -1,5 +1,5 @@
 //! Barren pages: near-duplicates, and error pages with status 200. They are stored and followed
-//! like others, but the frontier gives their links no credit and no anchor words.
+//! like others, but the frontier gives their links neither credit nor a voucher.
 
 use filemap::Page;
 
@@ -23,8 +23,8 @@ fn reason(barren: Barren) -> Reason {
     }
 }
 
-/// Judges a page by its text; counts a barren one, and adds the mark to its fields. Start pages
-/// and requested pages are not judged.
+/// Judges a page by its text; counts a barren one, and adds the mark to its fields. Start pages,
+/// other seeds and duplicates are exempt.
 pub(super) fn judge(crawl: &Crawl, visit: &mut Visit, is_exempt: bool, fields: &mut Fields) -> bool {
     let (Some(bits), Some(near)) = (visit.fingerprint, crawl.settings.limits.near_bits) else { return false };
     let is_page = matches!(visit.status, Some(200 | 304)) && visit.requisite.is_none();

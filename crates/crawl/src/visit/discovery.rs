@@ -67,7 +67,7 @@ pub fn kind(crawl: &Crawl, url: &str, requisite: Option<u8>) -> Kind {
 /// The links of a page.
 ///
 /// # Errors
-/// Those of the file of sitemaps.
+/// Errors of the file of sitemaps.
 pub fn of_page(crawl: &Crawl, url: &str, page: &Page, requisite: Option<u8>) -> Result<Discovered, Error> {
     let level = crawl.sitemaps.level(url);
     let (mut found, root) = find(crawl, url, page, level.is_some());
@@ -142,7 +142,7 @@ fn beside(crawl: &Crawl, found: Found, url: &str, level: u8, discovered: &mut Di
 /// it leads.
 ///
 /// # Errors
-/// Those of the file of sitemaps.
+/// Errors of the file of sitemaps.
 pub fn of_redirect(
     crawl: &Crawl,
     url: &str,
@@ -186,7 +186,7 @@ pub fn target(crawl: &Crawl, url: &str, location: &[u8]) -> Option<Link> {
 /// The sitemaps named by a robots.txt.
 ///
 /// # Errors
-/// Those of the file of sitemaps.
+/// Errors of the file of sitemaps.
 pub fn of_robots(crawl: &Crawl, url: &str, sitemaps: &[String]) -> Result<Discovered, Error> {
     let found = Found { links: sitemaps.to_vec(), ..Found::default() };
     let mut discovered = Discovered::default();

@@ -109,7 +109,7 @@ pub struct Visit {
     /// This crawl stored the page but was stopped before the commit: it is fetched again, and its
     /// version exists already.
     is_recorded: bool,
-    /// The sequence of the version by which that is known, of a page that is fetched again.
+    /// The sequence of that version, for a page that is fetched again.
     unsure: Option<u64>,
 }
 

@@ -192,7 +192,7 @@ impl Coordinator<'_> {
 /// no fault of their site. Returns their number.
 ///
 /// # Errors
-/// The frontier's.
+/// Errors of the frontier.
 pub fn retry(frontier: &mut Frontier, host: Option<&str>, reason: Option<FailureKind>) -> Result<u32, Error> {
     let is_wanted = |page: &PageBrief<'_>| {
         let is_reason = page.last_failure.is_some_and(|kind| reason.map_or_else(|| is_lost(kind), |one| one == kind));

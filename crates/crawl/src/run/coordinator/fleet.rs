@@ -25,7 +25,7 @@ impl Coordinator<'_> {
     /// Begins to exchange links with other crawls of the fleet.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn join(&mut self) -> Result<(), Error> {
         let tell = self.tell.clone();
         let begin = |fleet: &mut Fleet| fleet.begin(move |mail| tell.send(mail.map(Message::Mailed)).is_ok());

@@ -59,8 +59,8 @@ pub struct Fleet {
     lately: HashMap<u64, u16>,
     /// Mailbox batches received since the last commit.
     taken: Vec<(u32, u64)>,
-    /// Mailbox batches received in this run; and that number and the reason when the fleet was
-    /// last told of no work: whether it is because mailboxes take no links.
+    /// Mailbox batches received in this run; and the last report of no work: their number then,
+    /// and whether mailboxes take no links.
     received: u64,
     told_rest: Option<(u64, bool)>,
     /// Whether links are received from mailboxes.
@@ -125,7 +125,7 @@ impl Fleet {
     /// receives what arrives, and returns false when nobody listens any more.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn begin(&mut self, tell: impl Fn(Result<Mail, Error>) -> bool + Send + 'static) -> Result<(), Error> {
         let Some(postman) = self.postman.take() else { return Ok(()) };
         let begun = std::thread::Builder::new().name("links".to_owned()).spawn(move || postman.work(&tell));
@@ -198,7 +198,7 @@ impl Fleet {
     /// Makes sent links durable: before the frontier's commit.
     ///
     /// # Errors
-    /// The outbox's.
+    /// Errors of the outbox.
     pub fn commit(&mut self) -> Result<(), Error> {
         Ok(guard(&self.outbox).commit()?)
     }
@@ -250,8 +250,8 @@ impl Fleet {
         self.standing = Some(standing);
     }
 
-    /// Notes that there is work here; if the queue is exhausted for long, another shard may have
-    /// more.
+    /// Notes that there is work here; if all of it has been assigned for long, another shard
+    /// may have more.
     pub fn busy(&mut self, is_starving: bool) {
         if self.told_rest.take().is_some() {
             self.post.order(Order::Busy);
