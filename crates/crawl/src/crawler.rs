@@ -1,4 +1,4 @@
-//! A crawl as a library has it: [`Crawler::builder`], then [`Crawler::run`].
+//! The library interface of a crawl: [`Crawler::builder`], then [`Crawler::run`].
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -28,12 +28,12 @@ use crate::settings::scope::{Accept, Reach};
 use crate::settings::{Folder, Settings};
 use crate::stop::Stop;
 
-/// What the user agent begins with, unless another is given.
+/// The beginning of the default user agent.
 const PRODUCT: &str = concat!("filemap-crawl/", env!("CARGO_PKG_VERSION"));
-/// Bytes that are to be free on the store's disk.
+/// The default floor of free bytes on the store's disk.
 const MIN_FREE: u64 = 512 << 20;
 
-/// A crawl that is ready to run.
+/// A crawl, ready to run.
 ///
 /// ```no_run
 /// use crawl::{Capture, Crawler, Reply};
@@ -53,8 +53,8 @@ const MIN_FREE: u64 = 512 << 20;
 pub struct Crawler(Plan);
 
 impl Crawler {
-    /// A builder of the crawl into a store, which is made if it is absent. A crawl that was begun
-    /// before has the settings that it had, but for what is set now.
+    /// A builder of the crawl into a store, which is made if it is absent. A crawl begun before
+    /// keeps its settings, except those set now.
     ///
     /// # Errors
     /// The crawl's settings cannot be read.
@@ -92,25 +92,25 @@ impl Crawler {
         })
     }
 
-    /// The handle by which anybody stops the crawl.
+    /// A handle that stops the crawl.
     pub fn stop(&self) -> Stop {
         self.0.stop.clone()
     }
 
-    /// Crawls until nothing is left, a limit is reached, or it is stopped. Blocks its caller; the
-    /// crawl runs on threads of its own, so that it may be called from async code too, where
-    /// [`Crawler::run_async`] is better.
+    /// Crawls until nothing is left, a limit is reached, or it is stopped. Blocks the caller; the
+    /// crawl runs on its own threads, so async code may call it too, but should prefer
+    /// [`Crawler::run_async`].
     ///
     /// # Errors
-    /// Those of the store, the frontier, the sets and the observer. What was committed stays: the
-    /// next run goes on from there.
+    /// Errors of the store, the frontier, the sets and the observer. What was committed stays: the
+    /// next run resumes there.
     pub fn run(self) -> Result<Summary, Error> {
         let broke = || Error::Broken("the crawl broke off; please report it".to_owned());
         std::thread::scope(|scope| scope.spawn(|| run::run(self.0)).join()).unwrap_or_else(|_| Err(broke()))
     }
 
-    /// The same, for async code of any runtime. If the future is dropped, the crawl is asked to
-    /// stop and ends by itself.
+    /// The async form of `run`, for any runtime. Dropping the future asks the crawl to stop; it
+    /// ends by itself.
     ///
     /// # Errors
     /// As [`Crawler::run`].
@@ -118,7 +118,7 @@ impl Crawler {
         let broke = || Error::Broken("the crawl broke off; please report it".to_owned());
         let (tell, told) = oneshot::channel();
         let stop = StopOnDrop(self.stop());
-        // If nobody waits any more, nobody is told.
+        // If the future was dropped, the result is discarded.
         std::thread::spawn(move || drop(tell.send(run::run(self.0))));
         let ended = told.await.unwrap_or_else(|_| Err(broke()));
         drop(stop);
@@ -134,8 +134,8 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// Builds a [`Crawler`]. What is not set is as [`Settings::new`] has it, or as it was in the run
-/// before.
+/// Builds a [`Crawler`]. Unset settings default to those of [`Settings::new`], or of the previous
+/// run.
 ///
 /// ```
 /// # let place = tempfile::tempdir()?;
@@ -149,11 +149,11 @@ pub struct Builder {
     plan: Plan,
     trust: Trust,
     seeds: Vec<String>,
-    /// What is wrong with what was given.
+    /// Errors in what was given.
     wrong: Vec<String>,
 }
 
-/// Setters of one setting each.
+/// One setter for each setting.
 macro_rules! setters {
     ($($(#[$doc:meta])* $name:ident($($value:ident: $kind:ty)?) { $($place:ident).+ = $made:expr })*) => {
         impl Builder {
@@ -166,82 +166,82 @@ macro_rules! setters {
 }
 
 setters! {
-    /// How far it goes from its start pages; [`Reach::Host`] at first.
+    /// How far the crawl goes from its start pages; default [`Reach::Host`].
     scope(reach: Reach) { plan.settings.scope = reach }
-    /// Requests a second to a host, 0 for no limit; 1 at first.
+    /// Requests a second to a host, 0 for no limit; default 1.
     rate(rate: f64) { plan.settings.rate = rate }
-    /// Requests a second to an IP address, whatever the hosts there; 0 for no limit, as at first.
+    /// Requests a second to an IP address, over all its hosts; 0 for no limit, the default.
     address_rate(rate: f64) { plan.settings.address_rate = rate }
-    /// Connections in all; 64 at first. At most as many hooks run at once.
+    /// Connections in total; default 64. At most as many hooks run at once.
     connections(most: usize) { plan.settings.connections = most.clamp(1, 10_000) }
-    /// Connections to one host; 1 at first.
+    /// Connections to one host; default 1.
     host_connections(most: u16) { plan.settings.host_connections = most.clamp(1, 1000) }
-    /// Most links from a start page; 100 at first.
+    /// The maximum number of links from a start page; default 100.
     max_depth(most: u16) { plan.settings.depth = most }
-    /// Most pages of one host; 100,000 at first.
+    /// The maximum number of pages of one host; default 100,000.
     max_host_pages(most: Option<u32>) { plan.settings.host_pages = most }
-    /// Most fetched pages in all runs.
+    /// The maximum number of fetched pages over all runs.
     max_pages(most: u64) { plan.max_pages = most }
-    /// Pages are fetched again at about this age; never at first.
+    /// The age at which pages are fetched again; default never.
     recrawl(age: Option<Duration>) { plan.settings.recrawl = age }
-    /// Obey robots.txt, as at first.
+    /// Obey robots.txt; the default.
     obey_robots() { plan.settings.obeys_robots = true }
-    /// Fetch what robots.txt disallows too: on sites of your own only.
+    /// Also fetch what robots.txt disallows: only on your own sites.
     ignore_robots() { plan.settings.obeys_robots = false }
-    /// The name that robots.txt is matched by; the first word of the user agent at first.
+    /// The product token matched in robots.txt; default: the first word of the user agent.
     robots_token(token: Option<String>) { plan.settings.robots_token = token }
-    /// Read sitemaps, as at first.
+    /// Read sitemaps; the default.
     sitemaps() { plan.settings.sitemaps = true }
     /// Read no sitemaps.
     no_sitemaps() { plan.settings.sitemaps = false }
-    /// Fetch images, styles, scripts and fonts of pages too.
+    /// Also fetch images, styles, scripts and fonts of pages.
     requisites() { plan.settings.requisites = true }
-    /// Fetch no requisites of pages, as at first.
+    /// Fetch no requisites of pages; the default.
     no_requisites() { plan.settings.requisites = false }
     /// Keep cookies during the run.
     cookies() { plan.settings.cookies = true }
-    /// Keep no cookies, as at first.
+    /// Keep no cookies; the default.
     no_cookies() { plan.settings.cookies = false }
     /// Keep waiting when nothing is left.
     forever() { plan.forever = true }
-    /// Pause while fewer bytes are free on the disk of the store; 512 MiB at first.
+    /// Pause while fewer bytes are free on the store's disk; default 512 MiB.
     min_free(bytes: u64) { plan.min_free = bytes }
-    /// Connect to private, loopback and other non-public addresses too.
+    /// Also connect to private, loopback and other non-public addresses.
     allow_private() { plan.resolver.allow_private = true }
-    /// Names with fixed addresses; the first that fits counts.
+    /// Names with fixed addresses; the first match counts.
     resolve(overrides: Vec<Override>) { plan.resolver.overrides = overrides }
     /// Send all requests to this proxy.
     proxy(proxy: Option<Proxy>) { plan.way.proxy = proxy }
     /// Connect from this address of the machine.
     bind(address: Option<IpAddr>) { plan.way.bind = address }
-    /// Which servers are trusted over TLS.
+    /// The servers trusted over TLS.
     trust(trust: Trust) { trust = trust }
-    /// What makes two URLs one page, in a new store.
+    /// The canonicalizer of a new store: it decides which URLs are one page.
     rules(rules: Option<Arc<dyn Canonicalizer>>) { plan.rules = rules }
-    /// How the server of a shared seen set is asked ([`Settings::seen`]).
+    /// Client options for the server of a shared seen set ([`Settings::seen`]).
     seen_options(options: ClientOptions) { plan.seen = options }
     /// The password of a shared seen set on Redis.
     redis_password(password: Option<String>) { plan.redis_password = password }
-    /// Fetch these pages, whatever the queue, and nothing else.
+    /// Fetch only these pages, ahead of the queue.
     fetch_only(urls: Vec<String>) { plan.fetch = urls }
-    /// Queue pages again that were refused, for the scope or the addresses are wider now.
+    /// Queue refused pages again, because the scope or the allowed addresses are wider now.
     take_back() { plan.takes_back = true }
-    /// The handle by which it is stopped.
+    /// The handle that stops it.
     stop(stop: Stop) { plan.stop = stop }
-    /// Who is told of events, visits and numbers.
+    /// Receives events, visits and counts.
     observer(observer: Arc<dyn Observer>) { plan.observer = observer }
-    /// Visits tell all links of their pages with anchor text and `rel`
-    /// ([`crate::visit::Visit::edges`]), for an [`Observer`] that keeps them.
+    /// Report all links of pages with anchor text and `rel` ([`crate::visit::Visit::edges`]), for
+    /// an [`Observer`] that keeps them.
     edges() { plan.hooks.edges = true }
-    /// Write WARC files on the way to this folder, made if absent: of all that is put into the
-    /// store from the first run on that has it, each version once.
+    /// Write WARC files to this folder (made if absent) while crawling: everything put into the
+    /// store since the first run with this option, each version once.
     warc(folder: Option<PathBuf>) { plan.warc = folder }
-    /// Puts pages, and what the crawl knows, into a shard of a store elsewhere, the one that
-    /// [`Settings::bucket`] says. Open it before the builder is made: the settings come from it.
+    /// Put pages and the crawl's state into a shard of a remote store, the one that
+    /// [`Settings::bucket`] names. Open it before making the builder: the settings come from it.
     depot(depot: Option<Depot>) { plan.depot = depot }
-    /// Fetches pages instead of the crawl; robots.txt and sitemaps stay with it.
+    /// Replaces the crawl's fetcher for pages; the crawl still fetches robots.txt and sitemaps.
     fetch_by(fetch: Option<Arc<dyn Fetch>>) { plan.hooks.fetch = fetch }
-    /// Decides which URLs are in scope, beside the reach.
+    /// Decides which URLs are in scope, in addition to the reach.
     accept_by(accept: Option<Arc<dyn Accept>>) { plan.accept = accept }
 }
 
@@ -260,21 +260,21 @@ impl Builder {
         self
     }
 
-    /// The operator's contact, a URL or `mailto:` address, which is sent with every request.
+    /// The operator's contact, a URL or `mailto:` address, sent with every request.
     #[must_use]
     pub fn contact(mut self, contact: &str) -> Builder {
         self.plan.settings.user_agent = format!("{PRODUCT} (+{contact})");
         self
     }
 
-    /// The whole user agent. It begins with the name that robots.txt is matched by.
+    /// The whole user agent. It begins with the product token matched in robots.txt.
     #[must_use]
     pub fn user_agent(mut self, name: &str) -> Builder {
         name.clone_into(&mut self.plan.settings.user_agent);
         self
     }
 
-    /// Fetches only URLs that a pattern matches: a regular expression, `prefix:URL`, or `@FILE`.
+    /// Fetches only URLs that match a pattern: a regular expression, `prefix:URL`, or `@FILE`.
     #[must_use]
     pub fn include(mut self, pattern: &str) -> Builder {
         match filter::checked(pattern) {
@@ -284,7 +284,7 @@ impl Builder {
         self
     }
 
-    /// Does not fetch URLs that a pattern matches.
+    /// Does not fetch URLs that match a pattern.
     #[must_use]
     pub fn exclude(mut self, pattern: &str) -> Builder {
         match filter::checked(pattern) {
@@ -294,41 +294,41 @@ impl Builder {
         self
     }
 
-    /// Keeps these fields beside each page; none at first.
+    /// Stores these fields beside each page; default none.
     #[must_use]
     pub fn fields(mut self, fields: &[Field]) -> Builder {
         self.plan.settings.fields = fields.iter().map(|field| field.name().to_owned()).collect();
         self
     }
 
-    /// Adds a hook that looks at each page before it is stored.
+    /// Adds a hook that sees each page before it is stored.
     #[must_use]
     pub fn on_page(mut self, hook: impl OnPage + 'static) -> Builder {
         self.plan.hooks.on_page.push(Arc::new(hook));
         self
     }
 
-    /// Finds the links of pages instead of the crawl.
+    /// Replaces the crawl's link extraction.
     #[must_use]
     pub fn parse_by(mut self, parse: impl Parse + 'static) -> Builder {
         self.plan.hooks.parse = Some(Arc::new(parse));
         self
     }
 
-    /// All settings that are kept, also those without a method here.
+    /// All persistent settings, including those without a method here.
     pub fn settings(&mut self) -> &mut Settings {
         &mut self.plan.settings
     }
 
-    /// Whether the crawl was begun by an earlier run.
+    /// Whether an earlier run has begun the crawl.
     pub fn was_begun(&self) -> bool {
         self.plan.begun == Begun::Before
     }
 
-    /// Checks everything that was given. Nothing is made.
+    /// Checks everything that was given. Creates nothing.
     ///
     /// # Errors
-    /// [`Error::Usage`] with all that is wrong.
+    /// [`Error::Usage`] with all errors found.
     pub fn build(mut self) -> Result<Crawler, Error> {
         let mut wrong = std::mem::take(&mut self.wrong);
         let settings = &mut self.plan.settings;

@@ -1,13 +1,13 @@
-//! The error that ends a crawl: of its store, its sets, its frontier, its files, its settings.
+//! Errors that end a crawl: of its store, its sets, its frontier, its files, its settings.
 //!
-//! What keeps one page from being fetched is no such error: that is [`crate::Failure`].
+//! A page that could not be fetched is no such error: see [`crate::Failure`].
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use filemap_io::StorageError;
 
-/// The result of what can end a crawl.
+/// The result of an operation whose error ends the crawl.
 ///
 /// ```
 /// fn depth(given: &str) -> crawl::Result<u16> {
@@ -17,7 +17,7 @@ use filemap_io::StorageError;
 /// ```
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What an observer may return.
+/// An error that an observer may return.
 ///
 /// ```
 /// let why: crawl::BoxError = "the log is full".into();
@@ -25,8 +25,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// ```
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a crawl cannot begin, or cannot go on. What was committed stays: the next run goes on from
-/// there.
+/// The error that prevents or ends a crawl. What was committed stays: the next run resumes there.
 ///
 /// ```
 /// let error = crawl::Error::Locked("pages.fm: another crawl has it".to_owned());
@@ -36,7 +35,7 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// An option or a URL cannot be what it is. Nothing was changed.
+    /// An option or a URL is invalid. Nothing was changed.
     #[error("{0}")]
     Usage(String),
     /// The system refused an operation on a file of the crawl.
@@ -46,36 +45,36 @@ pub enum Error {
         operation: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The crawl cannot go on, for a reason that the words say.
+    /// The crawl cannot go on, for the reason in the message.
     #[error("{0}")]
     Broken(String),
-    /// Files are not what was written, or do not belong together. The words say what to do.
+    /// Files are damaged or do not belong together. The message says what to do.
     #[error("{0}")]
     Damage(String),
-    /// Another process has what the crawl needs.
+    /// Another process holds what the crawl needs.
     #[error("{0}")]
     Locked(String),
-    /// Another owner has taken the shard that the crawl is in. What it fetched after its last
-    /// commit counts for nothing; the other one goes on from that commit.
+    /// Another owner has taken the crawl's shard. Fetches after this run's last commit are
+    /// discarded; the other owner resumes from that commit.
     #[error("{shard}: another owner has taken it; this run has ended and wrote nothing any more")]
     Taken {
         /// The shard.
         shard: String,
     },
-    /// The store's rules for URLs are not those that were asked for.
+    /// The store's URL rules differ from the requested ones.
     #[error("{}: the store has the rules {}, not {}", .store.display(), rules(.has), rules(.wanted))]
     Rules {
         /// The store.
         store: PathBuf,
         /// Name and version of its rules.
         has: (String, u32),
-        /// Those asked for.
+        /// The requested rules.
         wanted: (String, u32),
     },
-    /// The files of the crawl's folder.
+    /// An error of the files in the crawl's folder.
     #[error("{}: {source}", .place.display())]
     Files {
         /// Where they are.
@@ -83,16 +82,16 @@ pub enum Error {
         /// What is wrong.
         source: StorageError,
     },
-    /// The store of pages, or the one of bodies.
+    /// An error of the store of pages or of bodies.
     #[error(transparent)]
     Store(#[from] filemap::Error),
-    /// A set of URLs or bodies.
+    /// An error of a set of URLs or bodies.
     #[error(transparent)]
     Set(#[from] urlindex::Error),
-    /// The frontier.
+    /// An error of the frontier.
     #[error(transparent)]
     Frontier(#[from] frontier::Error),
-    /// The outbox of links to other crawls.
+    /// An error of the outbox of links to other crawls.
     #[error(transparent)]
     Outbox(#[from] mailbox::Error),
     /// The observer ended the crawl.
@@ -110,12 +109,12 @@ impl Error {
         Error::Io { operation, path: path.to_owned(), source }
     }
 
-    /// The files of a folder are not as they should be.
+    /// An error of the files in a folder.
     pub(crate) fn files(place: &Path, source: StorageError) -> Error {
         Error::Files { place: place.to_owned(), source }
     }
 
-    /// Whether bytes on disk are not what was written, or files do not belong together.
+    /// Whether bytes on disk are damaged or files do not belong together.
     pub fn is_damage(&self) -> bool {
         match self {
             Error::Damage(_) => true,
@@ -128,7 +127,7 @@ impl Error {
         }
     }
 
-    /// Whether another process has what the crawl needs: try again later.
+    /// Whether another process holds what the crawl needs: try again later.
     pub fn is_locked(&self) -> bool {
         let is_it = |error: &StorageError| matches!(error, StorageError::Locked { .. });
         match self {
@@ -142,7 +141,7 @@ impl Error {
         }
     }
 
-    /// The same; damage gets its place and the remedy.
+    /// Adds place and remedy to an error of damage.
     pub(crate) fn at(self, place: &Path, remedy: &str) -> Error {
         if self.is_damage() { Error::Damage(format!("{}: {self}. {remedy}", place.display())) } else { self }
     }

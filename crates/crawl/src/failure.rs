@@ -1,8 +1,8 @@
-//! Why a page was not fetched, or not all of it, by name.
+//! The reasons why a page was not fetched, or not completely, by name.
 //!
 //! Every refusal and every limit has one name, used in the progress, the summary, the log and
-//! `why`; this is the list. For the frontier each has a kind, and is permanent or worth another
-//! attempt.
+//! `why`; this is the list. Each maps to a kind of failure of the frontier, and is either
+//! permanent or worth another attempt.
 
 use std::fmt;
 
@@ -45,19 +45,19 @@ macro_rules! reasons {
 reasons! {
     /// The host's name has no address.
     Dns "dns" Dns,
-    /// No connection.
+    /// No connection could be made.
     Connect "connect" Connect,
-    /// No TLS.
+    /// The TLS handshake failed.
     Tls "tls" Tls,
-    /// The proxy cannot be reached, or does not lead on.
+    /// The proxy is unreachable, or does not forward the connection.
     Proxy "proxy" Connect,
-    /// No connection in time.
+    /// The connection timed out.
     ConnectTimeout "connect-timeout" Timeout,
-    /// No answer in time.
+    /// The first byte of the answer timed out.
     FirstByteTimeout "first-byte-timeout" Timeout,
-    /// The answer took too long as a whole.
+    /// The whole answer timed out.
     TotalTimeout "total-timeout" Timeout,
-    /// The answer came more slowly than the lowest rate.
+    /// The answer was slower than the minimum rate.
     TooSlow "too-slow" Timeout,
     /// The answer was not HTTP, or the connection broke.
     Protocol "protocol" Protocol,
@@ -65,45 +65,45 @@ reasons! {
     Incomplete "incomplete" Protocol,
     /// The content coding is damaged.
     Coding "coding" Protocol,
-    /// The body goes on after its content coding ends; it is kept as received.
+    /// The body continues after the end of its content coding; it is kept as received.
     KeptAsReceived "kept-as-received" Protocol,
-    /// Bytes follow the end of a gzip or zstd coding; they are left out.
+    /// Bytes after the end of a gzip or zstd coding; they are dropped.
     TrailingBytes "trailing-bytes" Protocol,
     /// The head of the answer is too long.
     HeaderLimit "header-limit" Limit,
     /// The body is too long; its beginning is kept.
     BodyLimit "body-limit" Limit,
-    /// The body expands too much.
+    /// The body's expansion exceeds the limit.
     RatioLimit "ratio-limit" Limit,
     /// Too many redirects in a row.
     RedirectLimit "redirect-limit" Limit,
     /// Links beyond the depth limit.
     DepthLimit "depth-limit" Limit,
-    /// Links to a host that has reached its number of pages.
+    /// Links to a host that has reached its page limit.
     HostPagesLimit "host-pages-limit" Limit,
-    /// Links with a path that repeats itself.
+    /// Links whose path repeats itself.
     RepeatedPath "repeated-path" Limit,
-    /// Links that name a date far ahead.
+    /// Links whose URL contains a date far in the future.
     FarDate "far-date" Limit,
     /// A page with too many links.
     LinkLimit "link-limit" Limit,
-    /// Edges of a page over the number of links of a page, or to a URL that is too long.
+    /// Edges beyond a page's link limit, or to a URL that is too long.
     EdgeLimit "edge-limit" Limit,
-    /// A page whose text is nearly that of another of its host: its links earn nothing.
+    /// A page whose text nearly equals another of its host: its links earn nothing.
     NearDuplicate "near-duplicate" Limit,
-    /// A page with status 200 that is nearly an error page of its host: its links earn nothing.
+    /// A page with status 200 that nearly equals an error page of its host (soft 404).
     SoftError "soft-404" Limit,
-    /// A sitemap or a feed that is damaged: what comes before is taken.
+    /// A damaged sitemap or feed: links before the damage are taken.
     SitemapBroken "sitemap-broken" Protocol,
-    /// More sitemaps than are known as such: the others are pages like any.
+    /// Sitemaps beyond the limit: they are treated as ordinary pages.
     SitemapLimit "sitemap-limit" Limit,
-    /// Links, not known otherwise, of a page whose body another page of its host has.
+    /// Links found only on a page whose body another page of its host has.
     DuplicateLinks "duplicate-links" Limit,
-    /// Cookies over the limits, which are not kept.
+    /// Cookies over the limits; they are dropped.
     CookieLimit "cookie-limit" Limit,
     /// Links that are too long.
     UrlLimit "url-limit" Limit,
-    /// `Retry-After` over the longest wait, which is used instead.
+    /// `Retry-After` above the maximum wait, which is used instead.
     RetryAfterLimit "retry-after-limit" Limit,
     /// The host's addresses are private, loopback or otherwise not public.
     PrivateAddress "private-address" Refused,
@@ -115,7 +115,7 @@ reasons! {
     Excluded "excluded" Refused,
     /// Its path ends in a rejected extension.
     Extension "extension" Refused,
-    /// The answer has a content type that is not accepted.
+    /// The answer's content type is not accepted.
     Type "type" Refused,
     /// robots.txt forbids it.
     Robots "robots" Robots,
@@ -127,22 +127,22 @@ reasons! {
     ServerStatus "server-status" ServerStatus,
     /// The host asks to come back later (429, 503).
     Busy "busy" Busy,
-    /// Another crawl has claimed it at the seen set that they share.
+    /// Another crawl has claimed it in the shared seen set.
     Elsewhere "elsewhere" Elsewhere,
     /// Another crawl of the fleet owns its host's shard.
     HandedOver "handed-over" Elsewhere,
-    /// A hook of the crawl failed: the page is kept without what it would have said.
+    /// A hook of the crawl failed: the page is stored without its reply.
     HookFailed "hook-failed" Protocol,
     /// The crawl's own fetcher failed.
     OwnFetcher "own-fetcher" Protocol,
-    /// Fields of a page, which the store refuses, as rules of erasures do.
+    /// The store refuses a page's fields, for instance by an erasure rule.
     NoteRefused "note-refused" Other,
     /// The page cannot be stored.
     Unstorable "unstorable" Other,
 }
 
 impl Reason {
-    /// What is to be done about it.
+    /// The frontier's remedy.
     pub fn remedy(self) -> Remedy {
         match (self, self.kind()) {
             (Reason::ConnectTimeout | Reason::RobotsUnreachable, _) => Remedy::HostRests,
@@ -156,15 +156,14 @@ impl Reason {
     }
 }
 
-/// Whether a page that was given up so is one that the crawl should have fetched: neither its site
-/// nor a limit or rule of the crawl's has decided otherwise.
+/// Whether a given-up page is a loss: neither its site nor a limit or rule of the crawl decided
+/// it.
 pub fn is_lost(kind: FailureKind) -> bool {
     use FailureKind::{Busy, Connect, Dns, HostDown, Protocol, RobotsUnreachable, ServerStatus, Timeout, Tls};
     matches!(kind, Busy | Connect | Dns | HostDown | Protocol | RobotsUnreachable | ServerStatus | Timeout | Tls)
 }
 
-/// The name of a kind of failure. The only `other` failures of a crawl are pages that cannot be
-/// stored.
+/// The name of a kind of failure. A crawl's only `other` failures are pages that cannot be stored.
 pub fn kind_name(kind: FailureKind) -> &'static str {
     if kind == Reason::Unstorable.kind() { Reason::Unstorable.name() } else { kind.name() }
 }
@@ -174,7 +173,7 @@ pub fn word(kind: FailureKind) -> String {
     kind_name(kind).replace(' ', "-")
 }
 
-/// A kind of failure by its name.
+/// Parses the name of a kind of failure.
 pub fn kind_named(text: &str) -> Result<FailureKind, String> {
     let all = FailureKind::ALL.into_iter();
     all.clone().find(|kind| word(*kind) == text).ok_or_else(|| {
@@ -183,9 +182,9 @@ pub fn kind_named(text: &str) -> Result<FailureKind, String> {
     })
 }
 
-/// Why a page failed, by the frontier's kind and the note beside the page. Pages forbidden by
-/// robots.txt, or refused by the store with their notes, have no note; an existing one is then of
-/// an earlier failure.
+/// Why a page failed, from the frontier's kind and the note beside the page. Pages forbidden by
+/// robots.txt, or whose note the store refused, have no note of this failure; an existing note is
+/// from an earlier one.
 pub fn why(kind: Option<FailureKind>, note: Option<String>) -> Option<String> {
     let refused = Reason::Unstorable;
     if kind == Some(refused.kind()) {
@@ -212,14 +211,14 @@ pub fn why(kind: Option<FailureKind>, note: Option<String>) -> Option<String> {
 pub struct Failure {
     /// The reason.
     pub reason: Reason,
-    /// Details, or nothing.
+    /// Details; may be empty.
     pub detail: String,
-    /// The wait that the host asked for, in milliseconds.
+    /// The `Retry-After` of the host, in milliseconds.
     pub retry_after_ms: Option<u64>,
 }
 
 impl Failure {
-    /// A failure with words.
+    /// A failure with details.
     pub fn new(reason: Reason, detail: impl Into<String>) -> Failure {
         Failure { reason, detail: detail.into(), retry_after_ms: None }
     }

@@ -1,17 +1,16 @@
-//! A polite crawler as a library: fetches pages, follows their links, stores what it gets.
+//! A polite crawler as a library: fetches pages, follows their links, stores the results.
 //!
-//! [`Crawler::builder`] begins. What a caller adds are hooks ([`hooks`]): a look at each page, own
-//! links, an own fetcher, an own scope. The command line `fm-crawl` and the Python package are
-//! faces of it.
+//! Start with [`Crawler::builder`]. Callers extend a crawl by hooks ([`hooks`]): a callback for
+//! each page, custom link extraction, a custom fetcher, a custom scope. The command line
+//! `fm-crawl` and the Python package are front ends of this library.
 //!
-//! The frontier decides which page is next, `urlindex` what a URL's canonical form is, the store
-//! how pages are kept. Floors, highest first: [`run`] assigns pages to visits and commits their
-//! results; [`visit`] takes one page from robots.txt to the store, by [`robots`], [`fetch`],
-//! `links` and [`record`], none of which knows another except that `robots` fetches; [`files`]
-//! keeps what a crawl knows beside its store; [`settings`] and [`failure`] are the terms they
-//! share.
+//! The frontier picks the next page, `urlindex` defines a URL's canonical form, the store keeps
+//! pages. Layers, highest first: [`run`] assigns pages to visits and commits their results;
+//! [`visit`] takes one page from robots.txt to the store, using [`robots`], [`fetch`], `links` and
+//! [`record`], which are independent of each other except that `robots` fetches; [`files`] keeps a
+//! crawl's state beside its store; [`settings`] and [`failure`] are the vocabulary they share.
 //!
-//! Invariants: nothing is fetched from an unchecked address; every limit that is met has a name in
+//! Invariants: nothing is fetched from an unchecked address; every limit reached has a name in
 //! [`failure`]; a page that the frontier calls done is in the store; nothing is printed.
 
 pub mod clock;

@@ -1,4 +1,4 @@
-//! The store of a crawl's pages: a folder here, or a shard of a store elsewhere.
+//! The store of a crawl's pages: a local folder, or a shard of a remote store.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use filemap::{Error, Lookup, Page, PageHead, PageStore, PageWrite, Put, Result};
 
 use crate::shard::{Body, Shard};
 
-/// References that lead from one to the next, at most.
+/// The maximum length of a chain of references.
 const REFERENCES: usize = 4;
 
-/// See the module.
+/// The store of a crawl's pages: see the module.
 ///
 /// ```
 /// use crawl::pages::Pages;
@@ -26,14 +26,14 @@ const REFERENCES: usize = 4;
 /// ```
 #[derive(Clone)]
 pub enum Pages {
-    /// A folder here.
+    /// A local folder.
     Local(PageStore),
-    /// A shard of a store elsewhere.
+    /// A shard of a remote store.
     Shard(Arc<dyn Shard>),
 }
 
 impl Pages {
-    /// The store, if it is a folder here.
+    /// The store, if it is a local folder.
     pub fn local(&self) -> Option<&PageStore> {
         match self {
             Pages::Local(store) => Some(store),
@@ -46,7 +46,7 @@ impl Pages {
         matches!(self, Pages::Shard(shard) if shard.is_lost())
     }
 
-    /// What makes the keys.
+    /// The canonicalizer that makes the keys.
     pub fn canonicalizer(&self) -> &Arc<dyn Canonicalizer> {
         match self {
             Pages::Local(store) => store.canonicalizer(),
@@ -68,7 +68,7 @@ impl Pages {
     /// The newest version of a page, without its body.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn head(&self, url: &(impl AsRef<[u8]> + ?Sized)) -> Result<Option<PageHead>> {
         match self {
             Pages::Local(store) => store.head(url),
@@ -76,10 +76,10 @@ impl Pages {
         }
     }
 
-    /// The newest version of a page; one that refers to another has the body of that.
+    /// The newest version of a page; a reference gets the body of its original.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn get(&self, url: &(impl AsRef<[u8]> + ?Sized)) -> Result<Option<Page>> {
         match self {
             Pages::Local(store) => store.get(url),
@@ -90,7 +90,7 @@ impl Pages {
     /// The newest record of a kind beside a page.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn get_beside(&self, url: &(impl AsRef<[u8]> + ?Sized), kind: RecordKind) -> Result<Option<Page>> {
         match self {
             Pages::Local(store) => store.get_beside(url, kind),
@@ -98,10 +98,10 @@ impl Pages {
         }
     }
 
-    /// The newest body of the page with a key, without reading it.
+    /// The digest, length and time of the newest body of a key, without reading the body.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn body(&self, key: &[u8]) -> Result<Option<Body>> {
         match self {
             Pages::Local(store) => {
@@ -120,7 +120,7 @@ impl Pages {
     /// Puts a page.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn put_page(&self, page: &Page) -> Result<()> {
         match self {
             Pages::Local(store) => store.put_page(page).map(drop),
@@ -128,10 +128,10 @@ impl Pages {
         }
     }
 
-    /// Puts a page, or notes that it is as it was.
+    /// Puts a page, or records that it is unchanged.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn put_page_if_changed(&self, page: &Page) -> Result<Put> {
         match self {
             Pages::Local(store) => store.put_page_if_changed(page),
@@ -142,10 +142,10 @@ impl Pages {
         }
     }
 
-    /// The last sequence that a version has.
+    /// The last sequence of any version.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn last_sequence(&self) -> Result<u64> {
         match self {
             Pages::Local(store) => Ok(store.engine().stats().last_sequence),
@@ -153,10 +153,10 @@ impl Pages {
         }
     }
 
-    /// Makes durable what was put; in a shard that is done with the files of the crawl.
+    /// Makes all puts durable; in a shard this happens in the commit of the crawl's files.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn sync(&self) -> Result<()> {
         self.local().map_or(Ok(()), |store| store.sync())
     }
@@ -164,7 +164,7 @@ impl Pages {
     /// Closes it.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn close(self) -> Result<()> {
         match self {
             Pages::Local(store) => store.close(),
@@ -173,12 +173,12 @@ impl Pages {
     }
 }
 
-/// Runs a call that may wait for object storage: the other visits of this thread go on elsewhere.
+/// Runs a call that may wait for object storage: other tasks of this thread move elsewhere.
 fn waiting<T>(call: impl FnOnce() -> T) -> T {
     tokio::task::block_in_place(call)
 }
 
-/// The newest version of a page; one that refers to another has the body of that.
+/// The newest version of a page; a reference gets the body of its original.
 fn whole(shard: &dyn PageWrite, url: &[u8]) -> Result<Option<Page>> {
     let Some(mut page) = shard.get(&Lookup::new(url))? else { return Ok(None) };
     let mut at = page.revisit.clone();

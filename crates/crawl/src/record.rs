@@ -1,9 +1,9 @@
-//! Makes pages of answers, and notes of failures.
+//! Converts answers to pages, and failures to notes.
 //!
 //! A page is stored with its head as received and its body decoded. A body stored under another
 //! URL becomes a reference to it, an answer "not modified" a reference to the previous version. A
-//! failure leaves a note beside the page (a WARC metadata record), which `why` and every reader of
-//! a dump can find.
+//! failure leaves a note beside the page (a WARC metadata record), which `why` and readers of a
+//! dump can find.
 
 use filemap::page::{RecordKind, Revisit, RevisitProfile};
 use filemap::{Page, PageHead};
@@ -14,7 +14,7 @@ use crate::hooks::page::Fields;
 
 /// The field of a note that names the failure.
 const FAILURE_FIELD: &str = "fetchFailure";
-/// The header fields that make a request conditional.
+/// The header fields that serve as validators of a conditional request.
 const VALIDATORS: [&str; 2] = ["ETag", "Last-Modified"];
 
 /// The page of an answer.
@@ -51,8 +51,8 @@ pub fn duplicate(page: &mut Page, holder: &[u8], holder_ms: i64) -> Page {
     reference
 }
 
-/// A reference to the page's earlier version. It takes over validators that the answer does not
-/// repeat (RFC 9111, 4.3.4), since the next request uses those of the newest version.
+/// A reference to the page's earlier version. It copies validators that the answer does not repeat
+/// (RFC 9111, 4.3.4), because the next request uses those of the newest version.
 pub fn not_modified(mut page: Page, url: &str, before: &PageHead) -> Page {
     for name in VALIDATORS {
         if page.headers.get(name).is_none()
@@ -75,7 +75,7 @@ fn refer(page: Page, profile: RevisitProfile, to: &[u8], to_ms: i64) -> Page {
     Page { kind: RecordKind::Revisit, body: Vec::new(), revisit: Some(revisit), ..page }
 }
 
-/// The validators of the newest version, if that is a whole page.
+/// The validators of the newest version, if that is a complete page.
 pub fn validators(known: &PageHead) -> Validators {
     let is_whole = matches!(known.page.status, Some(200 | 304)) && known.page.truncated.is_none();
     let value = |name| known.page.headers.get(name).filter(|_| is_whole).map(<[u8]>::to_vec);
@@ -83,18 +83,18 @@ pub fn validators(known: &PageHead) -> Validators {
     Validators { etag, last_modified }
 }
 
-/// A note beside a page: its fetch failed.
+/// A note beside a page about its failed fetch.
 pub fn failure(url: &str, failure: &Failure, at_ms: i64) -> Page {
     note(url, format!("{FAILURE_FIELD}: {failure}\r\n"), at_ms)
 }
 
-/// Whether a field of a note can have this name: ASCII without blanks and colons.
+/// Whether a name is valid for a field of a note: ASCII without blanks and colons.
 pub fn is_field_name(name: &str) -> bool {
     !name.is_empty() && name != FAILURE_FIELD && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':')
 }
 
-/// A note beside a page: fields of it, but for those without a name ([`is_field_name`]). `None` if
-/// there is none to keep.
+/// A note beside a page with its fields, except those with an invalid name ([`is_field_name`]).
+/// `None` if no field is left.
 pub fn fields(url: &str, fields: &Fields, at_ms: i64) -> Option<Page> {
     let one_line = |value: &str| value.replace(char::is_control, " ");
     let kept = fields.iter().filter(|(name, _)| is_field_name(name));
@@ -117,7 +117,7 @@ fn note(url: &str, lines: String, at_ms: i64) -> Page {
     note
 }
 
-/// The failure in a note, if it is one of ours.
+/// The failure in a note, if this crawler wrote it.
 pub fn failure_in(note: &Page) -> Option<String> {
     let text = String::from_utf8_lossy(&note.body);
     text.lines().find_map(|line| line.strip_prefix(FAILURE_FIELD)?.strip_prefix(": ").map(str::to_owned))

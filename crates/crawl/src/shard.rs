@@ -1,5 +1,5 @@
-//! A shard of a store elsewhere, as a crawl needs it: its pages, and files that become durable
-//! with them in one step. This crate knows no object storage; whoever does implements [`Shard`].
+//! The interface to a shard of a remote store: its pages, and files committed together with them.
+//! This crate does not depend on object storage: other crates implement [`Shard`].
 
 use std::fmt::Debug;
 use std::io;
@@ -10,7 +10,7 @@ use filemap::page::RecordKind;
 use filemap::{Lookup, Page, PageWrite, Result};
 use filemap_io::File;
 
-/// How a file differs from what was kept of it before.
+/// How a file differs from its last kept version.
 ///
 /// ```
 /// use crawl::shard::Change;
@@ -21,15 +21,15 @@ use filemap_io::File;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Not at all.
+    /// Unchanged.
     Same,
-    /// It is longer.
+    /// Appended to.
     Appended,
-    /// In any way.
+    /// Changed in any way.
     Replaced,
 }
 
-/// A file of what a crawl knows.
+/// A file of the crawl's state.
 ///
 /// ```
 /// use crawl::shard::{Change, StateFile};
@@ -47,7 +47,7 @@ pub struct StateFile<'a> {
     pub name: &'a str,
     /// Its bytes.
     pub file: &'a dyn File,
-    /// How it differs from what was kept last.
+    /// How it differs from its last kept version.
     pub change: Change,
 }
 
@@ -74,7 +74,7 @@ pub struct Body {
     pub time_ms: i64,
 }
 
-/// See the module. Calls block.
+/// A shard of a remote store: see the module. Calls block.
 ///
 /// ```
 /// use crawl::shard::Shard;
@@ -84,49 +84,49 @@ pub struct Body {
 /// }
 /// ```
 pub trait Shard: Send + Sync {
-    /// Which it is, for people.
+    /// Its name, for messages.
     fn name(&self) -> String;
 
     /// Its pages.
     fn pages(&self) -> &dyn PageWrite;
 
-    /// What makes its keys.
+    /// The canonicalizer that makes its keys.
     fn canonicalizer(&self) -> &Arc<dyn Canonicalizer>;
 
     /// The newest body of a page, without reading it.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     fn body(&self, lookup: &Lookup<'_>) -> Result<Option<Body>>;
 
     /// The newest record of a kind beside a page.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     fn beside(&self, lookup: &Lookup<'_>, kind: RecordKind) -> Result<Option<Page>>;
 
-    /// The last sequence that a version has.
+    /// The last sequence of any version.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     fn last_sequence(&self) -> Result<u64>;
 
-    /// Whether another owner has taken it: nothing is written here any more.
+    /// Whether another owner has taken it: this one can write no more.
     fn is_lost(&self) -> bool;
 
-    /// The files that were committed last, and their lengths; none if none ever were.
+    /// The files of the last commit, and their lengths; empty if there was none.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     fn kept(&self) -> Result<Vec<(String, u64)>>;
 
-    /// The bytes of one of them.
+    /// Reads one of them.
     ///
     /// # Errors
     /// The store's, and those of `each`.
     fn read(&self, name: &str, each: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> Result<()>;
 
-    /// Makes all pages durable that were put before, and these files with them in one step.
+    /// Makes all earlier puts and these files durable, in one step.
     ///
     /// # Errors
     /// The store's; that another owner has it.

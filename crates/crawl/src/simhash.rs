@@ -1,20 +1,20 @@
-//! A fingerprint of a text by which near-duplicates are found: SimHash (Charikar 2002), as
-//! crawlers use it (Manku, Jain and Das Sarma 2007).
+//! SimHash (Charikar 2002): a text fingerprint for finding near-duplicates, as in crawlers (Manku,
+//! Jain and Das Sarma 2007).
 //!
-//! Features are runs of four words in a row, each counted as often as it stands there. A word is a
-//! run of letters and digits in lower case; of scripts that do not part words, each letter is one.
-//! A feature's hash is XXH3-64 of its words with a blank between them; of each bit the sign of the
-//! sum over all features counts.
+//! Features are runs of four consecutive words, weighted by frequency. A word is a run of letters
+//! and digits in lower case; in scripts without word separators, each letter is one. A feature's
+//! hash is the XXH3-64 of its words joined by blanks; each bit of the result is the sign of that
+//! bit's sum over all features.
 
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Words of a feature.
 const WORDS: usize = 4;
-/// Bits of a number of features.
+/// Bits of a counter of features.
 const PLANES: usize = 32;
 
-/// The fingerprint of a text; `None` if it has no word. Texts that differ little differ in few of
-/// its 64 bits; others in about 32.
+/// The fingerprint of a text; `None` if it has no word. Similar texts differ in few of its 64
+/// bits; unrelated ones in about 32.
 ///
 /// ```
 /// let distance = |a, b| (crawl::simhash64(a).unwrap() ^ crawl::simhash64(b).unwrap()).count_ones();
@@ -26,15 +26,15 @@ pub fn simhash64(text: &str) -> Option<u64> {
     fingerprint.finish()
 }
 
-/// A fingerprint of a text that comes in pieces. Memory: a few words.
+/// A streaming fingerprint of a text. Memory: a few words.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fingerprint {
-    /// The last words, with a blank after each, and the word that has begun.
+    /// The last words, each followed by a blank, and the unfinished word.
     text: String,
-    /// Where the words begin, and where the one that has begun does.
+    /// Where these words begin, the unfinished one included.
     starts: Vec<usize>,
     word_at: usize,
-    /// How often each bit is 1: of bit `n` the number in bits `n` of the planes, the lowest first.
+    /// Bit-sliced counters of set bits: the count of bit `n` is in bits `n` of the planes.
     planes: [u64; PLANES],
     features: u32,
 }
@@ -60,7 +60,7 @@ impl Fingerprint {
         }
     }
 
-    /// Ends a word.
+    /// Ends the current word.
     pub(crate) fn part(&mut self) {
         if self.text.len() == self.word_at {
             return;
@@ -68,7 +68,7 @@ impl Fingerprint {
         self.starts.push(self.word_at);
         if let Some(first) = self.starts.len().checked_sub(WORDS).map(|at| self.starts[at]) {
             self.count(first);
-            // Only the last words are kept.
+            // Drops all but the last words.
             if first > 4096 {
                 self.text.drain(..first);
                 self.starts = self.starts.split_off(self.starts.len() - WORDS);
@@ -79,7 +79,7 @@ impl Fingerprint {
         self.word_at = self.text.len();
     }
 
-    /// Counts the feature that begins here.
+    /// Counts the feature that begins at `first`.
     fn count(&mut self, first: usize) {
         let mut carry = xxh3_64(&self.text.as_bytes()[first..]);
         for plane in &mut self.planes {
@@ -95,7 +95,7 @@ impl Fingerprint {
     pub(crate) fn finish(mut self) -> Option<u64> {
         self.part();
         if self.features == 0 {
-            // Fewer words than a feature has are one.
+            // Too few words for a feature form a single one.
             self.text.truncate(self.text.trim_end().len());
             if self.text.is_empty() {
                 return None;
@@ -122,7 +122,7 @@ mod tests {
         (simhash64(a).unwrap() ^ simhash64(b).unwrap()).count_ones()
     }
 
-    /// A text of so many words that another seed does not share.
+    /// A text of `words` words that no other seed produces.
     fn text(seed: u64, words: u64) -> String {
         (0..words).map(|at| format!("w{:x} ", xxh3_64(&[seed.to_le_bytes(), at.to_le_bytes()].concat()))).collect()
     }
@@ -139,7 +139,7 @@ mod tests {
         }
     }
 
-    /// As the definition has it, word by word.
+    /// The definition, computed word by word.
     fn by_definition(text: &str) -> u64 {
         let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
         let mut sums = [0i64; 64];

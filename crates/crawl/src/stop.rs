@@ -1,10 +1,10 @@
-//! How a crawl is asked to stop, by whoever has a handle: another thread, or a signal's handler.
+//! The stop handle of a crawl, for other threads and signal handlers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A handle by which anybody asks a crawl to stop: what is in flight ends, and is committed. All
-/// clones are one handle; asking is for good.
+/// A handle that asks a crawl to stop: fetches in flight end, and are committed. All clones share
+/// one state; a request cannot be withdrawn.
 ///
 /// ```
 /// let stop = crawl::Stop::new();
@@ -16,12 +16,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// A handle of a crawl that is to go on.
+    /// A handle without a request to stop.
     pub fn new() -> Stop {
         Stop::default()
     }
 
-    /// A handle that is asked by a flag: by handlers of signals, say, which may only set one.
+    /// A handle driven by a flag: for instance by signal handlers, which may only set one.
     pub fn of(flag: Arc<AtomicBool>) -> Stop {
         Stop(flag)
     }
@@ -31,7 +31,7 @@ impl Stop {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it is to stop.
+    /// Whether a stop was requested.
     pub fn is_asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

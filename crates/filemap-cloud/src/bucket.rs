@@ -1,6 +1,6 @@
-//! The objects of one store: reading, creating, listing and deleting below a prefix, with bounded
-//! retries of what may pass. A request has a time that grows with its bytes: one that is never
-//! answered ends, and a large one on a slow link does not end too soon.
+//! The objects of one store: read, create, list and delete below a prefix, with bounded retries of
+//! transient failures. A request's timeout grows with its bytes: an unanswered request ends, and a
+//! large one on a slow link is not cut off.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,37 +14,37 @@ use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt
 
 use crate::error::{Error, Result};
 
-/// The pause before the first retry; each is twice the one before.
+/// The pause before the first retry; each later pause doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Every request has so long, and what its bytes take on the slowest link.
+/// The base timeout of every request; the transfer time on the slowest link is added.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What names of objects of a shard begin with.
+/// The prefix of the names of a shard's objects.
 const SHARD: &str = "shard/";
 
 /// The objects of one store.
 #[derive(Clone)]
 pub(crate) struct Bucket {
     objects: Arc<dyn ObjectStore>,
-    /// The same objects with bounds of time of the client: the index sets none.
+    /// The same objects through a client with timeouts of its own: the index sets none.
     of_index: Arc<dyn ObjectStore>,
     root: Path,
-    /// Which of the store's shards names that begin with [`SHARD`] are of.
+    /// The shard that names beginning with [`SHARD`] belong to.
     shard: u32,
     location: Arc<str>,
     retries: u32,
-    /// Bytes a second.
+    /// Bytes a second of the slowest link.
     slowest: u64,
 }
 
-/// How long is tried, and waited.
+/// Bounds of retries and of time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Of a request that failed in a way that may pass.
+    /// Retries of a request after a transient failure.
     pub(crate) retries: u32,
-    /// Bytes a second of the slowest link that is waited for.
+    /// Bytes a second of the slowest link that is supported.
     pub(crate) slowest: u64,
 }
 
@@ -54,12 +54,12 @@ impl Bucket {
         Bucket { objects, of_index, root, shard: 0, location: location.into(), retries, slowest: slowest.max(1) }
     }
 
-    /// With other objects for the index: the same, through a client that bounds each request.
+    /// With a second client for the index: it reaches the same objects and bounds each request.
     pub(crate) fn with_index(self, of_index: Arc<dyn ObjectStore>) -> Bucket {
         Bucket { of_index, ..self }
     }
 
-    /// The objects of a shard of a store that has `of`. If it has others, errors say which.
+    /// The objects of one shard of a store of `of`. With several shards, errors name it.
     pub(crate) fn of_shard(&self, shard: u32, of: u32) -> Bucket {
         let location = match of {
             1 => Arc::clone(&self.location),
@@ -68,12 +68,12 @@ impl Bucket {
         Bucket { shard, location, ..self.clone() }
     }
 
-    /// What the names of the shard's objects begin with.
+    /// The prefix of the names of the shard's objects.
     pub(crate) fn shard_name(&self) -> String {
         format!("shard-{:02}", self.shard)
     }
 
-    /// Which shard it has the objects of.
+    /// The number of the shard.
     pub(crate) fn shard(&self) -> u32 {
         self.shard
     }
@@ -94,7 +94,7 @@ impl Bucket {
         PATIENCE.saturating_add(Duration::from_secs(bytes / self.slowest))
     }
 
-    /// Bounds a request of so many bytes in time.
+    /// Bounds the time of a request that moves `bytes` bytes.
     async fn timed<T>(
         &self,
         bytes: u64,
@@ -123,17 +123,17 @@ impl Bucket {
         self.named(name).split('/').fold(self.root.clone(), |path, part| path.join(part))
     }
 
-    /// An object; `None` if it is not there.
+    /// Reads an object; `None` if it does not exist.
     pub(crate) async fn get(&self, name: &str) -> Result<Option<Bytes>> {
         self.read(name, None).await
     }
 
-    /// A part of an object; `None` if the object is not there.
+    /// Reads a range of an object; `None` if the object does not exist.
     pub(crate) async fn range(&self, name: &str, range: Range<u64>) -> Result<Option<Bytes>> {
         self.read(name, Some(GetRange::Bounded(range))).await
     }
 
-    /// The last bytes of an object; `None` if it is not there.
+    /// Reads the last bytes of an object; `None` if it does not exist.
     pub(crate) async fn tail(&self, name: &str, bytes: u64) -> Result<Option<Bytes>> {
         self.read(name, Some(GetRange::Suffix(bytes))).await
     }
@@ -152,7 +152,7 @@ impl Bucket {
                 Err(object_store::Error::NotFound { .. }) => return Ok(None),
                 Err(error) => {
                     if range.is_some() && self.ends_before(&path, range.as_ref()).await {
-                        // Whoever reads it finds that it is cut off.
+                        // The reader finds that it is cut off.
                         return Ok(Some(Bytes::new()));
                     }
                     self.pause(&mut attempts, &format!("reading {}", self.named(name)), error).await?;
@@ -161,8 +161,8 @@ impl Bucket {
         }
     }
 
-    /// Whether an object is there and ends before a range: a server refuses such a range with an
-    /// error like any other.
+    /// Whether an object exists and ends before a range: a server refuses such a range with an
+    /// ordinary error.
     async fn ends_before(&self, path: &Path, range: Option<&GetRange>) -> bool {
         let Ok(found) = self.timed(0, self.objects.head(path)).await else { return false };
         match range {
@@ -173,8 +173,8 @@ impl Bucket {
         }
     }
 
-    /// Creates an object. False if there is one: it may be of an attempt of this call whose answer
-    /// was lost.
+    /// Creates an object. False if the name exists: it may come from an earlier attempt of this
+    /// call whose answer was lost.
     pub(crate) async fn create(&self, name: &str, bytes: Bytes) -> Result<bool> {
         let path = self.path(name);
         let mut attempts = 0;
@@ -189,8 +189,8 @@ impl Bucket {
         }
     }
 
-    /// Creates an object that nobody else creates with these bytes. False if another has the name.
-    /// Neither a lost answer nor a 409 is taken for an answer: the object is read then.
+    /// Creates an object with bytes that nobody else uses. False if another holds the name. A lost
+    /// answer or a 409 decides nothing: the object is then read.
     pub(crate) async fn claim(&self, name: &str, bytes: Bytes) -> Result<bool> {
         let mut attempts = 0;
         loop {
@@ -204,15 +204,15 @@ impl Bucket {
         }
     }
 
-    /// Waits after a creation that was refused, as if the object were there: S3 answers 409 to a
-    /// request that met another of the same name.
+    /// Waits after a creation was refused as if the object existed: S3 answers 409 to a request
+    /// that raced another of the same name.
     pub(crate) async fn refused(&self, attempts: &mut u32, name: &str) -> Result<()> {
         let source = "409: refused, as if it were there".into();
         let error = object_store::Error::AlreadyExists { path: name.to_owned(), source };
         self.pause(attempts, &format!("creating {}", self.named(name)), error).await
     }
 
-    /// Deletes an object; one that is not there too.
+    /// Deletes an object; succeeds if it does not exist.
     pub(crate) async fn delete(&self, name: &str) -> Result<()> {
         let path = self.path(name);
         let mut attempts = 0;
@@ -230,14 +230,14 @@ impl Bucket {
         self.listed(folder, || self.objects.list(Some(&path))).await
     }
 
-    /// The objects below a folder whose names follow this one in order.
+    /// The objects below a folder whose names sort after this one.
     pub(crate) async fn list_after(&self, folder: &str, name: &str) -> Result<Vec<ObjectMeta>> {
         let path = self.path(folder);
         let offset = path.clone().join(name);
         self.listed(folder, || self.objects.list_with_offset(Some(&path), &offset)).await
     }
 
-    /// The last name below a folder; the one that is known if none follows it.
+    /// The last name below a folder; `known` if no name follows it.
     pub(crate) async fn last_after(&self, folder: &str, known: Option<String>) -> Result<Option<String>> {
         let objects = match &known {
             Some(name) => self.list_after(folder, name).await?,
@@ -247,8 +247,8 @@ impl Bucket {
         Ok(names.max().map(str::to_owned).or(known))
     }
 
-    /// The names of folders in a folder below the store's prefix; in the prefix itself if it is
-    /// empty.
+    /// The names of the folders in a folder below the store's prefix; an empty name is the prefix
+    /// itself.
     pub(crate) async fn folders(&self, folder: &str) -> Result<Vec<String>> {
         let path = if folder.is_empty() { self.root.clone() } else { self.path(folder) };
         let mut attempts = 0;
@@ -288,7 +288,7 @@ impl Bucket {
         Ok(found)
     }
 
-    /// Waits before a retry; an error if it would be in vain or one too many.
+    /// Waits before a retry; an error if a retry is useless or the bound is reached.
     pub(crate) async fn pause(&self, attempts: &mut u32, operation: &str, error: object_store::Error) -> Result<()> {
         use object_store::Error as Of;
         let may_pass = matches!(

@@ -1,9 +1,9 @@
-//! Collection of orphans: segments that a writer uploaded and never committed, as it failed or
-//! lost the store.
+//! Collection of orphans: segments that a writer uploaded and never committed, because it failed
+//! or was fenced.
 //!
-//! Only those of earlier epochs: their writers are fenced, so no commit can name them any more.
-//! What this writer uploads now is in no index either. And only those older than a grace, so that
-//! a mistake of an operator can be looked into.
+//! Only orphans of earlier epochs are deleted: their writers are fenced, so no commit can name
+//! them any more. What this writer uploads now is not in the index yet. A grace applies, so that
+//! an operator's mistake can be investigated.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -31,14 +31,14 @@ pub struct CollectReport {
     pub segments: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Orphans that are kept, as they are younger than the grace.
+    /// Orphans that are younger than the grace and stay.
     pub young: u64,
 }
 
 impl CloudStore {
-    /// Deletes segments of earlier writers that no index names and that are older than `grace`: by
-    /// the clocks of this machine and of the object storage, which may differ by less than that.
-    /// One listing, and one request for each.
+    /// Deletes segments of earlier writers that no index names and that are older than `grace`.
+    /// The age is the difference of this machine's clock and the object storage's, which must
+    /// agree to within `grace`. One listing, and one request for each segment.
     ///
     /// # Errors
     ///
@@ -53,7 +53,7 @@ impl CloudStore {
     }
 }
 
-/// Of one shard.
+/// Collects the orphans of one shard.
 pub(crate) fn collected(core: &Arc<Core>, grace: Duration) -> Result<CollectReport> {
     let writer = core.writer.as_ref().ok_or_else(|| core.index.read_only())?;
     let (epoch, fault) = (writer.epoch, writer.fault);

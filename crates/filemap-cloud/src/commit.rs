@@ -1,10 +1,10 @@
-//! Commits: a segment is uploaded, then the index gets its rows in one batch, then it counts.
+//! Commits: upload a segment, write its rows to the index in one batch; then the segment counts.
 //!
-//! While the index is written, a look tells whether a repair has begun: see `index::generation`.
+//! While the index is written, a request checks whether a repair has begun: `index::generation`.
 //!
-//! Segments are uploaded several at once and committed one after the other, in the order in which
-//! they were filled. The first failure is the last commit: what was put after it is not stored,
-//! and every waiting call is told so.
+//! Uploads run in parallel; commits run one after the other, in the order in which segments were
+//! filled. The first failure is the last commit: later puts are not stored, and every waiting call
+//! gets the error.
 
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
@@ -32,7 +32,7 @@ pub(crate) fn object(id: SegmentId) -> String {
     format!("{SEGMENTS}/{}", id.name())
 }
 
-/// A segment that is complete, and what its commit changes. One without bytes is no object.
+/// A complete segment and the index changes of its commit. Without bytes there is no object.
 pub(crate) struct Sealed {
     pub(crate) id: SegmentId,
     /// Its place in the order of commits.
@@ -43,7 +43,7 @@ pub(crate) struct Sealed {
     pub(crate) unsynced: usize,
 }
 
-/// Commits what comes.
+/// Commits sealed segments.
 pub(crate) struct Committer {
     pub(crate) bucket: Bucket,
     pub(crate) index: Arc<Index>,
@@ -59,13 +59,13 @@ pub(crate) struct Committer {
 type Upload = (Sealed, JoinHandle<Result<()>>);
 
 impl Committer {
-    /// Until the last sender is gone, or a commit fails.
+    /// Runs until the last sender is gone or a commit fails.
     pub(crate) async fn run(self, mut sealed: mpsc::UnboundedReceiver<Sealed>) {
         let work = AssertUnwindSafe(self.commit_all(&mut sealed)).catch_unwind();
         let failed = match work.await {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error,
-            // Whoever waits for a commit is told; a mistake in the code ends no more than this.
+            // Waiting callers get the error; a panic in the task ends no more than this.
             Err(_) => self.bucket.unavailable("a commit", 0, &"its task panicked"),
         };
         self.progress.fail(failed);
@@ -93,7 +93,7 @@ impl Committer {
             if Fault::CommittedBeforeUpload.is_planted(self.fault) {
                 self.index.commit(&next.changes, commits).await?;
             }
-            // What is sealed meanwhile is uploaded beside it.
+            // Segments sealed meanwhile are uploaded in parallel.
             let uploaded = loop {
                 tokio::select! {
                     uploaded = &mut upload => break uploaded,
@@ -108,7 +108,7 @@ impl Committer {
                 }
                 self.index.commit(&next.changes, commits).await
             };
-            // Both before anybody is told: what a repair has not seen is not safe.
+            // Both before the acknowledgement: a segment that a repair has not seen is not safe.
             tokio::try_join!(commit, self.index.check_not_repaired())?;
             self.pending.committed(next.id.number, next.changes.rows.keys());
             self.progress.committed(next.nth, next.unsynced);
@@ -141,7 +141,7 @@ pub(crate) async fn upload(bucket: &Bucket, id: SegmentId, bytes: Bytes) -> Resu
         if bucket.create(&name, bytes.clone()).await? {
             return Ok(());
         }
-        // Nobody else has this epoch: it is our own, and the answer to that attempt was lost.
+        // Nobody else has this epoch: the object is our own, and that attempt's answer was lost.
         match bucket.tail(&name, FOOTER_BYTES as u64).await? {
             Some(tail) if has_footer_of(&tail, &bytes) => return Ok(()),
             Some(_) => {

@@ -1,18 +1,17 @@
-//! Compaction: live records of some segments are copied into a new one, whose rows take the place
-//! of theirs; the old segments are deleted after a grace.
+//! Compaction: copies the live records of some segments into a new one, moves their index rows to
+//! it, and deletes the old segments after a grace.
 //!
-//! 1. The rewriting begins: removals from here on are noted, and their tombstones name the new
-//!    segment too. What was removed before is made durable.
-//! 2. A record is copied if the index names it in its place. So nothing is left out for a removal
-//!    that is not safe yet.
-//! 3. The new segment is committed as any other, with the rows that were not removed meanwhile. It
-//!    names those whose place it takes: a repair counts them no more, whether they are deleted or
-//!    not.
-//! 4. Their objects are deleted when that is durable and the grace is over. After a commit that
-//!    failed nothing is: the rows in memory may not be durable.
+//! 1. The rewrite begins: removals from here on are recorded, and their tombstones name the new
+//!    segment too. Earlier removals are made durable.
+//! 2. A record is copied if the index names it in its place. So no record is left out because of a
+//!    removal that is not durable yet.
+//! 3. The new segment is committed like any other, with the rows that were not removed meanwhile.
+//!    It names the segments it replaces: a repair ignores those, deleted or not.
+//! 4. Their objects are deleted when that commit is durable and the grace is over. After a failed
+//!    commit none is deleted: the rows in memory may not be durable.
 //!
-//! A tombstone is copied until no segment that it names counts any more. A segment that is damaged
-//! stays, and is reported.
+//! A tombstone is copied as long as a segment that it names counts. A damaged segment stays, and
+//! is reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
@@ -55,13 +54,13 @@ pub struct CompactReport {
     pub rewritten: u64,
     /// Their bytes.
     pub rewritten_bytes: u64,
-    /// Bytes of the segments that took their place.
+    /// Bytes of the segments that replaced them.
     pub copied_bytes: u64,
     /// Objects deleted, of this compaction and of earlier ones.
     pub deleted: u64,
     /// Objects that stay until the grace is over.
     pub waiting: u64,
-    /// Segments that stay as they are damaged, and why.
+    /// Segments that stay because they are damaged, and why.
     pub damage: Vec<String>,
 }
 
@@ -79,21 +78,21 @@ pub struct CompactReport {
 pub struct CompactPlan {
     /// Segments that would be rewritten, by the names of their objects.
     pub segments: Vec<String>,
-    /// Bytes that would be copied; tombstones that are still needed come to that.
+    /// Bytes that would be copied; tombstones that are still needed are added to them.
     pub copied_bytes: u64,
-    /// Bytes that would be given back, less these tombstones.
+    /// Bytes that would be freed, less these tombstones.
     pub freed_bytes: u64,
     /// Segments that were rewritten before, whose objects wait for the grace.
     pub waiting: u64,
 }
 
 impl CloudStore {
-    /// What [`CloudStore::compact`] would rewrite, as of the last commit that this handle knows; a
-    /// handle that reads may ask. Reads the rows of segments alone.
+    /// What [`CloudStore::compact`] would rewrite, as of the last commit that this handle knows.
+    /// Works on a read-only handle too. Reads only the index rows of segments.
     ///
     /// # Errors
     ///
-    /// Those of the object storage.
+    /// Errors of the object storage.
     pub fn compaction_plan(&self, goal: CompactionGoal) -> filemap::Result<CompactPlan> {
         let plans = self.each(|shard| planned(&shard.core, goal))?;
         Ok(plans.into_iter().fold(CompactPlan::default(), |mut all, plan| {
@@ -105,13 +104,13 @@ impl CloudStore {
         }))
     }
 
-    /// Rewrites segments: those whose dead bytes are over the bound
+    /// Rewrites segments: those whose dead bytes exceed the bound
     /// ([`CloudOptions::space_bound`](crate::CloudOptions::space_bound), 1.25 without one), or all
-    /// that have some, and small ones if they are many. Then deletes objects of segments that were
-    /// rewritten and whose grace is over. Puts and removals go on beside it.
+    /// with dead bytes, and small ones if there are many. Then deletes objects of rewritten
+    /// segments whose grace is over. Puts and removals continue meanwhile.
     ///
-    /// A `GET` for each segment that has live records, two `PUT` for each new one and its commit,
-    /// a `DELETE` for each old one. A writer does it in the background as well.
+    /// Costs a `GET` for each segment with live records, two `PUT` for each new one and its
+    /// commit, a `DELETE` for each old one. A writer also compacts in the background.
     ///
     /// # Errors
     ///
@@ -131,7 +130,7 @@ impl CloudStore {
     }
 }
 
-/// What would be rewritten of one shard.
+/// The plan for one shard.
 fn planned(core: &Arc<Core>, goal: CompactionGoal) -> Result<CompactPlan> {
     let (rows, rewritten) =
         core.wait(|core| async move { Ok((core.index.segments().await?, core.index.rewritten().await?)) })?;
@@ -153,7 +152,7 @@ fn want(core: &Core, goal: CompactionGoal) -> Want {
     }
 }
 
-/// One compaction; another waits for its end.
+/// Runs one compaction; a concurrent call waits for its end.
 pub(crate) fn pass(core: &Arc<Core>, want: Want, grace: Duration) -> Result<CompactReport> {
     let writer = core.writer.as_ref().ok_or_else(|| core.index.read_only())?;
     let _alone = writer.compacting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -199,9 +198,9 @@ struct Copying<'a> {
     segment: Builder,
     sources: Sources,
     rows: BTreeMap<Vec<u8>, Row>,
-    /// Segments that count, without those that were copied.
+    /// Segments that count, without those copied so far.
     counted: BTreeSet<SegmentId>,
-    /// Segments that were rewritten before and whose objects are still there.
+    /// Rewritten segments whose objects still exist, and when they were rewritten.
     undeleted: BTreeMap<SegmentId, u64>,
 }
 
@@ -213,7 +212,7 @@ fn copied(
     group: &[SegmentId],
     report: &mut CompactReport,
 ) -> Result<Option<Rewritten>> {
-    // A record is left out for a removal that is safe alone.
+    // A record may be left out only for a removal that is durable.
     writer.sync()?;
     let (bytes, undeleted) =
         core.wait(|core| async move { Ok((core.index.segments().await?, core.index.rewritten().await?)) })?;
@@ -240,11 +239,11 @@ fn copied(
     Ok(Some(Rewritten { segment, sources, rows, now_ms }))
 }
 
-/// What is wrong with a segment.
+/// The damage of a segment, if there is any.
 type Copied = std::result::Result<(), String>;
 
 impl Copying<'_> {
-    /// A segment without a live record: its header alone is read.
+    /// Handles a segment without live records: reads its header only.
     fn dead(&mut self, id: SegmentId) -> Result<Copied> {
         let header = self
             .core
@@ -283,7 +282,7 @@ impl Copying<'_> {
             return Ok(Err("the names of segments in it do not decode".to_owned()));
         };
         let live = self.live_of(&records)?;
-        // From here on nothing of it is wrong, and what it holds is copied or removed.
+        // From here on it is known to be intact, and its records are copied or removed.
         self.counted.remove(&id);
         sources.into_iter().for_each(|sources| self.names(sources));
         for ((record, _, _), is_live) in records.iter().zip(live) {
@@ -298,7 +297,7 @@ impl Copying<'_> {
         Ok(Ok(()))
     }
 
-    /// Which of these are versions that the index names in their places.
+    /// For each record, whether the index names that version in that place.
     fn live_of(&self, records: &[(Record<'_>, Place, u64)]) -> Result<Vec<bool>> {
         let mut sought: Vec<(Vec<u8>, usize)> = Vec::new();
         for (nth, (record, _, _)) in records.iter().enumerate() {
@@ -343,7 +342,7 @@ impl Copying<'_> {
         }
     }
 
-    /// What a segment named goes on to be named while it may be there.
+    /// Keeps naming a segment as long as its object may exist.
     fn names(&mut self, sources: Sources) {
         let undeleted = sources.segments.into_iter().filter(|id| self.undeleted.contains_key(id));
         self.sources.segments.extend(undeleted);
@@ -353,11 +352,11 @@ impl Copying<'_> {
     }
 }
 
-/// Deletes segments that were rewritten so long ago.
+/// Deletes segments whose grace is over.
 fn sweep(core: &Arc<Core>, writer: &Writer, grace: Duration, report: &mut CompactReport) -> Result<()> {
     let rewritten = core.wait(|core| async move { core.index.rewritten().await })?;
     let now = SystemTime::now();
-    // A clock that was ahead has written a time to come: that is no age.
+    // A time in the future, written by a clock that was ahead, gives no age.
     let age = |since: &u64| {
         let since = UNIX_EPOCH.checked_add(Duration::from_millis(*since));
         since.and_then(|since| now.duration_since(since).ok()).unwrap_or_default()
@@ -369,7 +368,7 @@ fn sweep(core: &Arc<Core>, writer: &Writer, grace: Duration, report: &mut Compac
     if old.is_empty() {
         return Ok(());
     }
-    // Rows of a commit that is under way are no rewriting's; those of one that failed may be.
+    // Rows of a commit under way belong to no rewrite; those of a failed commit may.
     writer.progress.check()?;
     delete(core, old.clone())?;
     core.wait(|core| async move { core.index.forget(&old).await })

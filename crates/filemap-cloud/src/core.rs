@@ -1,7 +1,7 @@
-//! An open store: bucket, index, writer, and what reads a record out of them.
+//! An open store: bucket, index, writer, and the reading of a record through them.
 //!
-//! A reader beside a writer may look up a row whose segment was rewritten meanwhile: its object is
-//! gone. Then the index is read anew and the row looked up once more; a second miss is damage.
+//! A reader may look up a row whose segment the writer rewrites meanwhile: the object is gone. The
+//! index is then refreshed and the row looked up once more; a second miss is damage.
 
 use std::future::Future;
 use std::ops::Range;
@@ -34,7 +34,7 @@ pub(crate) struct Core {
     pub(crate) canonicalizer: Arc<dyn Canonicalizer>,
     pub(crate) runtime: Handle,
     pub(crate) options: CloudOptions,
-    /// `None` for a handle that reads.
+    /// `None` for a read-only handle.
     pub(crate) writer: Option<Writer>,
 }
 
@@ -50,7 +50,7 @@ impl Core {
         self.wait_for(work(Arc::clone(self)))
     }
 
-    /// As [`Core::wait`], of a future.
+    /// As [`Core::wait`], for a future that is already built.
     pub(crate) fn wait_for<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T>> + Send + 'static,
@@ -59,12 +59,12 @@ impl Core {
         done.unwrap_or_else(|| Err(self.bucket.unavailable("a request", 0, &"its task ended without an answer")))
     }
 
-    /// Whether the handle is being closed: work that can be done later ends.
+    /// Whether the handle is being closed: deferrable work stops.
     pub(crate) fn is_closing(&self) -> bool {
         self.writer.as_ref().is_some_and(|writer| writer.closing.load(Ordering::Relaxed))
     }
 
-    /// The key of a URL's page.
+    /// The canonical key of a URL.
     pub(crate) fn canonical(&self, url: &[u8]) -> filemap::Result<Vec<u8>> {
         self.canonicalizer.canonicalize(url).map_err(|source| {
             let url = String::from_utf8_lossy(url).into_owned();
@@ -72,7 +72,7 @@ impl Core {
         })
     }
 
-    /// Which of these shards is that of a URL, of a store that has `of`.
+    /// The index, among these shards, of the shard of a URL in a store of `of` shards.
     pub(crate) fn place(&self, url: &[u8], of: u32, mut shards: impl Iterator<Item = u32>) -> filemap::Result<usize> {
         if of == 1 {
             return Ok(0);
@@ -92,7 +92,7 @@ impl Core {
         Ok(Rows::new(overlay, scan, is_backwards))
     }
 
-    /// The rows of one key, up to a time.
+    /// The rows of one key, of versions up to a time.
     pub(crate) async fn rows_of(&self, form: &[u8], time_ms: Option<i64>) -> Result<Rows> {
         let range = row::until_time(form, time_ms);
         let overlay = self.overlay(&range);
@@ -104,13 +104,13 @@ impl Core {
         self.writer.as_ref().map(|writer| writer.pending.range(range)).unwrap_or_default()
     }
 
-    /// The newest version of a key, up to a time.
+    /// The newest version of a key at or before a time.
     pub(crate) async fn newest(&self, form: &[u8], time_ms: Option<i64>) -> Result<Option<Found>> {
         let found = self.rows_of(form, time_ms).await?.next(&self.bucket).await?;
         Ok(found.map(|(_, version, row)| (version, row)))
     }
 
-    /// All versions of a key, newest first.
+    /// All versions of a key at or before a time, newest first.
     pub(crate) async fn versions(&self, form: &[u8], time_ms: Option<i64>) -> Result<Vec<Found>> {
         let mut rows = self.rows_of(form, time_ms).await?;
         let mut found = Vec::new();
@@ -145,7 +145,7 @@ impl Core {
         Ok(Some(page))
     }
 
-    /// The body of the version that a reference means; `None` if its record is gone.
+    /// The body of the version that a reference names; `None` if its record is gone.
     async fn body_of(&self, key: &[u8], original: Version) -> Result<Option<Vec<u8>>> {
         let Some(row) = self.row(&keys::form(key), original).await? else { return Ok(None) };
         let Some(bytes) = self.bytes(&row, row.bytes).await? else { return Ok(None) };
@@ -153,7 +153,7 @@ impl Core {
         self.body(&record, &row).map(Some)
     }
 
-    /// Whether a version's own body is there and whole.
+    /// Whether a version's own body exists and is intact.
     pub(crate) async fn has_body(&self, key: &[u8], version: Version) -> Result<bool> {
         match self.body_of(key, version).await {
             Err(error) if error.is_damage() => Ok(false),
@@ -218,13 +218,13 @@ impl Core {
         unpacked(record).map_err(damaged)
     }
 
-    /// What is said of a row whose record is gone.
+    /// The error for a row whose record is gone.
     pub(crate) fn gone(&self, row: &Row) -> Error {
         self.bucket.damaged(&commit::object(row.segment()), "segment missing; it has live versions")
     }
 }
 
-/// The body of a record of a page.
+/// The decompressed body of a page's record.
 pub(crate) fn unpacked(record: &Record<'_>) -> std::result::Result<Vec<u8>, String> {
     let body = match record.codec {
         Codec::None => record.payload.to_vec(),
@@ -239,7 +239,7 @@ pub(crate) fn unpacked(record: &Record<'_>) -> std::result::Result<Vec<u8>, Stri
     if is_whole { Ok(body) } else { Err("a body of another length".to_owned()) }
 }
 
-/// The URL of a key in an error.
+/// The URL of a key, for an error message.
 pub(crate) fn shown(key: &[u8]) -> String {
     String::from_utf8_lossy(url_of_key(key)).into_owned()
 }

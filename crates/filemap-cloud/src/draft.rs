@@ -1,4 +1,4 @@
-//! A version before its sequence is known: its key, its description, its body compressed.
+//! A version before it has a sequence: its key, its description and its compressed body.
 
 use filemap::access::keys;
 use filemap::page::meta;
@@ -8,12 +8,12 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::format::record::{Codec, Kind, NONE, Record};
 use crate::format::row;
 
-/// Compression of bodies.
+/// Zstandard level of bodies.
 const LEVEL: i32 = 3;
-/// Bodies that compression shrinks by less than one part in this many are stored raw.
+/// A body that compression shrinks by less than 1/16 is stored raw.
 const LEAST_GAIN: usize = 16;
 
-/// A version that lacks its sequence.
+/// A version without a sequence.
 pub(crate) struct Draft {
     pub(crate) key: Vec<u8>,
     /// Its ordered form.
@@ -58,7 +58,7 @@ impl Draft {
         })
     }
 
-    /// With its body, compressed if that gains something.
+    /// With its body, compressed if that saves enough.
     pub(crate) fn with_body(mut self, body: &[u8]) -> Draft {
         let packed = zstd::bulk::compress(body, LEVEL).ok();
         let packed = packed.filter(|packed| packed.len() + body.len() / LEAST_GAIN < body.len());

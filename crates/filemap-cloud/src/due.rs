@@ -1,4 +1,4 @@
-//! When upkeep is due: counts what commits leave behind since it ran last.
+//! Decides when upkeep is due: counts what commits have left behind since the last run.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use crate::index::Changes;
 use crate::plan::{SMALL_AT_ONCE, SMALL_PART};
 
-/// Bytes that died since are so much of those that live, before a look at all segments pays.
+/// Dead bytes since the last run, as a part of live bytes, from which a full scan pays.
 const PART_OF_LIVE: u64 = 64;
 
 /// Counts of what commits left behind.
@@ -17,15 +17,15 @@ pub(crate) struct Due {
     dead: AtomicU64,
     /// Small segments.
     small: AtomicU64,
-    /// Live bytes when it ran last.
+    /// Live bytes at the last run.
     live: AtomicU64,
-    /// What is not known yet may be anything.
+    /// Before the first run the store's state is unknown: upkeep is due.
     has_run: AtomicBool,
     woken: Notify,
 }
 
 impl Due {
-    /// Counts a commit of a segment of so many bytes.
+    /// Counts the commit of a segment of `bytes` bytes.
     pub(crate) fn committed(&self, changes: &Changes, bytes: u64, segment_bytes: u64) {
         let dead = changes.segments.values().fold(0, |sum: u64, bytes| sum.saturating_add(bytes.dead));
         let dead = dead.saturating_add(self.dead.fetch_add(dead, Ordering::Relaxed));
@@ -37,7 +37,7 @@ impl Due {
         }
     }
 
-    /// A look at all segments begins.
+    /// Resets the counts: a scan of all segments begins.
     pub(crate) fn begun(&self, live: u64) {
         self.has_run.store(true, Ordering::Relaxed);
         self.dead.store(0, Ordering::Relaxed);
@@ -49,7 +49,7 @@ impl Due {
         self.woken.notify_one();
     }
 
-    /// Waits until it is due; false if it is not after so long.
+    /// Waits until upkeep is due; false if `longest` passes first.
     pub(crate) async fn wait(&self, longest: Duration) -> bool {
         tokio::time::timeout(longest, self.woken.notified()).await.is_ok()
     }

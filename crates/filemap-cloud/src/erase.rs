@@ -1,9 +1,9 @@
-//! Erasing: pages go with their bytes, before the call returns.
+//! Erasure: removes pages and their stored bytes before the call returns.
 //!
-//! Every segment that holds dead records is rewritten and deleted at once, whatever its grace.
-//! What writers uploaded and no index names stays for the grace: a repair may find that it was
-//! committed. Tombstones say a URL too: they go with what they remove. What the index still has of
-//! a URL goes when SlateDB merges and collects its tables.
+//! Every segment with dead records is rewritten and deleted at once, without the grace. Orphans
+//! (uploaded segments that no index names) stay for the grace: a repair may find them committed. A
+//! tombstone contains a URL too, and goes with what it removes. The index's copies of a URL go
+//! when SlateDB compacts and collects its tables.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::shard::Shard;
 use crate::store::CloudStore;
 use crate::write;
 
-/// The first frees the pages, the second what the tombstones of those had to wait for.
+/// The first pass frees the pages, the second the tombstones that had to wait for them.
 const PASSES: usize = 2;
 
 /// What an erasure has done.
@@ -41,10 +41,10 @@ pub struct EraseReport {
     pub rewritten: u64,
     /// Objects deleted.
     pub deleted: u64,
-    /// Objects that may hold bytes of the pages still: they are damaged, and why.
+    /// Damaged objects that may still hold bytes of the pages, and why.
     pub damage: Vec<String>,
-    /// Objects that wait to be deleted, and segments that no index names and that are younger than
-    /// the grace: any of them may hold bytes of the pages.
+    /// Objects that wait to be deleted, and orphans younger than the grace: any of them may hold
+    /// bytes of the pages.
     pub waiting: u64,
 }
 
@@ -56,21 +56,20 @@ impl EraseReport {
 }
 
 impl CloudStore {
-    /// Erases all pages of a scope: when it returns and [`EraseReport::is_complete`], no segment
-    /// holds their bodies, headers or URLs, nor those of what was removed before. Versions that
-    /// the bucket keeps of deleted objects, and tables of the index, are not reached:
-    /// docs/CLOUD.md.
+    /// Erases all pages of a scope. If [`EraseReport::is_complete`] afterwards, no segment holds
+    /// their bodies, headers or URLs, nor those of pages removed before. Object versions that the
+    /// bucket retains, and tables of the index, are not erased: docs/CLOUD.md.
     ///
-    /// What a writer that lost the store had uploaded and not committed is deleted when it is
-    /// older than [`CloudOptions::grace`](crate::CloudOptions::grace), by a later erasure or by
+    /// Uncommitted uploads of a fenced writer are deleted once they are older than
+    /// [`CloudOptions::grace`](crate::CloudOptions::grace), by a later erasure or by
     /// [`CloudStore::collect`]; until then the erasure is not complete.
     ///
-    /// Costs what [`CloudStore::compact`] costs without garbage. Repeated after an interruption it
-    /// ends what was begun.
+    /// Costs as much as [`CloudStore::compact`] without garbage. Repeat it after an interruption:
+    /// it resumes.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] for a scope without bounds, which is the whole store: nothing was
+    /// [`Error::Unsupported`] for an unbounded scope, which is the whole store: nothing was
     /// erased. As [`CloudStore::compact`].
     pub fn erase(&self, scope: &Scope) -> filemap::Result<EraseReport> {
         if scope.is_all() {
@@ -90,7 +89,7 @@ impl CloudStore {
         }))
     }
 
-    /// As [`CloudStore::erase`], one URL with its variants and the records beside it.
+    /// As [`CloudStore::erase`], for one URL with its variants and the records beside it.
     ///
     /// # Errors
     ///
@@ -105,7 +104,7 @@ impl CloudStore {
 fn end_erasure(shard: &Shard, pages: u64) -> filemap::Result<EraseReport> {
     shard.sync()?;
     let mut report = EraseReport { pages, ..EraseReport::default() };
-    // No row names them: their bytes may be of the same pages.
+    // No row names them, but they may hold bytes of the same pages.
     let orphans = collected(&shard.core, shard.core.options.grace)?;
     report.deleted += orphans.segments;
     for _ in 0..PASSES {

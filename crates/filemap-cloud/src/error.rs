@@ -1,4 +1,4 @@
-//! What can fail between a store and its bucket: what failed, where, and what to do about it.
+//! Errors between a store and its bucket: what failed, where, and what to do about it.
 //!
 //! Behind [`filemap::PageRead`] and [`filemap::PageWrite`] an error is a
 //! [`filemap::Error::Remote`] with the same words. No message has a credential in it: none is ever
@@ -26,14 +26,14 @@ pub enum Error {
         /// What is wrong with it.
         what: String,
     },
-    /// There is no store. Open it with [`Mode::Fill`](crate::Mode::Fill) to make one.
+    /// The store does not exist. Open it with [`Mode::Fill`](crate::Mode::Fill) to make one.
     #[error("{location}: there is no store; `fm-tool put` and `fm-tool copy` make one")]
     NotAStore {
         /// Where it was looked for.
         location: String,
     },
-    /// The object storage does not keep what a store needs: its pages would be lost when two
-    /// writers meet. Use another.
+    /// The object storage lacks a guarantee that a store needs: pages would be lost when two
+    /// writers compete. Use another.
     #[error("{location}: this object storage cannot hold a store: {what}; see docs/CLOUD.md for those that can")]
     StoreUnsuitable {
         /// The location.
@@ -46,38 +46,38 @@ pub enum Error {
     Format {
         /// The location.
         location: String,
-        /// What this build does not know.
+        /// What this build does not support.
         what: String,
     },
-    /// The object storage did not answer, or refused, and the retries are used up. What `sync`
-    /// returned for before is safe; put the rest again.
+    /// The object storage did not answer, or refused, and the retries are used up. What a
+    /// successful `sync` covered is safe; put the rest again.
     #[error("{location}: {operation} failed after {retries} retries: {what}")]
     Unavailable {
         /// The location.
         location: String,
-        /// What was asked for.
+        /// The request.
         operation: String,
         /// The bound of retries: [`CloudOptions::max_retries`](crate::CloudOptions::max_retries).
         retries: u32,
         /// The last answer.
         what: String,
     },
-    /// Another writer has opened the store. What `sync` returned for before is safe; this handle
-    /// writes nothing any more.
+    /// Another writer has opened the store. What a successful `sync` covered is safe; this handle
+    /// can write no more.
     #[error("{location}: another writer has opened this store; this one may not write any more")]
     Fenced {
         /// The location.
         location: String,
     },
-    /// A repair is making a new index, or was interrupted: no writer may begin, and of two repairs
-    /// the one that began first gives way. Wait for its end; if none is at work, run
-    /// [`repair`](crate::repair()) again.
+    /// A repair is building a new index, or was interrupted. Meanwhile no writer can open the
+    /// store, and of two repairs the earlier one gives way. Wait for its end; if none is running,
+    /// run [`repair`](crate::repair()) again.
     #[error("{location}: a repair is under way or was interrupted; wait for its end, or run `repair` again")]
     Repairing {
         /// The location.
         location: String,
     },
-    /// The page is of another shard than the one that this handle has. Nothing was read or stored.
+    /// The page belongs to another shard than this handle's. Nothing was read or stored.
     #[error("{location}: {url} is of shard {shard}, and this handle has shard {own}")]
     OtherShard {
         /// The location.
@@ -86,10 +86,10 @@ pub enum Error {
         url: String,
         /// The shard of its host.
         shard: u32,
-        /// The handle's.
+        /// The handle's shard.
         own: u32,
     },
-    /// Stored bytes are damaged or gone. Other pages can be read; run `verify` to find all damage.
+    /// Stored bytes are damaged or missing. Other pages can be read; `verify` finds all damage.
     #[error("{location}: {object}: {what}")]
     Damaged {
         /// The location.
@@ -99,8 +99,8 @@ pub enum Error {
         /// What is wrong, and where in it.
         what: String,
     },
-    /// An earlier commit of this handle failed, and what was put after it was not stored. Open the
-    /// store again.
+    /// An earlier commit of this handle failed, and later puts were not stored. Open the store
+    /// again.
     #[error("nothing was written, as an earlier commit failed: {source}")]
     Failed {
         /// Why it failed.
@@ -118,19 +118,19 @@ pub enum Error {
         /// The location.
         location: String,
     },
-    /// The description of a stored page does not decode: a newer build wrote it.
+    /// The description of a stored page cannot be decoded: a newer build wrote it.
     #[error("{location}: {url}: the description of the version of sequence {} does not decode: {what}", version.sequence)]
     Description {
         /// The location.
         location: String,
-        /// The canonical URL, with replacement characters for what is not text.
+        /// The canonical URL, with replacement characters for invalid UTF-8.
         url: String,
         /// The version.
         version: Version,
         /// What is wrong.
         what: String,
     },
-    /// A store that is a folder, or behind a server.
+    /// An error of a local store or of a store behind a server.
     #[error("{0}")]
     Other(Arc<filemap::Error>),
 }
@@ -139,7 +139,7 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// Whether stored bytes are damaged: other pages can be read.
+    /// Whether the error means damaged stored bytes: other pages can be read.
     pub fn is_damage(&self) -> bool {
         match self {
             Error::Damaged { .. } | Error::Description { .. } => true,
@@ -148,7 +148,7 @@ impl Error {
         }
     }
 
-    /// Where the store is, for errors that say it.
+    /// The location of the store, for errors that carry one.
     fn location(&self) -> String {
         match self {
             Error::Location { location, .. }

@@ -1,7 +1,7 @@
-//! Every version of every key, those of a key together: what a copy into another store reads.
+//! Every version of every key, grouped by key: the input of a copy into another store.
 //!
-//! Rows come in the order of the index, and some records are read at once. A scan that has become
-//! old begins anew behind the key that it came to: tables of the index are collected after hours.
+//! Rows come in index order, and several records are read in parallel. A scan that has become old
+//! restarts behind its last key, because tables of the index are collected after hours.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -21,22 +21,21 @@ use crate::read::Sought;
 use crate::rows::Rows;
 use crate::store::CloudStore;
 
-/// Records that are read at once.
+/// Records read in parallel.
 const RECORDS_AT_ONCE: usize = 32;
-/// Bytes of bodies from which on no further record joins them.
+/// Bytes of bodies in flight at which no further record is added.
 const BYTES_AT_ONCE: u64 = 16 << 20;
-/// A scan is used for so long.
+/// The lifetime of one scan.
 const SCAN_FOR: Duration = Duration::from_secs(600);
 
 impl CloudStore {
     /// Every version of every page, of its variants and of the records beside them. Versions of
-    /// one key follow each other in the order in which they were put. A version that cannot be
-    /// read is [`Error::Unreadable`] in its place, and the rest follows; after any other error,
-    /// damage of the index too, nothing does. What is put or removed meanwhile may be among them
-    /// or not.
+    /// one key are consecutive, in the order of their puts. An unreadable version yields
+    /// [`Error::Unreadable`] in its place, and the rest follows; any other error, damage of the
+    /// index too, ends the iterator. Concurrent puts and removals may or may not be included.
     ///
-    /// A `GET` a version, two for one that refers to the body of another. Holds 16 MiB of bodies
-    /// and one page in memory, and some 100 bytes for each version of a key.
+    /// Costs a `GET` a version, two for a reference. Holds 16 MiB of bodies and one page in
+    /// memory, and some 100 bytes for each version of a key.
     ///
     /// ```
     /// use filemap::access::PutRule;
@@ -55,7 +54,7 @@ impl CloudStore {
             Parts::new(core, every, |core, every| step(core, every).boxed())
         };
         let all = self.cores().cores.iter().map(of_shard).collect::<Vec<_>>().into_iter().flatten();
-        // The next shard would hide what is missing of the one before.
+        // Going on to the next shard would hide what this one lacks.
         all.scan(false, |has_ended, found| {
             let is_of_one = matches!(&found, Ok(_) | Err(Error::Unreadable { .. }));
             (!std::mem::replace(has_ended, *has_ended || !is_of_one)).then_some(found)
@@ -68,17 +67,17 @@ type OfKey = (Arc<[u8]>, Version, Row);
 
 /// The state of the pass.
 struct Every {
-    /// Of rows, still to come; the first is that of the scan, if there is one.
+    /// Ranges of rows still to scan; the first is the open scan's, if there is one.
     ranges: VecDeque<Range<Vec<u8>>>,
     scan: Option<Scan>,
-    /// Versions of the key that the scan has read, oldest put first.
+    /// Versions of the key just scanned, oldest put first.
     ready: VecDeque<OfKey>,
 }
 
 struct Scan {
     rows: Rows,
     begun: Instant,
-    /// The first row of the key behind.
+    /// The first row of the following key.
     ahead: Option<(Vec<u8>, Found)>,
 }
 
@@ -160,7 +159,7 @@ async fn step(core: Arc<Core>, mut every: Every) -> error::Result<Part<Every, St
     Ok(((!is_end).then_some(every), items.into_iter().flatten().collect()))
 }
 
-/// A version; `None` if it was removed meanwhile.
+/// Reads a version; `None` if it was removed meanwhile.
 async fn version_of(
     core: &Core,
     key: &[u8],
@@ -168,7 +167,7 @@ async fn version_of(
     row: &Row,
 ) -> error::Result<Option<filemap::Result<StoredVersion>>> {
     let page = match core.page(key, version, row).await {
-        // Moved, or removed.
+        // Its record moved, or was removed.
         Ok(None) => core.page_sought(&Sought::version(key, version)).await,
         page => page,
     };

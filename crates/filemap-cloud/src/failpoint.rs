@@ -1,6 +1,6 @@
 //! Failpoints: faults that the simulation must catch. Compiled out without feature `sim`.
 
-/// A fault that is planted in a store on demand.
+/// A fault planted in a store on demand.
 ///
 /// ```
 /// use filemap_cloud::{CloudOptions, Fault};
@@ -18,9 +18,9 @@ pub enum Fault {
     CommittedBeforeUpload,
     /// A removal takes rows from the index and writes no tombstone.
     TombstonesForgotten,
-    /// A repair takes what fenced writers uploaded and did not commit.
+    /// A repair counts what fenced writers uploaded and did not commit.
     OrphansTaken,
-    /// A collection takes what its own writer is about to commit.
+    /// A collection deletes segments that its own writer is about to commit.
     OwnCollected,
     /// A compaction moves rows that were removed while it copied.
     MovedUnchecked,
@@ -28,20 +28,20 @@ pub enum Fault {
     DeletedBeforeMoved,
     /// A compaction drops tombstones whose versions are still in other segments.
     TombstonesDropped,
-    /// A rewritten segment does not name those whose place it takes.
+    /// A rewritten segment does not name the segments it replaces.
     SourcesUnnamed,
-    /// Files count before the pages that they are of.
+    /// Kept files are committed before the pages they belong to.
     KeptBeforePages,
     /// The index collects the fences of its write-ahead log.
     FencesCollected,
     /// The task of the commits panics.
     CommitPanics,
-    /// No fault of the code: the clock of this machine is three hours ahead.
+    /// Not a bug in the code: this machine's clock is three hours ahead.
     ClockAhead,
 }
 
 impl Fault {
-    /// Those that the simulation catches. Those left out have tests of their own.
+    /// The faults that the simulation catches. The others have tests of their own.
     #[cfg(feature = "sim")]
     pub const ALL: [Fault; 9] = [
         Fault::AcknowledgedBeforeCommit,
@@ -55,7 +55,7 @@ impl Fault {
         Fault::SourcesUnnamed,
     ];
 
-    /// Whether it is the one that is planted.
+    /// Whether this fault is the planted one.
     pub(crate) fn is_planted(self, planted: Option<Fault>) -> bool {
         cfg!(feature = "sim") && planted == Some(self)
     }

@@ -1,5 +1,5 @@
-//! The bytes of a store: records in segments, segments, rows of the index, the description of the
-//! store.
+//! Byte formats of a store: segments and their records, rows of the index, manifests, the store's
+//! description.
 //!
 //! Numbers in segments are little-endian. docs/CLOUD.md has the layout of a bucket.
 

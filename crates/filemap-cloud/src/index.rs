@@ -1,10 +1,10 @@
-//! The index: SlateDB, an LSM tree on object storage. No other module knows it, so that another
-//! engine could take its place: a repair makes an index of the segments alone.
+//! The index: SlateDB, an LSM tree on object storage. No other module uses SlateDB, so it is
+//! replaceable: a repair rebuilds the index from the segments alone.
 //!
-//! `settings` are those without which pages are lost, or money: docs/CLOUD.md says why.
-//! Invariants: fences of the write-ahead log are never collected (`wal_fence_options`); old
-//! manifests are collected only where conditional replacement was found to work; every retry is
-//! bounded; codec, merge operator and filters are the same in writer, reader and compactor.
+//! `settings` guard against lost pages and needless cost: docs/CLOUD.md says why. Invariants:
+//! fences of the write-ahead log are never collected (`wal_fence_options`); old manifests are
+//! collected only where conditional replacement was found to work; every retry is bounded; codec,
+//! merge operator and filters are the same in writer, reader and compactor.
 
 mod blocks;
 mod clock;
@@ -39,28 +39,28 @@ use view::Views;
 
 /// The folder of indexes, by generation: a repair makes a new one.
 const FOLDER: &str = "shard/ix";
-/// Commits between two flushes of the memtable: opening reads all objects of the log since.
+/// Commits between memtable flushes: opening reads all log objects since the last flush.
 const COMMITS_A_FLUSH: u64 = 200;
-/// A clock that is ahead by so little takes nothing from that.
+/// A clock that is ahead by no more than this is not corrected for.
 const CLOCK_SLACK: Duration = Duration::from_secs(60);
-/// A look at what others wrote takes at most so long.
+/// The timeout of a look at what others wrote.
 const LONGEST_LOOK: Duration = Duration::from_secs(60);
-/// Sequences end long before: a larger one is damage.
+/// No real sequence reaches this: a larger one is damage.
 const MAX_SEQUENCE: u64 = 1 << 62;
-/// Bytes that a listing asks for at once.
+/// Bytes that a scan prefetches.
 const READ_AHEAD_BYTES: usize = 1 << 20;
 
-/// What one commit changes. Rows of versions that it removes are `None`.
+/// The changes of one commit. A removed version's row is `None`.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     pub(crate) rows: BTreeMap<Vec<u8>, Option<Row>>,
-    /// Added to what is known of segments.
+    /// Increments of the segments' byte counts.
     pub(crate) segments: BTreeMap<SegmentId, row::Bytes>,
-    /// Segments that count no more, and when that was, in ms since 1970.
+    /// Segments that no longer count, and since when, in ms since 1970.
     pub(crate) rewritten: BTreeMap<SegmentId, u64>,
-    /// The first sequence that is not used.
+    /// The first unused sequence.
     pub(crate) next: u64,
-    /// The row of files that are kept, if others are from now on.
+    /// The row that names the kept files, if this commit replaces them.
     pub(crate) kept: Option<Vec<u8>>,
 }
 
@@ -77,7 +77,7 @@ enum Kind {
 }
 
 impl Index {
-    /// Opens it for writing; it must be there. An earlier writer may not write any more.
+    /// Opens it for writing; it must exist. Fences the earlier writer.
     pub(crate) async fn open_to_write(
         bucket: Bucket,
         generation: Generation,
@@ -91,18 +91,17 @@ impl Index {
         Index::write(bucket, generation, options, replaces_if_match, clock).await
     }
 
-    /// Whether it is there, or half made. It is not opened.
+    /// Whether it exists, complete or half made. Does not open it.
     async fn is_there(bucket: &Bucket, generation: Generation) -> Result<bool> {
         Ok(manifest(bucket, generation).await?.is_some())
     }
 
-    /// An error if it is not there. It is not opened.
+    /// Fails if it does not exist. Does not open it.
     pub(crate) async fn check_there(bucket: &Bucket, generation: Generation) -> Result<()> {
         if Index::is_there(bucket, generation).await? { Ok(()) } else { Err(gone(bucket, generation)) }
     }
 
-    /// Makes it if it is absent. One that is there, or half made, is not opened: it may have a
-    /// writer.
+    /// Makes it if it is absent. An existing or half-made one is not opened: it may have a writer.
     pub(crate) async fn make(
         bucket: Bucket,
         generation: Generation,
@@ -125,8 +124,8 @@ impl Index {
         }
     }
 
-    /// Makes the index of a repair. What another has begun there is refused: it may hold rows of
-    /// what was removed since.
+    /// Makes the index of a repair. Refuses one that somebody else has begun there: it may hold
+    /// rows of versions removed since.
     pub(crate) async fn make_new(
         bucket: Bucket,
         generation: Generation,
@@ -147,7 +146,7 @@ impl Index {
         replaces_if_match: bool,
         clock: Arc<Clock>,
     ) -> Result<Index> {
-        // Ages of what was written are too large by as much as this clock is ahead.
+        // Objects seem older than they are by as much as this clock is ahead.
         let min_age = MIN_AGE.saturating_add(clock.ahead());
         let mut settings = settings(options, &bucket, replaces_if_match, min_age);
         let mut commits_a_flush = COMMITS_A_FLUSH;
@@ -162,26 +161,25 @@ impl Index {
             .with_merge_operator(Arc::new(Sum))
             .with_filter_policies(filters());
         let db = builder.build().await.map_err(|error| failed(&bucket, "opening the index", &error))?;
-        // The log may be younger than the manifest. Every commit writes this row.
+        // The log may be newer than the manifest. Every commit writes this row.
         let next = db.get_key_value(row::NEXT).await.map_err(|error| failed(&bucket, "reading the index", &error))?;
         next.iter().for_each(|row| clock.pass(row.create_ts));
         if MIN_AGE.saturating_add(clock.ahead()) > min_age.saturating_add(CLOCK_SLACK) {
-            // Once more, with the age that the log asks for.
+            // Reopens it with the minimum age that the log asks for.
             db.close().await.map_err(|error| failed(&bucket, "closing the index", &error))?;
             return Box::pin(Index::write(bucket, generation, options, replaces_if_match, clock)).await;
         }
         Ok(Index { bucket, generation, kind: Kind::Writer { db: Box::new(db), commits_a_flush } })
     }
 
-    /// Opens the newest for reading: nothing is written, so that credentials for reading are
-    /// enough.
+    /// Opens the newest index for reading. Nothing is written, so read-only credentials suffice.
     pub(crate) async fn open_to_read(bucket: Bucket, options: &CloudOptions) -> Result<Index> {
         let views = Views::open(&bucket, options).await?;
         let generation = views.generation();
         Ok(Index { bucket, generation, kind: Kind::Reader(Arc::new(views)) })
     }
 
-    /// The epoch of the writer: larger than that of every writer before it.
+    /// The writer's epoch: larger than that of every earlier writer.
     pub(crate) fn epoch(&self) -> Option<u64> {
         match &self.kind {
             Kind::Writer { db, .. } => Some(self.generation.epoch(db.manifest().writer_epoch())),
@@ -189,7 +187,7 @@ impl Index {
         }
     }
 
-    /// The number of the generation that is open.
+    /// The number of the open generation.
     pub(crate) fn number(&self) -> u64 {
         match &self.kind {
             Kind::Writer { .. } => self.generation.number(),
@@ -197,8 +195,8 @@ impl Index {
         }
     }
 
-    /// Lets a reader see what was written since. A writer sees all of its own; an error if another
-    /// has taken its place.
+    /// Shows a reader what was written since. A writer always sees its own writes; it gets an
+    /// error if another writer has fenced it.
     pub(crate) async fn refresh(&self) -> Result<()> {
         match &self.kind {
             Kind::Reader(views) => views.renew().await,
@@ -213,14 +211,14 @@ impl Index {
         }
     }
 
-    /// The first sequence that is not committed.
+    /// The first uncommitted sequence.
     pub(crate) async fn next_sequence(&self) -> Result<u64> {
         let Some(bytes) = self.get(row::NEXT.to_vec()).await? else { return Ok(1) };
         let next = bytes.first_chunk().map(|next| u64::from_le_bytes(*next)).filter(|next| *next < MAX_SEQUENCE);
         next.ok_or_else(|| self.bucket.damaged("the index", "the next sequence is no number"))
     }
 
-    /// The row of the files that are kept.
+    /// The row that names the kept files.
     pub(crate) async fn kept(&self) -> Result<Option<Bytes>> {
         self.get(row::KEPT.to_vec()).await
     }
@@ -246,7 +244,7 @@ impl Index {
         self.scanned(Wanted { prefix: None, range, is_backwards }).await
     }
 
-    /// The rows of one key in a range of these, by the filters.
+    /// The rows of one key in a range; uses the Bloom filters.
     pub(crate) async fn scan_key(&self, prefix: &[u8], range: Range<Vec<u8>>) -> Result<Scan> {
         self.scanned(Wanted { prefix: Some(prefix.to_vec()), range, is_backwards: false }).await
     }
@@ -258,12 +256,12 @@ impl Index {
         }
     }
 
-    /// What it has of segments.
+    /// The byte counts of all segments.
     pub(crate) async fn segments(&self) -> Result<BTreeMap<SegmentId, row::Bytes>> {
         self.rows_of_segments(row::SEGMENTS, row::Bytes::decode).await
     }
 
-    /// Segments that were rewritten and whose objects are still to be deleted, and since when.
+    /// Rewritten segments whose objects are still to be deleted, and since when.
     pub(crate) async fn rewritten(&self) -> Result<BTreeMap<SegmentId, u64>> {
         self.rows_of_segments(row::REWRITTEN, |value| value.try_into().ok().map(u64::from_le_bytes)).await
     }
@@ -284,7 +282,7 @@ impl Index {
         Ok(rows)
     }
 
-    /// Forgets segments whose objects are deleted.
+    /// Drops the rows of segments whose objects are deleted.
     pub(crate) async fn forget(&self, deleted: &[SegmentId]) -> Result<()> {
         let Kind::Writer { db, .. } = &self.kind else { return Err(self.read_only()) };
         let mut batch = WriteBatch::new();
@@ -293,7 +291,7 @@ impl Index {
         forgotten.await.map_err(|error| failed(&self.bucket, "a commit", &error))
     }
 
-    /// Writes changes, all or none. They are durable when it has returned.
+    /// Writes changes atomically. They are durable when it returns.
     pub(crate) async fn commit(&self, changes: &Changes, commits: u64) -> Result<()> {
         let Kind::Writer { db, commits_a_flush } = &self.kind else { return Err(self.read_only()) };
         let mut batch = WriteBatch::new();
@@ -322,12 +320,12 @@ impl Index {
         commit.await.map_err(|error| failed(&self.bucket, "a commit", &error))
     }
 
-    /// An error if a repair is making another index, or has made one.
+    /// Fails if a repair is making another index, or has made one.
     pub(crate) async fn check_not_repaired(&self) -> Result<()> {
         self.generation.check_not_repaired(&self.bucket).await
     }
 
-    /// Closes it; a writer makes durable what it has written.
+    /// Closes it; a writer first makes its writes durable.
     pub(crate) async fn close(&self) -> Result<()> {
         let closed = match &self.kind {
             Kind::Writer { db, .. } => db.close().await,
@@ -346,13 +344,13 @@ fn gone(bucket: &Bucket, generation: Generation) -> Error {
     bucket.damaged(&generation.folder(), what)
 }
 
-/// The newest manifest; `None` if the index is not there.
+/// The newest manifest; `None` if the index does not exist.
 async fn manifest(bucket: &Bucket, generation: Generation) -> Result<Option<VersionedManifest>> {
     let admin = admin(bucket, generation);
     looked(bucket, "reading the manifest of the index", admin.read_manifest(None)).await
 }
 
-/// The times that the tables of an index were made at, in ms since 1970.
+/// The creation times of the index's tables, in ms since 1970.
 fn seen(manifest: &VersionedManifest) -> impl Iterator<Item = i64> {
     let tables = manifest.all_sst_views().flat_map(|view| [view.id, view.sst.id.value()]);
     let merged = [manifest.last_compacted_l0_sst_id(), manifest.last_compacted_l0_sst_view_id()];
@@ -360,7 +358,7 @@ fn seen(manifest: &VersionedManifest) -> impl Iterator<Item = i64> {
     ids.map(|id| i64::try_from(id.timestamp_ms()).unwrap_or(i64::MAX)).chain([manifest.last_l0_clock_tick()])
 }
 
-/// The times that the index's merges began at, in ms since 1970.
+/// The start times of the index's compactions, in ms since 1970.
 async fn jobs(bucket: &Bucket, generation: Generation) -> Result<Vec<i64>> {
     let admin = admin(bucket, generation);
     let merges = looked(bucket, "reading the merges of the index", admin.read_compactions(None)).await?;
@@ -373,7 +371,7 @@ fn admin(bucket: &Bucket, generation: Generation) -> Admin {
     Admin::builder(bucket.path(&generation.folder()), Arc::clone(bucket.of_index())).build()
 }
 
-/// Bounds a look in time: an [`Admin`] has no bound of retries.
+/// Adds a timeout to a look: an [`Admin`] does not bound its retries.
 async fn looked<T>(
     bucket: &Bucket,
     operation: &str,
@@ -390,7 +388,7 @@ fn clock(options: &CloudOptions) -> Arc<Clock> {
     Arc::new(Clock::new(if is_ahead { Duration::from_secs(3 * 3600) } else { Duration::ZERO }))
 }
 
-/// What went wrong in the index, in the store's words.
+/// Translates an error of the index into one of the store.
 fn failed(bucket: &Bucket, operation: &str, error: &slatedb::Error) -> Error {
     let location = || bucket.location().to_owned();
     match error.kind() {

@@ -1,5 +1,5 @@
-//! What a handle knows of the files that are kept with its shard: the manifest that counts, and
-//! which objects of earlier ones are to be deleted.
+//! A handle's state of the files kept with its shard: the current manifest, and the objects of
+//! earlier ones that are to be deleted.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -9,15 +9,15 @@ use filemap_io::File;
 use crate::format::manifest::{Manifest, Named};
 use crate::format::segment::SegmentId;
 
-/// The folder of the pieces of files that are kept, and of manifests.
+/// The folder of manifests and of the pieces of kept files.
 pub(crate) const FOLDER: &str = "shard/crawl";
 
-/// The name of a piece's or a manifest's object.
+/// The object name of a piece or a manifest.
 pub(crate) fn object(id: SegmentId) -> String {
     format!("{FOLDER}/{}", id.name())
 }
 
-/// How a file differs from what was kept of it before.
+/// How a file differs from its last kept version.
 ///
 /// ```
 /// use filemap_cloud::{Change, CloudOptions, KeptFile, Mode, open_bucket};
@@ -35,15 +35,15 @@ pub(crate) fn object(id: SegmentId) -> String {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Not at all: it is not read.
+    /// Unchanged: it is not read.
     Same,
-    /// It is longer; what was there is as it was.
+    /// Appended to: the old bytes are unchanged.
     Appended,
-    /// In any way: it is read, and pieces that are other than before are uploaded.
+    /// Changed in any way: it is read, and changed pieces are uploaded.
     Replaced,
 }
 
-/// A file that is kept with a shard: see [`CloudStore::sync_with`](crate::CloudStore::sync_with).
+/// A file kept with a shard: see [`CloudStore::sync_with`](crate::CloudStore::sync_with).
 ///
 /// ```
 /// use filemap_cloud::{Change, CloudOptions, KeptFile, Mode, open_bucket};
@@ -65,34 +65,34 @@ pub enum Change {
 pub struct KeptFile<'a> {
     /// Its name: letters, digits, `.`, `_`, `-`, with `/` between folders.
     pub name: &'a str,
-    /// Its bytes, which do not change while it is read.
+    /// Its bytes, which must not change while it is read.
     pub file: &'a dyn File,
-    /// How it differs from what this handle has kept last. Of a file that the handle has not kept
-    /// yet all is compared.
+    /// The change since this handle last kept the file. A file that the handle has not kept yet is
+    /// compared completely.
     pub change: Change,
 }
 
-/// The kept files of a shard, and objects that are to be deleted.
+/// The kept files of a shard, and the objects to be deleted.
 #[derive(Default)]
 pub(crate) struct Keeping {
-    /// The manifest that counts; `None` before it was looked for.
+    /// The current manifest; `None` before it was looked up.
     pub(crate) known: Option<Option<(Named, Manifest)>>,
-    /// Files that this handle has kept: what is said of their changes is believed.
+    /// Files kept by this handle: the caller's word about their changes is trusted.
     pub(crate) own: BTreeSet<String>,
     pub(crate) last_number: u64,
-    /// Objects of manifests that count no more, and since when.
+    /// Objects of replaced manifests, and since when.
     pub(crate) stale: Vec<(Instant, SegmentId)>,
-    /// Whether those of earlier owners were looked for.
+    /// Whether the objects of earlier owners were swept.
     pub(crate) has_swept: bool,
 }
 
 impl Keeping {
-    /// The manifest that counts.
+    /// The current manifest.
     pub(crate) fn manifest(&self) -> Option<&Manifest> {
         self.known.as_ref()?.as_ref().map(|(_, manifest)| manifest)
     }
 
-    /// Another manifest counts from now on.
+    /// Makes another manifest the current one.
     pub(crate) fn replace(&mut self, named: Named, manifest: Manifest) {
         let stays: BTreeSet<SegmentId> = manifest.objects().chain([named.id]).collect();
         self.own = manifest.files.keys().cloned().collect();
@@ -102,7 +102,7 @@ impl Keeping {
         self.stale.extend(gone.into_iter().map(|id| (Instant::now(), id)));
     }
 
-    /// Takes the objects whose grace is over.
+    /// Removes and returns the objects whose grace is over.
     pub(crate) fn take_old(&mut self, grace: Duration) -> Vec<(Instant, SegmentId)> {
         let (old, young) = self.stale.drain(..).partition(|(since, _)| since.elapsed() >= grace);
         self.stale = young;

@@ -1,12 +1,12 @@
-//! Files that are kept with a shard: what a crawl knows beside its pages.
+//! Files kept with a shard: a crawl's state beside its pages.
 //!
-//! They count together with the pages: one row of the index names their manifest, and it is
-//! written in the batch of the rows of the last pages before. So a writer that comes later has
-//! either both or neither, whatever ends at any moment.
+//! They are committed together with the pages: one index row names their manifest, and is written
+//! in the same batch as the rows of the last pages before it. So after any crash a later writer
+//! finds both or neither.
 //!
-//! Pieces of files and manifests are immutable objects, named by epoch and number as segments are.
-//! A piece that is as it was is not uploaded again. Objects that no manifest names any more are
-//! deleted after the grace; those of writers that lost the store too, by the next one.
+//! Pieces and manifests are immutable objects, named by epoch and number like segments. An
+//! unchanged piece is not uploaded again. Objects that no manifest names are deleted after the
+//! grace; the next writer deletes those of fenced writers.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -30,29 +30,29 @@ use crate::shard::Shard;
 use crate::store::CloudStore;
 use crate::writer::Writer;
 
-/// Bytes of a piece at most.
+/// The maximum length of a piece.
 const PIECE_BYTES: u64 = 4 << 20;
-/// A file that is appended to has at most so many short pieces before it is cut anew.
+/// The number of short pieces at which a file that is appended to is cut anew.
 const PIECES: usize = 64;
-/// Pieces that are uploaded or read at once.
+/// Pieces uploaded or read in parallel.
 const AT_ONCE: usize = 4;
-/// Compression of pieces.
+/// Zstandard level of pieces.
 const LEVEL: i32 = 1;
 
 impl CloudStore {
-    /// Makes durable what was put before, as [`filemap::PageWrite::sync`], and these files with it
-    /// in one step: they take the place of all files that were kept before. Another owner that
-    /// opens the store has the pages and the files of one such step. Calls wait for each other.
+    /// Makes all earlier puts durable, as [`filemap::PageWrite::sync`], together with these files,
+    /// in one step. They replace all files kept before. A later owner of the store gets the pages
+    /// and the files of one such step. Concurrent calls run one after the other.
     ///
-    /// A `PUT` for each piece of 4 MiB that is new, one for the manifest, and those of a sync.
-    /// Holds four pieces in memory.
+    /// Costs a `PUT` for each new piece of 4 MiB, one for the manifest, and those of a sync. Holds
+    /// four pieces in memory.
     ///
     /// # Errors
     ///
-    /// [`filemap::Error::Unsupported`] of a handle with several shards: open one
+    /// [`filemap::Error::Unsupported`] for a handle with several shards: open one
     /// ([`CloudOptions::only_shard`](crate::CloudOptions::only_shard)). [`Error::ReadOnly`],
-    /// [`Error::Fenced`], those of the object storage, [`Error::Location`]
-    /// for a name of a file that cannot be one; those of the files.
+    /// [`Error::Fenced`], those of the object storage, [`Error::Location`] for an invalid file
+    /// name; those of the files.
     ///
     /// ```
     /// use filemap_cloud::{Change, CloudOptions, KeptFile, Mode, open_bucket};
@@ -71,7 +71,7 @@ impl CloudStore {
         let writer = core.writer.as_ref().ok_or_else(|| core.index.read_only())?;
         writer.progress.check()?;
         let mut keeping = keeping(shard, false)?;
-        // What it cannot delete is left for the next commit.
+        // The next commit retries what cannot be deleted now.
         keeping.has_swept = keeping.has_swept || sweep(core, writer, &keeping).is_ok();
         let mut next = Manifest::default();
         let mut uploads = Uploads { core, epoch: writer.epoch, waiting: Vec::new() };
@@ -99,9 +99,9 @@ impl CloudStore {
         Ok(())
     }
 
-    /// The files that are kept, and their lengths, as of the last commit that this handle knows;
-    /// none if none ever were. Reads a row and the manifest: a writer once, a handle that reads
-    /// each time, and the manifest if it is another.
+    /// The kept files and their lengths, as of the last commit that this handle knows; empty if
+    /// there never were any. A writer reads the row and the manifest once, a read-only handle the
+    /// row each time, and the manifest if it has changed.
     ///
     /// # Errors
     ///
@@ -112,13 +112,13 @@ impl CloudStore {
         Ok(files.map(|(name, pieces)| (name.clone(), length(pieces))).collect())
     }
 
-    /// The bytes of a file of [`CloudStore::kept`], in order; none of one that is not kept. Holds
-    /// four pieces in memory.
+    /// Reads the bytes of a file of [`CloudStore::kept`], in order; none for an unknown file.
+    /// Holds four pieces in memory.
     ///
     /// # Errors
     ///
     /// Damage of a piece; those of the object storage, and those that `each` returns;
-    /// [`Error::Unavailable`] of a handle that reads, if a writer has replaced the file meanwhile.
+    /// [`Error::Unavailable`] on a read-only handle, if a writer has replaced the file meanwhile.
     pub fn read_kept(&self, name: &str, each: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> filemap::Result<()> {
         let shard = self.only()?;
         let mut pieces = pieces_of(&*keeping(shard, false)?, name);
@@ -159,8 +159,8 @@ impl CloudStore {
     }
 }
 
-/// What is known of files that are kept, the manifest too. `is_newest`: a handle that reads looks
-/// for another.
+/// The state of the kept files, with the manifest loaded. `is_newest`: a read-only handle checks
+/// for a newer one.
 fn keeping(shard: &Shard, is_newest: bool) -> Result<MutexGuard<'_, Keeping>> {
     let mut keeping = shard.keeping.lock().unwrap_or_else(PoisonError::into_inner);
     if keeping.known.is_none() || is_newest && shard.core.writer.is_none() {
@@ -170,17 +170,17 @@ fn keeping(shard: &Shard, is_newest: bool) -> Result<MutexGuard<'_, Keeping>> {
     Ok(keeping)
 }
 
-/// The pieces of a file; none of one that is not kept.
+/// The pieces of a file; none for an unknown file.
 fn pieces_of(keeping: &Keeping, name: &str) -> Vec<Piece> {
     keeping.manifest().and_then(|manifest| manifest.files.get(name)).cloned().unwrap_or_default()
 }
 
-/// What a file could not be read or written for.
+/// An error in reading or writing a file.
 fn failed(name: &str, offset: u64, source: io::Error) -> filemap::Error {
     filemap::Error::Read { what: name.to_owned(), offset, source }
 }
 
-/// The manifest that counts, if there is one; it is read if it is another than is known.
+/// The current manifest, if there is one; read only if it differs from the known one.
 async fn manifest(core: &Core, known: Option<(Named, Manifest)>) -> Result<Option<(Named, Manifest)>> {
     let mut row = core.index.kept().await?;
     loop {
@@ -190,7 +190,7 @@ async fn manifest(core: &Core, known: Option<(Named, Manifest)>) -> Result<Optio
         }
         match of_row(&core.bucket, row.as_deref()).await {
             Err(error) if error.is_damage() && core.writer.is_none() => {
-                // A writer may have replaced it.
+                // A writer may have replaced it meanwhile.
                 core.index.refresh().await?;
                 let now = core.index.kept().await?;
                 if now == row {
@@ -203,7 +203,7 @@ async fn manifest(core: &Core, known: Option<(Named, Manifest)>) -> Result<Optio
     }
 }
 
-/// The manifest that a row of the index names.
+/// The manifest that an index row names.
 async fn of_row(bucket: &Bucket, row: Option<&[u8]>) -> Result<Option<(Named, Manifest)>> {
     let Some(row) = row else { return Ok(None) };
     let damaged = |object: &str, what: &str| bucket.damaged(object, what);
@@ -219,8 +219,8 @@ async fn of_row(bucket: &Bucket, row: Option<&[u8]>) -> Result<Option<(Named, Ma
     Ok(Some((named, manifest)))
 }
 
-/// What is not whole of the files that a row names: the manifest, pieces that are gone; `is_full`
-/// reads them all.
+/// Damage of the files that a row names: the manifest, missing pieces; with `is_full` it reads all
+/// pieces.
 pub(crate) async fn wrong(bucket: &Bucket, row: Option<&[u8]>, is_full: bool) -> Result<Vec<String>> {
     let manifest = match of_row(bucket, row).await {
         Ok(None) => return Ok(Vec::new()),
@@ -252,7 +252,7 @@ pub(crate) async fn wrong(bucket: &Bucket, row: Option<&[u8]>, is_full: bool) ->
     Ok(wrong)
 }
 
-/// Bytes of a manifest at most: of some ten million pieces.
+/// The maximum length of a manifest: about ten million pieces.
 const MANIFEST_BYTES: usize = 1 << 30;
 
 fn unpacked(packed: &[u8], most: usize) -> Option<Vec<u8>> {
@@ -269,7 +269,7 @@ async fn read(bucket: &Bucket, piece: Piece) -> Result<Vec<u8>> {
     if is_it { Ok(bytes) } else { Err(damaged("another piece than the manifest names")) }
 }
 
-/// The pieces of a file; new ones are uploaded.
+/// The pieces of a file; uploads new ones.
 fn pieces(uploads: &mut Uploads<'_>, keeping: &mut Keeping, kept: &KeptFile<'_>) -> filemap::Result<Vec<Piece>> {
     let KeptFile { name, file, change } = *kept;
     if !is_name(name) {
@@ -292,7 +292,7 @@ fn pieces(uploads: &mut Uploads<'_>, keeping: &mut Keeping, kept: &KeptFile<'_>)
         let bytes = take(name, file, at, PIECE_BYTES.min(len - at))?;
         let digest = xxh3_128(&bytes);
         let size = bytes.len() as u64;
-        // One that stood there before, in a file that was cut in the same way.
+        // The earlier piece at this position, if its bytes are the same.
         let known = before.get(pieces.len()).filter(|piece| (piece.bytes, piece.digest) == (size, digest));
         let id = match known {
             Some(piece) => piece.id,
@@ -304,15 +304,15 @@ fn pieces(uploads: &mut Uploads<'_>, keeping: &mut Keeping, kept: &KeptFile<'_>)
     Ok(pieces)
 }
 
-/// How many pieces stay of a file that is appended to: all, or those before the first short one
-/// when too many are short.
+/// How many pieces an appended file keeps: all, or those before the first short one when too many
+/// are short.
 fn stay(before: &[Piece]) -> usize {
     let is_short = |piece: &Piece| piece.bytes < PIECE_BYTES;
     let short = before.iter().filter(|piece| is_short(piece)).count();
     if short < PIECES { before.len() } else { before.iter().position(is_short).unwrap_or(before.len()) }
 }
 
-/// Bytes of a file.
+/// Reads a range of a file.
 fn take(name: &str, file: &dyn File, offset: u64, bytes: u64) -> filemap::Result<Vec<u8>> {
     let mut taken = vec![0; bytes as usize];
     let mut at = 0;
@@ -326,7 +326,7 @@ fn take(name: &str, file: &dyn File, offset: u64, bytes: u64) -> filemap::Result
     Ok(taken)
 }
 
-/// Objects on their way.
+/// Uploads under way.
 struct Uploads<'a> {
     core: &'a Arc<Core>,
     epoch: u64,
@@ -345,7 +345,7 @@ impl Uploads<'_> {
         Ok(id)
     }
 
-    /// Waits until all are there.
+    /// Waits until all uploads are done.
     fn finish(&mut self) -> Result<()> {
         let waiting = std::mem::take(&mut self.waiting);
         self.core.wait(|core| async move {
@@ -370,8 +370,8 @@ impl Uploads<'_> {
     }
 }
 
-/// Deletes what earlier owners have left and no manifest names. Only of earlier epochs: what this
-/// one uploads is in no manifest either.
+/// Deletes objects left by earlier owners that no manifest names. Only those of earlier epochs:
+/// this writer's own uploads may not be in a manifest yet.
 fn sweep(core: &Arc<Core>, writer: &Writer, keeping: &Keeping) -> Result<()> {
     let named = keeping.known.iter().flatten().flat_map(|(named, manifest)| manifest.objects().chain([named.id]));
     let named: BTreeSet<SegmentId> = named.collect();
@@ -389,8 +389,8 @@ fn sweep(core: &Arc<Core>, writer: &Writer, keeping: &Keeping) -> Result<()> {
     })
 }
 
-/// Deletes objects whose grace is over, up to the first that cannot be deleted now: it and the
-/// rest are tried again with the next commit, or by the next owner.
+/// Deletes objects whose grace is over, up to the first that cannot be deleted now: the next
+/// commit or the next owner retries the rest.
 fn delete_old(core: &Arc<Core>, keeping: &mut Keeping) {
     let mut old = keeping.take_old(core.options.grace).into_iter();
     for (since, id) in old.by_ref() {

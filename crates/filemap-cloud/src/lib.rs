@@ -8,18 +8,18 @@
 //! |---|---|
 //! | a path | a folder here |
 //! | `http://`, `https://` | behind `fm-serve` |
-//! | `s3://bucket/prefix` | in S3 and what speaks as it does: R2, Ceph |
+//! | `s3://bucket/prefix` | in S3 or a compatible service: R2, Ceph |
 //! | `mem://name/prefix` | in the memory of this process, for tests |
 //!
-//! In a bucket, pages lie in immutable *segments*, objects of a few mebibytes whose records say
-//! all of themselves; an index of them is kept by SlateDB. A put goes into a segment in memory;
-//! `sync` uploads it, commits its rows in one batch of the index, and returns when that is
-//! durable. A writer that opens the store takes the place of the one before it, on whatever
-//! machine: what that one had synced is there, and it writes nothing any more.
+//! In a bucket, pages lie in immutable *segments*: self-contained objects of a few mebibytes.
+//! SlateDB keeps an index of them. A put goes into a segment in memory; `sync` uploads it, commits
+//! its rows to the index in one batch, and returns when that is durable. A writer that opens the
+//! store fences the one before it, on whatever machine: what that one had synced is there, and it
+//! can write nothing any more.
 //!
-//! docs/CLOUD.md has the layout, the promises, the limits, and what each failure leaves.
+//! docs/CLOUD.md has the layout, the promises, the limits, and the effects of each failure.
 //!
-//! Work runs on threads of its own; every call blocks, and may be made from any thread.
+//! Work runs on the crate's own threads; every call blocks, and may be made from any thread.
 
 mod bucket;
 mod collect;
@@ -78,16 +78,16 @@ pub use crate::repair::{RepairReport, repair, repair_on};
 pub use crate::stats::{CloudSegment, CloudStats};
 pub use crate::store::CloudStore;
 pub use crate::verify::VerifyReport;
-/// The crate whose object stores [`open_on`] takes.
+/// The crate whose object stores [`open_on`] accepts.
 pub use object_store;
 
-/// The store at any location: a path, `http(s)://`, `s3://` or `mem://`. What writes fails with
-/// [`Mode::Read`]. `options` are for `s3://` and `mem://`. A server gets no token: open one that
-/// asks for it with [`filemap_http::Client`].
+/// Opens the store at any location: a path, `http(s)://`, `s3://` or `mem://`. With [`Mode::Read`]
+/// every write fails. `options` apply to `s3://` and `mem://`. No token is sent to a server: open
+/// one that requires it with [`filemap_http::Client`].
 ///
 /// # Errors
 ///
-/// Those of [`open_bucket`]; [`Error::Other`] with those of the other stores.
+/// Errors of [`open_bucket`]; [`Error::Other`] with those of the other stores.
 ///
 /// ```
 /// use filemap_cloud::{CloudOptions, Mode, open};

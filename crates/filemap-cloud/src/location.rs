@@ -1,4 +1,4 @@
-//! What a location names: objects in a bucket, or objects in the memory of this process.
+//! Resolves a location: objects in a bucket, or objects in the memory of this process.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -12,9 +12,9 @@ use object_store::{ClientConfigKey, ObjectStore, RetryConfig};
 use crate::bucket::{Bounds, Bucket};
 use crate::error::{Error, Result};
 
-/// Retries of the HTTP client, below those of a store.
+/// Retries inside the HTTP client, below the store's own.
 const CLIENT_RETRIES: usize = 2;
-/// For all of them.
+/// The total time of these retries.
 const CLIENT_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Buckets in memory, by name: they last as long as the process.
@@ -30,7 +30,7 @@ pub fn is_location(location: &str) -> bool {
     rest(location).is_some()
 }
 
-/// Whether it is in memory, and what follows the scheme.
+/// Whether a location is in memory, and the part after the scheme.
 fn rest(location: &str) -> Option<(bool, &str)> {
     let rest = |scheme: &str| {
         let begin = location.get(..scheme.len())?;
@@ -44,8 +44,8 @@ pub(crate) fn bucket(location: &str, bounds: Bounds) -> Result<Bucket> {
     let (is_in_memory, rest) = rest(location).ok_or_else(|| wrong(location, "it begins with no scheme of a store"))?;
     let (name, prefix) = rest.split_once('/').unwrap_or((rest, ""));
     if name.contains('@') || name.contains(':') {
-        // What stands before it may be a secret, and the rest of one: it is not repeated. A secret
-        // may have a slash in it. No bucket has either sign.
+        // The part before the `@` may be a secret, or a piece of one that contains a slash: it is
+        // not repeated. No bucket name has either sign.
         let what = "a location has no user and no password: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
         return Err(wrong("the location", what));
     }
@@ -56,7 +56,7 @@ pub(crate) fn bucket(location: &str, bounds: Bounds) -> Result<Bucket> {
     if is_in_memory {
         return Ok(Bucket::new(in_memory(name), root, location, bounds));
     }
-    // The index has no bounds of time of its own; the client's is that of a small request.
+    // The index sets no timeouts of its own; its client has that of a small request.
     let of_index = s3(location, name, None)?;
     let of_segments = if std::env::var_os("AWS_TIMEOUT").is_some() {
         Arc::clone(&of_index)
@@ -72,9 +72,9 @@ fn in_memory(name: &str) -> Arc<InMemory> {
     Arc::clone(buckets.entry(name.to_owned()).or_default())
 }
 
-/// With the endpoint and credentials of `AWS_*`.
+/// An S3 client with the endpoint and credentials of `AWS_*`.
 fn s3(location: &str, bucket: &str, timeout: Option<&str>) -> Result<Arc<dyn ObjectStore>> {
-    // The client has no provider of its own; one that the program has installed stays.
+    // The client brings no TLS provider; one that the program has installed stays.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let retry = RetryConfig { max_retries: CLIENT_RETRIES, retry_timeout: CLIENT_PATIENCE, ..RetryConfig::default() };
     let mut builder = AmazonS3Builder::from_env().with_bucket_name(bucket).with_retry(retry);

@@ -1,17 +1,17 @@
-//! Listings of several shards as one, in the order of their keys. After an error that is not of
-//! one version nothing follows: the other shards would hide what is missing.
+//! Merges the listings of several shards in key order. After an error that does not concern a
+//! single version nothing follows: the other shards would hide what is missing.
 
 use filemap::access::{Listed, Results, keys};
 use filemap::page::RecordKind;
 use filemap::{Error, PageHead, Result};
 
-/// Listings as one.
+/// Merges listings.
 pub(crate) fn listings<'s>(lists: Vec<Results<'s, Listed>>, is_backwards: bool) -> Results<'s, Listed> {
-    // A cursor holds the ordered form of a key, and no shard.
+    // A cursor contains the ordered form of a key, but no shard.
     merged(lists, is_backwards, |listed| listed.cursor.as_ref().map(|cursor| cursor.0.clone()).unwrap_or_default())
 }
 
-/// Heads as one.
+/// Merges heads.
 pub(crate) fn heads<'s>(heads: Vec<Results<'s, PageHead>>, is_backwards: bool) -> Results<'s, PageHead> {
     let form = |head: &PageHead| {
         let page = &head.page;
@@ -33,7 +33,7 @@ fn merged<'s, T: Send + 's>(
     Box::new(Merged { lists, heads, has_begun: false, is_backwards, form })
 }
 
-/// What a list has next, and its ordered form; an error has none.
+/// The next item of a list and its ordered form, which an error does not have.
 type Ahead<T> = Option<(Option<Vec<u8>>, Result<T>)>;
 
 struct Merged<'s, T, F> {
@@ -59,7 +59,7 @@ impl<T, F: Fn(&T) -> Vec<u8>> Iterator for Merged<'_, T, F> {
             (0..self.lists.len()).for_each(|nth| self.advance(nth));
         }
         let forms = self.heads.iter().enumerate().filter_map(|(nth, head)| Some((nth, &head.as_ref()?.0)));
-        // Errors come first: what follows them may be missing.
+        // Errors come first: the items after an error may be missing.
         let first = match self.is_backwards {
             false => forms.min_by(|one, other| one.1.cmp(other.1)),
             true => forms.max_by(|one, other| (one.1.is_none(), one.1).cmp(&(other.1.is_none(), other.1))),

@@ -1,5 +1,5 @@
-//! Opens stores: a store that is absent is made, one that exists is checked, and a writer gets its
-//! epoch and takes the place of the writer before it.
+//! Opens stores: makes an absent store, checks an existing one, gives a writer its epoch and
+//! fences the writer before it.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -29,20 +29,20 @@ use crate::store::CloudStore;
 use crate::writer::{Begin, Writer};
 use crate::{location, probe, runtime, upkeep};
 
-/// Is there while one makes a store of several shards.
+/// The object that exists while somebody makes a store of several shards.
 const MAKING: &str = "making";
-/// One shard is made in so long.
+/// The longest time to make one shard.
 const LONGEST_SHARD: Duration = Duration::from_secs(15);
-/// How often is looked whether another has made the store.
+/// The interval at which a waiting caller checks whether another has made the store.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// The store at a location in object storage: `s3://bucket/prefix` or `mem://name/prefix`, all
-/// its shards or one ([`CloudOptions::only_shard`]).
+/// Opens the store at a location in object storage, `s3://bucket/prefix` or `mem://name/prefix`:
+/// all its shards, or one ([`CloudOptions::only_shard`]).
 ///
-/// Endpoint, region and credentials of `s3://` are those of the environment: `AWS_ENDPOINT`,
+/// Endpoint, region and credentials of `s3://` come from the environment: `AWS_ENDPOINT`,
 /// `AWS_REGION`, `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN` and the other
-/// `AWS_*` that the crate `object_store` reads; plain HTTP only with `AWS_ALLOW_HTTP=true`. What
-/// lies at `mem://` lasts as long as the process.
+/// `AWS_*` that the crate `object_store` reads; plain HTTP only with `AWS_ALLOW_HTTP=true`. A
+/// store at `mem://` lasts as long as the process.
 ///
 /// # Errors
 ///
@@ -61,8 +61,7 @@ pub fn open_bucket(location: &str, mode: Mode, options: &CloudOptions) -> Result
     open_in(location::bucket(location, bounds(options))?, mode, options)
 }
 
-/// As [`open_bucket`], in an object store of the caller's, below a prefix. `location` is what
-/// errors call it.
+/// As [`open_bucket`], below a prefix of the caller's own object store. Errors name it `location`.
 ///
 /// # Errors
 ///
@@ -91,7 +90,7 @@ pub fn open_on(
     open_in(Bucket::new(objects, root, location, bounds(options)), mode, options)
 }
 
-/// The bounds of requests that options say.
+/// The bounds of requests, from the options.
 pub(crate) fn bounds(options: &CloudOptions) -> Bounds {
     Bounds { retries: options.max_retries, slowest: options.slowest }
 }
@@ -103,7 +102,7 @@ fn open_in(bucket: Bucket, mode: Mode, options: &CloudOptions) -> Result<CloudSt
         let Described { shards: of, canonicalizer } = described(&bucket, mode, &options).await?;
         let (mut shards, wanted) = (Vec::new(), wanted(&bucket, of, &options)?);
         if mode != Mode::Read && wanted.len() > 1 {
-            // A store that cannot be opened whole keeps its writers.
+            // Checked first: if one shard cannot be opened, no writer of another is fenced.
             for shard in wanted.clone() {
                 check_writable(&bucket.of_shard(shard, of)).await?;
             }
@@ -117,7 +116,7 @@ fn open_in(bucket: Bucket, mode: Mode, options: &CloudOptions) -> Result<CloudSt
     opened.unwrap_or_else(|| Err(name.unavailable("opening", 0, &"its task ended without an answer")))
 }
 
-/// The shards that are opened: all, or the one that the options say.
+/// The shards to open: all, or the one that the options name.
 pub(crate) fn wanted(bucket: &Bucket, of: u32, options: &CloudOptions) -> Result<Range<u32>> {
     let Some(shard) = options.only_shard else { return Ok(0..of) };
     if shard < of {
@@ -127,14 +126,14 @@ pub(crate) fn wanted(bucket: &Bucket, of: u32, options: &CloudOptions) -> Result
     Err(Error::Location { location: bucket.location().to_owned(), what })
 }
 
-/// An error if no writer can open a shard, as far as it shows without opening it.
+/// Fails if no writer can open the shard, as far as can be seen without opening it.
 async fn check_writable(bucket: &Bucket) -> Result<()> {
     let now = Generations::read(bucket).await?;
     now.check_no_repair(bucket)?;
     Index::check_there(bucket, now.newest).await
 }
 
-/// One shard.
+/// Opens one shard.
 async fn shard_in(
     (bucket, canonicalizer, runtime): (Bucket, Arc<dyn Canonicalizer>, Handle),
     mode: Mode,
@@ -176,15 +175,15 @@ async fn shard_in(
     Ok(over(core, Some(commits), upkeep))
 }
 
-/// The index that counts, for writing, and the first sequence that is not committed: no repair is
-/// making another.
+/// Opens the current index for writing, and returns the first uncommitted sequence. No repair is
+/// building another.
 async fn owned(bucket: &Bucket, options: &CloudOptions) -> Result<(Index, u64)> {
     loop {
         let before = Generations::read(bucket).await?;
         before.check_no_repair(bucket)?;
         let (index, base) = index_to_write(bucket, before.newest, options).await?;
-        // A repair that begins from here on fences this writer. One that began before has taken
-        // its number by now.
+        // A repair that begins from here on fences this writer. An earlier one has taken its
+        // number by now.
         let now = Generations::read(bucket).await?;
         if now == before {
             return Ok((index, base));
@@ -194,8 +193,8 @@ async fn owned(bucket: &Bucket, options: &CloudOptions) -> Result<(Index, u64)> 
     }
 }
 
-/// An index for writing, in object storage that was tried, and the first sequence that is not
-/// committed. It knows of all writers that have left segments: else it has lost what they wrote.
+/// Opens an index for writing in probed object storage, and returns the first uncommitted
+/// sequence. Fails if segments come from writers unknown to it: it has then lost their rows.
 pub(crate) async fn index_to_write(
     bucket: &Bucket,
     generation: Generation,
@@ -208,7 +207,7 @@ pub(crate) async fn index_to_write(
     let later = bucket.list_after(SEGMENTS, &from.name()).await?;
     let later = later.iter().filter_map(|object| SegmentId::of_name(object.location.filename()?));
     if let Some(later) = later.max().filter(|later| later.epoch >= own) {
-        // Of one who has opened the store meanwhile? Then this one is told so here.
+        // If the newer segments belong to a writer that opened the store meanwhile, this fails.
         index.commit(&Changes { next: base, ..Changes::default() }, 1).await?;
         let what = format!(
             "it does not know the writer of {}: the last part of it is lost; run `repair`",
@@ -224,13 +223,13 @@ fn over(core: Arc<Core>, commits: Option<JoinHandle<()>>, upkeep: Option<JoinHan
     Shard { core, commits, upkeep, closed: Mutex::default(), keeping: Mutex::default() }
 }
 
-/// What a store was made with.
+/// The parameters of a store.
 pub(crate) struct Described {
     pub(crate) shards: u32,
     pub(crate) canonicalizer: Arc<dyn Canonicalizer>,
 }
 
-/// What the store was made with, which is made if it is absent and may be made.
+/// Reads the description of the store, which is made if it is absent and `mode` allows it.
 pub(crate) async fn described(bucket: &Bucket, mode: Mode, options: &CloudOptions) -> Result<Described> {
     let wanted = options.shards.unwrap_or(1);
     if !(1..=MAX_SHARDS).contains(&wanted) {
@@ -257,10 +256,10 @@ pub(crate) async fn described(bucket: &Bucket, mode: Mode, options: &CloudOption
     Ok(Described { shards, canonicalizer: named.ok_or_else(unknown)? })
 }
 
-/// The description of a store that has none yet: of one that is made now, by this call or another.
+/// The description of a store that had none: this call or a concurrent one makes it now.
 async fn absent(bucket: &Bucket, mode: Mode, options: &CloudOptions, shards: u32) -> Result<Option<Bytes>> {
     if let Some(left) = left(bucket).await? {
-        // It may have been made meanwhile.
+        // Another may have made it meanwhile.
         let found = bucket.get(description::NAME).await?;
         let what = || format!("it is gone, and {left} is there: a store was here; put it back");
         return found.map(Some).ok_or_else(|| bucket.damaged(description::NAME, what()));
@@ -268,26 +267,26 @@ async fn absent(bucket: &Bucket, mode: Mode, options: &CloudOptions, shards: u32
     if mode != Mode::Fill {
         return Err(Error::NotAStore { location: bucket.location().to_owned() });
     }
-    // Nothing is left in an object storage that is refused.
+    // An unsuitable object storage is refused before anything is left in it.
     let found = probe::probe(bucket, &token(bucket)?).await?;
     if shards == 1 {
         return made(bucket, options, shards, found).await;
     }
-    // An index is opened by who makes it: of members that begin together one makes all.
+    // Making an index opens it: of members that begin together only one makes all.
     if let Some(made) = turn(bucket).await? {
         return Ok(Some(made));
     }
     let made = made(bucket, options, shards, found).await;
-    // If it stays, the next to make the store waits for a while.
+    // If it stays, the next maker of the store waits for a while.
     let _ = bucket.delete(MAKING).await;
     made
 }
 
-/// Waits until it is this call's turn to make a store, or until another has made it.
+/// Waits until this call may make the store, or until another has made it.
 async fn turn(bucket: &Bucket) -> Result<Option<Bytes>> {
     let token = Bytes::from(token(bucket)?);
     let (mut shards, mut since) = (0, Instant::now());
-    // Whoever makes no further shard for so long was killed.
+    // A maker that completes no shard in this time was killed.
     while !bucket.claim(MAKING, token.clone()).await? && since.elapsed() < LONGEST_SHARD {
         if let Some(made) = bucket.get(description::NAME).await? {
             return Ok(Some(made));
@@ -301,11 +300,11 @@ async fn turn(bucket: &Bucket) -> Result<Option<Bytes>> {
     Ok(None)
 }
 
-/// Makes the indexes that are not there, and the description.
+/// Makes the missing indexes, then the description.
 async fn made(bucket: &Bucket, options: &CloudOptions, shards: u32, found: probe::Found) -> Result<Option<Bytes>> {
-    // First: a store that has a description has an index, or has lost it.
+    // Indexes first: a store with a description but without an index has lost it.
     for shard in 0..shards {
-        // Another may have made it: then shards may have writers.
+        // Another may have made the store: then shards may have writers.
         if let Some(made) = bucket.get(description::NAME).await? {
             return Ok(Some(made));
         }
@@ -323,7 +322,7 @@ async fn made(bucket: &Bucket, options: &CloudOptions, shards: u32, found: probe
     bucket.get(description::NAME).await
 }
 
-/// A folder that only a store that was made has, whatever its shards.
+/// A folder that proves that a store was made here, whatever its shards.
 async fn left(bucket: &Bucket) -> Result<Option<String>> {
     for shard in bucket.folders("").await? {
         let is_shard = |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
@@ -338,7 +337,7 @@ async fn left(bucket: &Bucket) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// A name that no probe had before.
+/// A name that no probe has used before.
 pub(crate) fn token(bucket: &Bucket) -> Result<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| Error::Location {

@@ -1,4 +1,4 @@
-//! An iterator whose items come in parts, each fetched by a task of the runtime while the caller
+//! An iterator that fetches its items in batches, each by a task of the runtime while the caller
 //! waits.
 
 use std::collections::VecDeque;
@@ -9,13 +9,13 @@ use futures_util::future::BoxFuture;
 use crate::core::Core;
 use crate::error::Result;
 
-/// A part: the state to go on with, `None` at the end, and the items.
+/// A batch: the state for the next one, `None` at the end, and the items.
 pub(crate) type Part<S, T> = (Option<S>, Vec<filemap::Result<T>>);
 
-/// Makes the next part of a state.
+/// Fetches the next batch of a state.
 pub(crate) type Step<S, T> = fn(Arc<Core>, S) -> BoxFuture<'static, Result<Part<S, T>>>;
 
-/// Items that come in parts. Ends after the first error of a whole part.
+/// Items fetched in batches. Ends after the first error of a whole batch.
 pub(crate) struct Parts<S, T> {
     core: Arc<Core>,
     state: Option<S>,

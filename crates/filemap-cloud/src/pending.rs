@@ -1,5 +1,5 @@
-//! What was put and is not in the index yet: rows, and the segments that their records lie in. So
-//! a handle reads what it wrote before it is safe.
+//! Puts that are not in the index yet: their rows, and the segments with their records. So a
+//! handle reads its own unsynced writes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -9,20 +9,20 @@ use bytes::Bytes;
 
 use crate::format::row::Row;
 
-/// Rows of a key's range, `None` for one that is removed.
+/// Rows in a range; `None` for a removed one.
 pub(crate) type Overlay = Vec<(Vec<u8>, Option<Row>)>;
 
 /// Rows that are not in the index yet, and their segments.
 #[derive(Default)]
 pub(crate) struct Pending {
     rows: RwLock<BTreeMap<Vec<u8>, Entry>>,
-    /// Segments that are complete and not in the index, by number.
+    /// Complete segments that are not in the index, by number.
     sealed: RwLock<HashMap<u64, Bytes>>,
 }
 
 struct Entry {
     row: Option<Row>,
-    /// The segment whose commit brings it into the index.
+    /// The segment whose commit brings the row into the index.
     segment: u64,
 }
 
@@ -39,7 +39,7 @@ impl Pending {
         self.sealed.read().unwrap_or_else(PoisonError::into_inner).get(&segment).cloned()
     }
 
-    /// A row; `None` if the index is to be asked.
+    /// A pending row; `None` means: look in the index.
     pub(crate) fn row(&self, key: &[u8]) -> Option<Option<Row>> {
         self.rows.read().unwrap_or_else(PoisonError::into_inner).get(key).map(|entry| entry.row)
     }
@@ -53,11 +53,11 @@ impl Pending {
         rows.range(range.clone()).map(|(key, entry)| (key.clone(), entry.row)).collect()
     }
 
-    /// Forgets what a commit has brought into the index.
+    /// Drops rows that a commit has brought into the index.
     pub(crate) fn committed<'k>(&self, segment: u64, keys: impl Iterator<Item = &'k Vec<u8>>) {
         let mut rows = self.rows.write().unwrap_or_else(PoisonError::into_inner);
         for key in keys {
-            // A later put may have the same row.
+            // A later put may have replaced the row.
             if rows.get(key).is_some_and(|entry| entry.segment == segment) {
                 rows.remove(key);
             }

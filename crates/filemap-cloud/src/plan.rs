@@ -1,26 +1,25 @@
-//! Which segments a compaction rewrites, and which of them together.
+//! Chooses the segments that a compaction rewrites, and groups them.
 //!
-//! Those with the largest share of dead bytes first, until the bound holds; tombstones count as
-//! dead, as they may go. And small ones, as
-//! frequent syncs leave them: when there are many, they become one, so that each record is copied
-//! for that a few times in all.
+//! Segments with the largest share of dead bytes come first, until the bound holds; tombstones
+//! count as dead, as they may go. Small segments, which frequent syncs leave, are merged when
+//! there are many, so that each record is copied only a few times for that.
 
 use std::collections::BTreeMap;
 
 use crate::format::row::Bytes;
 use crate::format::segment::SegmentId;
 
-/// A segment is small below this part of the size of a full one.
+/// A segment is small below 1/`SMALL_PART` of a full one.
 pub(crate) const SMALL_PART: u64 = 8;
-/// So many small ones are merged.
+/// The number of small segments that triggers a merge.
 pub(crate) const SMALL_AT_ONCE: usize = 16;
-/// Segments that become one, at most: a bound of the names in it.
+/// The largest group of segments to merge: bounds the names in the new segment.
 const MAX_GROUP: usize = 256;
 
-/// What a compaction is to reach.
+/// The goal of a compaction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Want {
-    /// Bytes of segments over live bytes.
+    /// A bound of total over live bytes.
     Bound(f64),
     /// No dead bytes.
     NoGarbage,
@@ -35,7 +34,7 @@ pub(crate) fn plan(rows: &BTreeMap<SegmentId, Bytes>, want: Want, segment_bytes:
     if smalls.len() >= at_once {
         chosen.extend(smalls);
     }
-    // In the order of their names: what was put together stays together.
+    // In order of names: records put together stay together.
     chosen.sort_unstable();
     chosen.dedup();
     let mut groups: Vec<Vec<SegmentId>> = Vec::new();

@@ -1,10 +1,10 @@
-//! What an object store must keep, tried before a store is written there.
+//! Probes the guarantees that a store needs from object storage, before a store is made there.
 //!
-//! Of several writers that create one object at once, one wins and the others are told: fencing
-//! stands on that. Some servers that speak S3 accept the condition and ignore it, or check it
-//! before they wait; on those acknowledged pages would be lost when an owner changes.
+//! If several writers create one object at once, exactly one must win and the others must get an
+//! error: fencing depends on it. Some S3-compatible servers ignore the condition, or check it too
+//! early; there acknowledged pages would be lost when an owner changes.
 //!
-//! Conditional replacement (`If-Match`) is tried too: without it, old manifests of the index are
+//! Conditional replacement (`If-Match`) is probed too: without it, old manifests of the index are
 //! not collected.
 
 use bytes::Bytes;
@@ -18,14 +18,14 @@ use crate::error::{Error, Result};
 const ROUNDS: usize = 3;
 const WRITERS: usize = 8;
 
-/// What was found.
+/// The result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// An object can be replaced only if it is the one that was read.
+    /// Whether an object can be replaced on the condition that it is unchanged.
     pub(crate) replaces_if_match: bool,
 }
 
-/// Tries a bucket. `token` is unique: what was tried with it before is not met.
+/// Probes a bucket. `token` is unique, so objects of an earlier probe do not interfere.
 pub(crate) async fn probe(bucket: &Bucket, token: &str) -> Result<Found> {
     for round in 0..ROUNDS {
         race(bucket, &format!("probe/{token}-{round}")).await?;
@@ -52,7 +52,7 @@ async fn race(bucket: &Bucket, name: &str) -> Result<()> {
     let is_kept = |winner: &usize| kept.as_ref().is_some_and(|kept| *kept == format!("writer {winner}"));
     match winners[..] {
         [ref winner] if is_kept(winner) => Ok(()),
-        // The answer to the winner was lost, and its repetition was told that there is an object.
+        // The winner's answer was lost, and its retry found the object existing.
         [] if kept.is_some() => Ok(()),
         [] => Err(bucket.unavailable("the probe", 0, &"the storage refused every creation of an object: 409")),
         _ => {

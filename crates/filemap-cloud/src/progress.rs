@@ -1,10 +1,10 @@
-//! How far commits have come, and how much is not safe yet: what `sync` and full puts wait for.
+//! The progress of commits, and the bytes that are not safe yet: `sync` and full puts wait on it.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, Result};
 
-/// How far commits have come, for those who wait.
+/// The progress of commits, with its waiters.
 #[derive(Default)]
 pub(crate) struct Progress {
     state: Mutex<State>,
@@ -13,11 +13,11 @@ pub(crate) struct Progress {
 
 #[derive(Default)]
 struct State {
-    /// So many segments, the first that were sealed, are durable and in the index.
+    /// The number of segments, in sealing order, that are durable and in the index.
     durable: u64,
-    /// Bytes of records that are not.
+    /// Bytes of records in later segments.
     unsynced: usize,
-    /// Why no commit follows.
+    /// The error after which there are no more commits.
     failed: Option<Arc<Error>>,
 }
 
@@ -37,13 +37,13 @@ impl Progress {
         self.lock().check()
     }
 
-    /// Whether an earlier commit failed, as another writer has the store.
+    /// Whether an earlier commit failed because another writer has the store.
     pub(crate) fn is_fenced(&self) -> bool {
         let failed = self.lock().failed.clone();
         failed.is_some_and(|error| matches!(*error, Error::Fenced { .. }))
     }
 
-    /// Counts bytes of a record, if there is room for them under the bound; the first always has.
+    /// Counts a record's bytes, if they fit under the bound; the first record always fits.
     pub(crate) fn try_add(&self, bytes: usize, bound: usize) -> Result<bool> {
         let mut state = self.lock();
         state.check()?;
@@ -52,7 +52,7 @@ impl Progress {
         Ok(has_room)
     }
 
-    /// Waits until there may be room for so many bytes.
+    /// Waits until there may be room for `bytes` more.
     pub(crate) fn wait_for_room(&self, bytes: usize, bound: usize) -> Result<()> {
         let mut state = self.lock();
         while state.failed.is_none() && state.unsynced > 0 && state.unsynced.saturating_add(bytes) > bound {
@@ -61,7 +61,7 @@ impl Progress {
         state.check()
     }
 
-    /// Waits until so many segments are durable.
+    /// Waits until this many segments are durable.
     pub(crate) fn wait_for(&self, segments: u64) -> Result<()> {
         let mut state = self.lock();
         while state.failed.is_none() && state.durable < segments {
@@ -70,7 +70,7 @@ impl Progress {
         if state.durable >= segments { Ok(()) } else { state.check() }
     }
 
-    /// The `nth` segment, with so many bytes of records, is durable, and all before it.
+    /// Notes that the `nth` segment, with `bytes` bytes of records, and all before it are durable.
     pub(crate) fn committed(&self, nth: u64, bytes: usize) {
         let mut state = self.lock();
         state.durable = nth;
@@ -78,7 +78,7 @@ impl Progress {
         self.changed.notify_all();
     }
 
-    /// No commit follows.
+    /// Notes the error that ends all commits.
     pub(crate) fn fail(&self, error: Error) {
         self.lock().failed.get_or_insert(Arc::new(error));
         self.changed.notify_all();

@@ -1,4 +1,4 @@
-//! Pruning: versions that a rule does not keep go; what stays reads as before.
+//! Pruning: drops the versions that a rule does not keep; all others read as before.
 
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
@@ -17,21 +17,21 @@ use crate::store::CloudStore;
 use crate::write::{versions, writer};
 use crate::writer::Writer;
 
-/// Keys that are looked for at once.
+/// Keys searched for at once.
 const KEYS_AT_ONCE: usize = 1_000;
 
 impl CloudStore {
     /// Drops the versions of a scope's pages, of their variants and of the records beside them
-    /// that a rule does not keep: neither by number nor by age, as the local store's prune. A
-    /// version that holds the body of one of the same key that stays, stays too; the original of a
-    /// WARC revisit of another URL does not, unlike there: revisits are not looked at.
-    /// [`CloudStore::compact`] frees the bytes. The index is read once, and no page.
+    /// that a rule keeps neither by number nor by age, like the local store's prune. If a kept
+    /// version refers to the body of another version of its key, that one is kept too. Unlike
+    /// there, the original of a WARC revisit of another URL is not: revisits are not examined.
+    /// [`CloudStore::compact`] frees the bytes. Reads the index once, and no page.
     ///
     /// # Errors
     ///
     /// [`Error::Unsupported`] for `max_live_bytes`, and for a rule that keeps no version;
-    /// [`Error::Remote`] for a handle that reads, and for the object storage: what was dropped
-    /// before is dropped.
+    /// [`Error::Remote`] for a read-only handle, and for the object storage: what was dropped
+    /// before stays dropped.
     ///
     /// ```
     /// use filemap::access::{PutRule, Scope};
@@ -50,7 +50,7 @@ impl CloudStore {
         self.pruned(rule, scope, true)
     }
 
-    /// What [`CloudStore::prune`] would drop, counted; a handle that reads may ask.
+    /// Counts what [`CloudStore::prune`] would drop. Works on a read-only handle too.
     ///
     /// # Errors
     ///
@@ -59,7 +59,7 @@ impl CloudStore {
         self.pruned(rule, scope, false)
     }
 
-    /// All shards.
+    /// Prunes all shards.
     fn pruned(&self, rule: PruneRule, scope: &Scope, writes: bool) -> Result<Pruned> {
         let reports = self.each(|shard| {
             let writer = if writes { Some(writer(&shard.core)?) } else { None };
@@ -69,7 +69,7 @@ impl CloudStore {
     }
 }
 
-/// What went of two shards.
+/// Adds the counts of two shards.
 fn plus(mut all: Pruned, one: Pruned) -> Pruned {
     all.keys += one.keys;
     all.versions += one.versions;
@@ -80,7 +80,7 @@ fn plus(mut all: Pruned, one: Pruned) -> Pruned {
     all
 }
 
-/// One shard. Without a writer versions are counted only.
+/// Prunes one shard. Without a writer it only counts.
 fn pruned(core: &Arc<Core>, rule: PruneRule, scope: &Scope, writer: Option<&Writer>) -> Result<Pruned> {
     if rule.max_live_bytes.is_some() {
         return Err(Error::Unsupported { what: "a prune to a number of bytes in object storage" });
@@ -104,12 +104,12 @@ fn pruned(core: &Arc<Core>, rule: PruneRule, scope: &Scope, writer: Option<&Writ
             break;
         }
     }
-    // What is dropped is in the index after the next commit.
+    // The index shows the drops only after the next commit.
     pruned.live_bytes = live.saturating_sub(pruned.bytes);
     Ok(pruned)
 }
 
-/// Whether a rule keeps the `nth` newest version of a key for itself: as the local store does.
+/// Whether a rule keeps the `nth` newest version of a key on its own, as in the local store.
 fn keeps(rule: PruneRule, nth: u64, version: Version) -> bool {
     let keeps_all = rule.keep_versions.is_none() && rule.since_ms.is_none();
     keeps_all
@@ -145,13 +145,13 @@ fn prune_key(
     Ok(())
 }
 
-/// Looks for keys that have versions to drop.
+/// Searches for keys with versions to drop.
 struct Search {
     rule: PruneRule,
     ranges: VecDeque<Range<Vec<u8>>>,
     rows: Option<Rows>,
     form: Vec<u8>,
-    /// Versions of the key so far.
+    /// Versions of the key seen so far.
     seen: u64,
     is_found: bool,
 }
@@ -162,7 +162,7 @@ impl Search {
         Search { rule, ranges, rows: None, form: Vec::new(), seen: 0, is_found: false }
     }
 
-    /// The next of them; fewer than asked for at the end alone.
+    /// The next keys; fewer than asked for only at the end.
     async fn step(mut self, core: Arc<Core>) -> error::Result<(Search, Vec<Vec<u8>>)> {
         let mut found = Vec::new();
         while found.len() < KEYS_AT_ONCE {

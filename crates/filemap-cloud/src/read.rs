@@ -1,4 +1,4 @@
-//! Reading: one page, its versions, many pages at once, and lists.
+//! Reads: one page, its versions, many pages at once, and listings.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use crate::error;
 use crate::parts::{Part, Parts};
 use crate::walk::Walk;
 
-/// Keys that a listing looks for at once.
+/// Keys that a listing fetches at once.
 const KEYS_AT_ONCE: usize = 1_000;
-/// Records that are read at once.
+/// Records read in parallel.
 const RECORDS_AT_ONCE: usize = 32;
 
-/// A key, its form, and the version that is meant: the newest up to a time, or one by name.
+/// A key, its form, and the version sought: the newest up to a time, or a given one.
 #[derive(Clone)]
 pub(crate) struct Sought {
     key: Vec<u8>,
@@ -35,7 +35,7 @@ enum Meant {
 }
 
 impl Sought {
-    /// A version by its name.
+    /// Seeks a given version.
     pub(crate) fn version(key: &[u8], version: Version) -> Sought {
         Sought { key: key.to_vec(), form: keys::form(key), meant: Meant::Version(version) }
     }
@@ -58,15 +58,15 @@ impl Core {
         }
     }
 
-    /// The version that is meant, after others may have moved it from where it was found. It is
-    /// damage if it is still said to be there.
+    /// Looks the version up again, as others may have moved it. If the row is unchanged although
+    /// the record is gone, that is damage.
     async fn found_again(&self, sought: &Sought, gone: &Found) -> error::Result<Option<Found>> {
         self.index.refresh().await?;
         let found = self.found(sought).await?;
         if found.as_ref() == Some(gone) { Err(self.gone(&gone.1)) } else { Ok(found) }
     }
 
-    /// The page that is meant; looked up again while its segment is gone and others move it.
+    /// The page sought; looks it up again while its segment is gone because others move it.
     pub(crate) async fn page_sought(&self, sought: &Sought) -> error::Result<Option<Page>> {
         let mut found = self.found(sought).await?;
         while let Some(at @ (version, row)) = &found {
@@ -91,7 +91,7 @@ impl Core {
     }
 }
 
-/// A version of a page with its body.
+/// A version of a page, with its body.
 pub(crate) fn page(core: &Arc<Core>, lookup: &Lookup<'_>) -> Result<Option<Page>> {
     let sought = core.sought(lookup)?;
     Ok(core.wait(|core| async move { core.page_sought(&sought).await })?)
@@ -103,7 +103,7 @@ pub(crate) fn beside(core: &Arc<Core>, lookup: &Lookup<'_>, kind: RecordKind) ->
     Ok(core.wait(|core| async move { core.page_sought(&sought).await })?)
 }
 
-/// One version, by its name.
+/// A given version.
 pub(crate) fn version(core: &Arc<Core>, lookup: &Lookup<'_>, version: Version) -> Result<Option<Page>> {
     let sought = Sought { meant: Meant::Version(version), ..core.sought(lookup)? };
     Ok(core.wait(|core| async move { core.page_sought(&sought).await })?)
@@ -115,55 +115,55 @@ pub(crate) fn head(core: &Arc<Core>, lookup: &Lookup<'_>) -> Result<Option<PageH
     Ok(core.wait(|core| async move { core.head_sought(&sought).await })?)
 }
 
-/// Whether a version is there: no record is read.
+/// Whether a version exists, from the index alone.
 pub(crate) fn contains(core: &Arc<Core>, lookup: &Lookup<'_>) -> Result<bool> {
     let sought = core.sought(lookup)?;
     Ok(core.wait(|core| async move { Ok(core.found(&sought).await?.is_some()) })?)
 }
 
-/// The newest version, its digest and the length of its body: no record is read.
+/// The newest version, its digest and the length of its body, from the index alone.
 pub(crate) fn digest(core: &Arc<Core>, lookup: &Lookup<'_>) -> Result<Option<(Version, u128, u64)>> {
     let sought = core.sought(lookup)?;
     let found = core.wait(|core| async move { core.found(&sought).await })?;
     Ok(found.map(|(version, row)| (version, row.digest, row.body_bytes)))
 }
 
-/// Times and sequences of the versions of a page: no record is read.
+/// Times and sequences of the versions of a page, from the index alone.
 pub(crate) fn versions(core: &Arc<Core>, lookup: &Lookup<'_>) -> Result<Vec<Version>> {
     let (sought, time_ms) = (core.sought(lookup)?, lookup.time_ms);
     let found = core.wait(|core| async move { core.versions(&sought.form, time_ms).await })?;
     Ok(found.into_iter().map(|(version, _)| version).collect())
 }
 
-/// The shards of a handle, and how many the store has.
+/// The shards of a handle, and the number of shards of the store.
 pub(crate) struct Cores {
     pub(crate) cores: Vec<Arc<Core>>,
     pub(crate) of: u32,
 }
 
 impl Cores {
-    /// That of a URL.
+    /// The shard of a URL.
     fn of(&self, url: &[u8]) -> Result<&Arc<Core>> {
         let shards = self.cores.iter().map(|core| core.bucket.shard());
         Ok(&self.cores[self.cores[0].place(url, self.of, shards)?])
     }
 }
 
-/// The newest versions of several pages, read at once.
+/// The newest versions of several pages, read in parallel.
 pub(crate) fn pages(cores: Cores, urls: &[&[u8]]) -> Result<Vec<Option<Page>>> {
     let ahead = Ahead::new(cores, urls.iter().map(|url| url.to_vec()), RECORDS_AT_ONCE);
     ahead.map(|(_, page)| page).collect()
 }
 
-/// The newest versions of pages, so many of them read at once.
+/// The newest versions of pages, with a number of reads ahead.
 pub(crate) fn ahead<'s>(cores: Cores, urls: impl Iterator<Item = Vec<u8>> + 's, depth: usize) -> Fetched<'s> {
     Box::new(Ahead::new(cores, urls, depth.max(1)))
 }
 
-/// Where a page comes when it was read.
+/// Receives a page when it has been read.
 type Answer = Receiver<error::Result<Option<Page>>>;
 
-/// Reads that are under way, in the order of their URLs.
+/// Reads under way, in the order of their URLs.
 struct Ahead<U> {
     cores: Cores,
     urls: U,
@@ -181,7 +181,7 @@ impl<U: Iterator<Item = Vec<u8>>> Ahead<U> {
         let sought = core.sought(&Lookup::new(url))?;
         let (sender, receiver) = sync_channel(1);
         core.runtime.clone().spawn(async move {
-            // Nobody waits any more if the receiver is gone.
+            // If the receiver is gone, nobody waits any more.
             let _ = sender.send(core.page_sought(&sought).await);
         });
         Ok(receiver)
@@ -222,7 +222,7 @@ async fn older(core: Arc<Core>, mut history: History) -> error::Result<Part<Hist
     let now: Vec<Found> = history.rest.drain(..RECORDS_AT_ONCE.min(history.rest.len())).collect();
     let heads = join_all(now.iter().map(async |(version, row)| {
         let head = match core.head(&history.key, *version, row).await {
-            // Moved, or removed meanwhile.
+            // Its record moved, or was removed meanwhile.
             Ok(None) => core.head_sought(&Sought::version(&history.key, *version)).await,
             head => head,
         };
@@ -241,7 +241,7 @@ async fn older(core: Arc<Core>, mut history: History) -> error::Result<Part<Hist
     Ok(((!is_end).then_some(history), heads))
 }
 
-/// A listing: a walk, and what of it is wanted.
+/// A listing: a walk, and a filter of what it finds.
 struct Listing {
     walk: Walk,
     scope: Scope,
@@ -254,7 +254,7 @@ impl Listing {
         Ok(Listing { walk, scope: scope.clone() })
     }
 
-    /// The next keys of the scope; whether it was the last part.
+    /// The next keys of the scope; whether these were the last.
     async fn step(&mut self, keys_at_once: usize) -> error::Result<(Vec<(Vec<u8>, Vec<u8>, Found)>, bool)> {
         let found = self.walk.step(keys_at_once).await?;
         let is_end = found.len() < keys_at_once;
@@ -295,7 +295,7 @@ async fn heads_of(core: Arc<Core>, mut listing: Listing) -> error::Result<Part<L
     let is_backwards = listing.scope.is_backwards;
     let heads = join_all(found.into_iter().map(async |(form, key, (version, row))| {
         let sought = Sought { key, form, meant: Meant::UntilTime(None) };
-        // Backwards, the walk met the oldest version.
+        // Backwards, the walk finds the oldest version first.
         let head = if is_backwards { Ok(None) } else { core.head(&sought.key, version, &row).await };
         let head = match head {
             Ok(None) => core.head_sought(&sought).await,

@@ -1,21 +1,21 @@
-//! A new index made of the segments alone: the way out when the index is damaged or gone.
+//! Repair: builds a new index from the segments alone, when the index is damaged or gone.
 //!
-//! A segment says all of its records, so a repair puts a row for each version and removes those
-//! that tombstones mean. What a writer uploaded and never committed does not count: the old index
-//! says what that is, and so do the segments of later writers (see `format::segment`). If the log
-//! of the old index has lost its end, both are wrong: `CloudOptions::repair_uncommitted` counts
-//! all. If the old index is gone, the last writer's uploads count: those puts were never
-//! acknowledged, and come back whole. What compaction has rewritten does not count either: the
-//! segment with the copies names it. So the newest segments are read first.
+//! Segments are self-contained, so a repair writes a row for each version and removes those that
+//! tombstones name. Uncommitted uploads do not count: the old index identifies them, and so do
+//! segments of later writers (see `format::segment`). If the old index's log has lost its end,
+//! both are wrong: `CloudOptions::repair_uncommitted` counts all. If the old index is gone, the
+//! last writer's uploads count: those puts were never acknowledged, and come back whole. Rewritten
+//! segments do not count either: the segment with the copies names them, so the newest segments
+//! are read first.
 //!
-//! A repair takes a number for its index first: no writer begins until it has ended, and one that
-//! is alive is told at its next commit (see `index::generation`). A number is used once: what a
-//! repair that failed has left is in no later index. Then it opens the old index, which fences
-//! that writer and says what it has committed. The new index counts when it is complete, so an
-//! interrupted repair is repeated; the old one stays where it is.
+//! First a repair takes a number for its index: no writer can begin until it has ended, and a live
+//! one gets an error at its next commit (see `index::generation`). Numbers are never reused, so a
+//! failed repair leaves nothing in a later index. Then the repair opens the old index, which
+//! fences the writer and shows what it has committed. The new index counts once it is complete, so
+//! an interrupted repair is simply repeated; the old one stays in place.
 //!
-//! Segments that the old index has and that are not there are told of as gone; without that index
-//! nobody knows of them.
+//! Segments that the old index names but that are missing are reported as gone. Without the old
+//! index they are unknown.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -42,7 +42,7 @@ use crate::options::{CloudOptions, Mode};
 use crate::verify::Removed;
 use crate::{keeping, kept, location, probe, runtime};
 
-/// What a repair found and made.
+/// The result of a repair.
 ///
 /// ```
 /// use filemap::PageWrite;
@@ -59,53 +59,52 @@ pub struct RepairReport {
     pub segments: u64,
     /// Versions in the new index.
     pub versions: u64,
-    /// Records left out, as the old index or a later writer did not know them to be committed: of
-    /// a writer that had lost the store, or of an index that had lost the end of its log. In that
-    /// case repeat the repair with
+    /// Records left out, because neither the old index nor a later writer knew them as committed:
+    /// of a fenced writer, or of an index that had lost the end of its log. In the latter case
+    /// repeat the repair with
     /// [`CloudOptions::repair_uncommitted`](crate::CloudOptions::repair_uncommitted).
     pub uncommitted: u64,
-    /// What could not be read of which segments, and why, and which segments are gone; what is
-    /// missing of files that are kept; and which of several shards are not repaired. A version
-    /// whose body alone is damaged is in the new index, and reading it is an error; those of a
-    /// segment that is gone are lost.
+    /// Unreadable parts of segments and why, missing segments, missing parts of kept files, and
+    /// shards that are not repaired. A version whose body alone is damaged is in the new index,
+    /// and reading it is an error; the versions of a missing segment are lost.
     pub damage: Vec<String>,
-    /// Bytes that could not be read, and those that were written to segments that are gone.
+    /// Unreadable bytes, and the bytes written to segments that are gone.
     pub lost_bytes: u64,
-    /// Tombstones may have been among them: removed pages may have come back, and what a
+    /// Tombstones may have been lost: removed pages may have come back, and segments that a
     /// compaction had rewritten may count again.
     pub may_return: bool,
-    /// Why the old index does not say which segments there were: none of them is known to be gone,
-    /// though some may be. `None`: it said so.
+    /// Why the old index's list of segments is unknown, so that missing segments cannot be
+    /// noticed. `None`: the list was read.
     pub unknown_segments: Option<String>,
     /// Files were kept with the store ([`CloudStore::sync_with`](crate::CloudStore::sync_with)),
-    /// and without the old index nobody knows which, or they are not all there: a crawl into the
-    /// store begins anew.
+    /// but the old index that names them is lost, or some are missing: a crawl into the store
+    /// starts anew.
     pub kept_lost: bool,
 }
 
 impl RepairReport {
-    /// Whether all segments that the old index had are known to be there, and all records of all
-    /// segments were read and count.
+    /// Whether all segments of the old index are known to exist, and all records of all segments
+    /// were read and count.
     pub fn is_complete(&self) -> bool {
         self.damage.is_empty() && self.uncommitted == 0 && self.unknown_segments.is_none() && !self.kept_lost
     }
 }
 
-/// Makes a new index of the segments of the store at `location`, of each shard or of one
-/// ([`CloudOptions::only_shard`]). Of several, one that cannot be repaired is in the report, and
-/// the others are repaired. Reads every segment once; holds the tombstones in memory. A writer
-/// that has the store open may not write any more, and none begins until the repair has ended.
+/// Builds a new index from the segments of the store at `location`, of each shard or of one
+/// ([`CloudOptions::only_shard`]). A shard that cannot be repaired is in the report, and the
+/// others are repaired. Reads every segment once; holds the tombstones in memory. A writer that
+/// has the store open is fenced, and none can begin until the repair has ended.
 ///
 /// # Errors
 ///
-/// Those of [`open_bucket`](crate::open_bucket): after them repeat it.
+/// Errors of [`open_bucket`](crate::open_bucket): then repeat the repair.
 /// [`Error::Repairing`](crate::Error::Repairing): a later repair has begun. Damaged segments are
 /// no error, but in the report.
 pub fn repair(location: &str, options: &CloudOptions) -> Result<RepairReport> {
     repair_in(location::bucket(location, bounds(options))?, options)
 }
 
-/// As [`repair`], in an object store of the caller's.
+/// As [`repair`], in the caller's own object store.
 ///
 /// # Errors
 ///
@@ -139,7 +138,7 @@ async fn repaired(bucket: &Bucket, options: &CloudOptions) -> Result<RepairRepor
         let bucket = bucket.of_shard(shard, of);
         let found = match repaired_shard(&bucket, options).await {
             Err(error) if !is_one => {
-                // What was lost in those before is told once.
+                // The losses of earlier shards are already in the report.
                 all.damage.push(format!("{}: not repaired: {error}", bucket.shard_name()));
                 continue;
             }
@@ -168,7 +167,7 @@ async fn repaired_shard(bucket: &Bucket, options: &CloudOptions) -> Result<Repai
     }
 }
 
-/// Makes the index of a generation.
+/// Builds the index of a new generation.
 async fn made(bucket: &Bucket, options: &CloudOptions, new: Generation) -> Result<RepairReport> {
     let old = Old::read(bucket, options).await?;
     let found = probe::probe(bucket, &token(bucket)?).await?;
@@ -198,23 +197,23 @@ async fn made(bucket: &Bucket, options: &CloudOptions, new: Generation) -> Resul
     Ok(found)
 }
 
-/// What the old index says, if it can be read.
+/// The readable state of the old index.
 struct Old {
-    /// The epoch of the writer that has opened it, and the first sequence that is not committed.
+    /// The epoch of the handle that opened it, and the first uncommitted sequence.
     base: Option<(u64, u64)>,
-    /// That sequence; without an index the first of all.
+    /// The first uncommitted sequence; without an index the first of all.
     next: u64,
     /// The segments that count.
     segments: BTreeMap<SegmentId, row::Bytes>,
-    /// Why they are not known.
+    /// Why they are unknown.
     unread: Option<String>,
-    /// The row of files that are kept.
+    /// The row that names the kept files.
     kept: Option<Bytes>,
 }
 
 impl Old {
-    /// Opens the index, which fences a writer that is alive. What it knows is not believed if it
-    /// is damaged; what may pass ends the repair.
+    /// Opens the index, which fences a live writer. A damaged index is not trusted; a transient
+    /// error ends the repair.
     async fn read(bucket: &Bucket, options: &CloudOptions) -> Result<Old> {
         let mut old = Old { base: None, next: 1, segments: BTreeMap::new(), unread: None, kept: None };
         let generation = Generations::read(bucket).await?.newest;
@@ -239,7 +238,7 @@ impl Old {
 }
 
 impl Old {
-    /// Whether there are files that are kept, and the index does not say which.
+    /// Whether kept files exist but the index does not name them.
     async fn loses_kept(&self, bucket: &Bucket) -> Result<bool> {
         Ok(self.unread.is_some() && !bucket.list(keeping::FOLDER).await?.is_empty())
     }
@@ -259,11 +258,11 @@ struct Repair<'a> {
     bucket: &'a Bucket,
     index: &'a Index,
     takes_orphans: bool,
-    /// The first sequence that the old index had not committed: those below are not used again,
-    /// though their segments may be gone.
+    /// The old index's first uncommitted sequence: those below are not reused, though their
+    /// segments may be gone.
     old_next: u64,
     removed: Removed,
-    /// Segments that were rewritten, and the bases of writers: of all segments read so far.
+    /// Rewritten segments and the bases of writers, from all segments read so far.
     named: Sources,
     kept: Option<Bytes>,
     found: RepairReport,
@@ -271,13 +270,13 @@ struct Repair<'a> {
 }
 
 impl Repair<'_> {
-    /// What writers of later epochs found committed: the first sequence that was not.
+    /// The first uncommitted sequence of an epoch, as writers of later epochs recorded it.
     fn limit(&self, epoch: u64) -> u64 {
         let later = self.named.bases.range((Bound::Excluded(epoch), Bound::Unbounded));
         later.map(|(_, base)| *base).min().filter(|_| !self.takes_orphans).unwrap_or(u64::MAX)
     }
 
-    /// Puts the rows of a segment, if it counts.
+    /// Writes the rows of a segment, if it counts.
     async fn segment(&mut self, id: SegmentId) -> Result<()> {
         let name = object(id);
         let mut changes = Changes::default();
@@ -309,13 +308,13 @@ impl Repair<'_> {
             return Ok(());
         }
         changes.next = highest.max(read).unwrap_or_default().saturating_add(1);
-        // So that it is no orphan, whatever can be read of it: a verification tells of the rest.
+        // Registers it, so that it is no orphan even if unreadable; `verify` reports the damage.
         changes.segments.insert(id, row::Bytes::default());
         for unreadable in records.iter().filter_map(|record| record.as_ref().err()) {
             let is_unknown = unreadable.record.is_none();
             self.lost(&name, &unreadable.what, unreadable.bytes, is_unknown);
             if is_unknown && highest.is_none() {
-                // No sequence of what was there is used again.
+                // No sequence of the lost records is reused.
                 changes.next = changes.next.saturating_add(unreadable.bytes / Record::LEAST_BYTES);
             }
         }
@@ -328,8 +327,8 @@ impl Repair<'_> {
         self.commit(changes).await
     }
 
-    /// Tells of segments of the old index that are not there and that no other has taken the place
-    /// of. A compaction deletes none before the index has forgotten it.
+    /// Reports segments of the old index that are missing and that no other segment replaces. A
+    /// compaction deletes a segment only after the index has dropped it.
     fn gone(&mut self, old: &BTreeMap<SegmentId, row::Bytes>, there: &[SegmentId]) {
         let is_gone = |id: &SegmentId| there.binary_search(id).is_err() && !self.named.segments.contains(id);
         let gone: Vec<_> = old.iter().filter(|(id, _)| is_gone(id)).collect();
@@ -345,7 +344,7 @@ impl Repair<'_> {
         self.found.may_return |= may_return;
     }
 
-    /// Puts a record of a segment that counts. One that is not whole has no payload.
+    /// Adds a record of a segment that counts. A damaged one has no payload.
     fn record(&mut self, placed: &Placed<'_>, is_whole: bool, name: &str, changes: &mut Changes) {
         let &(record, place, bytes) = placed;
         let of_segment = changes.segments.entry(SegmentId { epoch: place.epoch, number: place.segment }).or_default();
@@ -374,7 +373,7 @@ impl Repair<'_> {
         self.index.commit(&changes, self.commits).await
     }
 
-    /// Removes what tombstones mean.
+    /// Removes the versions that tombstones name.
     async fn remove(&mut self) -> Result<()> {
         let removed = std::mem::take(&mut self.removed).0;
         let mut changes = Changes::default();

@@ -1,4 +1,4 @@
-//! Rows of the index with what is not in it yet laid over them, in order.
+//! Rows of the index merged with pending rows, in order.
 
 use std::cmp::Ordering;
 use std::iter::Peekable;
@@ -12,18 +12,18 @@ use crate::format::row::{self, Row};
 use crate::index::Scan;
 use crate::pending::Overlay;
 
-/// Rows in order: of the index, with those that wait laid over them.
+/// An ordered merge of index rows and pending rows.
 pub(crate) struct Rows {
     overlay: Peekable<<Overlay as IntoIterator>::IntoIter>,
     scan: Scan,
-    /// A row of the scan that was looked at.
+    /// The scan's next row, read ahead.
     ahead: Option<(Bytes, Bytes)>,
     is_backwards: bool,
 }
 
 impl Rows {
-    /// The overlay must have been taken before the scan began: what a commit moves from one to the
-    /// other is then in either or in both.
+    /// The overlay must be taken before the scan begins: a row that a commit moves meanwhile is
+    /// then in either or in both.
     pub(crate) fn new(mut overlay: Overlay, scan: Scan, is_backwards: bool) -> Rows {
         if is_backwards {
             overlay.reverse();

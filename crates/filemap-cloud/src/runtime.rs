@@ -1,7 +1,7 @@
-//! The threads that speak to object storage: one runtime a process, started by the first store.
+//! The threads that talk to object storage: one runtime a process, started by the first store.
 //!
-//! Callers block; the work runs as tasks. No thread of a runtime is ever made to drive another
-//! (`block_on`), so a caller may be a thread of a runtime itself: it waits as for a disk.
+//! Callers block; the work runs as tasks. No runtime thread is ever made to drive another runtime
+//! (`block_on`), so a caller may itself be a runtime thread: it waits as for a disk.
 
 use std::future::Future;
 use std::sync::{OnceLock, mpsc};
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 
 static RUNTIME: OnceLock<std::result::Result<Runtime, String>> = OnceLock::new();
 
-/// Threads of the runtime: they compress and check nothing, they wait.
+/// Threads of the runtime: they only wait, and do no compression or checksums.
 const THREADS: usize = 4;
 
 /// The runtime of this process.
@@ -32,7 +32,7 @@ pub(crate) fn handle(location: &str) -> Result<Handle> {
 pub(crate) fn wait<T: Send + 'static>(handle: &Handle, future: impl Future<Output = T> + Send + 'static) -> Option<T> {
     let (sender, receiver) = mpsc::sync_channel(1);
     handle.spawn(async move {
-        // Nobody waits any more if the receiver is gone.
+        // If the receiver is gone, nobody waits any more.
         let _ = sender.send(future.await);
     });
     receiver.recv().ok()

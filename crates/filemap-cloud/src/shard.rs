@@ -1,4 +1,4 @@
-//! One shard of a store: its writer's tasks, and how they end.
+//! One shard of a store, and the tasks of its writer.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,7 +8,7 @@ use crate::core::Core;
 use crate::error::Result;
 use crate::keeping::Keeping;
 
-/// The tasks of a shard's writer.
+/// A shard, with the tasks of its writer.
 pub(crate) struct Shard {
     pub(crate) core: Arc<Core>,
     /// The task of the commits.
@@ -20,7 +20,7 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    /// Makes durable what was put before.
+    /// Makes all earlier puts durable.
     pub(crate) fn sync(&self) -> Result<()> {
         match &self.core.writer {
             Some(writer) => writer.sync(),
@@ -28,7 +28,7 @@ impl Shard {
         }
     }
 
-    /// Syncs, and ends the work of the handle. Once: then it says what came of it.
+    /// Syncs, and ends the handle's work. Repeated calls return the first result.
     pub(crate) fn close(&self) -> Result<()> {
         let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(result) = &*closed {
@@ -36,7 +36,7 @@ impl Shard {
         }
         let upkeep = self.upkeep.lock().unwrap_or_else(PoisonError::into_inner).take();
         let synced = self.core.writer.as_ref().map_or(Ok(()), |writer| {
-            // A compaction ends what it is about.
+            // A running compaction stops early.
             writer.stop_upkeep();
             let _alone = writer.compacting.lock().unwrap_or_else(PoisonError::into_inner);
             writer.finish()
@@ -68,7 +68,7 @@ impl Drop for Shard {
         }
         let core = Arc::clone(&self.core);
         self.core.runtime.spawn(async move {
-            // Nobody asks for the result.
+            // Nobody waits for the result.
             let _ = core.index.close().await;
         });
     }

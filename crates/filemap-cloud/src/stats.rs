@@ -1,4 +1,4 @@
-//! What a store has, as its index says: segments and their bytes.
+//! Sizes of a store, from its index: segments and their bytes.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use crate::store::CloudStore;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CloudStats {
-    /// The generation of the index: 1, and more after repairs. Of several shards the largest.
+    /// The generation of the index: 1, larger after repairs. With several shards, the largest.
     pub generation: u64,
-    /// The sequence that the next version gets: so many versions and removals were committed, and
-    /// some numbers never used. Of several shards the largest.
+    /// The next version's sequence: the number of committed versions and removals, plus numbers
+    /// never used. With several shards, the largest.
     pub next_sequence: u64,
     /// Segments that count.
     pub segments: u64,
@@ -30,13 +30,13 @@ pub struct CloudStats {
     pub live_bytes: u64,
     /// Bytes of versions that were removed or replaced.
     pub dead_bytes: u64,
-    /// Bytes of tombstones and of names of other segments.
+    /// Bytes of tombstones and of segment names.
     pub note_bytes: u64,
-    /// Segments that were rewritten, whose objects are deleted when the grace is over.
+    /// Rewritten segments, whose objects are deleted when the grace is over.
     pub waiting_segments: u64,
 }
 
-/// A segment, as the index has it.
+/// A segment as the index describes it.
 ///
 /// ```
 /// use filemap::access::PutRule;
@@ -61,17 +61,17 @@ pub struct CloudSegment {
     pub live_bytes: u64,
     /// Bytes of versions that were removed or replaced.
     pub dead_bytes: u64,
-    /// Bytes of tombstones and of names of other segments.
+    /// Bytes of tombstones and of segment names.
     pub note_bytes: u64,
 }
 
 impl CloudStore {
-    /// The sizes of the store, as of the last commit that this handle knows. Reads a row of the
-    /// index for each segment, and no segment.
+    /// The sizes of the store, as of the last commit that this handle knows. Reads one index row
+    /// for each segment, and no segment.
     ///
     /// # Errors
     ///
-    /// Those of the object storage.
+    /// Errors of the object storage.
     pub fn stats(&self) -> Result<CloudStats> {
         let segments = self.segments()?;
         let sum = |of: fn(&CloudSegment) -> u64| segments.iter().fold(0, |sum: u64, one| sum.saturating_add(of(one)));
@@ -96,7 +96,7 @@ impl CloudStore {
         })
     }
 
-    /// The segments that count, of each shard the oldest first.
+    /// The segments that count, shard by shard, oldest first.
     ///
     /// # Errors
     ///
@@ -107,7 +107,7 @@ impl CloudStore {
     }
 }
 
-/// Those of one shard.
+/// The segments of one shard.
 fn segments(core: &Arc<Core>) -> Result<Vec<CloudSegment>> {
     let rows = core.wait(|core| async move { core.index.segments().await })?;
     let segment = |(id, bytes): (_, crate::format::row::Bytes)| CloudSegment {

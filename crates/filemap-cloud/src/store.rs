@@ -1,5 +1,5 @@
-//! A store in object storage as [`PageRead`] and [`PageWrite`]: its shards as one. A URL's calls
-//! go to the shard of its host, listings are merged, what is of the whole store is done to each.
+//! A store in object storage as [`PageRead`] and [`PageWrite`]. A URL's calls go to the shard of
+//! its host, listings are merged, whole-store operations run on every shard.
 
 use std::io::{self, Read};
 use std::ops::ControlFlow;
@@ -19,12 +19,12 @@ use crate::{merge, read, write};
 
 /// A store in object storage. Its calls block; it is `Send` and `Sync`.
 ///
-/// Answers are those of [`filemap::PageStore`], with these exceptions. What [`PageWrite::sync`]
-/// returned for is safe, not each put. A put waits while too much is not safe yet
-/// ([`CloudOptions::unsynced_bytes`](crate::CloudOptions::unsynced_bytes)). A revisit is given as
-/// it was put, without the body of its original. [`PageWrite::put_reader`] holds the body in
-/// memory, and so does [`PageRead::get_reader`]. A handle that is dropped without
-/// [`PageWrite::close`] loses what was not synced.
+/// Answers are those of [`filemap::PageStore`], with these exceptions. A put is durable only after
+/// a successful [`PageWrite::sync`]. A put waits while too much is unsynced
+/// ([`CloudOptions::unsynced_bytes`](crate::CloudOptions::unsynced_bytes)). A revisit is returned
+/// as it was put, without the body of its original. [`PageWrite::put_reader`] holds the body in
+/// memory, and so does [`PageRead::get_reader`]. A handle dropped without [`PageWrite::close`]
+/// loses unsynced puts.
 ///
 /// ```
 /// use filemap::access::PutRule;
@@ -39,35 +39,35 @@ use crate::{merge, read, write};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct CloudStore {
-    /// Those that the handle has: all of the store's, or one.
+    /// The handle's shards: all of the store's, or one.
     shards: Vec<Shard>,
-    /// How many the store has.
+    /// The number of shards of the store.
     of: u32,
 }
 
 impl CloudStore {
-    /// What makes its keys.
+    /// The canonicalizer that makes the store's keys.
     pub fn canonicalizer(&self) -> &Arc<dyn Canonicalizer> {
         &self.first().core.canonicalizer
     }
 
-    /// How many shards the store has. A URL's is that of its host: [`urlindex::shard`] of its
-    /// canonical form.
+    /// The number of shards of the store. A URL belongs to the shard of its host:
+    /// [`urlindex::shard`] of its canonical form.
     pub fn shards(&self) -> u32 {
         self.of
     }
 
-    /// All shards of a store, or one of so many.
+    /// A handle of these shards, out of `of`.
     pub(crate) fn over(shards: Vec<Shard>, of: u32) -> CloudStore {
         CloudStore { shards, of }
     }
 
-    /// One of the shards that the handle has: there is one.
+    /// The first shard of the handle; there is always one.
     fn first(&self) -> &Shard {
         &self.shards[0]
     }
 
-    /// What each shard says.
+    /// Calls each shard and collects the answers.
     pub(crate) fn each<T, E>(
         &self,
         ask: impl FnMut(&Shard) -> std::result::Result<T, E>,
@@ -75,8 +75,8 @@ impl CloudStore {
         self.shards.iter().map(ask).collect()
     }
 
-    /// Has all shards do something, each on a thread of its own; the first error of one, when all
-    /// are done.
+    /// Runs an operation on all shards, each on a thread of its own; returns the first error when
+    /// all are done.
     fn at_once(&self, act: fn(&Shard) -> error::Result<()>) -> Result<()> {
         if let [shard] = &self.shards[..] {
             return Ok(act(shard)?);
@@ -95,7 +95,7 @@ impl CloudStore {
     /// The shard of a URL.
     ///
     /// # Errors
-    /// That the handle does not have it; a URL without a canonical form.
+    /// The handle lacks that shard; a URL without a canonical form.
     pub(crate) fn shard_of(&self, url: &[u8]) -> Result<&Shard> {
         let shards = self.shards.iter().map(|shard| shard.core.bucket.shard());
         Ok(&self.shards[self.first().core.place(url, self.of, shards)?])
@@ -113,17 +113,17 @@ impl CloudStore {
         }
     }
 
-    /// All of them, for work of their own.
+    /// The shards with the store's total, for reads that outlive the call.
     pub(crate) fn cores(&self) -> read::Cores {
         read::Cores { cores: self.shards.iter().map(|shard| Arc::clone(&shard.core)).collect(), of: self.of }
     }
 
-    /// The last sequence that a version or a removal has in the only shard of the handle; of one
-    /// that reads, of those that it knows.
+    /// The last sequence of a version or removal in the handle's only shard; on a read-only
+    /// handle, as far as that handle knows.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] of a handle with several shards; those of the object storage.
+    /// [`Error::Unsupported`] for a handle with several shards; those of the object storage.
     pub fn last_sequence(&self) -> Result<u64> {
         let core = &self.only()?.core;
         match &core.writer {
@@ -132,15 +132,15 @@ impl CloudStore {
         }
     }
 
-    /// Whether another writer has taken a shard: this handle writes nothing there any more. It is
-    /// told so by its next commit alone; no request.
+    /// Whether another writer has taken over a shard, so that this handle can write nothing there.
+    /// Makes no request: the handle learns it from its next commit.
     pub fn is_fenced(&self) -> bool {
         let is_fenced = |shard: &Shard| shard.core.writer.as_ref().is_some_and(|writer| writer.progress.is_fenced());
         self.shards.iter().any(is_fenced)
     }
 
-    /// The newest version of a page, with the digest (XXH3-128) and the length of its body. No
-    /// record is read.
+    /// The newest version of a page, with the digest (XXH3-128) and the length of its body, from
+    /// the index alone.
     ///
     /// # Errors
     ///
@@ -220,7 +220,7 @@ impl PageRead for CloudStore {
         Ok(merge::heads(heads, scope.is_backwards))
     }
 
-    /// Bytes of the segments in the index: one row of it each.
+    /// Sums the segments' bytes in the index: one row each.
     fn contents(&self) -> Result<Contents> {
         let rows = self.each(|shard| shard.core.wait(|core| async move { core.index.segments().await }))?;
         let segments = rows.iter().flat_map(|rows| rows.values());
@@ -237,7 +237,7 @@ impl PageWrite for CloudStore {
 
     fn put_reader(&self, page: &Page, body: &mut dyn Read) -> Result<Version> {
         let mut bytes = Vec::new();
-        // One byte more than fits tells that it does not.
+        // Reading one byte over the limit detects a body that is too long.
         body.take(filemap_core::Record::MAX_VALUE_BYTES + 1).read_to_end(&mut bytes).map_err(|source: io::Error| {
             let (what, offset) = (String::from_utf8_lossy(&page.url).into_owned(), bytes.len() as u64);
             Error::Read { what, offset, source }

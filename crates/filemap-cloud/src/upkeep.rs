@@ -1,5 +1,5 @@
-//! Upkeep of a writer in the background: it compacts when enough has died, and deletes what was
-//! rewritten when the grace is over.
+//! Background upkeep of a writer: compacts when enough bytes are dead, and deletes rewritten
+//! segments after the grace.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -9,12 +9,12 @@ use crate::core::Core;
 use crate::due::Due;
 use crate::plan::Want;
 
-/// How often is looked whether a grace is over.
+/// The interval at which expired graces are checked.
 const SWEEP_EVERY: Duration = Duration::from_secs(600);
-/// Between two passes.
+/// The pause between two passes.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Until the handle is closed, or its commits have failed.
+/// Runs until the handle is closed, or its commits have failed.
 pub(crate) async fn run(core: Weak<Core>, due: Arc<Due>, bound: f64) {
     let mut waiting = 0;
     loop {
@@ -26,8 +26,8 @@ pub(crate) async fn run(core: Weak<Core>, due: Arc<Due>, bound: f64) {
         if core.writer.as_ref().is_none_or(|writer| writer.progress.check().is_err()) {
             return;
         }
-        // What fails for the object storage is tried again when it is due; a failed commit is told
-        // to whoever puts.
+        // An error of the object storage is retried when upkeep is due again; a failed commit is
+        // reported by later puts.
         let pass = tokio::task::spawn_blocking(move || pass(&core, Want::Bound(bound), core.options.grace));
         if let Ok(Ok(report)) = pass.await {
             waiting = report.waiting;

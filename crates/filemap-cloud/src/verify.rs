@@ -1,11 +1,11 @@
-//! Checks a store: quickly by names and sizes, or by reading every byte.
+//! Verification of a store: quickly by names and sizes, or by reading every byte.
 //!
-//! It reads the index as a handle of its own that looks at no news, so that a writer beside it
-//! changes nothing under it. In full, each segment is read, each record checked and its body
-//! unpacked, and each version looked up in the index. Every row was met then if as many versions
-//! were found live as the index has rows; so no list of them is held in memory. A version without
-//! a row must be one that a tombstone means: those are held. The newest segments are read first,
-//! so that a tombstone is known before what it means; a version that none means so far is held
+//! It reads the index through its own handle, which does not poll, so that a concurrent writer
+//! changes nothing under it. In full, it reads each segment, checks each record, decompresses its
+//! body and looks each version up in the index. If as many versions are live as the index has
+//! rows, every row has its record; so no list of rows is held. A version without a row must have a
+//! tombstone: those are held. The newest segments are read first, so tombstones come before what
+//! they remove; a rowless version without a known tombstone is held too, until all are read.
 //! too, until all are read.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -29,7 +29,7 @@ use crate::kept;
 use crate::options::CloudOptions;
 use crate::store::CloudStore;
 
-/// What a verification found.
+/// The result of a verification.
 ///
 /// ```
 /// use filemap_cloud::{CloudOptions, Mode, open_bucket};
@@ -44,42 +44,42 @@ pub struct VerifyReport {
     pub segments: u64,
     /// Bytes of their objects.
     pub bytes: u64,
-    /// Rows of versions, if the verification was full.
+    /// Index rows of versions, after a full verification.
     pub versions: u64,
-    /// Segments that are in no index: of a writer that lost the store, or of one at work now.
+    /// Segments in no index: of a fenced writer, or of one at work now.
     pub orphans: u64,
-    /// Versions in segments that are not in the index and that nothing has removed, if the
-    /// verification was full: each is in `damage`, and a repair brings it back.
+    /// Versions in segments that are neither in the index nor removed, after a full verification:
+    /// each is in `damage`, and a repair brings it back.
     pub lost_rows: u64,
-    /// Segments that are gone; each is in `damage`.
+    /// Missing segments; each is in `damage`.
     pub gone: u64,
-    /// Segments came or went meanwhile, as a writer was at work, or are gone: versions were not
-    /// compared. Or one of several shards could not be checked.
+    /// Segments came or went meanwhile, because a writer was at work, or are missing: versions
+    /// were not compared. Or one of several shards could not be checked.
     pub changed: bool,
-    /// What is damaged or gone.
+    /// Descriptions of what is damaged or missing.
     pub damage: Vec<String>,
 }
 
-/// The index that is checked looks for no news.
+/// Disables polling by the index that is checked.
 const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
-/// Looks at files that are kept, while a writer replaces them.
+/// Attempts at the kept files, while a writer replaces them.
 const LOOKS: usize = 4;
 
 impl CloudStore {
-    /// Checks the store in full: reads the segments of the index, and the files that are kept. Of
-    /// several shards, one that cannot be checked is in the report as damage, with
-    /// [`VerifyReport::changed`]. What was put since the last sync is not checked. Opens the index
-    /// once more; holds the tombstones in memory.
+    /// Verifies the store in full: reads the segments of the index, and the kept files. Of several
+    /// shards, one that cannot be checked is in the report as damage, with
+    /// [`VerifyReport::changed`]. Unsynced puts are not checked. Opens the index once more; holds
+    /// the tombstones in memory.
     ///
     /// # Errors
     ///
-    /// Those of the object storage. Damage is no error, but in the report.
+    /// Errors of the object storage. Damage is no error, but in the report.
     pub fn verify(&self) -> Result<VerifyReport> {
         self.verified(true)
     }
 
-    /// As [`CloudStore::verify`], but only that the segments of the index are there, whole by
-    /// their sizes, and the files that are kept.
+    /// As [`CloudStore::verify`], but checks only that the index's segments and the kept files
+    /// exist, and the sizes of the segments.
     ///
     /// # Errors
     ///
@@ -108,7 +108,7 @@ impl CloudStore {
 }
 
 impl VerifyReport {
-    /// What was found in two shards.
+    /// Adds the findings of another shard.
     fn plus(mut self, other: VerifyReport) -> VerifyReport {
         self.segments += other.segments;
         self.bytes += other.bytes;
@@ -122,7 +122,7 @@ impl VerifyReport {
     }
 }
 
-/// One shard.
+/// Verifies one shard.
 fn verified(core: &Arc<Core>, is_full: bool) -> Result<VerifyReport> {
     core.wait(move |core| async move {
         let index = Index::open_to_read(core.bucket.clone(), &core.options.clone().poll(NEVER)).await?;
@@ -154,17 +154,17 @@ struct Check<'a> {
     bucket: &'a Bucket,
     index: &'a Index,
     report: VerifyReport,
-    /// Versions that the index has where they are.
+    /// Versions that the index names in their places.
     live: u64,
-    /// Records of any kind may not have been read.
+    /// Whether unread parts may hold records of any kind.
     is_unknown: bool,
-    /// Versions that the index does not have and that no tombstone means so far, and their places.
+    /// Versions without a row or a known tombstone so far, with their places.
     rowless: Vec<(Vec<u8>, Version, Place)>,
     removed: Removed,
 }
 
 impl Check<'_> {
-    /// Names and sizes. Returns the segments of the index.
+    /// Checks names and sizes. Returns the segments of the index.
     async fn quick(&mut self) -> Result<BTreeMap<SegmentId, row::Bytes>> {
         let rows = self.index.segments().await?;
         let objects = self.bucket.list(SEGMENTS).await?;
@@ -190,7 +190,7 @@ impl Check<'_> {
         Ok(rows)
     }
 
-    /// Files that are kept: their manifest, and their pieces.
+    /// Checks the kept files: their manifest and their pieces.
     async fn kept(&mut self, options: &CloudOptions, is_full: bool) -> Result<()> {
         let mut row = self.index.kept().await?;
         for _ in 0..LOOKS {
@@ -198,8 +198,8 @@ impl Check<'_> {
             if wrong.is_empty() {
                 return Ok(());
             }
-            // A writer may have replaced them, and deleted what was. The index that is checked
-            // stays as it is.
+            // A writer may have replaced them, and deleted the old ones, which the checked index
+            // still names: reads the newest index.
             let index = Index::open_to_read(self.bucket.clone(), &options.clone().poll(NEVER)).await?;
             let now = index.kept().await;
             index.close().await?;
@@ -214,7 +214,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Tells of segments that are not there; one that a compaction has rewritten is not missed.
+    /// Reports missing segments, except those that a compaction has rewritten.
     async fn gone(&mut self, gone: &[SegmentId]) -> Result<()> {
         if gone.is_empty() {
             return Ok(());
@@ -286,7 +286,7 @@ impl Check<'_> {
         let is_live = row == Some(own);
         self.live += u64::from(is_live);
         let wrong = if record.kind == Kind::Reference {
-            // It may have been removed between two looks.
+            // It may have been removed between the two lookups.
             let is_lost = is_live
                 && self.row(&form, record.other).await?.is_none_or(|row| row.kind != Kind::Page)
                 && self.row(&form, record.version).await? == Some(own);
@@ -315,7 +315,7 @@ impl Check<'_> {
         self.report.damage.push(format!("{name}: {what} (offset {}, {})", place.offset, shown(key)));
     }
 
-    /// Rows and records as a whole, if all of both are of one time.
+    /// Compares rows and records in total, if both are of the same state.
     fn compare(&mut self) {
         if self.report.changed {
             return;
@@ -327,7 +327,7 @@ impl Check<'_> {
             self.report.damage.push(what);
         }
         for (key, version, place) in std::mem::take(&mut self.rowless) {
-            // What removed it may be what could not be read.
+            // Its tombstone may be in an unreadable part.
             if !self.is_unknown && !self.removed.means(&key, version) {
                 self.report.lost_rows += 1;
                 self.tell("a version that the index does not have; repair it", &key, place);
@@ -336,12 +336,12 @@ impl Check<'_> {
     }
 }
 
-/// What tombstones mean, by key: all versions below a sequence, and versions alone.
+/// Tombstones by key: all versions below a sequence, and single versions.
 #[derive(Default)]
 pub(crate) struct Removed(pub(crate) HashMap<Vec<u8>, (u64, HashSet<Version>)>);
 
 impl Removed {
-    /// Notes a tombstone; other records not.
+    /// Notes a tombstone; ignores other records.
     pub(crate) fn note(&mut self, record: &Record<'_>) {
         match record.kind {
             Kind::Tombstone => {

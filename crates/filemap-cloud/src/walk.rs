@@ -1,5 +1,5 @@
-//! A walk over the keys of ranges, in order, in either direction: each key once, with its newest
-//! version. Listings, counts and removals are made of it.
+//! A walk over the keys of ranges, in either direction: each key once, with one version. Listings,
+//! counts and removals use it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -10,10 +10,10 @@ use crate::error::Result;
 use crate::format::row;
 use crate::rows::Rows;
 
-/// Keys in order, each with its newest version.
+/// An ordered iterator of keys, each with one version.
 pub(crate) struct Walk {
     core: Arc<Core>,
-    /// Of rows, still to come.
+    /// Row ranges still to walk.
     ranges: VecDeque<Range<Vec<u8>>>,
     rows: Option<Rows>,
     last: Vec<u8>,
@@ -21,7 +21,7 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// Over keys whose ordered forms are in `forms`; behind `after`, in this direction.
+    /// Walks keys whose ordered forms are in `forms`, from behind `after` in this direction.
     pub(crate) fn new(core: &Arc<Core>, forms: Vec<Range<Vec<u8>>>, after: Option<&[u8]>, is_backwards: bool) -> Walk {
         let rest = |range: Range<Vec<u8>>| match after {
             None => range,
@@ -36,8 +36,8 @@ impl Walk {
         Walk { core: Arc::clone(core), ranges, rows: None, last: Vec::new(), is_backwards }
     }
 
-    /// The next keys, at most so many; fewer than that at the end alone. Forwards, the version is
-    /// the newest of the key; backwards, the oldest.
+    /// The next keys, at most `keys`; fewer only at the end. Forwards, the version is the key's
+    /// newest; backwards, its oldest.
     pub(crate) async fn step(&mut self, keys: usize) -> Result<Vec<(Vec<u8>, Found)>> {
         let mut found = Vec::new();
         while found.len() < keys {

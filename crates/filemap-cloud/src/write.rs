@@ -1,5 +1,5 @@
-//! Putting and removing. A check and the put that follows from it are one step for others: both
-//! hold the lock of the URL.
+//! Puts and removals. A check and the put that follows are atomic for others: both hold the lock
+//! of the URL.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -16,13 +16,13 @@ use crate::error;
 use crate::walk::Walk;
 use crate::writer::Writer;
 
-/// Keys of a removal that are looked for at once.
+/// Keys of a removal that are fetched at once.
 const KEYS_AT_ONCE: usize = 1_000;
 
-/// Which versions of the same URL, time and body count as one.
+/// When two versions of the same URL, time and body count as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sameness {
-    /// The same description except for the record's id: another record of the same visit.
+    /// Equal descriptions, except for the record's id: another record of the same visit.
     Description,
     Everything,
 }
@@ -36,7 +36,7 @@ pub(crate) fn put(core: &Arc<Core>, page: &Page, rule: PutRule) -> Result<Option
     put_with(core, page, &page.body, rule)
 }
 
-/// As [`put`], with this body instead of the page's.
+/// As [`put`], but with this body instead of the page's.
 pub(crate) fn put_with(core: &Arc<Core>, page: &Page, body: &[u8], rule: PutRule) -> Result<Option<Put>> {
     let writer = writer(core)?;
     let canonical = core.canonical(&page.url)?;
@@ -47,11 +47,11 @@ pub(crate) fn put_with(core: &Arc<Core>, page: &Page, body: &[u8], rule: PutRule
         PutRule::IfNew => (Some(Sameness::Description), !is_revisit),
         PutRule::Restore => (Some(Sameness::Everything), false),
         PutRule::RestoreUnchanged => (Some(Sameness::Everything), true),
-        // `Always`, and what a later build may add.
+        // `Always`, and rules that a later build may add.
         _ => (None, false),
     };
     if skips.is_none() && !may_refer {
-        // Nothing is looked up: it is compressed before others of the URL wait.
+        // No lookup is needed: the body is compressed before the URL is locked.
         let draft = draft.with_body(body);
         let _lock = writer.lock(&canonical);
         return Ok(Some(Put::Stored(writer.put(&draft)?)));
@@ -68,8 +68,8 @@ pub(crate) fn put_with(core: &Arc<Core>, page: &Page, body: &[u8], rule: PutRule
     Ok(Some(Put::Stored(writer.put(&draft.with_body(body))?)))
 }
 
-/// The version that has the body of the newest version, if that is the draft's body and can be
-/// read: one `GET`, as a reference to a body that is lost would be lost as well.
+/// The version that owns the newest version's body, if that equals the draft's body and is
+/// readable. One `GET`: a reference to a lost body would be lost as well.
 fn equal_newest(core: &Arc<Core>, draft: &Draft) -> Result<Option<Version>> {
     let (key, form, digest, body_bytes) = (draft.key.clone(), draft.form.clone(), draft.digest, draft.body_bytes);
     Ok(core.wait(move |core| async move {
@@ -83,7 +83,7 @@ fn equal_newest(core: &Arc<Core>, draft: &Draft) -> Result<Option<Version>> {
     })?)
 }
 
-/// Whether the store has this very version.
+/// Whether the store already has this version.
 fn is_held(core: &Arc<Core>, page: &Page, draft: &Draft, sameness: Sameness) -> Result<bool> {
     let (key, form, time_ms) = (draft.key.clone(), draft.form.clone(), draft.time_ms);
     let (digest, body_bytes) = (draft.digest, draft.body_bytes);
@@ -91,7 +91,7 @@ fn is_held(core: &Arc<Core>, page: &Page, draft: &Draft, sameness: Sameness) -> 
         let mut held = Vec::new();
         let mut rows = core.rows_of(&form, Some(time_ms)).await?;
         while let Some((_, version, row)) = rows.next(&core.bucket).await? {
-            // Rows fall by time: no older one is looked at.
+            // Rows are in descending order of time: older ones need no check.
             if version.time_ms != time_ms {
                 break;
             }
@@ -99,7 +99,7 @@ fn is_held(core: &Arc<Core>, page: &Page, draft: &Draft, sameness: Sameness) -> 
                 continue;
             }
             match core.page(&key, version, &row).await {
-                // Putting it again mends it.
+                // The body is damaged: putting it again repairs it.
                 Err(error) if error.is_damage() => {}
                 page => held.extend(page?.map(|page| Page { body: Vec::new(), ..page })),
             }
@@ -118,7 +118,7 @@ fn is_held(core: &Arc<Core>, page: &Page, draft: &Draft, sameness: Sameness) -> 
     }))
 }
 
-/// Removes all of a URL, or of one of its variants.
+/// Removes all versions of a URL, or of one of its variants.
 pub(crate) fn remove(core: &Arc<Core>, url: &[u8], variant: Option<&Variant>) -> Result<bool> {
     let writer = writer(core)?;
     let canonical = core.canonical(url)?;
@@ -131,7 +131,7 @@ pub(crate) fn remove(core: &Arc<Core>, url: &[u8], variant: Option<&Variant>) ->
     Ok(was_there)
 }
 
-/// The keys under a URL; with a variant, its own and those beside it.
+/// The keys under a URL; with a variant, its own key and those beside it.
 fn keys_of(core: &Arc<Core>, canonical_url: &[u8], variant: Option<&Variant>) -> Result<Vec<Vec<u8>>> {
     if variant.is_some() {
         let of_kind = |kind| keys::key(canonical_url, kind, variant);
@@ -143,7 +143,7 @@ fn keys_of(core: &Arc<Core>, canonical_url: &[u8], variant: Option<&Variant>) ->
     Ok(found.iter().filter_map(|(form, _)| keys::key_of_form(form)).collect())
 }
 
-/// Removes all versions of a key. The lock of its URL is held.
+/// Removes all versions of a key. The caller holds the lock of its URL.
 fn remove_key(core: &Arc<Core>, writer: &Writer, key: &[u8]) -> Result<bool> {
     let form = keys::form(key);
     let found = versions(core, &form)?;
@@ -158,7 +158,7 @@ pub(crate) fn versions(core: &Arc<Core>, form: &[u8]) -> Result<Vec<Found>> {
     Ok(core.wait(|core| async move { core.versions(&form, None).await })?)
 }
 
-/// Removes all in a scope.
+/// Removes all pages in a scope.
 pub(crate) fn remove_all(
     core: &Arc<Core>,
     scope: &Scope,
@@ -192,7 +192,7 @@ pub(crate) fn remove_all(
             } else {
                 Removed::beside(url)
             };
-            // No lock is held: what is called may call the store.
+            // No lock is held, so the callback may call the store.
             if each(Ok(removed)).is_break() {
                 return Ok(pages);
             }
@@ -203,7 +203,7 @@ pub(crate) fn remove_all(
     }
 }
 
-/// Removes the versions of one time.
+/// Removes the versions with one time.
 pub(crate) fn remove_at(
     core: &Arc<Core>,
     url: &[u8],
@@ -232,13 +232,13 @@ pub(crate) fn remove_at(
             writer.remove(&key, &form, &found, false)?;
         }
     }
-    // Last: an interrupted removal leaves them, and done again it finds the rest.
+    // Removed last: after an interruption a repeated removal still finds the rest.
     writer.remove(&key, &form, &goes, false)?;
     removed.versions = goes.len() as u64;
     Ok(Some(removed))
 }
 
-/// Puts the versions again that refer to bodies of versions that go: the first with the body, the
+/// Puts versions again whose body belongs to a version that goes: the first with the body, the
 /// others as references to it.
 fn part(core: &Arc<Core>, writer: &Writer, key: &[u8], goes: &[Found], stays: &[Found]) -> Result<()> {
     let goes = |original: &Version| goes.iter().any(|(version, _)| version == original);

@@ -1,12 +1,12 @@
-//! The writing side of a handle: records get their sequences and go into a segment; a full one is
-//! sealed and handed to the commits.
+//! The writing side of a handle: records get their sequences and go into a segment; a full segment
+//! is sealed and handed to the commits.
 //!
-//! A rewriting of segments copies their live records into one beside it, and then moves the rows
-//! of those that were not removed meanwhile: see `compact`.
+//! A rewrite copies live records of segments into a new one, and then moves the rows of those not
+//! removed meanwhile: see `compact`.
 //!
-//! Locks, outermost first: that of moving rows, which keeps a change that has read a row away from
-//! it; the stripe of a URL, which keeps a check and its put together; the segment that is filled.
-//! No lock of a segment is held while object storage is asked.
+//! Locks, outermost first: the row-move lock, so that a rewrite moves no row that a change has
+//! read; the stripe of a URL, which makes a check and its put atomic; the segment being filled. No
+//! segment lock is held during a request to object storage.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,15 +30,15 @@ use crate::index::Changes;
 use crate::pending::Pending;
 use crate::progress::Progress;
 
-/// At most, for a name of a segment in a tombstone.
+/// The maximum length of a segment name in a tombstone.
 const HOLDER_BYTES: usize = 20;
-/// Locks of URLs.
+/// Stripes of the URL locks.
 const STRIPES: usize = 64;
 
 /// Takes records into segments, and rewrites segments.
 pub(crate) struct Writer {
     pub(crate) epoch: u64,
-    /// The first sequence that was not committed when the store was opened.
+    /// The first uncommitted sequence when the store was opened.
     base: u64,
     segment_bytes: usize,
     unsynced_bytes: usize,
@@ -46,7 +46,7 @@ pub(crate) struct Writer {
     pub(crate) fault: Option<Fault>,
     pub(crate) pending: Arc<Pending>,
     pub(crate) progress: Arc<Progress>,
-    /// Held by the one compaction that is under way.
+    /// Held by the running compaction.
     pub(crate) compacting: Mutex<()>,
     pub(crate) closing: AtomicBool,
     pub(crate) due: Arc<Due>,
@@ -56,13 +56,13 @@ pub(crate) struct Writer {
 }
 
 struct Filling {
-    /// `None` when nothing was put since the last seal.
+    /// `None` if nothing was put since the last seal.
     segment: Option<Builder>,
     changes: Changes,
     unsynced: usize,
     next_sequence: u64,
     last_number: u64,
-    /// Segments sealed so far: their commits follow in this order.
+    /// Segments sealed so far; commits follow in this order.
     sealed: u64,
     rewriting: Option<Rewriting>,
     /// `None` when the handle is closed.
@@ -70,7 +70,7 @@ struct Filling {
 }
 
 impl Filling {
-    /// The segments that hold these versions, as a tombstone names them.
+    /// Encodes the segments that hold these versions, for a tombstone.
     fn holders(&self, versions: &[(Version, Row)]) -> Vec<u8> {
         let mut segments: BTreeSet<SegmentId> = versions.iter().map(|(_, row)| row.segment()).collect();
         if let Some(rewriting) = &self.rewriting
@@ -82,7 +82,7 @@ impl Filling {
     }
 }
 
-/// A rewriting under way.
+/// A rewrite under way.
 struct Rewriting {
     id: SegmentId,
     sources: BTreeSet<SegmentId>,
@@ -90,7 +90,7 @@ struct Rewriting {
     removed: HashSet<Vec<u8>>,
 }
 
-/// A segment of the live records of others, which is complete but for the names of these.
+/// A segment of copied live records, complete but for the names of the segments it replaces.
 pub(crate) struct Rewritten {
     pub(crate) segment: Builder,
     pub(crate) sources: Sources,
@@ -100,13 +100,13 @@ pub(crate) struct Rewritten {
     pub(crate) now_ms: u64,
 }
 
-/// Keeps other changes of a URL away, and keeps its rows where they are.
+/// Locks out other changes of a URL, and keeps its rows from being moved.
 pub(crate) struct Locked<'a> {
     _moving: RwLockReadGuard<'a, ()>,
     _stripe: MutexGuard<'a, ()>,
 }
 
-/// What a writer is made of.
+/// The parameters of a writer.
 pub(crate) struct Begin {
     pub(crate) epoch: u64,
     pub(crate) base: u64,
@@ -153,14 +153,14 @@ impl Writer {
         }
     }
 
-    /// Keeps other changes of a URL away.
+    /// Locks out other changes of a URL.
     pub(crate) fn lock(&self, canonical_url: &[u8]) -> Locked<'_> {
         let nth = xxh3_64(canonical_url) as usize % STRIPES;
         let moving = self.moving.read().unwrap_or_else(PoisonError::into_inner);
         Locked { _moving: moving, _stripe: self.stripes[nth].lock().unwrap_or_else(PoisonError::into_inner) }
     }
 
-    /// Waits for the changes under way, and keeps all others away.
+    /// Waits for running changes, and locks out all others.
     fn no_changes(&self) -> RwLockWriteGuard<'_, ()> {
         self.moving.write().unwrap_or_else(PoisonError::into_inner)
     }
@@ -169,7 +169,7 @@ impl Writer {
         self.filling.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a version. Waits while too much is not safe yet.
+    /// Puts a version. Waits while too much is unsynced.
     pub(crate) fn put(&self, draft: &Draft) -> Result<Version> {
         let bytes = draft.record(0).bytes();
         let mut filling = self.room(bytes)?;
@@ -182,7 +182,7 @@ impl Writer {
         Ok(record.version)
     }
 
-    /// Removes versions of a key: all of them, or these alone, each by a record of its own.
+    /// Removes all versions of a key, or only these, each by a tombstone of its own.
     pub(crate) fn remove(&self, key: &[u8], form: &[u8], versions: &[(Version, Row)], is_all: bool) -> Result<()> {
         let records = if is_all { 1 } else { versions.len() };
         let bytes = Record::tombstone(key, 0, b"").bytes() * records + HOLDER_BYTES * (versions.len() + records);
@@ -211,8 +211,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Begins a segment that takes the live records of these. What is removed from here on is
-    /// noted, and its tombstones name the new segment too.
+    /// Begins a segment for the live records of `sources`. Removals from here on are recorded, and
+    /// their tombstones name the new segment too.
     pub(crate) fn begin_rewrite(&self, sources: BTreeSet<SegmentId>) -> Result<Builder> {
         let _no_changes = self.no_changes();
         let mut filling = self.filling();
@@ -225,13 +225,13 @@ impl Writer {
         Ok(Builder::new(id, self.base, self.segment_bytes))
     }
 
-    /// Gives a rewriting up.
+    /// Abandons a rewrite.
     pub(crate) fn abandon_rewrite(&self) {
         self.filling().rewriting = None;
     }
 
-    /// Moves the rows that still stand where the rewriting found them, and hands the segment to
-    /// the commits. Returns its place among them.
+    /// Moves the rows that are still where the rewrite found them, and hands the segment to the
+    /// commits. Returns its place among them.
     pub(crate) fn end_rewrite(&self, rewritten: Rewritten) -> Result<u64> {
         let Rewritten { mut segment, sources, rows, now_ms } = rewritten;
         let _no_changes = self.no_changes();
@@ -240,7 +240,7 @@ impl Writer {
         if Fault::MovedUnchecked.is_planted(self.fault) {
             removed.clear();
         }
-        // Sequences are committed in their order: those before this one are of the segment before.
+        // Sequences are committed in order: earlier ones belong to the previous segment.
         self.seal(&mut filling);
         if filling.commits.is_none() {
             return Err(self.closed());
@@ -267,7 +267,7 @@ impl Writer {
         Ok(filling.sealed)
     }
 
-    /// The segment that is filled, once there is room for so many bytes.
+    /// Locks the segment being filled, once there is room for `bytes` more.
     fn room(&self, bytes: usize) -> Result<MutexGuard<'_, Filling>> {
         loop {
             let mut filling = self.filling();
@@ -278,14 +278,14 @@ impl Writer {
                 filling.unsynced += bytes;
                 let is_full = |segment: &Builder| segment.len() + bytes > self.segment_bytes;
                 if filling.segment.as_ref().is_some_and(is_full) {
-                    // The bytes just counted are not of the segment that is sealed.
+                    // The bytes just counted do not belong to the segment that is sealed.
                     filling.unsynced -= bytes;
                     self.seal(&mut filling);
                     filling.unsynced += bytes;
                 }
                 return Ok(filling);
             }
-            // What is awaited may be in the segment that is filled.
+            // The bytes waited for may be in the segment being filled.
             self.seal(&mut filling);
             drop(filling);
             self.progress.wait_for_room(bytes, self.unsynced_bytes)?;
@@ -319,7 +319,7 @@ impl Writer {
         }
     }
 
-    /// Hands the segment that is filled to the commits.
+    /// Hands the segment being filled to the commits.
     fn seal(&self, filling: &mut Filling) {
         let Some(segment) = filling.segment.take() else { return };
         let (changes, unsynced) = (std::mem::take(&mut filling.changes), std::mem::take(&mut filling.unsynced));
@@ -332,12 +332,12 @@ impl Writer {
         filling.sealed += 1;
         let sealed = Sealed { id, nth: filling.sealed, bytes, changes, unsynced };
         if let Some(commits) = &filling.commits {
-            // Nobody receives after a failed commit: whoever waits is told of that.
+            // After a failed commit nobody receives; waiting callers get its error.
             let _ = commits.send(sealed);
         }
     }
 
-    /// Bytes of a record of this writer that is not in object storage; `None` if it is there.
+    /// A record that this writer has not uploaded yet; `None` if it is in object storage.
     pub(crate) fn record(&self, row: &Row, bytes: u64) -> Option<Bytes> {
         if row.place.epoch != self.epoch {
             return None;
@@ -353,12 +353,12 @@ impl Writer {
         (end <= sealed.len()).then(|| sealed.slice(from..end))
     }
 
-    /// Makes durable what was put before.
+    /// Makes all earlier puts durable.
     pub(crate) fn sync(&self) -> Result<()> {
         self.synced(None)
     }
 
-    /// As [`Writer::sync`], and this row of files that are kept, in one batch with the last of it.
+    /// As [`Writer::sync`], with this row of kept files in the last batch.
     pub(crate) fn sync_with(&self, kept: Vec<u8>) -> Result<()> {
         self.synced(Some(kept))
     }
@@ -383,7 +383,7 @@ impl Writer {
         self.progress.wait_for(nth)
     }
 
-    /// Hands changes to the commits that come with no segment.
+    /// Hands changes without a segment to the commits.
     fn hand_over_changes(&self, filling: &mut Filling) {
         let changes = Changes { next: filling.next_sequence, ..std::mem::take(&mut filling.changes) };
         filling.last_number += 1;
@@ -391,13 +391,13 @@ impl Writer {
         self.hand_over(filling, (id, Vec::new()), changes, 0);
     }
 
-    /// The last sequence that was given to a record.
+    /// The last assigned sequence.
     pub(crate) fn last_sequence(&self) -> u64 {
         self.filling().next_sequence.saturating_sub(1)
     }
 
-    /// Makes durable what was put, and takes no more puts: those that come beside it are in, or
-    /// are told that the handle is closed.
+    /// Makes all puts durable, and takes no more: concurrent ones are either included or fail
+    /// because the handle is closed.
     pub(crate) fn finish(&self) -> Result<()> {
         let nth = {
             let mut filling = self.filling();
@@ -408,13 +408,13 @@ impl Writer {
         self.progress.wait_for(nth)
     }
 
-    /// Lets a compaction end when it can.
+    /// Asks a running compaction to stop.
     pub(crate) fn stop_upkeep(&self) {
         self.closing.store(true, Ordering::Relaxed);
         self.due.wake();
     }
 
-    /// Takes no more puts. The commits end when they have done what was sealed.
+    /// Takes no more puts. The commits end once all sealed segments are committed.
     pub(crate) fn end(&self) {
         self.filling().commits = None;
     }

@@ -1,8 +1,8 @@
-//! Name resolution, and which addresses may be connected to.
+//! Name resolution, and the filter of allowed addresses.
 //!
-//! The resolved address is checked, and the connection goes to that very address: a name that
-//! resolves differently the second time cannot evade the check, nor can a redirect, which is a
-//! fetch of its own.
+//! The check applies to the resolved address, and the connection goes to that same address. So a
+//! name that resolves differently the second time cannot evade it, nor can a redirect, which is a
+//! separate fetch.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -49,8 +49,8 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     }
 }
 
-/// Checks a host that somebody else resolves: an address must be public, and a name not the local
-/// host's.
+/// Checks a host that somebody else resolves: an address must be public, and a name must not be
+/// that of the local host.
 ///
 /// # Errors
 /// `PrivateAddress`.
@@ -67,7 +67,7 @@ pub fn check_literal(host: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A name with a fixed address, like curl's `--resolve`, but optionally with another port.
+/// A name with a fixed address, like curl's `--resolve`, optionally with another port.
 ///
 /// ```
 /// use crawl::fetch::address::Override;
@@ -87,7 +87,7 @@ impl Override {
     /// address has brackets.
     ///
     /// # Errors
-    /// A sentence for the user.
+    /// An error message for the user.
     pub fn parse(text: &str) -> Result<Override, String> {
         let wrong = || format!("`{text}` is not HOST:PORT:ADDRESS or HOST:PORT:ADDRESS:PORT");
         let (host, rest) = text.split_once(':').ok_or_else(wrong)?;

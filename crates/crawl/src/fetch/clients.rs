@@ -1,8 +1,8 @@
-//! HTTP clients, one for each proxy, and one for none.
+//! HTTP clients: one for each proxy, and one for direct connections.
 //!
-//! Each has its own idle connections. A client chooses one by the host that a request is for, and
-//! not by the way to it: with one client for all ways, a request would go to the site by a
-//! connection from before its host had a proxy, and take the password of the proxy along.
+//! Each has its own idle connections. A client picks an idle connection by the request's host, not
+//! by its proxy: with one client for all, a request could use a connection from before its host
+//! had a proxy, and send the proxy's password to the site.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -17,13 +17,13 @@ use super::connect::Connector;
 use super::proxy::Proxy;
 use crate::settings::limits::HEADER_FIELDS;
 
-/// How long, and how many to one host, idle connections are kept.
+/// The lifetime of idle connections, and their number for one host.
 const IDLE: Duration = Duration::from_secs(20);
 const IDLE_PER_HOST: usize = 64;
-/// Clients that are kept: a table of hosts may name other proxies every hour.
+/// Clients kept: the table of hosts may name new proxies every hour.
 const KEPT: usize = 256;
 
-/// A client by one way.
+/// A client for direct connections or for one proxy.
 pub type Client = Pooled<Connector, Empty<Bytes>>;
 
 /// The clients of a crawl.
@@ -34,8 +34,8 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Clients whose connections are made as by this connector, but for the proxy; heads of
-    /// answers have at most so many bytes.
+    /// Clients that connect through this connector, with their own proxies. The head of an answer
+    /// has at most `header_bytes` bytes.
     pub fn new(direct: Connector, header_bytes: u32) -> Clients {
         Clients { direct, header_bytes, by_proxy: Mutex::default() }
     }
@@ -45,7 +45,7 @@ impl Clients {
         let mut clients = self.by_proxy.lock().unwrap_or_else(PoisonError::into_inner);
         let proxy = proxy.cloned();
         if clients.len() >= KEPT && !clients.contains_key(&proxy) {
-            // What is in flight goes on.
+            // Requests in flight continue.
             clients.clear();
         }
         clients.entry(proxy).or_insert_with_key(|proxy| self.make(proxy.clone())).clone()
@@ -56,8 +56,8 @@ impl Clients {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(IDLE_PER_HOST)
-            // What browsers take: folded lines, spaces before the colon, and lines that are no
-            // fields, which are skipped.
+            // Tolerated as in browsers: folded lines, spaces before the colon, and malformed
+            // lines, which are skipped.
             .http1_allow_obsolete_multiline_headers_in_responses(true)
             .http1_allow_spaces_after_header_name_in_responses(true)
             .http1_ignore_invalid_headers_in_responses(true)

@@ -24,7 +24,7 @@ use super::hosts::Hosts;
 use super::proxy::Proxy;
 use crate::failure::{Failure, Reason};
 
-/// The address that answered, as an extension of the response.
+/// The address of the responding server, as an extension of the response.
 #[derive(Clone, Copy, Debug)]
 pub struct Remote(pub SocketAddr);
 
@@ -39,16 +39,16 @@ pub struct Remote(pub SocketAddr);
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Way {
-    /// The proxy that they go to.
+    /// The proxy, if any.
     pub proxy: Option<Proxy>,
-    /// The address that they come from; the system's choice without one.
+    /// The local address; without one, the system's choice.
     pub bind: Option<IpAddr>,
-    /// Hosts with settings of their own.
+    /// Settings of single hosts.
     pub hosts: Arc<Hosts>,
 }
 
 impl Way {
-    /// The proxy to a host.
+    /// The proxy for a host.
     pub fn proxy_to(&self, host: &str) -> Option<Proxy> {
         let own = self.hosts.of(host).and_then(|host| host.proxy.clone());
         own.unwrap_or_else(|| self.proxy.clone())
@@ -58,7 +58,7 @@ impl Way {
 /// Makes connections.
 #[derive(Clone)]
 pub struct Connector {
-    /// The proxy that all of them go to.
+    /// The proxy for all connections, if any.
     proxy: Option<Proxy>,
     bind: Option<IpAddr>,
     resolver: Arc<Resolver>,
@@ -67,8 +67,7 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// A connector without a proxy, from this local address, with this TLS configuration and
-    /// timeout.
+    /// A connector without a proxy, with this local address, TLS configuration and timeout.
     pub fn new(
         resolver: Resolver,
         bind: Option<IpAddr>,
@@ -78,7 +77,7 @@ impl Connector {
         Connector { proxy: None, bind, resolver: Arc::new(resolver), tls: TlsConnector::from(tls), timeout }
     }
 
-    /// The same by a proxy.
+    /// The same connector through a proxy.
     #[must_use]
     pub fn by(self, proxy: Option<Proxy>) -> Connector {
         Connector { proxy, ..self }
@@ -117,12 +116,12 @@ impl Connector {
         Ok(Stream { io: Box::new(tls), is_h2, is_proxied, address })
     }
 
-    /// A connection to a proxy, led on to a host unless the request names it.
+    /// Connects through a proxy to a host, unless the request itself names the host.
     async fn by_proxy(&self, proxy: &Proxy, host: &str, port: u16, is_named: bool) -> Result<TcpStream, Failure> {
         if !self.resolver.allow_private {
             check_literal(host)?;
         }
-        // Whoever names a proxy may have it anywhere.
+        // A configured proxy may have any address.
         let resolver = Resolver { overrides: self.resolver.overrides.clone(), allow_private: true };
         let of_proxy = |failure: Failure| proxy.failure(&failure.detail);
         let addresses = resolver.addresses(&proxy.host, proxy.port).await.map_err(of_proxy)?;
@@ -130,7 +129,7 @@ impl Connector {
         if is_named { Ok(tcp) } else { proxy.lead(tcp, host, port).await }
     }
 
-    /// Tries the addresses in turn; all but the last share half of the time.
+    /// Tries the addresses in turn; all but the last share half of the timeout.
     async fn tcp(&self, addresses: &[SocketAddr]) -> Result<(TcpStream, SocketAddr), Failure> {
         let share = self.timeout / 2 / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
         let mut last = Failure::from(Reason::Connect);
@@ -146,7 +145,7 @@ impl Connector {
     }
 }
 
-/// A connection to an address, from this one.
+/// Connects to an address, optionally from a local one.
 async fn from(bind: Option<IpAddr>, to: SocketAddr) -> io::Result<TcpStream> {
     let Some(bind) = bind else { return TcpStream::connect(to).await };
     if bind.is_ipv4() != to.is_ipv4() {
@@ -155,17 +154,17 @@ async fn from(bind: Option<IpAddr>, to: SocketAddr) -> io::Result<TcpStream> {
     socket(bind)?.connect(to).await
 }
 
-/// An address of this machine.
+/// Parses an address of this machine.
 ///
 /// # Errors
-/// A sentence for the user.
+/// An error message for the user.
 pub fn local_address(text: &str) -> Result<IpAddr, String> {
     let address: IpAddr = text.parse().map_err(|_| format!("`{text}` is no IP address"))?;
     let bound = std::net::UdpSocket::bind(SocketAddr::new(address, 0));
     bound.map(|_| address).map_err(|error| format!("nothing can be sent from {address}: {error}"))
 }
 
-/// A socket with a local address.
+/// A socket bound to a local address.
 fn socket(bind: IpAddr) -> io::Result<TcpSocket> {
     let socket = if bind.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.bind(SocketAddr::new(bind, 0))?;
@@ -195,9 +194,9 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 pub struct Stream {
     io: Box<dyn Io>,
     is_h2: bool,
-    /// Whether it ends at a proxy, which wants whole URLs.
+    /// Whether it ends at a proxy that expects whole URLs.
     is_proxied: bool,
-    /// The address that answers, unless a proxy is between.
+    /// The address of the server, unless a proxy is between.
     address: Option<SocketAddr>,
 }
 

@@ -1,7 +1,7 @@
 //! Cookies of hosts, for one run, in bounded memory.
 //!
-//! Each host has a jar of its own: a cookie goes back to the host that has set it and to no other,
-//! whatever domain it names. So no list of public suffixes is needed.
+//! Each host has its own jar: a cookie is sent only to the host that set it, whatever domain it
+//! names. So no list of public suffixes is needed.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,9 +10,9 @@ use cookie_store::CookieStore;
 use hyper::header::{self, HeaderMap, HeaderValue};
 use url::Url;
 
-/// Hosts with cookies; of more, the one that was asked longest ago loses its own.
+/// Hosts with cookies; beyond that the least recently used host loses its jar.
 const HOSTS_MAX: usize = 10_000;
-/// Cookies of a host, and bytes of one.
+/// Cookies of a host, and bytes of a cookie.
 const COOKIES_MAX: usize = 50;
 const COOKIE_BYTES: usize = 4096;
 
@@ -23,7 +23,7 @@ pub struct Cookies(Mutex<Jars>);
 #[derive(Debug, Default)]
 struct Jars {
     hosts: HashMap<String, Jar>,
-    /// Counts uses.
+    /// A counter of uses, for the LRU order.
     now: u64,
 }
 
@@ -34,7 +34,7 @@ struct Jar {
 }
 
 impl Cookies {
-    /// The value of `Cookie` for a request.
+    /// The `Cookie` header for a request.
     pub fn to_send(&self, url: &Url) -> Option<HeaderValue> {
         let mut jars = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         jars.now += 1;
@@ -48,8 +48,8 @@ impl Cookies {
         Some(value)
     }
 
-    /// Takes the cookies of an answer. Returns how many of these, or of the host that is dropped
-    /// for them, are not kept by a limit.
+    /// Takes the cookies of an answer. Returns how many of these are dropped by a limit, plus
+    /// those of a host dropped for them.
     pub fn take(&self, url: &Url, headers: &HeaderMap) -> u64 {
         let (Some(host), true) = (url.host_str(), headers.contains_key(header::SET_COOKIE)) else { return 0 };
         let mut jars = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -69,14 +69,14 @@ impl Cookies {
                 dropped += 1;
                 continue;
             }
-            // One that breaks its rules is ignored, as in browsers.
+            // An invalid cookie is ignored, as in browsers.
             let _ = jar.cookies.parse(&text, url);
         }
         dropped
     }
 }
 
-/// One value of `Cookie`: what somebody has given, and what the host has set.
+/// Joins configured cookies and the host's own into one `Cookie` header.
 pub fn joined(given: Option<HeaderValue>, kept: Option<HeaderValue>) -> Option<HeaderValue> {
     let (Some(given), Some(kept)) = (&given, &kept) else { return given.or(kept) };
     let mut both = HeaderValue::from_bytes(&[given.as_bytes(), b"; ", kept.as_bytes()].concat()).ok()?;
@@ -85,7 +85,7 @@ pub fn joined(given: Option<HeaderValue>, kept: Option<HeaderValue>) -> Option<H
 }
 
 impl Jars {
-    /// Drops the host that was asked longest ago if there are too many.
+    /// Drops the least recently used host if there are too many.
     fn make_room(&mut self) -> u64 {
         if self.hosts.len() < HOSTS_MAX {
             return 0;

@@ -1,56 +1,55 @@
-//! Decodes an answer's body piece by piece. The coding is chosen by `Content-Encoding` and by the
-//! first bytes.
+//! Decodes an answer's body piece by piece. `Content-Encoding` and the first bytes decide the
+//! coding.
 //!
-//! A deflate or brotli stream has no magic number: a text may pass for one that ends after a byte.
-//! So the received bytes are kept beside the decoded ones. If the stream ends before the body
-//! does, the body is kept as received.
+//! A deflate or brotli stream has no magic number: a text may look like one that ends after a
+//! byte. So the received bytes are kept beside the decoded ones; if the stream ends before the
+//! body does, the body is kept as received.
 //!
-//! Invariants: a body never has more bytes than its limit, and never over
-//! [`RATIO_FROM_BYTES`] more than `ratio` times the received bytes; after each piece, received and
-//! decoded bytes together are within the limit.
+//! Invariants: a body never exceeds its limit, nor [`RATIO_FROM_BYTES`] plus `ratio` times the
+//! received bytes; after each piece, received and decoded bytes together are within the limit.
 
 use filemap::coding::{self, Coding, CodingError};
 
 use crate::settings::limits::RATIO_FROM_BYTES;
 
-/// Why a body stops before its end.
+/// Why decoding stops early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// It is longer than the limit; what fits is there.
+    /// The body is longer than the limit; it is cut there.
     Full,
-    /// It expands too much.
+    /// The expansion exceeds the limit.
     Ratio,
-    /// The coding is damaged; or it ends early, and was guessed, so that it may be none.
+    /// The coding is damaged; or a guessed coding ends early, and may be none.
     Damaged,
-    /// A gzip or zstd coding ends early; what is there is valid.
+    /// A gzip or zstd coding ends early; what was decoded is valid.
     Early,
 }
 
-/// What came of a body.
+/// The result of decoding a body.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Decoded {
     /// The bytes.
     pub body: Vec<u8>,
-    /// Whether a coding was undone.
+    /// Whether a coding was removed.
     pub was_coded: bool,
-    /// Whether the body is kept as received because its coding ended before it.
+    /// Whether the body is kept as received, because its coding ended before the body did.
     pub as_received: bool,
-    /// Whether there are bytes behind the end of its coding, which are left out.
+    /// Whether bytes after the end of the coding were dropped.
     pub has_trailing: bool,
     /// Why it is incomplete.
     pub stop: Option<Stop>,
 }
 
-/// A body that comes in pieces.
+/// A streaming decoder of a body.
 pub struct Decoder {
-    /// What the announced coding may be.
+    /// The codings that the announced one may mean.
     announced: &'static [Coding],
-    /// The first bytes, until there are enough to check the announced coding.
+    /// The first bytes, held until there are enough to check the announced coding.
     held: Option<Vec<u8>>,
     /// `None`: the body has no coding.
     coding: Option<coding::Decoder>,
     body: Vec<u8>,
-    /// The received bytes of a guessed coding, and whether all of them are kept.
+    /// The received bytes of a guessed coding, and whether they are complete.
     received: Option<(Vec<u8>, bool)>,
     is_guessed: bool,
     as_received: bool,
@@ -61,7 +60,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// For a body with this `Content-Encoding`; an unknown one, or several, are not undone.
+    /// A decoder for this `Content-Encoding`; an unknown coding, or several, stay.
     pub fn new(content_encoding: &[u8], max_bytes: u64, ratio: u32) -> Decoder {
         let name = String::from_utf8_lossy(content_encoding.trim_ascii()).to_ascii_lowercase();
         Decoder {
@@ -79,7 +78,7 @@ impl Decoder {
         }
     }
 
-    /// Takes a piece. Returns false if no more are needed.
+    /// Decodes a piece. Returns false if no more are needed.
     pub fn push(&mut self, piece: &[u8]) -> bool {
         let Some(mut held) = self.held.take() else { return self.write(piece) };
         held.extend_from_slice(piece);
@@ -98,11 +97,11 @@ impl Decoder {
     }
 
     /// Chooses the decoder by the announced coding and the first bytes: servers announce codings
-    /// of bodies that have none.
+    /// that the body does not have.
     fn begin(&mut self, first: &[u8]) {
         let is_zlib =
             first.len() >= 2 && first[0] & 0xf == 8 && u16::from_be_bytes([first[0], first[1]]).is_multiple_of(31);
-        // No bytes have no coding, whatever is announced.
+        // An empty body has no coding, whatever is announced.
         if first.is_empty() {
             return;
         }
@@ -143,7 +142,7 @@ impl Decoder {
                     (self.body, self.coding, self.as_received) = (received, None, true);
                     self.stop = (!is_all).then_some(Stop::Full);
                 }
-                // What follows a whole gzip file is none of it, as for browsers.
+                // Bytes after a complete gzip file are not part of it, as in browsers.
                 None if matches!(error, CodingError::GoesOn) && !self.is_guessed => self.has_trailing = true,
                 None => self.stop = Some(Stop::Damaged),
             },
@@ -153,7 +152,7 @@ impl Decoder {
         self.stop.is_none() && !self.has_trailing
     }
 
-    /// The body, when all pieces were taken (`is_whole`) or no more are to come.
+    /// The body, after all pieces (`is_whole`) or after breaking off.
     pub fn finish(mut self, is_whole: bool) -> Decoded {
         if let Some(held) = self.held.take() {
             self.begin(&held);
@@ -174,7 +173,7 @@ impl Decoder {
     }
 }
 
-/// Adds what fits. Returns true if all did.
+/// Appends what fits. Returns whether everything did.
 fn push_within(body: &mut Vec<u8>, piece: &[u8], max_bytes: u64) -> bool {
     let room = max_bytes.saturating_sub(body.len() as u64);
     let taken = usize::try_from(room).unwrap_or(usize::MAX).min(piece.len());
@@ -189,7 +188,7 @@ mod tests {
     use super::*;
 
     const TEXT: &[u8] = b"<p>The quick brown fox jumps over the lazy dog. The quick brown fox again, and again.";
-    /// A text about a fox as `brotli -q 11` writes it.
+    /// A text about a fox, compressed by `brotli -q 11`.
     const BROTLI: &[u8] = include_bytes!("../../../../crates/filemap/tests/bodies/fox.br");
 
     fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -254,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_body_that_goes_on_after_its_coding_ends_is_kept_as_received() {
-        // A brotli stream of nothing is one byte, which a text may begin with.
+        // An empty brotli stream is one byte, which a text may begin with.
         let cases: [(&str, Vec<u8>); 4] = [
             ("br", [b"\x06", TEXT].concat()),
             ("br", [BROTLI, b"and more"].concat()),
@@ -274,7 +273,7 @@ mod tests {
 
     #[test]
     fn received_and_decoded_bytes_together_stay_within_the_limit() {
-        // Bytes that do not compress.
+        // Incompressible bytes.
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let mut next = || {
             state ^= state << 13;

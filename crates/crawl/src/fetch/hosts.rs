@@ -1,4 +1,4 @@
-//! Settings of single hosts, from a TOML file that is read again when it changes: pace, budget,
+//! Settings of single hosts, from a TOML file that is reloaded when it changes: pace, budget,
 //! header fields, credentials, cookies, proxy.
 //!
 //! ```toml
@@ -14,8 +14,8 @@
 //! proxy = "socks5://proxy.example"   # or "none"
 //! ```
 //!
-//! Of several entries the most exact one counts, alone. Credentials stay in the file: neither the
-//! crawl's settings nor its log have them.
+//! If several entries match, only the most specific one applies. Credentials stay in the file:
+//! neither the crawl's settings nor its log contain them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -34,7 +34,7 @@ use crate::files::watched::{self, Watch};
 
 /// The longest delay: a day.
 const DELAY_MAX: f64 = 86_400.0;
-/// Fields that the fetcher sets itself.
+/// Header fields that only the fetcher sets.
 const OWN_FIELDS: [HeaderName; 13] = [
     header::HOST,
     header::CONNECTION,
@@ -66,19 +66,19 @@ const OWN_FIELDS: [HeaderName; 13] = [
 pub struct HostSettings {
     /// Time between two requests.
     pub delay: Option<Duration>,
-    /// Most pages of it.
+    /// The maximum number of its pages.
     pub pages: Option<u32>,
     /// Header fields of each request.
     pub fields: Vec<(HeaderName, HeaderValue)>,
-    /// Cookies of each request, before those that it has set.
+    /// Cookies of each request, before the host's own.
     pub cookie: Option<HeaderValue>,
     /// Whether its cookies are kept.
     pub cookies: Option<bool>,
-    /// The proxy, or that there is none.
+    /// The proxy; `Some(None)` for none.
     pub proxy: Option<Option<Proxy>>,
 }
 
-/// Without values of fields, which may be credentials.
+/// Omits the values of fields, which may be credentials.
 impl fmt::Debug for HostSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.fields.iter().map(|(name, _)| name.as_str()).collect();
@@ -87,7 +87,7 @@ impl fmt::Debug for HostSettings {
     }
 }
 
-/// The settings of all hosts that have their own.
+/// The table of hosts with settings of their own.
 ///
 /// ```
 /// use crawl::fetch::hosts::Hosts;
@@ -108,18 +108,18 @@ pub struct Hosts {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Table {
     exact: HashMap<String, Arc<HostSettings>>,
-    /// By the name that they end in, with its leading dot.
+    /// Wildcard entries by their suffix, with its leading dot.
     below: HashMap<String, Arc<HostSettings>>,
 }
 
 #[derive(Debug)]
 struct Watched {
     watch: Watch,
-    /// What is wrong with it now.
+    /// The current error in it, if any.
     wrong: Option<String>,
 }
 
-/// What has become of the file of hosts.
+/// A reload of the file of hosts.
 ///
 /// ```
 /// use crawl::fetch::hosts::{Change, Hosts};
@@ -137,15 +137,15 @@ struct Watched {
 pub struct Change {
     /// The file.
     pub file: PathBuf,
-    /// How many hosts it has, or what is wrong; then all stays as it was.
+    /// The number of hosts, or the error; after an error the old settings stay.
     pub hosts: Result<usize, String>,
 }
 
 impl Hosts {
-    /// Reads a file; without one no host has settings of its own.
+    /// Reads a file; without one no host has its own settings.
     ///
     /// # Errors
-    /// A sentence for the user that names the file and what is wrong in it.
+    /// An error message for the user that names the file and what is wrong in it.
     pub fn open(path: Option<&Path>) -> Result<Hosts, String> {
         let Some(path) = path else { return Ok(Hosts::default()) };
         let watch = Watch::new(path);
@@ -154,7 +154,7 @@ impl Hosts {
         Ok(Hosts { table: RwLock::new(Arc::new(table)), file: Some(Mutex::new(file)) })
     }
 
-    /// The settings of a host, if it has any. The name is as in URLs.
+    /// The settings of a host, if it has any. The name is written as in URLs.
     pub fn of(&self, host: &str) -> Option<Arc<HostSettings>> {
         let table = self.table();
         if let Some(exact) = table.exact.get(host) {
@@ -175,7 +175,7 @@ impl Hosts {
         table.exact.values().chain(table.below.values()).any(|host| host.pages.is_some())
     }
 
-    /// Reads the file again if it has changed. What is wrong with it is told once.
+    /// Reloads the file if it has changed. An error is reported once.
     pub fn look(&self) -> Option<Change> {
         let mut file = self.file.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
         if !file.watch.is_due() {
@@ -203,7 +203,7 @@ impl Hosts {
     }
 }
 
-/// The file as it is written.
+/// The schema of the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -231,11 +231,11 @@ fn read(path: &Path) -> Result<Table, String> {
 }
 
 /// # Errors
-/// A sentence that names the line or the host. No value of the file is in it.
+/// An error message that names the line or the host. It contains no value from the file.
 fn parse(text: &str) -> Result<Table, String> {
     let written: Written = toml::from_str(text).map_err(|error| {
         let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-        // The message of a syntax error has no text of the file; its display has.
+        // A syntax error's message contains no text of the file; its display does.
         line.map_or_else(|| error.message().to_owned(), |line| format!("line {line}: {}", error.message()))
     })?;
     let mut table = Table::default();
@@ -374,7 +374,7 @@ rate = 0
         let path = folder.path().join("hosts.toml");
         std::fs::write(&path, "[hosts.a]\nrate = 1\n").expect("written");
         let hosts = Hosts::open(Some(&path)).expect("valid");
-        // What has changed is read at the second look.
+        // A change is loaded at the second look.
         let look = || hosts.look().or_else(|| hosts.look());
         assert_eq!((hosts.delay("a"), look()), (Some(Duration::from_secs(1)), None));
         std::fs::write(&path, "[hosts.a]\nrate = 2\n[hosts.b]\nrate = 2\n").expect("written");

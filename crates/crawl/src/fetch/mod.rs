@@ -1,13 +1,13 @@
-//! One fetch: returns the answer to a URL with its body, or the limit that it met.
+//! One fetch: returns a URL's answer with its body, or the limit that stopped it.
 //!
-//! A redirect is an answer; nothing is followed here. HTTP/1.1, and HTTP/2 where the server offers
-//! it over TLS, come from hyper, TLS from rustls. An answer is bounded here: its head by hyper's
-//! buffers, its body and expansion by `decode`, time by the deadlines of [`Fetcher::get`], the
-//! address by [`address`].
+//! A redirect is returned as an answer; nothing is followed here. hyper provides HTTP/1.1, and
+//! HTTP/2 if the server offers it over TLS; rustls provides TLS. Bounds of an answer: its head by
+//! hyper's buffers, its body and expansion by `decode`, time by the deadlines of [`Fetcher::get`],
+//! the address by [`address`].
 //!
 //! Invariant: memory for bodies is bounded for any number of fetches: a body over
-//! [`SMALL_BODY_BYTES`] waits for one of a few places, and a sitemap that outgrows it for the one
-//! place of long ones. They are kept as long as the answer lives.
+//! [`SMALL_BODY_BYTES`] waits for one of a few places, and a sitemap that outgrows it for the
+//! single place of long ones. Places are held as long as the answer lives.
 
 pub mod address;
 mod clients;
@@ -48,7 +48,7 @@ use self::hosts::Hosts;
 use self::proxy::Proxy;
 use self::turns::Turns;
 
-/// Characters of a content type that are shown.
+/// Characters of a content type shown in messages.
 const TYPE_SHOWN: usize = 100;
 
 /// Validators of an earlier version, for a conditional request.
@@ -84,23 +84,23 @@ pub struct Answer {
     pub headers: Headers,
     /// The decoded body.
     pub body: Vec<u8>,
-    /// Why the body is cut, if it is.
+    /// Why the body is truncated, if it is.
     pub cut: Option<Failure>,
-    /// Whether the body is kept as received, since its coding ended early.
+    /// Whether the body is kept as received, because its coding ended early.
     pub as_received: bool,
-    /// Whether bytes behind the end of its coding are left out.
+    /// Whether bytes after the end of its coding were dropped.
     pub has_trailing: bool,
     /// The address that answered.
     pub ip: Option<IpAddr>,
     /// Bytes of the body as received.
     pub wire_bytes: u64,
-    /// Cookies that a limit does not keep.
+    /// Cookies dropped by a limit.
     pub cookies_dropped: u64,
     /// The places of a large body, kept as long as the body.
     pub places: Vec<OwnedSemaphorePermit>,
 }
 
-/// What is fetched, for the limit of its body.
+/// The kind of a fetch, which sets the limit of its body.
 ///
 /// ```
 /// use crawl::fetch::{Answer, Fetcher, Kind, Validators};
@@ -112,9 +112,9 @@ pub struct Answer {
 pub enum Kind {
     /// A page.
     Page,
-    /// A robots.txt, of any content type.
+    /// A robots.txt; any content type.
     Robots,
-    /// What a page needs to be shown, of any content type.
+    /// A requisite of a page; any content type.
     Requisite,
     /// A sitemap, which may be longer.
     Sitemap,
@@ -151,7 +151,7 @@ pub struct Fetcher {
     cookies: Arc<Cookies>,
     keeps_cookies: bool,
     large: Arc<Semaphore>,
-    /// The place of a sitemap that is longer than pages may be.
+    /// The single place of a sitemap longer than pages may be.
     longest: Arc<Semaphore>,
 }
 
@@ -159,7 +159,7 @@ impl Fetcher {
     /// A fetcher with this user agent.
     ///
     /// # Errors
-    /// A sentence, if the user agent cannot be a header's value.
+    /// An error message, if the user agent cannot be a header's value.
     pub fn new(
         limits: Limits,
         user_agent: &str,
@@ -183,25 +183,25 @@ impl Fetcher {
         })
     }
 
-    /// Keeps the cookies of all hosts, but for those whose own settings say otherwise.
+    /// Keeps cookies for all hosts, except those whose own settings forbid it.
     #[must_use]
     pub fn with_cookies(self) -> Fetcher {
         Fetcher { keeps_cookies: true, ..self }
     }
 
-    /// Asks an address once in this time, whatever the names of its hosts; 0 for no limit.
+    /// Requests each address at most once in this time, over all its hosts; 0 for no limit.
     #[must_use]
     pub fn with_turns(self, every: Duration) -> Fetcher {
         Fetcher { turns: Turns::new(every).map(Arc::new), ..self }
     }
 
-    /// Whether addresses have turns.
+    /// Whether addresses are rate limited.
     pub fn has_turns(&self) -> bool {
         self.turns.is_some()
     }
 
-    /// Takes the turn of a URL's host at its address: how long to wait for it, `None` if it is
-    /// now. Through a proxy there is no address, nor turn.
+    /// Takes the turn of a URL's host at its address: how long to wait, or `None` to go ahead.
+    /// Through a proxy the address is unknown, so there is no turn.
     pub async fn turn(&self, url: &str) -> Option<Duration> {
         let turns = self.turns.as_ref()?;
         let url = Url::parse(url).ok()?;
@@ -211,7 +211,7 @@ impl Fetcher {
         }
         let address = match turns.address(host, std::time::Instant::now()) {
             Some(address) => address,
-            // The fetch says what is wrong with one that has none.
+            // A host without addresses: the fetch reports the error.
             None => self.resolver.addresses(host, port).await.ok()?.first()?.ip(),
         };
         turns.take(host, address, std::time::Instant::now())
@@ -222,7 +222,7 @@ impl Fetcher {
         &self.way.hosts
     }
 
-    /// The cookies of the run, if those of this host are kept.
+    /// The cookie jars of the run, if this host's cookies are kept.
     fn cookies_of(&self, host: &str) -> Option<&Cookies> {
         let own = self.way.hosts.of(host).and_then(|host| host.cookies);
         own.unwrap_or(self.keeps_cookies).then_some(&self.cookies)
@@ -231,20 +231,20 @@ impl Fetcher {
     /// Fetches a URL.
     ///
     /// # Errors
-    /// The limit that was met, or the failure. A body that is too long or too slow, or ends early,
-    /// is no error if a part of it came: see [`Answer::cut`].
+    /// The limit that stopped it, or the failure. A body that is too long or too slow, or ends
+    /// early, is no error if a part of it came: see [`Answer::cut`].
     pub async fn get(&self, url: &str, validators: &Validators, kind: Kind) -> Result<Answer, Failure> {
         let uri = Uri::try_from(url).map_err(|error| Failure::new(Reason::BadUrl, error.to_string()))?;
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
             return Err(Failure::new(Reason::BadUrl, "it contains a user name"));
         }
         let host = uri.host().unwrap_or_default();
-        // The table of hosts may change meanwhile; a password goes to the proxy it is for.
+        // The table of hosts may change meanwhile; a password must go to its own proxy.
         let proxy = self.way.proxy_to(host);
         let begun = Instant::now();
         let first = begun + self.limits.first_byte.min(self.limits.total);
         let answer = match self.head(&uri, proxy.as_ref(), validators, first).await {
-            // The server closed a pooled connection just as it was used again: try a new one.
+            // The server closed a pooled connection just as it was reused: try a new one.
             Err(Broken::Unanswered) => self.head(&uri, proxy.as_ref(), validators, first).await,
             answer => answer,
         };
@@ -266,7 +266,7 @@ impl Fetcher {
         Ok(Answer { cookies_dropped, ..answer })
     }
 
-    /// Refuses a page by its content type.
+    /// Refuses a page because of its content type.
     ///
     /// # Errors
     /// `Type`.
@@ -307,8 +307,8 @@ impl Fetcher {
         let begun = std::time::Instant::now();
         let answer = timeout_at(until, self.clients.by(proxy).request(request)).await;
         if let Some(turns) = &self.turns {
-            // Also what took no turn: a redirect, one of robots.txt. Of no answer, the host's
-            // address.
+            // Includes requests without a turn: a redirect, robots.txt. Without an answer, the
+            // host's address counts.
             let remote = answer.iter().flatten().find_map(|answer| answer.extensions().get::<Remote>());
             let address = remote.map(|remote| remote.0.ip()).or_else(|| turns.address(host, begun));
             address.into_iter().for_each(|address| turns.asked(address, begun));
@@ -385,7 +385,7 @@ impl Fetcher {
     }
 }
 
-/// How fast a body comes, and until when it may.
+/// The deadlines and the minimum rate of a body.
 struct Pace {
     until: Instant,
     /// The end of the current window, and the bytes that came in it.
@@ -394,12 +394,12 @@ struct Pace {
 }
 
 impl Pace {
-    /// When to look at it again at the latest.
+    /// The latest time of the next check.
     fn next(&self) -> Instant {
         self.until.min(self.window.0)
     }
 
-    /// Takes bytes that came, or none in time; returns the limit that is met.
+    /// Counts received bytes, or a timeout with none; returns the limit exceeded.
     fn take(&mut self, bytes: usize) -> Option<Reason> {
         let now = Instant::now();
         if bytes == 0 && now >= self.until {
@@ -415,13 +415,13 @@ impl Pace {
         None
     }
 
-    /// Does not count time that was not the server's.
+    /// Excludes a wait that was not the server's fault.
     fn forgive(&mut self, waited: Duration) {
         (self.until, self.window.0) = (self.until + waited, self.window.0 + waited);
     }
 }
 
-/// Why there is no head.
+/// Why no head was received.
 enum Broken {
     /// The connection was closed before an answer.
     Unanswered,
@@ -436,7 +436,7 @@ fn broken(error: &hyper_util::client::legacy::Error) -> Broken {
             return Broken::Failed(failure.clone());
         }
         if let Some(http) = inner.downcast_ref::<hyper::Error>() {
-            // hyper names this error in its message only.
+            // hyper identifies this error only in its message.
             if http.is_parse() && http.to_string().contains("too large") {
                 return Broken::Failed(Reason::HeaderLimit.into());
             }
@@ -464,7 +464,7 @@ fn version(version: Version) -> HttpVersion {
     }
 }
 
-/// The content codings of a body, of all fields. Several are not undone.
+/// The content codings of a body, from all its fields. Several are not decoded.
 fn codings(fields: &HeaderMap) -> Vec<Vec<u8>> {
     let values = fields.get_all(header::CONTENT_ENCODING).iter();
     let names = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);

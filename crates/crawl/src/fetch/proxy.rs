@@ -21,7 +21,7 @@ use crate::failure::{Failure, Reason};
 
 /// The port of a SOCKS proxy.
 const SOCKS_PORT: u16 = 1080;
-/// The longest user or password, as SOCKS5 has it.
+/// The maximum length of a user or password in SOCKS5.
 const CREDENTIAL_BYTES: usize = 255;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,7 +66,7 @@ impl Proxy {
     /// Reads `http://[USER:PASSWORD@]HOST[:PORT]`, or the same with `socks5` or `socks5h`.
     ///
     /// # Errors
-    /// A sentence for the user, without the credentials.
+    /// An error message for the user, without the credentials.
     pub fn parse(text: &str) -> Result<Proxy, String> {
         let wrong = || "a proxy is http://HOST:PORT or socks5://HOST:PORT, with USER:PASSWORD@ before HOST if it asks";
         let url = Url::parse(text).map_err(|_| wrong())?;
@@ -87,7 +87,7 @@ impl Proxy {
         Ok(Proxy { kind, host, port: port.ok_or_else(wrong)?, credentials })
     }
 
-    /// Whether requests for http go to the proxy itself, with whole URLs.
+    /// Whether http requests go to the proxy itself, with whole URLs.
     pub fn takes_whole_urls(&self) -> bool {
         self.kind == Kind::Http
     }
@@ -101,10 +101,10 @@ impl Proxy {
         Some(value)
     }
 
-    /// Leads a connection to the proxy on to a host.
+    /// Makes the proxy forward a connection to a host.
     ///
     /// # Errors
-    /// `Proxy`, if it does not.
+    /// `Proxy`, if the proxy refuses.
     pub async fn lead(&self, tcp: TcpStream, host: &str, port: u16) -> Result<TcpStream, Failure> {
         let there = Uri::builder().scheme("https").authority(format!("{host}:{port}")).path_and_query("/").build();
         let there = there.map_err(|error| Failure::new(Reason::BadUrl, error.to_string()))?;
@@ -136,7 +136,7 @@ impl Proxy {
     }
 }
 
-/// A connection that is there already, as the handshakes want it.
+/// An established connection, in the form that the handshakes need.
 struct Made(Option<TcpStream>);
 
 impl Service<Uri> for Made {

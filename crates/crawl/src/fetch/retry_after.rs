@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The wait from `now_ms` on; none for a past date. `None` if it is neither seconds nor a date.
+/// The wait counted from `now_ms`; zero for a past date. `None` if it cannot be parsed.
 pub fn parse(value: &[u8], now_ms: i64) -> Option<Duration> {
     let text = std::str::from_utf8(value).ok()?.trim();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -1,5 +1,5 @@
-//! Which servers are trusted over TLS: those with a certificate that leads to a known root, or
-//! every server, if the operator has asked for that.
+//! TLS trust: servers whose certificate leads to a known root, or every server, if the operator
+//! has chosen that.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
 
-/// Which servers are trusted.
+/// The servers to trust.
 ///
 /// ```
 /// use crawl::fetch::trust::{Trust, tls};
@@ -18,7 +18,7 @@ use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
 /// ```
 #[derive(Debug)]
 pub enum Trust {
-    /// Those of the roots that browsers trust, and of these.
+    /// Servers certified by the roots that browsers trust, or by these.
     Roots(Vec<CertificateDer<'static>>),
     /// Every server, whatever its certificate.
     Anybody,
@@ -27,7 +27,7 @@ pub enum Trust {
 /// The TLS configuration.
 ///
 /// # Errors
-/// A sentence, for a bad certificate.
+/// An error message, for an invalid certificate.
 pub fn tls(trust: Trust) -> Result<rustls::ClientConfig, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = rustls::ClientConfig::builder_with_provider(Arc::clone(&provider));
@@ -48,7 +48,7 @@ pub fn tls(trust: Trust) -> Result<rustls::ClientConfig, String> {
     Ok(config)
 }
 
-/// Takes every certificate.
+/// A verifier that accepts every certificate.
 #[derive(Debug)]
 struct Unchecked(Arc<CryptoProvider>);
 

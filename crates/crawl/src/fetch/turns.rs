@@ -1,28 +1,28 @@
-//! Turns at addresses: how often one is asked, by whatever names of hosts.
+//! Rate limiting by address: a minimum time between requests to one address, over all its hosts.
 //!
-//! A host that comes too early takes a ticket, and is told when its turn should be: after those of
-//! older tickets. It keeps the ticket until it has had a turn, so it may come back early or late.
-//! Whoever comes when the address may be asked asks it.
+//! A host that comes too early takes a ticket and gets a time for its turn, behind older tickets.
+//! It keeps the ticket until it has had a turn, so it may come back early or late. Whichever host
+//! comes when the address is free asks it.
 //!
-//! Memory is bounded: of more than [`KNOWN_MAX`] hosts or addresses, those without a ticket are
-//! forgotten, and if that is too little, everything.
+//! Memory is bounded: above [`KNOWN_MAX`] hosts or addresses, those without a ticket are dropped,
+//! and if that is too little, all.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Hosts, and addresses, that are known at once.
+/// Hosts, and addresses, known at once.
 const KNOWN_MAX: usize = 200_000;
-/// A host's address is looked up again after this time.
+/// The interval at which a host's address is resolved again.
 const ADDRESS_FOR: Duration = Duration::from_secs(600);
-/// A host is to ask again after this time at the latest.
+/// The longest wait before a host has to ask again.
 const WAIT_MAX: Duration = Duration::from_secs(300);
 
 /// The turns of all addresses.
 #[derive(Debug)]
 pub struct Turns {
-    /// The time between two turns at an address.
+    /// The minimum time between two turns at an address.
     every: Duration,
     known: Mutex<Known>,
 }
@@ -36,24 +36,24 @@ struct Known {
 #[derive(Debug)]
 struct Host {
     address: IpAddr,
-    /// When the address is looked up again.
+    /// When the address is to be resolved again.
     until: Instant,
-    /// Its number in the queue.
+    /// Its ticket, a number in the queue.
     ticket: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Address {
-    /// When it may be asked next.
+    /// The earliest time of the next request.
     open: Instant,
     /// The next ticket.
     next: u64,
-    /// Tickets that are done with: their hosts have had a turn, or never came.
+    /// Tickets finished: their hosts have had a turn, or never came.
     done: u64,
 }
 
 impl Turns {
-    /// Turns at this distance; `None` for a distance of 0.
+    /// Turns at this interval; `None` for an interval of 0.
     pub fn new(every: Duration) -> Option<Turns> {
         (!every.is_zero()).then(|| Turns { every, known: Mutex::default() })
     }
@@ -68,8 +68,8 @@ impl Turns {
         known.hosts.get(host).filter(|host| host.until > now).map(|host| host.address)
     }
 
-    /// Takes a host's turn at its address: `None` if that is now, else the time after which it is
-    /// to ask again.
+    /// Takes a host's turn at its address: `None` to go ahead, else the time after which to ask
+    /// again.
     pub fn take(&self, host: &str, address: IpAddr, now: Instant) -> Option<Duration> {
         let mut known = self.known();
         known.make_room(now);
@@ -83,7 +83,7 @@ impl Turns {
             entry.until = now + ADDRESS_FOR;
         }
         if at.open <= now {
-            // Each turn that nobody took was that of one who is gone.
+            // Each unused turn belonged to a host that is gone.
             let missed = (now - at.open).as_nanos() / self.every.as_nanos();
             let done =
                 u64::from(entry.ticket.take().is_some()).saturating_add(u64::try_from(missed).unwrap_or(u64::MAX));
@@ -100,7 +100,7 @@ impl Turns {
         Some(wait.min(WAIT_MAX))
     }
 
-    /// An address was asked at this time, whether a turn was taken for it or not.
+    /// Notes a request to the address, with or without a turn.
     pub fn asked(&self, address: IpAddr, at: Instant) {
         let mut known = self.known();
         known.make_room(at);
@@ -110,7 +110,7 @@ impl Turns {
 }
 
 impl Address {
-    /// One that may be asked from now on, and for which nobody waits.
+    /// An address free from `open` on, with nobody waiting.
     fn new(open: Instant) -> Address {
         Address { open, next: 0, done: 0 }
     }
@@ -160,13 +160,13 @@ mod tests {
         assert_eq!((turns.take("c", ONE, at(30)), turns.take("b", ONE, at(50))), (Some(ms(170)), Some(ms(50))));
         assert_eq!((turns.take("b", ONE, at(100)), turns.take("c", ONE, at(150))), (None, Some(ms(50))));
         assert_eq!((turns.take("b", ONE, at(160)), turns.take("c", ONE, at(200))), (Some(ms(140)), None));
-        // What is asked without a turn counts too, and once.
+        // A request without a turn counts too, and once.
         turns.asked(ONE, at(250));
         turns.asked(ONE, at(250));
         assert_eq!(turns.take("b", ONE, at(300)), Some(ms(50)));
         assert_eq!((turns.address("a", at(1000)), turns.address("x", at(1000))), (Some(ONE), None));
         assert_eq!(turns.address("a", at(700_000)), None);
-        // However often it asks, its address is looked up again.
+        // Even if it asks often, its address is resolved again.
         for times in 0..3 {
             turns.take("a", ONE, at(700_000 + times * 200_000));
         }
@@ -174,8 +174,8 @@ mod tests {
         assert!(Turns::new(Duration::ZERO).is_none());
     }
 
-    /// Has hosts ask when they are to, some ms late, and again some time after each turn; the
-    /// times and hosts of all requests of so many turns.
+    /// Simulates hosts that ask when told to, some ms late, and again some time after each turn;
+    /// returns the times and hosts of the first `requests` requests.
     fn simulate(hosts: usize, every: u64, again: u64, requests: usize) -> Vec<(Instant, usize)> {
         let (turns, begin) = (Turns::new(ms(every)).unwrap(), Instant::now());
         let mut random = fastrand::Rng::with_seed(7);
@@ -218,7 +218,7 @@ mod tests {
         for host in 0..1000 {
             turns.take(&host.to_string(), ONE, begin);
         }
-        // The crawl has paused, and nine of ten hosts have nothing to ask for.
+        // After a pause of the crawl, nine of ten hosts have nothing to ask for.
         let resumed = begin + Duration::from_secs(60);
         let mut waiting: BTreeSet<(Instant, usize)> = (0..100).map(|host| (resumed, host * 10)).collect();
         let mut asked = Vec::new();

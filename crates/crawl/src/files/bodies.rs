@@ -1,9 +1,9 @@
-//! The content-seen test: which page has this body already?
+//! The content-seen test: finds a stored page with the same body.
 //!
-//! [`ContentSeen`] answers from memory that most bodies are new. For a known digest a small engine
-//! store maps it to a URL. Neither is trusted: a holder counts only if the page store has that
-//! body under that URL now. So after any crash a reference leads to the right body, and at worst a
-//! body is stored twice.
+//! [`ContentSeen`] recognises most new bodies from memory. For a known digest a small engine store
+//! maps it to a URL. Neither is trusted: a holder counts only if the page store has that body
+//! under that URL now. So after any crash a reference leads to the right body; at worst a body is
+//! stored twice.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -19,15 +19,15 @@ use crate::error::Error;
 use crate::files;
 use crate::pages::Pages;
 
-/// Memory of the set of digests.
+/// Memory of the digest set.
 const SEEN_BYTES: u64 = 16 << 20;
-/// Memory of the memtable of the store behind it, and its log between two checkpoints.
+/// Memory of the memtable of the holders' store, and its log between two checkpoints.
 const RECENT_BYTES: usize = 8 << 20;
 const CHECKPOINT_BYTES: u64 = 64 << 20;
-/// Locks by digest: of equal bodies exactly one is the first.
+/// Lock shards by digest: of equal bodies exactly one is the first.
 const SHARDS: usize = 64;
 
-/// Bodies and the pages that have them.
+/// The content-seen test: bodies and their holders.
 ///
 /// ```
 /// use crawl::files::bodies::Bodies;
@@ -48,7 +48,7 @@ pub struct Bodies {
     shards: Vec<Mutex<()>>,
 }
 
-/// A page that has a body.
+/// The holder of a body: a page that has it.
 ///
 /// ```
 /// use crawl::files::bodies::Holder;
@@ -62,15 +62,15 @@ pub struct Bodies {
 pub struct Holder {
     /// The page's key.
     pub key: Vec<u8>,
-    /// The time of its version.
+    /// The time of the holding version.
     pub fetched_at_ms: i64,
 }
 
 impl Bodies {
-    /// Opens or creates the test in this folder.
+    /// Opens or creates the test's files in this folder.
     ///
     /// # Errors
-    /// Those of the set and the store.
+    /// Errors of the set and the store.
     pub fn open(folder: &Path) -> Result<Bodies, Error> {
         let remedy =
             "Remove bodies, bodies.* and holders.fm there: they are rebuilt, and at worst a body is stored twice";
@@ -98,15 +98,15 @@ impl Bodies {
         Ok(Bodies { seen, holders, shards: (0..SHARDS).map(|_| Mutex::new(())).collect() })
     }
 
-    /// Locks the decision about bodies of this digest.
+    /// Locks decisions about bodies of this digest.
     pub fn lock(&self, digest: &[u8; 16]) -> MutexGuard<'_, ()> {
         self.shards[usize::from(digest[0]) % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The page that has this body now, if any.
+    /// The page that currently has this body, if any.
     ///
     /// # Errors
-    /// Those of the set and the stores.
+    /// Errors of the set and the stores.
     pub fn holder(&self, digest: &[u8; 16], body_bytes: u64, pages: &Pages) -> Result<Option<Holder>, Error> {
         if self.seen.contains_digest(digest)? == Verdict::New {
             return Ok(None);
@@ -117,10 +117,10 @@ impl Bodies {
         Ok(is_it.then_some(Holder { key: value.body, fetched_at_ms: body.time_ms }))
     }
 
-    /// Another page that has the same body.
+    /// Another page with the same body.
     ///
     /// # Errors
-    /// Those of the set and the stores.
+    /// Errors of the set and the stores.
     pub fn other_holder(&self, page: &Page, pages: &Pages) -> Result<Option<Holder>, Error> {
         if page.body.is_empty() {
             return Ok(None);
@@ -133,26 +133,26 @@ impl Bodies {
     /// Records that a page has a body.
     ///
     /// # Errors
-    /// Those of the set and the store.
+    /// Errors of the set and the store.
     pub fn note(&self, digest: &[u8; 16], key: &[u8], at_ms: i64) -> Result<(), Error> {
         self.holders.put(&Record { key: digest, meta: &[], body: key, time_ms: at_ms })?;
         self.seen.check_and_insert_digest(digest)?;
         Ok(())
     }
 
-    /// Makes records durable. Nothing depends on it: a lost body counts as new.
+    /// Makes records durable. Nothing depends on it: a forgotten body counts as new.
     ///
     /// # Errors
-    /// Those of the set and the store.
+    /// Errors of the set and the store.
     pub fn sync(&self) -> Result<(), Error> {
         self.holders.sync()?;
         Ok(self.seen.sync()?)
     }
 
-    /// Copies both to another folder: nothing that is recorded before the call is missing there.
+    /// Copies set and store to another folder, with at least all records made before the call.
     ///
     /// # Errors
-    /// Those of the set and the store, also if either is there.
+    /// Errors of the set and the store, also if either exists there.
     pub fn copy_to(&self, folder: &Path) -> Result<(), Error> {
         self.seen.snapshot(folder)?;
         let to = folder.join(files::HOLDERS);
@@ -160,10 +160,10 @@ impl Bodies {
         Ok(())
     }
 
-    /// Closes both.
+    /// Closes set and store.
     ///
     /// # Errors
-    /// Those of the set and the store.
+    /// Errors of the set and the store.
     pub fn close(self) -> Result<(), Error> {
         self.seen.sync()?;
         Ok(self.holders.close()?)

@@ -1,12 +1,12 @@
-//! What a crawl knows, kept with its pages in a shard of a store elsewhere.
+//! The depot: keeps a crawl's state with its pages in a shard of a remote store.
 //!
-//! The crawl's folder is scratch then: a run brings the files of the last commit there, and each
-//! commit uploads what has changed since. So whichever machine goes on has the pages and the
-//! frontier of one moment. Left out are the set of URLs, which is made again from the frontier,
-//! and the content-seen test, which begins anew on another machine.
+//! The crawl's folder is then scratch: a run restores the files of the last commit into it, and
+//! each commit uploads what has changed since. So whichever machine continues has pages and
+//! frontier of the same commit. Not kept are the seen set, which is rebuilt from the frontier, and
+//! the content-seen test, which starts empty on another machine.
 //!
-//! Between two snapshots of the frontier its journal alone is uploaded: what else it writes until
-//! the next one is made again from that, as after a power failure.
+//! Between two snapshots of the frontier only its journal is uploaded: its other files are rebuilt
+//! from that, as after a power failure.
 
 use std::io;
 use std::path::Path;
@@ -21,12 +21,12 @@ use crate::settings::bucket::BucketSettings;
 use crate::settings::{Folder, Settings};
 use crate::shard::{Change, Shard, StateFile};
 
-/// Files of the folder itself that are kept.
+/// Kept files at the top level of the folder.
 const KEPT: [&str; 4] = [files::SETTINGS, files::SEEDS, files::SEQUENCE, files::SITEMAPS];
-/// What a snapshot of the frontier begins with: no two have the same.
+/// Length of the snapshot's head, which is unique to a snapshot.
 const SNAPSHOT_HEAD: usize = 512;
 
-/// See the module.
+/// A crawl's shard and the state kept in it: see the module.
 ///
 /// ```
 /// use crawl::files::depot::Depot;
@@ -42,7 +42,7 @@ const SNAPSHOT_HEAD: usize = 512;
 pub struct Depot {
     shard: Arc<dyn Shard>,
     folder: Folder,
-    /// What the snapshot of the last commit begins with.
+    /// The head of the snapshot at the last commit.
     snapshot: Vec<u8>,
     _lock: Box<dyn Lock>,
 }
@@ -55,12 +55,12 @@ struct Open {
 }
 
 impl Depot {
-    /// Opens the shard, and brings the files of its last commit to the crawl's folder, which
-    /// nobody else uses meanwhile. What was there goes, if it is of a crawl into this shard.
+    /// Opens the shard, and restores the files of its last commit into the crawl's folder, which
+    /// nobody else may use meanwhile. Removes older files of a crawl into this shard.
     ///
     /// # Errors
-    /// `Usage` if the folder is of another crawl, and that it is in use: the shard is not opened
-    /// then, so its owner stays. Those of `open`, the system's and the shard's.
+    /// `Usage` if the folder belongs to another crawl, and an error if it is in use: the shard is
+    /// then not opened, so its owner stays. Those of `open`, the system's and the shard's.
     pub fn open(
         store: &Path,
         bucket: &BucketSettings,
@@ -94,16 +94,16 @@ impl Depot {
         &self.shard
     }
 
-    /// Bytes that are free on the disk of the folder, if that is known.
+    /// Free bytes on the disk of the folder, if known.
     pub fn free_bytes(&self) -> Option<u64> {
         dir(self.folder.path()).ok()?.free_bytes().ok()
     }
 
-    /// Makes the pages durable that were put, and all that the crawl knows with them. Nothing of
-    /// that may change meanwhile, but for files of the outbox that go.
+    /// Makes all earlier puts durable, together with the crawl's state. The state must not change
+    /// meanwhile, except that outbox files may go.
     ///
     /// # Errors
-    /// The system's and the shard's.
+    /// I/O errors, and errors of the shard.
     pub fn commit(&mut self) -> Result<(), Error> {
         let snapshot = self.snapshot_now()?;
         let is_new = snapshot != self.snapshot;
@@ -129,7 +129,7 @@ impl Depot {
         read().map_err(|error| Error::io("read", &path, error))
     }
 
-    /// Opens the files of a folder that are kept.
+    /// Opens the kept files of a folder.
     fn open_all(
         &self,
         below: &str,
@@ -147,7 +147,7 @@ impl Depot {
         for name in names {
             let Some(change) = change(&name) else { continue };
             let file = match dir.open(&name, Access::Read) {
-                // Of the outbox: all links in it have arrived.
+                // An outbox file is gone once all its links have arrived.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 file => file.map_err(failed)?,
             };
@@ -158,8 +158,8 @@ impl Depot {
     }
 }
 
-/// What is kept of a file of the frontier: all of it with a new snapshot, else what the journal
-/// has more.
+/// The change of a frontier file: the whole file with a new snapshot, else only the journal's
+/// growth.
 fn of_frontier(name: &str, is_new: bool) -> Option<Change> {
     Some(match files::frontier_file(name)? {
         FrontierFile::Journal => Change::Appended,
@@ -172,12 +172,12 @@ fn dir(path: &Path) -> Result<OsDir, Error> {
     OsDir::open(path).map_err(|error| Error::io("open", path, error))
 }
 
-/// Removes what is kept elsewhere, and the set of URLs. The content-seen test stays: nothing
-/// depends on it.
+/// Removes the restored files and the seen set. The content-seen test stays: nothing depends on
+/// it.
 ///
-/// Of a shard that keeps nothing the crawl was not begun: its settings go, and only the outbox
-/// stays, by whose id mailboxes know the crawl. Else settings take their place that say whose
-/// folder it is and refer to no other file: a run that ends here does not keep the next one out.
+/// If the shard keeps nothing, the crawl has not begun: the settings go, and only the outbox
+/// stays, whose id identifies the crawl to mailboxes. Else placeholder settings name the folder's
+/// owner and refer to no other file, so that a run that ends here does not block the next.
 fn begin(folder: &Folder, bucket: &BucketSettings, is_new: bool) -> Result<(), Error> {
     let path = folder.path();
     if is_new {
@@ -214,7 +214,7 @@ fn remove(dir: &OsDir, goes: impl Fn(&str) -> bool) -> Result<(), Error> {
     gone.map_err(|error| Error::files(dir.path(), error))
 }
 
-/// Writes the files that the shard keeps. The settings come last: they refer to others.
+/// Writes the shard's kept files. The settings come last: they refer to others.
 fn restore(folder: &Folder, shard: &dyn Shard, kept: &[(String, u64)]) -> Result<(), Error> {
     let mut settings = None;
     for (name, _) in kept {
@@ -268,7 +268,7 @@ mod tests {
     use super::*;
     use crate::shard::Body;
 
-    /// A shard in memory: of its pages nothing is asked.
+    /// A shard in memory whose pages are never used.
     struct InMemory {
         pages: PageStore,
         kept: Mutex<BTreeMap<String, Vec<u8>>>,
@@ -356,7 +356,7 @@ mod tests {
             Depot::open(&self.store(), &self.bucket, || Ok(shard))
         }
 
-        /// A run with a list of start pages, up to its first commit.
+        /// A run with listed start pages, up to its first commit.
         fn begin(&self) -> Depot {
             let depot = self.open().expect("opened");
             let folder = self.folder();
@@ -396,7 +396,7 @@ mod tests {
         assert_eq!(bench.folder().settings().expect("read"), None);
         assert!(!bench.folder().join(files::FRONTIER_SNAPSHOT).exists() && !bench.folder().join(files::SEEDS).exists());
         assert!(bench.folder().join(files::OUTBOX).join("1.mail").exists());
-        // The bucket's are those that count, whatever is here.
+        // The bucket's files win over local ones.
         let mut depot = bench.begin();
         depot.commit().expect("committed");
         fs::write(bench.folder().join(files::OUTBOX).join("2.mail"), "more").expect("written");

@@ -1,8 +1,8 @@
-//! The files of a crawl's folder: their names, built and parsed only here, how one is replaced,
-//! and what each one keeps.
+//! The files of a crawl's folder: their names, built and parsed only here, and atomic replacement.
+//! Each submodule handles one kind of file.
 //!
-//! A file is written under its name with `.new` appended, and renamed: a crash leaves the old one
-//! or the new one.
+//! A new version is written under the name plus `.new`, and renamed: a crash leaves the old or the
+//! new version.
 
 pub mod bodies;
 pub mod depot;
@@ -21,11 +21,11 @@ use crate::error::Error;
 
 /// The settings.
 pub const SETTINGS: &str = "crawl.json";
-/// The start pages of lists, a line each.
+/// Start pages from lists, one a line.
 pub const SEEDS: &str = "seeds";
-/// The numbers of the run, for `status`.
+/// The counts of the run, for `status`.
 pub const STATUS: &str = "status.json";
-/// The same for collectors, as OpenMetrics text.
+/// The same counts for collectors, as OpenMetrics text.
 pub const METRICS: &str = "metrics.prom";
 /// The store's sequence at the last commit.
 pub const SEQUENCE: &str = "store-sequence";
@@ -33,55 +33,55 @@ pub const SEQUENCE: &str = "store-sequence";
 pub const CONTROL: &str = "control.sock";
 /// The frontier's folder.
 pub const FRONTIER: &str = "frontier";
-/// The set of discovered URLs.
+/// The seen set.
 pub const SEEN: &str = "seen";
-/// The folder of links to shards of others.
+/// The folder of links to other crawls' shards.
 pub const OUTBOX: &str = "outbox";
-/// The sitemaps that robots.txt files and indexes name.
+/// The sitemaps named by robots.txt files and indexes.
 pub const SITEMAPS: &str = "sitemaps";
-/// How many of the frontier's pages that set has for sure.
+/// The number of frontier pages certainly in the seen set.
 pub const SEEN_NOTE: &str = "seen-pages";
-/// The set of bodies.
+/// The content-seen set.
 pub const BODIES: &str = "bodies";
-/// The store of the URLs that hold a body.
+/// The store of URLs that hold a body.
 pub const HOLDERS: &str = "holders.fm";
 
-/// That store in a backup until it is whole.
+/// The holders' store in an unfinished backup.
 pub(crate) const HOLDERS_PARTIAL: &str = "holders.fm.partial";
-/// Held while a run uses a folder whose files are kept elsewhere.
+/// The lock of a run on a folder whose files are kept in a shard.
 pub(crate) const DEPOT_LOCK: &str = "depot.lock";
 /// The frontier's snapshot.
 pub(crate) const FRONTIER_SNAPSHOT: &str = "frontier/frontier.snapshot";
 
-/// The folder of the crawl into a store.
+/// The folder of the crawl into this store.
 pub(crate) fn folder_of(store: &Path) -> PathBuf {
     let mut name = store.components().collect::<PathBuf>().into_os_string();
     name.push(".crawl");
     PathBuf::from(name)
 }
 
-/// A backup until it is whole.
+/// The path of an unfinished backup.
 pub(crate) fn partial(backup: &Path) -> PathBuf {
     PathBuf::from(format!("{}.partial", backup.display()))
 }
 
-/// The name of a file until it is complete.
+/// The name of an unfinished file.
 pub fn unfinished(name: &str) -> String {
     format!("{name}.new")
 }
 
-/// A file in the frontier's folder.
+/// The kind of a file in the frontier's folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FrontierFile {
-    /// It grows until another snapshot is made.
+    /// Grows until the next snapshot.
     Journal,
-    /// It is never written again.
+    /// Never written again.
     Run,
-    /// What a snapshot names, and the snapshot.
+    /// The snapshot, or a file that it names.
     OfSnapshot,
 }
 
-/// What a file in the frontier's folder is; `None` if nothing that is kept.
+/// The kind of a file in the frontier's folder; `None` if it is not kept.
 pub(crate) fn frontier_file(name: &str) -> Option<FrontierFile> {
     match name.strip_prefix("frontier.")?.rsplit('.').next()? {
         "journal" => Some(FrontierFile::Journal),
@@ -91,38 +91,38 @@ pub(crate) fn frontier_file(name: &str) -> Option<FrontierFile> {
     }
 }
 
-/// Whether a file in the outbox's folder has links.
+/// Whether a file in the outbox's folder contains links.
 pub(crate) fn is_of_outbox(name: &str) -> bool {
     name.ends_with(".mail")
 }
 
-/// Whether a file lies beside the main file of the set of discovered URLs.
+/// Whether a file belongs to the seen set beside its main file.
 pub(crate) fn is_beside_seen(name: &str) -> bool {
     name.strip_prefix(SEEN).is_some_and(|rest| rest.starts_with('.'))
 }
 
-/// A WARC file of a series, by the name of its store.
+/// The name of a WARC file of a series, from its store's name.
 pub(crate) fn warc_file(stem: &str, number: u32) -> String {
     format!("{stem}-{number:05}.warc.gz")
 }
 
-/// A WARC file of a series until it is whole.
+/// The name of an unfinished WARC file of a series.
 pub(crate) fn open_warc_file(stem: &str, number: u32) -> String {
     format!("{}.open", warc_file(stem, number))
 }
 
-/// The number of a WARC file of a series, whole or not; `None` for any other file.
+/// The number of a WARC file of a series, finished or not; `None` for any other file.
 pub(crate) fn warc_number(stem: &str, name: &str) -> Option<u32> {
     let rest = name.strip_prefix(stem)?.strip_prefix('-')?;
     rest.strip_suffix(".open").unwrap_or(rest).strip_suffix(".warc.gz")?.parse().ok()
 }
 
-/// How far a series of WARC files has come.
+/// The progress note of a series of WARC files.
 pub(crate) fn warc_note(stem: &str) -> String {
     format!("{stem}.place")
 }
 
-/// Held while a series of WARC files grows.
+/// The lock of a series of WARC files.
 pub(crate) fn warc_lock(stem: &str) -> String {
     format!("{stem}.lock")
 }
@@ -130,7 +130,7 @@ pub(crate) fn warc_lock(stem: &str) -> String {
 /// Replaces a file, durably and atomically.
 ///
 /// # Errors
-/// The system's.
+/// I/O errors.
 pub fn replace(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), Error> {
     replacing(folder, name, bytes, |replacement| {
         replacement.sync()?;
@@ -141,7 +141,7 @@ pub fn replace(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), Error> {
 /// Replaces a file atomically. A power failure may lose it.
 ///
 /// # Errors
-/// The system's.
+/// I/O errors.
 pub fn publish(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), Error> {
     replacing(folder, name, bytes, |replacement| replacement.rename())
 }
@@ -161,7 +161,7 @@ fn replacing(
     replaced.map_err(|error| Error::files(folder, error))
 }
 
-/// Begins a replacement, over what a crash left of an earlier one.
+/// Begins a replacement; overwrites what a crash left of an earlier one.
 fn begin<'a>(dir: &'a dyn Dir, name: &'a str, new: &'a str) -> Result<Replacement<'a>, StorageError> {
     files::remove(dir, new)?;
     Replacement::begin(dir, name, new)

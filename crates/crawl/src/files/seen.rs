@@ -1,8 +1,8 @@
-//! The seen set of a crawl: every discovered URL, for other programs and for `why`.
+//! The crawl's seen set: every discovered URL, for other programs and for `why`.
 //!
-//! The frontier's journal is the truth. A URL enters the set only after the commit that discovered
-//! it: the set is never ahead. What a crash leaves of the URLs since the last sync is not the
-//! first of them, so a note says how many the set has for sure, and opening enters again all that
+//! The frontier's journal is the truth, and decides whether a link is new. A URL enters the set
+//! after the commit that discovered it: the set is never ahead. A crash may lose any URLs since
+//! the last sync. A note says how many the set certainly has; opening enters the later ones again.
 //! follow. Whether a link is new is decided by the frontier, which knows every page exactly.
 
 use std::path::Path;
@@ -22,14 +22,14 @@ const MEMORY_BYTES: u64 = 16 << 20;
 /// URLs entered in a batch.
 const BATCH: usize = 10_000;
 
-/// A failure of the set at `path`.
+/// An error of the set at `path`.
 pub fn failure(path: &Path, error: urlindex::Error) -> Error {
     let files = path.display();
     Error::from(error)
         .at(path, &format!("Remove {files} and {files}.*: the next run makes the set again from the frontier"))
 }
 
-/// Removes the remaining files of a set whose main file is lost.
+/// Removes the side files of a set whose main file is lost.
 fn remove_rest(dir: &OsDir) -> Result<(), Error> {
     let all = dir.list().map_err(|error| Error::io("read", dir.path(), error))?;
     all.iter()
@@ -38,7 +38,7 @@ fn remove_rest(dir: &OsDir) -> Result<(), Error> {
         .map_err(|error| Error::files(dir.path(), error))
 }
 
-/// The set, and how many of the frontier's pages it has.
+/// The seen set, and the number of frontier pages it has.
 ///
 /// ```
 /// use crawl::files::seen::Seen;
@@ -65,7 +65,7 @@ impl Seen {
     /// frontier.
     ///
     /// # Errors
-    /// Those of the set and the frontier.
+    /// Errors of the set and the frontier.
     pub fn open(dir: &OsDir, canonicalizer: &dyn Canonicalizer, frontier: &Frontier) -> Result<Seen, Error> {
         let path = &dir.path().join(files::SEEN);
         let disk = || DiskOptions::new().memory_bytes(MEMORY_BYTES);
@@ -78,7 +78,7 @@ impl Seen {
             opened => opened.map_err(|error| failure(path, error))?,
         };
         let note = SequenceNote::named(dir, files::SEEN_NOTE)?;
-        // A set that was restored from an older copy has fewer.
+        // A set restored from an older copy has fewer than noted.
         let noted = if set.len() >= note.get() { note.get() } else { 0 };
         let entered = u32::try_from(noted).unwrap_or(u32::MAX).min(frontier.pages());
         let mut seen = Seen { set, entered, note };
@@ -89,7 +89,7 @@ impl Seen {
     /// Enters the pages that a commit of the frontier made durable.
     ///
     /// # Errors
-    /// Those of the set and the frontier.
+    /// Errors of the set and the frontier.
     pub fn catch_up(&mut self, frontier: &Frontier) -> Result<(), Error> {
         let mut verdicts = Vec::new();
         while self.entered < frontier.pages() {
@@ -108,7 +108,7 @@ impl Seen {
     /// Makes entries durable; lost ones are entered again on opening.
     ///
     /// # Errors
-    /// Those of the set.
+    /// Errors of the set.
     pub fn sync(&mut self) -> Result<(), Error> {
         self.set.sync()?;
         self.note.note(u64::from(self.entered))
@@ -117,7 +117,7 @@ impl Seen {
     /// Closes the set.
     ///
     /// # Errors
-    /// Those of the set.
+    /// Errors of the set.
     pub fn close(mut self) -> Result<(), Error> {
         self.sync()?;
         Ok(self.set.close()?)

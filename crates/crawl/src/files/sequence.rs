@@ -1,16 +1,16 @@
 //! The sequence note: the store's last durable sequence number at the frontier's last commit.
 //!
 //! Pages that the frontier calls done are in the store. A store restored from an older backup
-//! lacks some of them, and they would never be fetched again; but its sequence is then below this
-//! note.
+//! lacks some of them, and they would never be fetched again; the note detects it, because the
+//! store's sequence is then below it.
 //!
-//! The file has two slots of 512 bytes, at 0 and at 4096, written in turn; the greater number of
-//! the valid ones counts.
+//! The file has two slots of 512 bytes, at 0 and at 4096, written alternately; the larger valid
+//! number counts.
 //!
 //! Invariants: a number is noted after the store has made it durable, and is durable here before
 //! the frontier commits what depends on it. So after a crash the note is at or below the store,
-//! and at or above the frontier; and since one slot is valid while the other is written, there
-//! always is one.
+//! and at or above the frontier. One slot stays valid while the other is written, so there is
+//! always a note.
 
 use std::io::ErrorKind;
 use std::ops::Range;
@@ -26,7 +26,7 @@ use crate::error::Error;
 const NAME: &str = crate::files::SEQUENCE;
 const MAGIC: [u8; 8] = *b"FMCSEQ01";
 const PLACE_BYTES: usize = Slot::BYTES;
-/// Too far apart for a device to write both at once.
+/// Far enough apart that a device cannot write both at once.
 const PLACES: [u64; 2] = [0, 4096];
 
 filemap_io::layout! {
@@ -39,7 +39,7 @@ filemap_io::layout! {
     }
 }
 
-/// The note, open to be written.
+/// The note, open for writing.
 ///
 /// ```
 /// use crawl::files::sequence::{SequenceNote, noted};
@@ -56,9 +56,9 @@ pub struct SequenceNote {
     file: Arc<dyn File>,
     path: PathBuf,
     noted: u64,
-    /// The number before, as it was when the note was opened.
+    /// The previous number, as of opening.
     before: u64,
-    /// The slot to write next: not that of the greatest number.
+    /// The slot to write next: the one without the largest number.
     next: usize,
 }
 
@@ -66,15 +66,15 @@ impl SequenceNote {
     /// Opens the note in a folder, or creates one at 0.
     ///
     /// # Errors
-    /// The system's, and damage.
+    /// I/O errors, and damage.
     pub fn open(dir: &dyn Dir) -> Result<SequenceNote, Error> {
         SequenceNote::named(dir, NAME)
     }
 
-    /// A note of another number that only rises.
+    /// Opens a note of another monotonic number.
     ///
     /// # Errors
-    /// The system's, and damage.
+    /// I/O errors, and damage.
     pub fn named(dir: &dyn Dir, name: &str) -> Result<SequenceNote, Error> {
         let path = dir.path().join(name);
         let file = match dir.open(name, Access::Write) {
@@ -85,15 +85,15 @@ impl SequenceNote {
         Ok(SequenceNote { file, path, noted, before, next: 1 - at })
     }
 
-    /// The sequences of which nobody knows whether the frontier has committed what they are of, in
-    /// a store that ends with this one: those after the last commit, and those of what was being
-    /// told to the frontier while it was made, which came after the commit before.
+    /// The sequences whose pages the frontier may not have committed, in a store that ends with
+    /// `last`: those after the last commit, and those reported to the frontier during it, which
+    /// came after the commit before.
     pub fn unsure(&self, last: u64) -> Range<u64> {
         let from = if self.noted == 0 { last } else { self.before.min(last) };
         from.saturating_add(1)..last.saturating_add(1)
     }
 
-    /// The number that is noted.
+    /// The current number.
     pub fn get(&self) -> u64 {
         self.noted
     }
@@ -101,7 +101,7 @@ impl SequenceNote {
     /// Notes the store's durable sequence; durable on return.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn note(&mut self, sequence: u64) -> Result<(), Error> {
         if sequence <= self.noted {
             return Ok(());
@@ -113,10 +113,10 @@ impl SequenceNote {
     }
 }
 
-/// The note in a folder; `None` if there is none, as in a crawl of an earlier build.
+/// The note in a folder; `None` if there is none, as in crawls of earlier builds.
 ///
 /// # Errors
-/// The system's, and damage.
+/// I/O errors, and damage.
 pub fn noted(dir: &dyn Dir) -> Result<Option<u64>, Error> {
     let path = dir.path().join(NAME);
     match dir.open(NAME, Access::Read) {
@@ -126,11 +126,11 @@ pub fn noted(dir: &dyn Dir) -> Result<Option<u64>, Error> {
     }
 }
 
-/// Refuses a store whose sequence is below the note. Read the note before opening the store: a
-/// crawl may be running.
+/// Refuses a store whose sequence is below the note. Read the note before opening the store,
+/// because a crawl may be running.
 ///
 /// # Errors
-/// Damage, with what to do; the store's.
+/// Damage, with the remedy; the store's.
 pub fn check(noted: Option<u64>, store: &PageStore, folder: &Path) -> Result<(), Error> {
     let Some(noted) = noted else { return Ok(()) };
     if store.engine().is_read_only() {
@@ -160,11 +160,11 @@ fn place(sequence: u64) -> [u8; PLACE_BYTES] {
     bytes
 }
 
-/// The slots as they are.
+/// The slots as read.
 struct Slots {
     /// The greatest valid sequence, and its slot.
     newest: (u64, usize),
-    /// The other one; 0 if it is not valid.
+    /// The other slot's sequence; 0 if invalid.
     before: u64,
 }
 
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_note_is_between_what_was_durable_and_what_was_being_noted_whenever_the_power_fails() {
-        // What was noted last, and what is being noted.
+        // The number noted last, and the one being noted.
         let known = Arc::new(Mutex::new((None, 0u64)));
         let images = Arc::new(Mutex::new(0u64));
         let disk = SimDisk::new(1);
@@ -222,7 +222,7 @@ mod tests {
                     let image = snapshot.crash(level, loss, snapshot.calls() * 10 + number as u64);
                     let found = noted(&*image.dir()).expect("whole");
                     assert!(found >= least && found <= Some(most), "{least:?} {found:?} {most}, {level:?} {loss:?}");
-                    // It goes on from there.
+                    // The note continues from there.
                     let mut note = SequenceNote::open(&*image.dir()).expect("opened");
                     note.note(most + 1).expect("noted");
                     assert_eq!(noted(&*image.dir()).expect("whole"), Some(most + 1));

@@ -1,10 +1,10 @@
-//! The sitemaps that robots.txt files and sitemap indexes name.
+//! The set of sitemaps named by robots.txt files and sitemap indexes.
 //!
-//! They are fetched whatever the scope, may be longer than pages, and may be plain texts. A file
-//! in the crawl's folder keeps them, a line each: how far the sitemap is from a robots.txt, and
-//! its URL. It is durable before the frontier knows the URL.
+//! Named sitemaps are fetched whatever the scope, may be longer than pages, and may be plain text.
+//! A file in the crawl's folder has a line for each: its distance from a robots.txt, and its URL.
+//! The line is durable before the frontier knows the URL.
 //!
-//! In memory they are hashes, and their number is bounded. What is beyond it is a page like any.
+//! Memory holds a bounded number of hashes. Sitemaps beyond the bound are ordinary pages.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -16,14 +16,14 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::Error;
 
-/// Most sitemaps that are known as such.
+/// The maximum number of known sitemaps.
 const SITEMAPS_MAX: usize = 1 << 18;
-/// The level of those that a robots.txt names.
+/// The level of sitemaps named by a robots.txt.
 pub const OF_ROBOTS: u8 = 1;
-/// The last level: an index below it may name none out of scope. So a chain of indexes ends.
+/// The last level: below it an index may name only sitemaps in scope, so chains end.
 pub const LEVELS: u8 = 3;
 
-/// Sitemaps that were named. A question does not wait for the file.
+/// The named sitemaps. Lookups do not wait for the file.
 ///
 /// ```
 /// use crawl::files::sitemaps::{OF_ROBOTS, Sitemaps};
@@ -40,17 +40,17 @@ pub struct Sitemaps {
     path: PathBuf,
 }
 
-/// The file, and where its next line begins.
+/// The file and its append position.
 struct Lines {
     file: Arc<dyn File>,
     end: u64,
 }
 
 impl Sitemaps {
-    /// Opens or creates the file. Half a line at its end, which a crash left, is removed.
+    /// Opens or creates the file. Removes a torn last line, which a crash left.
     ///
     /// # Errors
-    /// The system's, and damage.
+    /// I/O errors, and damage.
     pub fn open(dir: &dyn Dir) -> Result<Sitemaps, Error> {
         let path = dir.path().join(super::SITEMAPS);
         let failed = |error| Error::io("open", &path, error);
@@ -91,15 +91,15 @@ impl Sitemaps {
         self.levels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How far a sitemap is from a robots.txt that names it; `None` if it was not named.
+    /// The distance of a sitemap from the robots.txt that names it; `None` if unnamed.
     pub fn level(&self, url: &str) -> Option<u8> {
         self.levels().get(&xxh3_64(url.as_bytes())).copied()
     }
 
-    /// Enters sitemaps durably. Returns how many are beyond the limit.
+    /// Adds sitemaps durably. Returns the number beyond the limit.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn name<'a>(&self, urls: impl Iterator<Item = &'a str>, level: u8) -> Result<u64, Error> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut lines, mut new, mut refused) = (String::new(), Vec::new(), 0);

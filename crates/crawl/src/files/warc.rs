@@ -1,12 +1,11 @@
 //! WARC files that grow with a crawl: `pages-00000.warc.gz` and so on, for a store `pages.fm`.
 //!
-//! A file has `.open` behind its name until it is whole. `pages.place` notes how far they have
-//! come: the place in the store's history, the number of the file, and its length. `pages.lock` is
-//! held while the series grows.
+//! An unfinished file ends in `.open`. `pages.place` notes the progress: the place in the store's
+//! history, the number of the file, and its length. `pages.lock` is held while the series grows.
 //!
-//! Invariant: the note is replaced after the file is synced, so what lies behind the noted length
-//! was written for a place that is not noted. It is cut off: every version is in the files once,
-//! whatever kills the crawl.
+//! Invariant: the note is replaced after the file is synced, so bytes beyond the noted length
+//! belong to a place that is not noted. They are cut off: every version is in the files exactly
+//! once, after any crash.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -21,9 +20,9 @@ use serde::{Deserialize, Serialize};
 use crate::clock::now_ms;
 use crate::error::Error;
 
-/// A file is whole when it has reached this length, and another is begun.
+/// The length at which a file is finished and the next is begun.
 const FILE_BYTES: u64 = 1_000_000_000;
-/// The last number of a file: five digits.
+/// The largest number of a file: five digits.
 const NUMBER_MAX: u32 = 99_999;
 
 /// A series of WARC files.
@@ -51,28 +50,28 @@ pub struct Series {
     file: Option<Arc<dyn File>>,
     /// Held as long as the series is open.
     _lock: Box<dyn Lock>,
-    /// The length at which a file is whole.
+    /// The length at which a file is finished.
     file_bytes: u64,
 }
 
-/// How far a series has come.
+/// The progress of a series.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 struct Note {
-    /// How far the follower has come.
+    /// The follower's place.
     place: String,
-    /// The number of the file that is open or will be.
+    /// The number of the current or next file.
     file: u32,
     /// Its length.
     bytes: u64,
 }
 
 impl Series {
-    /// Goes on with the series of a store in a folder, or begins one with what is put from now on;
-    /// the folder is made if it is absent.
+    /// Continues the series of a store in a folder, or begins one with puts from now on; makes an
+    /// absent folder.
     ///
     /// # Errors
-    /// The system's; damage of the note, a series of another store, and a place that the store
-    /// does not know any more.
+    /// I/O errors; damage of the note, a series of another store, and a place that the store no
+    /// longer knows.
     pub fn open(folder: &Path, store: &PageStore) -> Result<(Series, WarcFollower), Error> {
         create_dir(folder).map_err(|error| Error::io("create", folder, error))?;
         let dir = OsDir::open(folder).map_err(|error| Error::io("open", folder, error))?;
@@ -86,7 +85,7 @@ impl Series {
                 series.resume(store)?
             }
             None => {
-                // Files of a series whose note was removed stay as they are.
+                // If the note was removed, old files of the series stay untouched.
                 series.note.file = series.next_number()?;
                 let follower = WarcFollower::begin(store)?;
                 series.keep(&follower)?;
@@ -99,7 +98,7 @@ impl Series {
     /// Adds records; durable on return.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn add(&mut self, part: &WarcPart, follower: &WarcFollower) -> Result<(), Error> {
         if part.records > 0 {
             let file = self.opened(follower)?;
@@ -111,17 +110,17 @@ impl Series {
         if self.note.bytes >= self.file_bytes { self.finish(follower) } else { Ok(()) }
     }
 
-    /// Ends the file that is open, which is whole then.
+    /// Finishes the open file.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn finish(&mut self, follower: &WarcFollower) -> Result<(), Error> {
         let (open, whole) = (self.open_name(), self.name());
         if self.note.bytes == 0 {
-            // One that was begun and not noted.
+            // A file that was begun and not noted.
             return files::remove(&self.dir, &open).map_err(|error| self.failed(error));
         }
-        // What a kill has left behind its noted length is cut off.
+        // Bytes that a crash left beyond the noted length are cut off.
         let file = self.opened(follower)?;
         self.file = None;
         let failed = |error| Error::io("rename", &self.path(&open), error);
@@ -141,7 +140,7 @@ impl Series {
         Ok(())
     }
 
-    /// The file to write to, made with its first record if there is none.
+    /// The open file; without one, a new file with its first record.
     fn opened(&mut self, follower: &WarcFollower) -> Result<Arc<dyn File>, Error> {
         if let Some(file) = &self.file {
             return Ok(Arc::clone(file));
@@ -185,8 +184,8 @@ impl Series {
             error => error.into(),
         })?;
         let exists = |name: &str| files::exists(&self.dir, name).map_err(|error| self.failed(error));
-        // Killed between the end of a file and the note of the next; somebody may have taken it
-        // away.
+        // A crash came between finishing a file and noting the next; somebody may have moved the
+        // file away.
         if self.note.bytes > 0 && !exists(&self.open_name())? {
             self.begin_next()?;
         }
@@ -208,14 +207,14 @@ impl Series {
         note.map(Some).map_err(|error| Error::Damage(format!("{}: {error}. {}", path.display(), self.remedy())))
     }
 
-    /// Notes how far the series has come.
+    /// Notes the progress of the series.
     fn keep(&mut self, follower: &WarcFollower) -> Result<(), Error> {
         self.note.place = follower.place().to_string();
         let text = serde_json::to_vec(&self.note).map_err(|error| Error::Broken(error.to_string()))?;
         super::replace(self.dir.path(), &self.note_name(), &text)
     }
 
-    /// A number over those of all files of the series.
+    /// A number above those of all files of the series.
     fn next_number(&self) -> Result<u32, Error> {
         let names = self.dir.list().map_err(|error| Error::io("list", self.dir.path(), error))?;
         let numbers = names.iter().filter_map(|name| super::warc_number(&self.stem, name));
@@ -283,7 +282,7 @@ mod tests {
             self.store.engine().backup(to, &options, &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
         }
 
-        /// The numbers of the pages in all files, in order, and how many files are not whole.
+        /// The numbers of the pages in all files, in order, and the number of unfinished files.
         fn written(&self) -> (Vec<u64>, usize) {
             let mut names: Vec<String> = OsDir::open(&self.folder.path().join("warc")).unwrap().list().unwrap();
             names.retain(|name| name.contains(".warc.gz"));
@@ -320,14 +319,14 @@ mod tests {
         (1..=3).for_each(|number| bench.put(number));
         add_all(&mut series, &mut follower);
         bench.put(4);
-        // Killed with records behind the noted length, and a file that is not whole.
+        // A crash left records beyond the noted length, and an unfinished file.
         let part = follower.part().unwrap().unwrap();
         let file = series.opened(&follower).unwrap();
         file.write_at(&part.bytes, series.note.bytes).unwrap();
         drop((series, follower, file));
         let (mut series, mut follower) = bench.open();
         add_all(&mut series, &mut follower);
-        // Killed between the end of a file and the note of the next.
+        // A crash between finishing a file and noting the next.
         bench.put(5);
         add_all(&mut series, &mut follower);
         let noted = std::fs::read(bench.folder.path().join("warc/pages.place")).unwrap();
@@ -341,7 +340,7 @@ mod tests {
         add_all(&mut series, &mut follower);
         series.finish(&follower).unwrap();
         assert_eq!(bench.written(), ((1..=6).collect(), 0));
-        // One that is begun anew takes other names.
+        // A series begun anew uses other names.
         drop((series, follower));
         std::fs::remove_file(bench.folder.path().join("warc/pages.place")).unwrap();
         let (mut series, mut follower) = bench.open();
@@ -357,7 +356,7 @@ mod tests {
         let (mut series, mut follower) = bench.open();
         bench.put(1);
         add_all(&mut series, &mut follower);
-        // Killed within a member, whose page is gone by the next run.
+        // A crash within a member whose page is gone by the next run.
         let file = series.opened(&follower).unwrap();
         file.write_at(&[0x1f, 0x8b, 8, 0, 7, 7], series.note.bytes).unwrap();
         let said = Series::open(&bench.folder.path().join("warc"), &bench.store).unwrap_err();
@@ -368,7 +367,7 @@ mod tests {
         series.finish(&follower).unwrap();
         assert_eq!(bench.written(), (vec![1], 0));
         drop((series, follower));
-        // A copy has another life, as a store has after a recovery that cut something off.
+        // A copy has a new identity, like a store whose recovery has cut off records.
         let copy = bench.folder.path().join("copy");
         std::fs::create_dir(&copy).unwrap();
         bench.put(2);

@@ -1,4 +1,4 @@
-//! Files that people write and change while a crawl runs: the text, and when to read it again.
+//! Files edited by people while a crawl runs: their text, and when to reload it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use std::time::Duration;
 use filemap_io::Stamp;
 use filemap_io::system::open_to_inspect;
 
-/// A file may have been changed again within this time and look the same.
+/// Within this time a file may change again without a change of its stamp.
 const SETTLES: Duration = Duration::from_secs(3);
 
-/// Follows a file, which is half there while somebody writes it.
+/// Watches a file for changes, and waits until nobody is still writing it.
 ///
 /// ```
 /// use crawl::files::watched::Watch;
@@ -26,15 +26,15 @@ const SETTLES: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub struct Watch {
     path: PathBuf,
-    /// How it was when it was read, and whether it had been so for a while. `None`: it could not
-    /// be looked at.
+    /// The stamp when it was read, and whether that was older than `SETTLES`. `None`: the file
+    /// could not be examined.
     read: Option<(Stamp, bool)>,
-    /// How it was at the last look.
+    /// The stamp at the last look.
     seen: Option<Stamp>,
 }
 
 impl Watch {
-    /// Begins with a file that is read now.
+    /// Begins to watch a file that is read now.
     pub fn new(path: &Path) -> Watch {
         let read = look(path);
         Watch { path: path.to_owned(), read, seen: read.map(|(stamp, _)| stamp) }
@@ -45,8 +45,8 @@ impl Watch {
         &self.path
     }
 
-    /// Whether to read the file again: it may have changed since it was read, and nobody has
-    /// touched it since the last look.
+    /// Whether to reload the file: it may have changed since it was read, and has not changed
+    /// since the last look.
     pub fn is_due(&mut self) -> bool {
         let now = look(&self.path);
         let stamp = now.map(|(stamp, _)| stamp);
@@ -66,10 +66,10 @@ fn look(path: &Path) -> Option<(Stamp, bool)> {
     Some((stamp, stamp.modified().elapsed().is_ok_and(|age| age > SETTLES)))
 }
 
-/// The text of a file, pipes and devices refused.
+/// Reads a text file; refuses pipes and devices.
 ///
 /// # Errors
-/// The system's; `InvalidData` for what is no UTF-8.
+/// I/O errors; `InvalidData` if it is not UTF-8.
 pub fn text(path: &Path) -> io::Result<String> {
     let file = open_to_inspect(path)?;
     let mut bytes = vec![0; usize::try_from(file.len()?).map_err(io::Error::other)?];
@@ -89,7 +89,7 @@ mod tests {
         let write = |text: &str| std::fs::write(&path, text).unwrap();
         write("old");
         let mut watch = Watch::new(&path);
-        // Somebody writes it anew: it is empty first.
+        // An editor rewrites it: it is empty first.
         write("");
         assert!(!watch.is_due());
         write("new text");

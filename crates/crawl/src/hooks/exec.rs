@@ -1,13 +1,13 @@
-//! A hook of another program: child processes that read pages and answer, a line of JSON each.
+//! Hooks run by another program: child processes that exchange lines of JSON, a line a page.
 //!
 //! A page's line has `url`, `key`, `depth`, `time_ms`, `status`, `headers` (pairs), `body` (or
-//! `body_base64` if it is no UTF-8), `links` and `fields`. An answer's may have `links`, `fields`,
-//! `store`, `follow`, and `url`, which must be the page's then. A child answers each page once and
-//! in order; what it prints on standard error is left alone.
+//! `body_base64` if it is not UTF-8), `links` and `fields`. An answer may have `links`, `fields`,
+//! `store`, `follow`, and `url`, which must then equal the page's. A child answers each page once
+//! and in order; its standard error is passed through.
 //!
-//! A child that dies, answers late, or answers anything else is killed, and another is started for
-//! the next page. After `FAILURES_MAX` failures in a row each further one is followed by a rest,
-//! in which none is asked. No page is lost by it: it is stored without the answer, and counted.
+//! A child that dies, answers late or answers invalidly is killed, and replaced for the next page.
+//! After `FAILURES_MAX` failures in a row each further failure is followed by a rest without
+//! questions. No page is lost: it is stored without the answer, and counted.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -27,12 +27,12 @@ use crate::error::BoxError;
 /// Failures in a row after which the command rests, and for how long.
 const FAILURES_MAX: u32 = 10;
 const REST: Duration = Duration::from_secs(60);
-/// Longest answer.
+/// The maximum length of an answer.
 const ANSWER_BYTES: u64 = 16 << 20;
-/// A child whose input has ended has this long to end too.
+/// The time for a child to exit after the end of its input.
 const END_WITHIN: Duration = Duration::from_secs(2);
 
-/// Child processes as a hook.
+/// A hook that runs child processes.
 ///
 /// ```
 /// use crawl::hooks::exec::Exec;
@@ -49,23 +49,23 @@ const END_WITHIN: Duration = Duration::from_secs(2);
 pub struct Exec {
     command: String,
     timeout: Duration,
-    /// Children that have nothing to do; `None` for one that is to be started.
+    /// Idle children; `None` for one that is yet to be started.
     idle: Mutex<Vec<Option<Worker>>>,
     is_idle: Condvar,
     health: Mutex<Health>,
     rest: Duration,
 }
 
-/// How the command has done of late, in all its processes.
+/// The recent failures of the command, over all its processes.
 #[derive(Default)]
 struct Health {
     /// Failures in a row.
     failures: u32,
-    /// Until when it rests.
+    /// The end of the current rest.
     rests_until: Option<Instant>,
 }
 
-/// A child, and the threads that write to it and read from it: neither waits for the other.
+/// A child, with a writer and a reader thread: neither waits for the other.
 struct Worker {
     child: Child,
     pages: Option<Sender<String>>,
@@ -86,8 +86,8 @@ struct Answer {
 }
 
 impl Exec {
-    /// A hook of this command of the shell, in at most so many processes; an answer comes within
-    /// `timeout`. The first process is started with the first page.
+    /// A hook of this shell command, in at most `jobs` processes; an answer must come within
+    /// `timeout`. The first process starts with the first page.
     pub fn new(command: impl Into<String>, jobs: usize, timeout: Duration) -> Exec {
         let idle = (0..jobs.max(1)).map(|_| None).collect();
         Exec {
@@ -108,11 +108,11 @@ impl Exec {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a child, which it may hold already. Waits for one.
+    /// Waits for a slot, which may already hold a child.
     fn take(&self) -> Option<Worker> {
         let mut idle = self.idle();
         loop {
-            // One that runs before one that is to be started.
+            // Prefers a running child to one that is yet to be started.
             let at = idle.iter().position(Option::is_some).or_else(|| idle.len().checked_sub(1));
             match at {
                 Some(at) => return idle.swap_remove(at),
@@ -132,7 +132,7 @@ impl Exec {
             let left = left.as_secs() + 1;
             return Err(format!("{} failed {failures} times in a row and rests for {left} s", self.command).into());
         }
-        // One that has ended after its last answer has done nothing wrong.
+        // A child that exited after its last answer has not failed.
         if worker.as_mut().map_or(Ok(true), Worker::has_ended)? {
             worker.take().into_iter().for_each(Worker::kill);
         }
@@ -145,7 +145,7 @@ impl Exec {
 }
 
 impl Health {
-    /// Counts a failure; those of a rest are no more of them.
+    /// Counts a failure; during a rest further ones do not count.
     fn failed(&mut self, rest: Duration) {
         if self.rests_until.is_some_and(|until| until > Instant::now()) {
             return;
@@ -163,7 +163,7 @@ impl OnPage for Exec {
             Ok(_) => *self.health() = Health::default(),
             Err(_) => {
                 self.health().failed(self.rest);
-                // Whatever it says later belongs to no page.
+                // A later answer would belong to no page.
                 worker.take().into_iter().for_each(Worker::kill);
             }
         }
@@ -189,7 +189,7 @@ impl Drop for Exec {
 
 impl Worker {
     fn start(command: &str) -> Result<Worker, BoxError> {
-        // A group of its own: Ctrl-C lets the crawl end what is in flight first.
+        // Own process group: Ctrl-C reaches the crawl alone, which finishes what is in flight.
         let mut shell = Command::new("/bin/sh");
         let shell = shell.args(["-c", command]).process_group(0);
         let child = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
@@ -198,9 +198,9 @@ impl Worker {
             return Err("a child has no standard input or output".into());
         };
         let (pages, lines) = channel::<String>();
-        // One that prints without end waits for whoever asks.
+        // Bounded: a child that prints without end blocks until somebody asks.
         let (tell, answers) = sync_channel(1);
-        // Both end with the child, and with its worker.
+        // Both threads end with the child and its worker.
         std::thread::spawn(move || lines.iter().try_for_each(|line| input.write_all(line.as_bytes())));
         std::thread::spawn(move || {
             let mut output = BufReader::new(output);
@@ -216,7 +216,7 @@ impl Worker {
         Ok(Worker { child, pages: Some(pages), answers })
     }
 
-    /// Whether it has ended, with nothing left to be read.
+    /// Whether it has exited, with nothing left to read.
     fn has_ended(&mut self) -> Result<bool, BoxError> {
         match self.answers.try_recv() {
             Err(TryRecvError::Empty) => Ok(false),
@@ -226,7 +226,7 @@ impl Worker {
     }
 
     fn ask(&mut self, capture: &Capture<'_>, timeout: Duration) -> Result<Reply, BoxError> {
-        // If it has ended there is no answer either.
+        // If the child has exited, no answer comes either.
         let _ = self.pages.as_ref().map(|pages| pages.send(line(capture)));
         let answer = match self.answers.recv_timeout(timeout) {
             Ok(answer) => answer?,
@@ -243,8 +243,8 @@ impl Worker {
     }
 
     fn kill(mut self) {
-        // The shell is the first of a group, with what it has started. One that has ended is none
-        // to kill.
+        // The shell leads a process group with its children. A shell that has exited needs no
+        // kill.
         let group = format!("kill -KILL -{}", self.child.id());
         let _ = Command::new("/bin/sh").args(["-c", &group]).stderr(Stdio::null()).status();
         let _ = self.child.kill();
@@ -252,7 +252,7 @@ impl Worker {
     }
 }
 
-/// A page as a line.
+/// Encodes a page as a line.
 fn line(capture: &Capture<'_>) -> String {
     let page = capture.page;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -269,7 +269,7 @@ fn line(capture: &Capture<'_>) -> String {
     format!("{line}\n")
 }
 
-/// What an answer says of the page at a URL.
+/// Decodes the answer about the page at a URL.
 fn reply(answer: &str, url: &str) -> Result<Reply, BoxError> {
     let answer: Answer =
         serde_json::from_str(answer).map_err(|error| format!("its answer is not valid JSON: {error}"))?;
@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn a_child_that_fails_is_named_and_another_answers_the_next_page() {
         let once = |what: &str| {
-            // The first child of each folder fails.
+            // The first child in each folder fails.
             let folder = tempfile::tempdir().unwrap();
             let mark = folder.path().join("mark").display().to_string();
             let script =
@@ -350,7 +350,7 @@ mod tests {
         ask(&exec, "http://a/").unwrap_err();
         let pid = std::fs::read_to_string(&note).unwrap();
         let state = || std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-        // A process that nobody has waited for is a zombie.
+        // An exited process is a zombie until it is waited for.
         let is_there = || !state().is_empty() && !state().contains(") Z ");
         (0..500).take_while(|_| is_there()).for_each(|_| std::thread::sleep(Duration::from_millis(10)));
         assert!(!is_there(), "{}", state());

@@ -1,6 +1,6 @@
-//! An own fetcher: for pages that need a browser, or come from elsewhere than HTTP.
+//! Custom fetchers: for pages that need a browser, or are not fetched by HTTP.
 //!
-//! robots.txt and sitemaps are still asked for by the crawl itself, whose user agent they concern.
+//! The crawl itself still requests robots.txt and sitemaps, which concern its user agent.
 
 use std::any::Any;
 use std::future::Future;
@@ -17,7 +17,7 @@ use crate::error::BoxError;
 use crate::failure::{Failure, Reason};
 use crate::fetch::Answer;
 
-/// What an own fetcher has got for a URL.
+/// The response of a custom fetcher.
 ///
 /// ```
 /// use crawl::hooks::Response;
@@ -27,13 +27,13 @@ use crate::fetch::Answer;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Response {
-    /// The status code; redirects (300 to 399) are followed by the crawl, by their `Location`.
+    /// The status code; the crawl follows redirects (300 to 399) by their `Location`.
     pub status: u16,
     /// The header fields. `Content-Type` decides how links are found.
     pub headers: Headers,
     /// The body, decoded.
     pub body: Vec<u8>,
-    /// The address that answered, if that is known.
+    /// The server's address, if known.
     pub ip: Option<IpAddr>,
 }
 
@@ -50,8 +50,8 @@ pub struct Response {
 /// ```
 pub type Fetching<'a> = Pin<Box<dyn Future<Output = Result<Response, BoxError>> + Send + 'a>>;
 
-/// Fetches pages instead of the crawl, which keeps deciding which page and when. The address of a
-/// page is not checked: a custom fetcher must check addresses itself.
+/// Replaces the crawl's fetcher; the crawl still decides which page to fetch and when. Addresses
+/// of pages are not checked: a custom fetcher must check them itself.
 ///
 /// ```
 /// use crawl::hooks::Fetching;
@@ -67,12 +67,12 @@ pub type Fetching<'a> = Pin<Box<dyn Future<Output = Result<Response, BoxError>> 
 /// # Ok::<(), crawl::BoxError>(())
 /// ```
 pub trait Fetch: Send + Sync {
-    /// Fetches a URL. It runs on the crawl's own runtime (tokio); [`Blocking`] makes one of a
-    /// closure that blocks.
+    /// Fetches a URL. Runs on the crawl's own tokio runtime; for a blocking closure use
+    /// [`Blocking`].
     fn fetch<'a>(&'a self, url: &'a str) -> Fetching<'a>;
 }
 
-/// A fetcher that blocks, on a bounded number of threads.
+/// A blocking fetcher, on a bounded number of threads.
 ///
 /// ```
 /// use crawl::hooks::{Blocking, Fetch, Response};
@@ -91,7 +91,7 @@ pub struct Blocking<F> {
 }
 
 impl<F: Fn(&str) -> Result<Response, BoxError> + Send + Sync + 'static> Blocking<F> {
-    /// A fetcher of a closure, of which at most so many calls run at once.
+    /// A fetcher from a closure, with at most `most` concurrent calls.
     pub fn new(most: usize, call: F) -> Blocking<F> {
         Blocking { call: Arc::new(call), places: Semaphore::new(most.clamp(1, Semaphore::MAX_PERMITS)) }
     }
@@ -107,10 +107,10 @@ impl<F: Fn(&str) -> Result<Response, BoxError> + Send + Sync + 'static> Fetch fo
     }
 }
 
-/// Fetches by an own fetcher, within the time and the bytes of the crawl.
+/// Calls a custom fetcher, within the crawl's limits of time and bytes.
 pub(crate) async fn get(own: &Arc<dyn Fetch>, url: &str, within: Duration, bytes: u64) -> Result<Answer, Failure> {
     let (own, at) = (Arc::clone(own), url.to_owned());
-    // A task of its own: a panic ends that, and not the visit.
+    // A separate task: a panic ends the task, not the visit.
     let task = tokio::spawn(async move { own.fetch(&at).await });
     let stop = task.abort_handle();
     let response = match tokio::time::timeout(within, task).await {

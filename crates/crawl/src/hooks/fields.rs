@@ -1,4 +1,4 @@
-//! Fields that the crawl itself can find of a page: language, encoding, fingerprint of its text.
+//! Built-in fields of a page: language, encoding, fingerprint of its text.
 
 use filemap::Page;
 use filemap::page::encoding;
@@ -7,7 +7,7 @@ use super::page::Fields;
 use super::text;
 use crate::simhash::simhash64;
 
-/// A field that can be switched on.
+/// A built-in field that can be enabled.
 ///
 /// ```
 /// use crawl::hooks::fields::Field;
@@ -18,15 +18,15 @@ use crate::simhash::simhash64;
 pub enum Field {
     /// `lang`: the `lang` of the `html` element, else the header `Content-Language`.
     Lang,
-    /// `charset`: the encoding by which links are found, as the Encoding Standard names it, in
-    /// lower case.
+    /// `charset`: the encoding used to find links, by its name in the Encoding Standard, in lower
+    /// case.
     Charset,
     /// `simhash64`: [`simhash64`] of the visible text, 16 hexadecimal digits.
     Simhash64,
 }
 
 impl Field {
-    /// All there are.
+    /// All built-in fields.
     pub const ALL: [Field; 3] = [Field::Lang, Field::Charset, Field::Simhash64];
 
     /// Its name.
@@ -38,17 +38,17 @@ impl Field {
         }
     }
 
-    /// The field of a name.
+    /// Parses the name of a field.
     ///
     /// # Errors
-    /// A sentence with the names there are.
+    /// An error message with the valid names.
     pub fn named(name: &str) -> Result<Field, String> {
         let named = Field::ALL.into_iter().find(|field| field.name() == name);
         named.ok_or_else(|| format!("`{name}` is no field; give {}", Field::ALL.map(Field::name).join(", ")))
     }
 }
 
-/// The fields of a page. Only documents of text have any: HTML, XHTML, plain text.
+/// The fields of a page. Only text documents have any: HTML, XHTML, plain text.
 pub(crate) fn of(page: &Page, wanted: &[Field]) -> Fields {
     let content_type = page.headers.get("Content-Type");
     let kind = String::from_utf8_lossy(content_type.unwrap_or_default()).to_ascii_lowercase();

@@ -1,19 +1,19 @@
-//! A call of code that is not the crawl's own: its panic is an error like any.
+//! Calls to foreign code: a panic becomes an ordinary error.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::error::BoxError;
 
-/// Calls a hook; a panic is an error like any. Other visits go on meanwhile.
+/// Calls a hook and turns a panic into an error. Other visits continue meanwhile.
 pub(crate) fn guarded<T>(call: impl FnOnce() -> Result<T, BoxError>) -> Result<T, String> {
-    // What a hook leaves broken is its own.
+    // Unwind safety: state that a hook leaves broken is its own.
     match tokio::task::block_in_place(|| catch_unwind(AssertUnwindSafe(call))) {
         Ok(done) => done.map_err(|error| error.to_string()),
         Err(panic) => Err(panicked(&*panic)),
     }
 }
 
-/// What a panic says.
+/// The message of a panic.
 pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     format!("it panicked: {}", text.unwrap_or("no words"))

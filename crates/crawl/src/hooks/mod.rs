@@ -1,9 +1,9 @@
-//! Hooks: what a caller of the library adds to a crawl: its own fetcher, its own links, a look at
-//! each page.
+//! Hooks, by which a caller of the library extends a crawl: a custom fetcher, custom link
+//! extraction, a callback for each page.
 //!
-//! A hook blocks only the visit that calls it: at most as many run at once as the crawl has
-//! connections. One that fails or panics loses nothing: the page is kept as if there were no hook,
-//! and the failure is counted by name ([`crate::Reason::HookFailed`]) and told with its words.
+//! A hook blocks only its own visit: at most as many run at once as the crawl has connections. A
+//! failure or panic loses nothing: the page is kept as if there were no hook, and the failure is
+//! counted by name ([`crate::Reason::HookFailed`]) and reported with its message.
 
 pub mod exec;
 mod fetch;
@@ -20,7 +20,7 @@ pub(crate) use self::guard::guarded;
 pub use self::page::{Capture, Fields, OnPage, Parse, Reply};
 use crate::record;
 
-/// The hooks of a crawl; without any it is what `fm-crawl` does.
+/// The hooks of a crawl; `fm-crawl` uses none of its own.
 ///
 /// ```
 /// use crawl::hooks::Hooks;
@@ -33,19 +33,19 @@ use crate::record;
 /// ```
 #[derive(Clone, Default)]
 pub struct Hooks {
-    /// Fetches pages instead of the crawl.
+    /// Replaces the crawl's fetcher of pages.
     pub fetch: Option<Arc<dyn Fetch>>,
-    /// Finds their links instead of the crawl.
+    /// Replaces the crawl's link extraction.
     pub parse: Option<Arc<dyn Parse>>,
-    /// Look at each page, in this order.
+    /// Called for each page, in this order.
     pub on_page: Vec<Arc<dyn OnPage>>,
-    /// Whether visits tell the edges of their pages.
+    /// Whether visits report the edges of their pages.
     pub edges: bool,
 }
 
 impl Hooks {
-    /// What all hooks say of a page; a word for each that fails, and for each field that no note
-    /// can have.
+    /// The combined reply of all hooks about a page; and a message for each hook that fails, and
+    /// each field with an invalid name.
     pub(crate) fn look(&self, capture: &Capture<'_>) -> (Reply, Vec<String>) {
         let (mut reply, mut failed) = (Reply::new(), Vec::new());
         let mut fields = capture.fields.clone();

@@ -1,4 +1,4 @@
-//! What a hook is shown of a page, and what it says of it.
+//! The input and output of a page hook.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use filemap::Page;
 
 use crate::error::BoxError;
 
-/// Values by their names, kept beside a page. A value is one line of text.
+/// Named values stored beside a page. A value is one line of text.
 ///
 /// ```
 /// let fields = crawl::hooks::Fields::from([("lang".to_owned(), "de".to_owned())]);
@@ -15,7 +15,7 @@ use crate::error::BoxError;
 /// ```
 pub type Fields = BTreeMap<String, String>;
 
-/// A page that was fetched and is not stored yet.
+/// A fetched page that is not stored yet.
 ///
 /// ```
 /// use crawl::Capture;
@@ -30,21 +30,21 @@ pub type Fields = BTreeMap<String, String>;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Capture<'a> {
-    /// The URL it was asked for at.
+    /// The requested URL.
     pub url: &'a str,
-    /// Its canonical form, by which the store knows it.
+    /// Its canonical form, the key in the store.
     pub key: &'a str,
-    /// Links from a start page.
+    /// The number of links from a start page.
     pub depth: u16,
     /// Time, status, header fields, decoded body.
     pub page: &'a Page,
-    /// The URLs of its links that the crawl is going to follow.
+    /// The URLs of its links that the crawl will follow.
     pub links: &'a [String],
-    /// What was found of it so far.
+    /// The fields found so far.
     pub fields: &'a Fields,
 }
 
-/// What a hook says of a page.
+/// A hook's reply about a page.
 ///
 /// ```
 /// let reply = crawl::Reply::new().link("/next").field("title", "Home");
@@ -52,7 +52,7 @@ pub struct Capture<'a> {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// More links of the page, relative ones too. They are followed if they are in scope.
+    /// More links of the page, also relative ones. They are followed if in scope.
     pub links: Vec<String>,
     /// Values to keep beside the page.
     pub fields: Fields,
@@ -60,7 +60,7 @@ pub struct Reply {
     pub stores: bool,
     /// Whether its links are followed.
     pub follows: bool,
-    /// Whether the page is taken at all: if not it counts as not fetched, and is fetched again.
+    /// Whether the page is accepted: if not it counts as not fetched, and is fetched again.
     pub takes: bool,
 }
 
@@ -83,34 +83,34 @@ impl Reply {
         self
     }
 
-    /// Adds a value. Line ends and other control characters become blanks. A name is ASCII without
-    /// blanks and colons; any other is left out, and counted as `hook-failed`.
+    /// Adds a value. Line ends and other control characters become blanks. A name must be ASCII
+    /// without blanks and colons; another name is dropped, and counted as `hook-failed`.
     #[must_use]
     pub fn field(mut self, name: impl Into<String>, value: impl Into<String>) -> Reply {
         self.fields.insert(name.into(), value.into());
         self
     }
 
-    /// The page is not stored.
+    /// Does not store the page.
     #[must_use]
     pub fn not_stored(self) -> Reply {
         Reply { stores: false, ..self }
     }
 
-    /// Its links are not followed.
+    /// Does not follow its links.
     #[must_use]
     pub fn not_followed(self) -> Reply {
         Reply { follows: false, ..self }
     }
 
-    /// The page is not taken: it stays queued. For a hook that stops the crawl ([`crate::Stop`]):
-    /// while it goes on the page is fetched again at once.
+    /// Rejects the page: it stays queued. For a hook that stops the crawl ([`crate::Stop`]): in a
+    /// running crawl the page would be fetched again at once.
     #[must_use]
     pub fn not_taken(self) -> Reply {
         Reply { takes: false, ..self }
     }
 
-    /// Takes what another hook says of the page too.
+    /// Merges another hook's reply about the page.
     pub(super) fn add(&mut self, other: Reply) {
         self.links.extend(other.links);
         self.fields.extend(other.fields);
@@ -120,7 +120,7 @@ impl Reply {
     }
 }
 
-/// Looks at each page before it is stored. Every closure of that form is one.
+/// A callback for each page before it is stored. Matching closures implement it.
 ///
 /// ```
 /// use crawl::hooks::Fields;
@@ -136,7 +136,7 @@ impl Reply {
 /// # Ok::<(), BoxError>(())
 /// ```
 pub trait OnPage: Send + Sync {
-    /// Says what becomes of a page. May block.
+    /// Decides what happens to a page. May block.
     ///
     /// # Errors
     /// The hook's own: the page is stored without its reply.
@@ -149,7 +149,7 @@ impl<F: Fn(&Capture<'_>) -> Result<Reply, BoxError> + Send + Sync> OnPage for F 
     }
 }
 
-/// Finds the links of a page instead of the crawl. Every closure of that form is one.
+/// Replaces the crawl's link extraction. Matching closures implement it.
 ///
 /// ```
 /// use crawl::{BoxError, Parse};
@@ -162,10 +162,10 @@ impl<F: Fn(&Capture<'_>) -> Result<Reply, BoxError> + Send + Sync> OnPage for F 
 /// # Ok::<(), BoxError>(())
 /// ```
 pub trait Parse: Send + Sync {
-    /// The links of a page at a URL, relative ones too; `None` for those that the crawl finds.
+    /// The links of a page at a URL, also relative ones; `None` leaves it to the crawl.
     ///
     /// # Errors
-    /// The hook's own: the page has the links that the crawl finds.
+    /// The hook's own: the crawl then finds the page's links itself.
     fn links(&self, url: &str, page: &Page) -> Result<Option<Vec<String>>, BoxError>;
 }
 

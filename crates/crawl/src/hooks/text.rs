@@ -1,16 +1,16 @@
-//! The visible text of an HTML document, and the language that it names.
+//! The visible text of an HTML document, and its declared language.
 //!
-//! Text is what stands outside of scripts, styles, templates and the title: an approximation
+//! Visible text is all text outside scripts, styles, templates and the title: an approximation
 //! without style sheets. One pass of the tokenizer, no tree.
 
 use html5gum::{DefaultEmitter, Token, Tokenizer};
 
 use crate::links::elements::{HIDDEN, parts_words};
 
-/// What is read of a document.
+/// The text and language of a document.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Text {
-    /// The visible text; blanks stand where elements part words.
+    /// The visible text; blanks replace tags that separate words.
     pub(super) text: String,
     /// The `lang` of the `html` element.
     pub(super) lang: Option<String>,
@@ -47,7 +47,7 @@ pub(super) fn of(document: &str) -> Text {
     read
 }
 
-/// Parts the words before and after a tag.
+/// Separates the words before and after a tag.
 fn part(text: &mut String, name: &[u8]) {
     if parts_words(name) && !text.ends_with(' ') {
         text.push(' ');

@@ -1,11 +1,11 @@
-//! What a style sheet needs: `url(...)` and `@import`, by a scan that skips comments and strings.
+//! The requisites of a style sheet: `url(...)` and `@import`. The scan skips comments and strings.
 //!
-//! It is no parser: what stands in a rule that a browser would drop is found too.
+//! This is no parser: it also finds URLs in rules that a browser would drop.
 
-/// Escapes have this many hexadecimal digits at most.
+/// The maximum number of hexadecimal digits in an escape.
 const DIGITS: usize = 6;
 
-/// Calls `take` with each URL as written; those of `data:` are left out.
+/// Calls `take` with each URL as written; skips `data:` URLs.
 pub fn find(css: &[u8], mut take: impl FnMut(&[u8])) {
     let (mut at, mut imports) = (0, false);
     while at < css.len() {
@@ -52,13 +52,13 @@ fn tell(url: Vec<u8>, take: &mut impl FnMut(&[u8])) {
     }
 }
 
-/// A string up to its quote, or to the end of a line that lacks it; and the bytes it takes.
+/// A string up to its quote, or to the end of its line; and its length in bytes.
 fn quoted(text: &[u8], quote: u8) -> (Vec<u8>, usize) {
     let (url, used) = until(text, |byte| byte == quote || byte == b'\n');
     (url, (used + 1).min(text.len()))
 }
 
-/// A text up to an end, without its escapes; and the bytes it takes.
+/// A text up to an end, unescaped; and its length in bytes.
 fn until(text: &[u8], is_end: impl Fn(u8) -> bool) -> (Vec<u8>, usize) {
     let (mut url, mut at) = (Vec::new(), 0);
     while at < text.len() && !is_end(text[at]) {
@@ -76,7 +76,7 @@ fn until(text: &[u8], is_end: impl Fn(u8) -> bool) -> (Vec<u8>, usize) {
                 url.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
                 at += digits + usize::from(text.get(at + digits).is_some_and(u8::is_ascii_whitespace));
             }
-            // The end of a line goes on in the next one.
+            // An escaped line end continues the string.
             None => {
                 url.extend(text.get(at).filter(|byte| **byte != b'\n'));
                 at += 1;

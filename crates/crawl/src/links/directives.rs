@@ -1,8 +1,8 @@
 //! The robots directives of a page: `meta` elements and `X-Robots-Tag` fields.
 //!
-//! Those for everybody bind us, and those for our product token; those for another agent do not.
+//! Directives for all agents and for our product token apply; those for another agent do not.
 
-/// Directives with a value after a colon, which are no agents.
+/// Directives with a value after a colon: these are not agents.
 const WITH_VALUE: [&str; 4] = ["unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"];
 
 /// Whether a list of directives (`noindex, nofollow`, `none`) forbids following links.
@@ -10,14 +10,14 @@ pub fn forbids_following(directives: &[u8]) -> bool {
     words(directives).any(|word| word.eq_ignore_ascii_case(b"nofollow") || word.eq_ignore_ascii_case(b"none"))
 }
 
-/// Whether a `meta` element of this name speaks to us.
+/// Whether a `meta` element of this name applies to us.
 pub fn speaks_to(name: &[u8], agent: &str) -> bool {
     let name = name.trim_ascii();
     name.eq_ignore_ascii_case(b"robots") || !agent.is_empty() && name.eq_ignore_ascii_case(agent.as_bytes())
 }
 
 /// Whether a value of `X-Robots-Tag` forbids us to follow links. An agent (`googlebot: nofollow`)
-/// holds for all that follows it, up to the next agent.
+/// applies to all directives up to the next agent.
 pub fn tag_forbids_following(value: &[u8], agent: &str) -> bool {
     let mut is_ours = true;
     value.split(|byte| *byte == b',').any(|part| {
@@ -29,20 +29,20 @@ pub fn tag_forbids_following(value: &[u8], agent: &str) -> bool {
                 directive = &part[colon + 1..];
             }
         }
-        // A value says nothing: `unavailable_after: none`.
+        // A directive's value is ignored: `unavailable_after: none`.
         let name = directive.split(|byte| *byte == b':').next().unwrap_or_default();
         is_ours && forbids_following(name)
     })
 }
 
-/// Whether what stands before a colon is an agent: no directive, nor a piece of a date.
+/// Whether the text before a colon is an agent: neither a directive nor a piece of a date.
 fn is_agent(name: &[u8]) -> bool {
     let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_./*".contains(byte);
     let is_directive = WITH_VALUE.iter().any(|directive| name.eq_ignore_ascii_case(directive.as_bytes()));
     !is_directive && name.iter().all(is_token) && (name == b"*" || name.iter().any(u8::is_ascii_alphabetic))
 }
 
-/// The words of a list, which spaces or commas part.
+/// The words of a list, separated by spaces or commas.
 pub fn words(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|byte| byte.is_ascii_whitespace() || *byte == b',').filter(|word| !word.is_empty())
 }

@@ -1,14 +1,14 @@
 //! The links of an HTML document as edges of a graph: each with its anchor text and its `rel`,
 //! whether it is followed or not.
 //!
-//! An edge leads to a canonical URL, so that ends meet. What leads to no http or https URL, and a
-//! link within its own page (`#top`), is none. Number and length are bounded.
+//! An edge leads to a canonical URL, so that both ends of edges match. Links to other schemes than
+//! http or https, and links within the page (`#top`), are no edges. Number and length are bounded.
 
 use filemap::canonical::Canonicalizer;
 
 use super::{Bounds, Found, Link, text};
 
-/// Most bytes of an edge's text, and of its `rel`.
+/// The maximum length of an edge's text, and of its `rel`.
 const TEXT_BYTES: usize = 1024;
 
 /// A link of a page.
@@ -24,14 +24,14 @@ const TEXT_BYTES: usize = 1024;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edge {
-    /// The canonical URL that it leads to.
+    /// The canonical URL of the target.
     pub to: String,
-    /// What it is: `a`, `area`, `iframe`, `frame`, `link`, `meta` (a refresh), `redirect`.
+    /// The element: `a`, `area`, `iframe`, `frame`, `link`, `meta` (a refresh), `redirect`.
     pub element: &'static str,
     /// Its `rel`, as written.
     pub rel: Option<String>,
-    /// The text between its tags, and of images there their `alt`, with single blanks; 1,024 bytes
-    /// at most.
+    /// The text between its tags, with the `alt` of images there and single blanks; at most 1,024
+    /// bytes.
     pub text: String,
 }
 
@@ -44,34 +44,34 @@ pub struct Anchor {
     text: String,
 }
 
-/// Collects the links of a document, with their texts.
+/// Collects the links of a document with their texts.
 #[derive(Debug)]
 pub(crate) struct Anchors {
     found: Vec<Anchor>,
     most: usize,
     more: u64,
-    /// Whether text belongs to the last one.
+    /// Whether text is added to the last link.
     is_open: bool,
 }
 
 impl Anchors {
-    /// Collects at most so many.
+    /// A collector of at most `most` links.
     pub(crate) fn new(most: usize) -> Anchors {
         Anchors { found: Vec::new(), most, more: 0, is_open: false }
     }
 
-    /// What was found, and how many more there were.
+    /// The links found, and the number beyond the limit.
     pub(crate) fn finish(mut self) -> (Vec<Anchor>, u64) {
         self.end();
         (self.found, self.more)
     }
 
-    /// Whether text belongs to a link.
+    /// Whether a link is open, to which text is added.
     pub(crate) fn is_open(&self) -> bool {
         self.is_open
     }
 
-    /// A link begins. An empty one leads elsewhere only if the document has a base.
+    /// Opens a link. An empty target leads elsewhere only if the document has a base.
     pub(crate) fn begin(&mut self, tag: &[u8], target: &[u8], rel: Option<&[u8]>, has_base: bool) {
         self.end();
         let target = target.trim_ascii();
@@ -92,14 +92,14 @@ impl Anchors {
         self.is_open = tag == b"a" || tag == b"area";
     }
 
-    /// Adds text to the open link.
+    /// Appends text to the open link.
     pub(crate) fn text(&mut self, text: &[u8]) {
         if let Some(last) = self.found.last_mut().filter(|_| self.is_open) {
             push(&mut last.text, text);
         }
     }
 
-    /// The open link ends.
+    /// Closes the open link.
     pub(crate) fn end(&mut self) {
         if let Some(last) = self.found.last_mut().filter(|_| self.is_open) {
             last.text.truncate(last.text.trim_end().len());
@@ -108,7 +108,7 @@ impl Anchors {
     }
 }
 
-/// Adds text, blanks as one, up to the limit.
+/// Appends text with blanks collapsed, up to the limit.
 fn push(kept: &mut String, text: &[u8]) {
     for letter in String::from_utf8_lossy(text).chars() {
         let letter = if letter.is_whitespace() || letter.is_control() { ' ' } else { letter };
@@ -133,7 +133,7 @@ fn element(tag: &[u8]) -> &'static str {
     }
 }
 
-/// The edges of a document at a URL, in order; and how many are left out, over a limit.
+/// The edges of a document at a URL, in order; and the number dropped by a limit.
 pub fn resolve(found: &Found, url: &str, canonicalizer: &dyn Canonicalizer, bounds: Bounds) -> (Vec<Edge>, u64) {
     let (mut edges, mut more) = (Vec::with_capacity(found.anchors.len()), found.more_anchors);
     let base = found.base_at(url);

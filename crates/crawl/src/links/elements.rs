@@ -1,9 +1,8 @@
-//! What elements of HTML mean to whoever reads links and text: by the names of their tags, and by
-//! the `rel` of `link`.
+//! The roles of HTML elements for links and text, by tag name and by the `rel` of `link`.
 
 use super::directives::words;
 
-/// Values of `rel` of a `link` that is not a page.
+/// Values of `rel` by which a `link` is not a page.
 const NO_PAGE: [&str; 16] = [
     "search",
     "stylesheet",
@@ -23,7 +22,7 @@ const NO_PAGE: [&str; 16] = [
     "wlwmanifest",
 ];
 
-/// Start tags that end SVG and MathML that nobody has closed.
+/// Start tags that implicitly close open SVG and MathML.
 pub(super) const BREAKS_OUT: [&[u8]; 44] = [
     b"b",
     b"big",
@@ -70,22 +69,22 @@ pub(super) const BREAKS_OUT: [&[u8]; 44] = [
     b"var",
     b"listing",
 ];
-/// Values of `rel` of a `link` that is a requisite.
+/// Values of `rel` by which a `link` is a requisite.
 const REQUISITE: [&str; 7] =
     ["stylesheet", "icon", "apple-touch-icon", "apple-touch-icon-precomposed", "mask-icon", "preload", "modulepreload"];
 
-/// Elements whose text nobody sees.
+/// Elements whose text is invisible.
 pub const HIDDEN: [&[u8]; 5] = [b"script", b"style", b"template", b"title", b"noscript"];
-/// Elements within a word: no blank stands for their tags.
+/// Inline elements: their tags do not separate words.
 const WITHIN: [&[u8]; 14] =
     [b"a", b"abbr", b"b", b"code", b"em", b"font", b"i", b"mark", b"small", b"span", b"strong", b"sub", b"sup", b"u"];
 
-/// Whether a list has a word.
+/// Whether a list contains a word.
 pub(super) fn has_word(list: &[u8], wanted: &[u8]) -> bool {
     words(list).any(|word| word.eq_ignore_ascii_case(wanted))
 }
 
-/// Whether a `link` with this `rel` is no page.
+/// Whether a `link` with this `rel` is not a page.
 pub(super) fn names_no_page(rel: Option<&[u8]>) -> bool {
     rel.is_some_and(|rel| NO_PAGE.iter().any(|word| has_word(rel, word.as_bytes())))
 }
@@ -95,7 +94,7 @@ pub(super) fn names_requisite(rel: Option<&[u8]>) -> bool {
     rel.is_some_and(|rel| REQUISITE.iter().any(|word| has_word(rel, word.as_bytes())))
 }
 
-/// Whether a tag of this name parts words.
+/// Whether tags of this name separate words.
 pub fn parts_words(tag: &[u8]) -> bool {
     !WITHIN.contains(&tag)
 }

@@ -1,12 +1,12 @@
-//! The links of an HTML document, by the tokenizer of the HTML standard.
+//! The links of an HTML document, found by the HTML standard's tokenizer.
 //!
-//! The tokenizer streams and no tree is built: the cost is one pass over the bytes and memory for
-//! the longest tag, however deep or broken the document is.
+//! The tokenizer streams and builds no tree: one pass over the bytes, and memory for the longest
+//! tag, however deep or broken the document is.
 //!
 //! Links to pages are `a`, `area`, `iframe`, `frame`, `meta` refresh, and `link` elements except
 //! those for styles, icons, preloading and descriptions. `base`, `rel=nofollow` and the robots
-//! directives of `meta` elements are respected. Requisites are the images, scripts and styles of a
-//! page, also those in attributes; no directive concerns them.
+//! directives of `meta` elements are obeyed. Requisites are the images, scripts and styles of a
+//! page, also those in attributes; robots directives do not apply to them.
 
 use std::convert::Infallible;
 
@@ -18,11 +18,11 @@ use super::elements::{BREAKS_OUT, HIDDEN, has_word, names_no_page, names_requisi
 use super::{Bounds, Found, Gathered, css, requisites, text};
 use crate::simhash::Fingerprint;
 
-/// How a document is read.
+/// The syntax of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syntax {
     Html,
-    /// `<script/>` is a whole element.
+    /// In XHTML `<script/>` is a complete element.
     Xhtml,
 }
 
@@ -69,7 +69,7 @@ enum Attribute {
     Alt,
 }
 
-/// The attributes of the current tag; the first of each name counts.
+/// The attributes of the current tag; the first of each name wins.
 #[derive(Debug, Default)]
 struct Held {
     target: Option<Vec<u8>>,
@@ -80,7 +80,7 @@ struct Held {
     alt: Option<Vec<u8>>,
 }
 
-/// The emitter of the tokenizer: takes tags and attributes, ignores the rest.
+/// The tokenizer's emitter: takes tags and attributes, ignores the rest.
 struct Reading<'a> {
     agent: &'a str,
     syntax: Syntax,
@@ -89,17 +89,17 @@ struct Reading<'a> {
     beside: Gathered,
     /// The anchors, if edges are wanted.
     anchors: Option<Anchors>,
-    /// The fingerprint of the visible text, if it is wanted; and the element whose text nobody
-    /// sees.
+    /// The fingerprint of the visible text, if wanted; and the open element whose text is
+    /// invisible.
     fingerprint: Option<Fingerprint>,
     hidden: Option<Vec<u8>>,
-    /// The text of the style sheet that is being read.
+    /// The text of the style sheet being read.
     style: Option<Vec<u8>>,
     is_start: bool,
     is_self_closing: bool,
-    /// Open elements of SVG and MathML: in these a title or a script is an element like any.
+    /// Number of open SVG and MathML elements: in these, titles and scripts are ordinary elements.
     foreign: u32,
-    /// The names of the current tag and of the last start tag, whose end tag ends a script or a
+    /// The names of the current tag and of the last start tag, whose end tag ends a script or
     /// title.
     name: Vec<u8>,
     last_start: Vec<u8>,
@@ -140,7 +140,7 @@ impl Reading<'_> {
         self.attribute_name.clear();
     }
 
-    /// Follows where SVG and MathML begin and end.
+    /// Tracks the beginning and end of SVG and MathML.
     fn enter_or_leave_foreign(&mut self) {
         let is_root = matches!(self.name.as_slice(), b"svg" | b"math");
         match (is_root, self.is_start) {
@@ -169,12 +169,12 @@ impl Reading<'_> {
         tag
     }
 
-    /// Whether the attributes of the current tag matter.
+    /// Whether the attributes of the current tag are needed.
     fn matters(&mut self) -> bool {
         self.tag() != Tag::Other || self.is_start && self.beside.bounds.requisites
     }
 
-    /// Takes the last attribute for a requisite, if it is one.
+    /// Takes the last attribute as a requisite, if it is one.
     fn take_requisite(&mut self) {
         if !self.is_start || !self.beside.bounds.requisites {
             return;
@@ -199,7 +199,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Reads the style sheet that ends.
+    /// Extracts the requisites of the style sheet that ends.
     fn end_style(&mut self) {
         let beside = &mut self.beside;
         if let Some(style) = self.style.take() {
@@ -209,7 +209,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Takes the last attribute; the first of a name counts.
+    /// Takes the last attribute; the first of a name wins.
     fn take_attribute(&mut self) {
         self.take_requisite();
         let held = match attribute(self.tag(), &self.attribute_name) {
@@ -255,7 +255,7 @@ impl Reading<'_> {
         self.gathered.add(target);
     }
 
-    /// Notes the link of the current tag as an edge.
+    /// Records the link of the current tag as an edge.
     fn anchor(&mut self, target: &[u8], held: &Held) {
         let has_base = self.gathered.found.base.is_some();
         if let Some(anchors) = &mut self.anchors {
@@ -264,14 +264,14 @@ impl Reading<'_> {
         }
     }
 
-    /// Adds to the text of the anchor that is open.
+    /// Appends text to the open anchor.
     fn text(&mut self, text: &[u8]) {
         if let Some(anchors) = &mut self.anchors {
             anchors.text(text);
         }
     }
 
-    /// Ends an anchor, or parts its words; follows which text is hidden.
+    /// Ends an anchor, or separates its words; tracks which text is invisible.
     fn mark_text(&mut self) {
         if let Some(fingerprint) = &mut self.fingerprint {
             if parts_words(&self.name) {
@@ -381,7 +381,7 @@ impl Emitter for &mut Reading<'_> {
         self.last_start = name.unwrap_or_default().to_vec();
     }
 
-    // Comments and doctypes reset the current tag.
+    // Comments and doctypes clear the current tag.
     fn init_comment(&mut self) {
         self.begin(false);
     }

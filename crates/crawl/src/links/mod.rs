@@ -1,10 +1,10 @@
-//! The links of a document: found by a tokenizer, resolved, made canonical, without duplicates.
+//! The links of a document: extracted, resolved, canonicalized and deduplicated.
 //!
-//! Finding ([`html`], [`sitemap`], [`plain`]) knows little of URLs, and resolving nothing of
+//! Extraction ([`html`], [`sitemap`], [`plain`]) knows little of URLs, and resolution nothing of
 //! documents. Number and length of links are bounded.
 //!
-//! Invariant: every resolved link is an http or https URL, absolute and without a fragment, as it
-//! was written otherwise; its key is the canonical form by the rules of the store.
+//! Invariant: every resolved link is an absolute http or https URL without a fragment, otherwise
+//! as written; its key is the canonical form by the store's rules.
 
 pub mod css;
 pub mod directives;
@@ -24,20 +24,20 @@ use filemap::canonical::{Canonicalizer, Whatwg};
 use frontier::Frontier;
 use urlindex::canonical::Encoding;
 
-/// Which links of a document are taken.
+/// The options and limits of link extraction.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Links of one document.
+    /// The maximum number of links of one document.
     pub links: usize,
-    /// Bytes of one URL.
+    /// The maximum length of a URL.
     pub url_bytes: usize,
     /// Whether nofollow links are followed.
     pub follow_nofollow: bool,
-    /// Whether requisites are taken.
+    /// Whether requisites are extracted.
     pub requisites: bool,
-    /// Whether edges are.
+    /// Whether edges are extracted.
     pub edges: bool,
-    /// Whether the fingerprint of the text is made.
+    /// Whether the text's fingerprint is computed.
     pub fingerprint: bool,
 }
 
@@ -46,33 +46,33 @@ pub struct Bounds {
 pub struct Found {
     /// The links to follow, without duplicates, in order.
     pub links: Vec<String>,
-    /// What the document needs to be shown, as links.
+    /// The requisites of the document, as links.
     pub requisites: Vec<String>,
-    /// All its links as edges, if these are taken; and how many are over the limit.
+    /// All its links as edges, if these are wanted; and the number beyond the limit.
     pub anchors: Vec<edges::Anchor>,
     pub more_anchors: u64,
     /// The fingerprint of an HTML document's text.
     pub fingerprint: Option<u64>,
     /// The base of the links, if the document has one.
     pub base: Option<String>,
-    /// The encoding of an HTML document, for the queries of its links; UTF-8 if `None`.
+    /// The encoding of an HTML document, used for the queries of its links; `None` is UTF-8.
     pub encoding: Option<&'static Encoding>,
     /// Number of nofollow links.
     pub nofollow: u64,
     /// Whether the whole document is nofollow.
     pub is_nofollow: bool,
-    /// Whether a link is empty but for a fragment: it leads to the base, if there is one.
+    /// Whether a link is empty except for a fragment: it leads to the base, if there is one.
     pub has_empty: bool,
-    /// Whether there were more links than the limit.
+    /// Whether the link limit was exceeded.
     pub is_cut: bool,
     /// Why a sitemap or a feed was not read to its end.
     pub broken: Option<Broken>,
-    /// What a sitemap says of its pages' changes, by the link's place.
+    /// A sitemap's hints about changes of its pages, by the link's index.
     pub hints: BTreeMap<usize, Hint>,
 }
 
 impl Found {
-    /// The base of its links, of a document at a URL.
+    /// The base URL for the links of a document at this URL.
     fn base_at(&self, url: &str) -> Vec<u8> {
         let base = self.base.as_deref().and_then(|base| self.resolve(url.as_bytes(), base));
         base.filter(|base| is_web(base)).unwrap_or_else(|| url.as_bytes().to_vec())
@@ -82,7 +82,7 @@ impl Found {
         Whatwg.resolve_in_page(base, link, self.encoding.unwrap_or(urlindex::canonical::UTF_8)).ok()
     }
 
-    /// The http or https URL of a link.
+    /// Resolves a link; `None` if it is not http or https.
     fn absolute(&self, base: &[u8], link: &str) -> Option<Vec<u8>> {
         let url = match joined(base, link) {
             Some(absolute) => Whatwg.canonicalize(absolute.as_bytes()).ok(),
@@ -95,24 +95,24 @@ impl Found {
 /// Why a document was not read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// Its XML or its gzip file is damaged or ends early, or it has lines that are no URLs.
+    /// Its XML or gzip file is damaged or ends early, or it has lines that are not URLs.
     Damaged,
     /// It is longer than the limit.
     TooLong,
-    /// It expands too much.
+    /// Its expansion exceeds the limit.
     TooDense,
 }
 
-/// What a sitemap says of a page's changes.
+/// A sitemap's hint about a page's changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hint {
-    /// The time of the last one (`lastmod`), in ms since 1970.
+    /// The time of the last change (`lastmod`), in ms since 1970.
     pub changed_ms: Option<i64>,
-    /// How often there is one (`changefreq`).
+    /// The frequency of changes (`changefreq`).
     pub change: Option<Change>,
 }
 
-/// How often a page changes, as a sitemap has it.
+/// The frequency of a page's changes, in a sitemap's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     Always,
@@ -129,7 +129,7 @@ impl Hint {
     pub fn every_ms(&self) -> Option<u64> {
         const HOUR: u64 = 3_600_000;
         Some(match self.change? {
-            // By the protocol: at each access.
+            // The protocol's meaning: at each access.
             Change::Always => 1,
             Change::Hourly => HOUR,
             Change::Daily => 24 * HOUR,
@@ -141,7 +141,7 @@ impl Hint {
 }
 
 impl Change {
-    /// The frequency of this name.
+    /// Parses the name of a frequency.
     pub fn parse(name: &str) -> Option<Change> {
         Some(match name.to_ascii_lowercase().as_str() {
             "always" => Change::Always,
@@ -156,7 +156,7 @@ impl Change {
     }
 }
 
-/// A link, resolved.
+/// A resolved link.
 ///
 /// ```
 /// use filemap::canonical::Whatwg;
@@ -167,23 +167,23 @@ impl Change {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// The URL to ask for.
+    /// The URL to request.
     pub url: String,
-    /// Its canonical form, by which the page is known.
+    /// Its canonical form, which identifies the page.
     pub key: String,
-    /// What a sitemap says of its changes.
+    /// A sitemap's hint about its changes.
     pub hint: Option<Hint>,
 }
 
 impl Link {
-    /// A link to a URL that the URL standard has made; `None` if it has no canonical form in
-    /// UTF-8.
+    /// A link to a URL already normalized by the URL standard; `None` if it has no canonical form
+    /// in UTF-8.
     pub fn new(url: Vec<u8>, canonicalizer: &dyn Canonicalizer) -> Option<Link> {
         let key = String::from_utf8(canonicalizer.canonicalize(&url).ok()?).ok()?;
         Some(Link { url: String::from_utf8(url).ok()?, key, hint: None })
     }
 
-    /// The link to a URL that somebody names, or what is wrong with it.
+    /// A link from a URL that somebody gives, or the error in it.
     pub fn named(url: &str, canonicalizer: &dyn Canonicalizer, url_bytes: usize) -> Result<Link, String> {
         let standard = Whatwg.canonicalize(url.as_bytes()).map_err(|error| format!("{url}: {error}"))?;
         if !is_web(&standard) {
@@ -197,12 +197,12 @@ impl Link {
         }
     }
 
-    /// Whether its URL is longer than this, or both are longer than the frontier takes.
+    /// Whether its URL is over this length, or URL and key together are too long for the frontier.
     pub fn is_too_long(&self, url_bytes: usize) -> bool {
         self.url.len() > url_bytes || self.text().len() > Frontier::URL_BYTES_MAX
     }
 
-    /// Its text for the frontier.
+    /// Its representation in the frontier.
     pub fn text(&self) -> Cow<'_, str> {
         frontier::link(&self.url, &self.key)
     }
@@ -232,7 +232,7 @@ impl Gathered {
     }
 
     /// Adds a link without its fragment: most links of a long page differ only in that. Returns
-    /// its place if it is new.
+    /// its index if it is new.
     pub(crate) fn add(&mut self, link: &[u8]) -> Option<usize> {
         let link = link.trim_ascii();
         let link = &link[..link.iter().position(|&byte| byte == b'#').unwrap_or(link.len())];
@@ -254,13 +254,13 @@ impl Gathered {
     }
 }
 
-/// Bytes of a URL as text: UTF-8, or else with each byte over 7F percent-encoded.
+/// Bytes of a URL as text: UTF-8, else with each byte over 7F percent-encoded.
 pub(crate) fn text(bytes: &[u8]) -> String {
     let escaped = |byte: &u8| if byte.is_ascii() { char::from(*byte).to_string() } else { format!("%{byte:02X}") };
     std::str::from_utf8(bytes).map_or_else(|_| bytes.iter().map(escaped).collect(), str::to_owned)
 }
 
-/// Resolves the links of the page `url`. Of those with one canonical form the first counts.
+/// Resolves the links of the page `url`. Of links with the same canonical form the first wins.
 pub fn resolve(found: &Found, url: &str, canonicalizer: &dyn Canonicalizer, bounds: Bounds) -> Links {
     let mut links = Links::default();
     let mut seen: HashSet<String> = HashSet::with_capacity(found.links.len());
@@ -288,8 +288,8 @@ pub fn resolve(found: &Found, url: &str, canonicalizer: &dyn Canonicalizer, boun
     links
 }
 
-/// Fast path: the absolute form of a link that is a plain path on the base's host or below its
-/// folder. `None` for others.
+/// Fast path: resolves a link that is a plain path on the base's host or below its folder. `None`
+/// for others.
 fn joined(base: &[u8], link: &str) -> Option<String> {
     let base = std::str::from_utf8(base).ok()?;
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/%?=&+,;".contains(&byte);
@@ -303,15 +303,15 @@ fn joined(base: &[u8], link: &str) -> Option<String> {
     Some([&base[..if link.starts_with('/') { path_at } else { folder_end }], link].concat())
 }
 
-/// The host of a URL, as the frontier knows it; empty if it has none.
+/// The host of a URL, in the frontier's form; empty if it has none.
 pub fn host(url: &str) -> &str {
     urlindex::host(url.as_bytes()).and_then(|host| std::str::from_utf8(host).ok()).unwrap_or("")
 }
 
-/// A start page as the URL standard has it.
+/// Normalizes a start page by the URL standard.
 ///
 /// # Errors
-/// A sentence, if it cannot be crawled.
+/// An error message, if it cannot be crawled.
 pub fn check_start(seed: &[u8], url_bytes: usize) -> Result<String, String> {
     let url = Whatwg.canonicalize(seed).map_err(|error| error.to_string())?;
     if !is_web(&url) {
@@ -434,8 +434,8 @@ mod tests {
         assert_eq!(text("/café".as_bytes()), "/café");
     }
 
-    /// A reference stands for a character whatever the page's encoding; a byte of a character may
-    /// be one of markup.
+    /// A character reference is independent of the page's encoding; a byte of a multi-byte
+    /// character may look like markup.
     #[test]
     fn links_of_a_page_are_written_by_its_encoding() {
         type Row<'a> = (&'a [u8], &'a str, [&'a str; 2]);

@@ -1,19 +1,19 @@
-//! The links of a text sitemap: a URL a line.
+//! The links of a text sitemap: one URL a line.
 //!
-//! Any text could be one, so the caller says that it is: by who named it, or by its own name.
+//! Any text could be a sitemap, so the caller decides, by who named it or by its name.
 
 use std::io::BufRead;
 
 use super::source::{Source, Stop};
 use super::{Bounds, Broken, Found, Gathered};
 
-/// Whether the first line that is not empty is a URL.
+/// Whether the first non-empty line is a URL.
 pub fn looks_like_one(source: Source<'_>) -> bool {
     let first = source.lines().map_while(Result::ok).find(|line| !line.trim().is_empty());
     first.is_some_and(|line| is_url(line.trim()))
 }
 
-/// Finds the links of a text sitemap. Lines that are no URLs are skipped, and it counts as broken.
+/// Extracts the links of a text sitemap. A line that is not a URL is skipped, and makes it broken.
 pub fn find(mut source: Source<'_>, bounds: Bounds) -> Found {
     let mut gathered = Gathered::new(bounds);
     let (mut line, mut is_strange) = (Vec::new(), false);

@@ -1,13 +1,13 @@
-//! Requisites: what a page needs to be shown. They are pages to the frontier, marked in the
-//! fragment of the URL to ask for, which no other link has.
+//! Requisites: what a page needs for display. They are pages to the frontier, marked in the
+//! fragment of the URL to request, which no other link has.
 //!
-//! The mark says how far a requisite is from a page: of a page 1, of a style sheet of that page 2.
+//! The mark contains the distance from the page: 1 from a page, 2 from its style sheet.
 
 use super::Link;
 
 const MARK: &str = "#requisite-";
-/// Requisites are taken this far from a page: its style sheets, what they import, and the images
-/// and fonts of that.
+/// The maximum distance from a page: its style sheets, their imports, and the images and fonts of
+/// those.
 pub const LEVELS: u8 = 3;
 
 /// Marks a link.
@@ -25,13 +25,13 @@ pub fn bare(url: &str) -> &str {
     url.split_once(MARK).map_or(url, |(url, _)| url)
 }
 
-/// How far a requisite is from a page; `None` of a page.
+/// The distance of a requisite from its page; `None` for a page.
 pub fn level(url: &str) -> Option<u8> {
     let (_, level) = url.split_once(MARK)?;
     Some(level.parse().unwrap_or(LEVELS))
 }
 
-/// The URLs of a `srcset`: candidates with commas between, each a URL and its width or density.
+/// The URLs of a `srcset`: comma-separated candidates, each a URL and its width or density.
 pub fn candidates(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = list;
     std::iter::from_fn(move || {
@@ -40,7 +40,7 @@ pub fn candidates(list: &[u8]) -> impl Iterator<Item = &[u8]> {
         let end = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
         let (url, after) = rest.split_at(end);
         let bare = url.strip_suffix(b",").unwrap_or(url);
-        // A comma at the URL's end ends the candidate; else the next one outside of brackets does.
+        // A comma at the URL's end ends the candidate; else the next one outside brackets does.
         let mut depth = 0_u32;
         let next = after.iter().position(|byte| {
             match byte {

@@ -1,9 +1,9 @@
-//! The links of an XML document that lists pages: sitemaps, sitemap indexes, and feeds (RSS 0.9 to
+//! The links of XML documents that list pages: sitemaps, sitemap indexes, and feeds (RSS 0.9 to
 //! 2.0, Atom).
 //!
-//! For the crawl such a document is a page: queued, fetched and stored, with links. It is
-//! recognised by its root element, whatever its content type, and read as a stream. Links to
-//! images and videos are left, as they are in HTML.
+//! The crawl treats such a document as a page: queued, fetched and stored, with links. Its root
+//! element identifies it, whatever its content type, and it is read as a stream. Links to images
+//! and videos are ignored, as in HTML.
 
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::{Reader, XmlVersion};
@@ -12,22 +12,22 @@ use url::Url;
 use super::source::{Source, Stop};
 use super::{Bounds, Broken, Change, Found, Gathered, Hint};
 
-/// The root of a document.
+/// The kind of a document's root element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Root {
     /// A sitemap.
     Set,
-    /// A list of sitemaps.
+    /// A sitemap index.
     Index,
     /// RSS of any version.
     Rss,
     /// Atom.
     Atom,
-    /// HTML in XML.
+    /// XHTML.
     Html,
 }
 
-/// `rel` of an Atom link that leads to a page or a feed.
+/// Values of `rel` by which an Atom link leads to a page or a feed.
 const RELATIONS: [&str; 13] = [
     "alternate",
     "related",
@@ -44,13 +44,13 @@ const RELATIONS: [&str; 13] = [
     "replies",
 ];
 
-/// Most `xml:base` inside one another; those of deeper elements are left.
+/// The maximum nesting of `xml:base`; deeper ones are ignored.
 const BASES_MAX: usize = 16;
 
-/// Bytes of a `lastmod` or another short text.
+/// The maximum length of a `lastmod` or another short text.
 const SHORT_BYTES: usize = 64;
 
-/// The root of an XML document, if it is one that is known here.
+/// The root of an XML document, if it is a known one.
 pub fn root(source: Source<'_>) -> Option<Root> {
     let mut reader = reader(source);
     let mut buffer = Vec::new();
@@ -74,7 +74,7 @@ pub fn root(source: Source<'_>) -> Option<Root> {
     }
 }
 
-/// A reader that takes what browsers and other crawlers take: a bare `&`, wrong end tags.
+/// A lenient reader, like browsers and other crawlers: accepts a bare `&` and wrong end tags.
 fn reader(source: Source<'_>) -> Reader<Source<'_>> {
     let mut reader = Reader::from_reader(source);
     let config = reader.config_mut();
@@ -84,7 +84,7 @@ fn reader(source: Source<'_>) -> Reader<Source<'_>> {
     reader
 }
 
-/// Finds the links of the document `url`, up to the first error in it.
+/// Extracts the links of the document `url`, up to its first error.
 pub fn find(source: Source<'_>, root: Root, url: &str, bounds: Bounds) -> Found {
     let mut reading = Reading::new(root, url, bounds);
     let mut reader = reader(source);
@@ -112,7 +112,7 @@ pub fn find(source: Source<'_>, root: Root, url: &str, bounds: Bounds) -> Found 
     found
 }
 
-/// What a text is.
+/// The kind of a text node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {
     /// A URL.
@@ -135,7 +135,7 @@ struct Reading {
     /// `xml:base` of the open elements that have one, with their depths.
     bases: Vec<(usize, Url)>,
     text: Option<(Field, usize, String)>,
-    /// The place of the link of the entry that is read, and what is said of it.
+    /// The index of the current entry's link, and its hint.
     entry: Option<usize>,
     hint: Hint,
 }
@@ -237,7 +237,7 @@ impl Reading {
         }
     }
 
-    /// A link in an attribute: of Atom, and other languages' versions in a sitemap.
+    /// A link in an attribute: in Atom, or an alternate language in a sitemap.
     fn reference(&mut self, tag: &BytesStart<'_>) {
         let relation = attribute(tag, "rel").map(|relation| relation.to_ascii_lowercase());
         let leads = relation.is_none_or(|relation| RELATIONS.contains(&relation.trim()));
@@ -246,7 +246,7 @@ impl Reading {
         }
     }
 
-    /// Adds a link; returns its place if it is new.
+    /// Adds a link; returns its index if it is new.
     fn link(&mut self, link: &str) -> Option<usize> {
         match self.base().map(|base| base.join(link.trim())) {
             Some(Ok(link)) => self.gathered.add(link.as_str().as_bytes()),
@@ -262,7 +262,7 @@ impl Reading {
 /// The value of an attribute by its name as written.
 fn attribute(tag: &BytesStart<'_>, name: &str) -> Option<String> {
     let attribute = tag.attributes().with_checks(false).flatten().find(|attribute| attribute.key.as_ref() == name)?;
-    // A bare `&` stays what it is.
+    // A bare `&` stays as it is.
     let value = attribute.normalized_value(XmlVersion::Implicit1_0);
     Some(value.map_or_else(|_| attribute.value.to_string(), |value| value.to_string()))
 }

@@ -1,7 +1,7 @@
-//! The text of a document, piece by piece: gzip undone, the encoding made UTF-8, within bounds.
+//! The text of a document as a stream: gunzipped, converted to UTF-8, and bounded.
 //!
-//! Invariant: memory is a few pieces, however long the text is. What comes before damage, or
-//! before a bound, is read; [`Source::stop`] says what ended the text early.
+//! Invariant: memory is a few pieces, however long the text is. Everything before damage or a
+//! limit is read; [`Source::stop`] says what ended the text early.
 
 use std::io::{self, BufRead, Read};
 
@@ -10,19 +10,19 @@ use urlindex::canonical::Encoding;
 
 use crate::settings::limits::RATIO_FROM_BYTES;
 
-/// Bytes of the document that are taken at once.
+/// The size of a piece.
 const PIECE_BYTES: usize = 16 << 10;
-/// Bytes in which a document may declare its encoding.
+/// The first bytes, in which a document may declare its encoding.
 const HEAD_BYTES: usize = 1024;
 /// The first bytes of a gzip file.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// Why a text ends before its document does, or in the middle.
+/// Why a text ends before its document does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// It is longer than the limit.
     Full,
-    /// It expands too much.
+    /// The expansion exceeds the limit.
     Ratio,
     /// The gzip file is damaged or ends early.
     Damaged,
@@ -31,7 +31,7 @@ pub enum Stop {
 /// The bounds of a text.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// Bytes of the expanded document.
+    /// The maximum length of the expanded document.
     pub bytes: u64,
     /// Largest expansion of a gzip file.
     pub ratio: u32,
@@ -39,10 +39,10 @@ pub struct Size {
 
 /// The text of a document.
 pub struct Source<'a> {
-    /// What of the document is not taken yet.
+    /// The rest of the document, not read yet.
     rest: &'a [u8],
     gzip: Option<Decoder>,
-    /// Bytes of the text that may still come, before the encoding is undone.
+    /// The remaining byte budget, counted before conversion to UTF-8.
     room: u64,
     /// The first bytes, until the encoding is known.
     head: Vec<u8>,
@@ -55,7 +55,7 @@ pub struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// The text of a document with this `Content-Type`; of a gzip file, of what it holds.
+    /// The text of a document with this `Content-Type`; a gzip file is expanded.
     pub fn new(body: &'a [u8], content_type: Option<&'a [u8]>, size: Size) -> Source<'a> {
         let gzip = is_gzip(body).then(|| {
             let decoder = Decoder::new(Coding::Gzip).max_bytes(size.bytes);
@@ -96,7 +96,7 @@ impl<'a> Source<'a> {
         }
         if let Some(decoder) = &mut self.decoder {
             self.text.reserve(decoder.max_utf8_buffer_length(bytes.len()).unwrap_or(bytes.len() * 3 + 16));
-            // There is room for all of it.
+            // The buffer has room for all of it.
             let _ = decoder.decode_to_string(&bytes, &mut self.text, self.has_ended);
         }
     }
@@ -113,7 +113,7 @@ impl<'a> Source<'a> {
                 let pushed = pushed.and_then(|()| if rest.is_empty() { gzip.finish() } else { Ok(()) });
                 self.stop = match pushed {
                     Ok(()) => None,
-                    // Files are filled up with zeros; all that belongs to the gzip file is there.
+                    // Files may be zero-padded; everything before the padding has been read.
                     Err(CodingError::GoesOn) => {
                         self.rest = &[];
                         None
@@ -138,7 +138,7 @@ pub fn is_gzip(body: &[u8]) -> bool {
     body.starts_with(&GZIP)
 }
 
-/// The encoding of a document that begins so: of XML by its first character too.
+/// The encoding of a document with this head; XML is also detected by its first character.
 fn encoding(head: &[u8], content_type: Option<&[u8]>) -> &'static Encoding {
     let named = |label: &[u8]| Encoding::for_label(label).unwrap_or(urlindex::canonical::UTF_8);
     match head {
@@ -146,7 +146,7 @@ fn encoding(head: &[u8], content_type: Option<&[u8]>) -> &'static Encoding {
         [0, b'<', ..] => return named(b"utf-16be"),
         _ => {}
     }
-    // A character that the end of the head cuts says nothing against UTF-8.
+    // A character cut off at the end of the head is no evidence against UTF-8.
     let head = &head[..head.len().min(HEAD_BYTES)];
     let whole = head.iter().rposition(u8::is_ascii).map_or(0, |at| at + 1);
     filemap::page::encoding::decode(&head[..whole], content_type).1

@@ -1,19 +1,18 @@
-//! URLs that programs make without end: paths that repeat themselves, dates far ahead.
+//! Crawler traps: URLs generated without end, with repeating paths or dates far in the future.
 //!
 //! A relative link on a page that answers under every path makes `/a/b/a/b/a/b/...`; a calendar
-//! has a next month for ever. What these rules let through has only its fair share of a crawl
+//! always has a next month. URLs that pass these rules still get only their fair share of a crawl
 //! (`frontier`).
 
 use crate::failure::{Failure, Reason};
 
-/// The longest part of a path that is looked for again.
+/// The maximum length, in segments, of a repeated part.
 const PART_SEGMENTS: usize = 8;
 /// Days of a year.
 const YEAR_DAYS: f64 = 365.2425;
 
-/// Why a URL is not followed, if it is not: a part of its path stands there more often in a row
-/// than `repeats_max`, or it names a date more than `years_max` years after `now_ms`. 0 is no
-/// limit.
+/// Why a URL is refused, if it is: a part of its path is repeated more than `repeats_max` times in
+/// a row, or it contains a date more than `years_max` years after `now_ms`. 0 means no limit.
 pub fn refusal(url: &str, repeats_max: u8, years_max: u16, now_ms: i64) -> Option<Failure> {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let path = &rest[rest.find('/').unwrap_or(rest.len())..];
@@ -26,13 +25,13 @@ pub fn refusal(url: &str, repeats_max: u8, years_max: u16, now_ms: i64) -> Optio
     dated.map(|year| Failure::new(Reason::FarDate, format!("a date in the year {year}")))
 }
 
-/// How often in a row a part of a path stands there at most. Parts of digits alone do not count:
-/// `/1/1/1/1` may be a tile of a map.
+/// The maximum number of consecutive repetitions of a part of a path. Parts of digits alone do not
+/// count: `/1/1/1/1` may be a map tile.
 fn repeats(path: &str) -> usize {
     let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
     let mut most = 0;
     for len in 1..=PART_SEGMENTS.min(segments.len() / 2) {
-        // Segments in a row that equal the one `len` before.
+        // The number of consecutive segments equal to the one `len` before.
         let mut equal = 0;
         for at in len..segments.len() {
             equal = if segments[at] == segments[at - len] { equal + 1 } else { 0 };

@@ -1,11 +1,11 @@
 //! The robots.txt of each site: fetched once, stored like any page, and read from the store after
 //! a restart.
 //!
-//! By RFC 9309, 2.3.1: a text is obeyed; an absent one (400 to 499, too many redirects) allows
-//! everything; a failing server (500 to 599, 429, no answer) means *stay away* until it is asked
-//! again.
+//! By RFC 9309, 2.3.1: an available file is obeyed; an absent one (400 to 499, too many redirects)
+//! allows everything; a failing server (500 to 599, 429, no answer) means *stay away* until it is
+//! asked again.
 //!
-//! Invariants: one fetch at a time asks for a site's robots.txt; memory for rules is bounded.
+//! Invariants: at most one request at a time for a site's robots.txt; memory for rules is bounded.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
@@ -25,14 +25,14 @@ use crate::record;
 
 /// The age at which a robots.txt is fetched again.
 const AGE_MAX_MS: i64 = 24 * 3_600_000;
-/// How long a failure holds for visits that wait for the same answer; the frontier knows when the
-/// host is asked again.
+/// The time for which a failure answers waiting visits; the frontier decides when the host is
+/// asked again.
 const UNREACHABLE_FOR: Duration = Duration::from_millis(500);
 /// Redirects followed from a robots.txt: the minimum of the RFC.
 const REDIRECTS_MAX: usize = 5;
-/// Memory for rules; beyond it unused sites are dropped.
+/// Memory for rules; above it unused sites are dropped.
 const MEMORY_BYTES: usize = 32 << 20;
-/// The memory that a site without rules counts as.
+/// The memory charged for a site without rules.
 const SITE_BYTES: usize = 512;
 
 /// A site's rules.
@@ -60,7 +60,7 @@ const SITE_BYTES: usize = 512;
 pub struct Site {
     /// The rules; `Err` with the reason to stay away.
     pub robots: Result<Robots, Failure>,
-    /// Whether the sitemaps have been passed to the crawl.
+    /// Whether the sitemaps have been reported to the crawl.
     pub sitemaps_told: AtomicBool,
     until: Instant,
 }
@@ -103,7 +103,7 @@ pub fn split(url: &str) -> (&str, &str) {
     (origin, if path.is_empty() { "/" } else { path })
 }
 
-/// The meaning of an answer for a robots.txt.
+/// The outcome of a request for a robots.txt.
 enum Step {
     Known(Robots),
     Next(String),
@@ -115,8 +115,8 @@ impl Cache {
         Cache { agent: agent.to_owned(), retry_after, sites: Mutex::default() }
     }
 
-    /// The rules of a site from memory, from the store, or from the site; and whether the site was
-    /// asked now.
+    /// The rules of a site, from memory, from the store, or from the site; and whether the site
+    /// was asked just now.
     ///
     /// # Errors
     /// The store's, when it cannot keep the answer.
@@ -151,7 +151,7 @@ impl Cache {
         slot
     }
 
-    /// Counts a site's memory, and drops unused sites when it is too much.
+    /// Charges a site's memory, and drops unused sites when the total is too large.
     fn weigh(&self, bytes: usize) {
         let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
         sites.1 += bytes + SITE_BYTES;
@@ -189,10 +189,10 @@ impl Cache {
         Ok((Ok(Robots::default()), was_fetched, fresh))
     }
 
-    /// The stored robots.txt, if it is fresh and readable, and for how long it still is.
+    /// The stored robots.txt, if it is fresh and readable, and its remaining freshness.
     fn stored(&self, url: &str, store: &Pages) -> Option<(Step, Duration)> {
         let page = store.get(url).ok()??;
-        // A redirect from another spelling, which is one page to the store, is no answer to this.
+        // A redirect from another spelling, the same page to the store, is no answer for this one.
         if page.url != url.as_bytes() && page.status.is_some_and(|status| (300..400).contains(&status)) {
             return None;
         }
@@ -201,14 +201,14 @@ impl Cache {
         if (0..AGE_MAX_MS).contains(&age_ms) { Some((self.meaning(url, &page)?, rest)) } else { None }
     }
 
-    /// The site's answer, or why there is none. It is obeyed even if a rule of an erasure refuses
-    /// to store it; any other failure of the store ends the crawl.
+    /// The site's answer, or the reason for none. It is obeyed even if an erasure rule forbids
+    /// storing it; any other failure of the store ends the crawl.
     async fn fetched(&self, url: &str, store: &Pages, fetcher: &Fetcher) -> Result<Result<Step, Failure>, Error> {
         let mut answer = match fetcher.get(url, &Validators::default(), Kind::Robots).await {
             Ok(answer) => answer,
             Err(failure) => return Ok(Err(unreachable(failure))),
         };
-        // What is missing may forbid what the rest allows.
+        // The missing rest may forbid what the beginning allows.
         if let Some(cut) = answer.cut.take_if(|cut| cut.reason != Reason::BodyLimit) {
             return Ok(Err(unreachable(cut)));
         }
@@ -253,7 +253,7 @@ impl Cache {
     }
 }
 
-/// A failure to fetch a robots.txt: failures of the host stay, all others mean *stay away*.
+/// Maps a failure to fetch robots.txt: host failures stay, all others mean *stay away*.
 fn unreachable(failure: Failure) -> Failure {
     match failure.reason.kind() {
         FailureKind::Dns | FailureKind::Connect | FailureKind::Tls | FailureKind::Refused => failure,

@@ -1,9 +1,9 @@
-//! robots.txt by RFC 9309: which paths our user agent may fetch. Also the common `Crawl-delay` and
-//! `Sitemap`.
+//! robots.txt by RFC 9309: which paths our user agent may fetch. Also supports the common
+//! `Crawl-delay` and `Sitemap`.
 //!
-//! Any bytes parse: unknown lines are skipped. Groups of one name are joined, the longest matching
-//! rule decides, and of equal ones the one that allows. Paths are compared with percent escapes in
-//! canonical form.
+//! Any bytes parse: unknown lines are skipped. Groups of one name are merged, the longest matching
+//! rule decides, and among equal ones the allowing rule. Paths are compared with percent escapes
+//! in canonical form.
 
 pub mod cache;
 
@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use memchr::memmem;
 
-/// Bytes of a robots.txt that are read: the minimum of the RFC.
+/// The maximum size read of a robots.txt: the minimum of the RFC.
 pub const MAX_BYTES: usize = 500 << 10;
-/// Most sitemaps of one robots.txt.
+/// The maximum number of sitemaps of one robots.txt.
 const SITEMAPS_MAX: usize = 1000;
 
 /// The rules of one robots.txt for us.
@@ -27,18 +27,18 @@ const SITEMAPS_MAX: usize = 1000;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Robots {
     rules: Vec<Rule>,
-    /// The time between two fetches.
+    /// The minimum time between two fetches.
     pub crawl_delay: Option<Duration>,
     /// Sitemaps, as written.
     pub sitemaps: Vec<String>,
-    /// How many more there are than are taken.
+    /// The number of sitemaps beyond the limit.
     pub more_sitemaps: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rule {
     allows: bool,
-    /// `*` matches any characters, a final `$` the end of the path; escapes are normalised.
+    /// `*` matches any characters, a final `$` the end of the path; escapes are normalized.
     pattern: Box<[u8]>,
 }
 
@@ -53,7 +53,7 @@ impl Robots {
     /// Parses a robots.txt for the product token `agent`.
     pub fn parse(text: &[u8], agent: &str) -> Robots {
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
-        // Not by the RFC, but its rules are meant.
+        // UTF-16 is not allowed by the RFC, but decoded all the same.
         let text = match text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff") {
             true => filemap::page::encoding::decode(&text[..text.len().min(MAX_BYTES)], None).0,
             false => String::from_utf8_lossy(whole_lines(text)),
@@ -128,7 +128,7 @@ impl Robots {
     }
 }
 
-/// The lines within the limit: half a rule may forbid or allow more than the whole one.
+/// The complete lines within the limit: half a rule may forbid or allow more than the whole.
 fn whole_lines(text: &[u8]) -> &[u8] {
     let Some(within) = text.get(..MAX_BYTES) else { return text };
     let ends = |at: usize| matches!(text.get(at), None | Some(b'\n' | b'\r'));
@@ -136,18 +136,18 @@ fn whole_lines(text: &[u8]) -> &[u8] {
     &within[..end]
 }
 
-/// The product token at the beginning of a `User-agent` value.
+/// The product token at the start of a `User-agent` value.
 fn product(value: &str) -> &str {
     let is_token = |c: char| c.is_ascii_alphabetic() || c.is_ascii_digit() || matches!(c, '_' | '-');
     &value[..value.find(|c| !is_token(c)).unwrap_or(value.len())]
 }
 
-/// The product token of a user agent, which robots.txt refers to.
+/// The product token of a user agent, as matched in robots.txt.
 pub fn token(user_agent: &str) -> &str {
     product(user_agent.trim())
 }
 
-/// Normalises escapes: upper case, unreserved characters unescaped, non-ASCII bytes escaped.
+/// Normalizes escapes: upper case, unreserved characters unescaped, non-ASCII bytes escaped.
 fn normalised(path: &[u8]) -> Vec<u8> {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16)).map(|digit| digit as u8);
@@ -172,7 +172,7 @@ fn normalised(path: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Whether a pattern matches the beginning of a path; linear in the path for each `*`.
+/// Whether a pattern matches a prefix of a path; linear in the path for each `*`.
 fn fits(pattern: &[u8], path: &[u8]) -> bool {
     let (pattern, to_end) = match pattern.strip_suffix(b"$") {
         Some(rest) => (rest, true),

@@ -1,11 +1,11 @@
-//! Backups: a store, and what its crawl keeps beside it, of one moment.
+//! Backups: a consistent copy of a store and its crawl's state.
 //!
-//! First all that says what was fetched, right after a commit; then the store, which has all of
-//! that, and what was put meanwhile. So the copy is as a crawl is after a kill. The set of URLs is
-//! left out: the next run makes it again from the frontier.
+//! The crawl's state is copied first, right after a commit; then the store, which has all those
+//! pages and later puts. So the copy looks like a crawl after a kill. The seen set is left out:
+//! the next run rebuilds it from the frontier.
 //!
-//! What is beside the store has `.partial` behind its name until both are whole, and goes if that
-//! fails; a kill leaves it.
+//! The state's copy has the suffix `.partial` until both are complete, and is removed on failure;
+//! after a kill it stays.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -24,10 +24,10 @@ use crate::error::Error;
 use crate::files::{self, bodies::Bodies};
 use crate::settings::{Folder, Settings};
 
-/// Small files of a crawl's folder that are copied as they are.
+/// Small files of a crawl's folder that are copied.
 const COPIED: [&str; 4] = [files::SETTINGS, files::SEEDS, files::SEQUENCE, files::SITEMAPS];
 
-/// A backup that lacks its store. What there is of it goes with it, unless it is finished.
+/// A backup whose store is not copied yet. Dropping it removes the copy, unless it is finished.
 pub(super) struct Begun {
     store: PathBuf,
     partial: PathBuf,
@@ -35,11 +35,10 @@ pub(super) struct Begun {
     is_whole: bool,
 }
 
-/// Copies what is beside a store. Nothing of that may change meanwhile.
+/// Copies the state beside a store. The state must not change meanwhile.
 ///
-/// # Errors
-/// `Usage` if something is at the place, it is within the store or the crawl's folder, or the
-/// crawl shares its hosts with others; the system's, also if the place has too little room.
+/// `Usage` if the target exists, lies within the store or the crawl's folder, or the crawl is part
+/// of a fleet; the system's, also if the target has too little room.
 pub(super) fn begin(
     to: &Path,
     (store, folder, settings): (&Path, &Folder, &Settings),
@@ -98,7 +97,7 @@ fn check_place(to: &Path, whole: &Path, partial: &Path, ours: [&Path; 2]) -> Res
     Ok(())
 }
 
-/// The length of all files in a folder.
+/// The total length of the files in a folder.
 fn bytes_in(folder: &Path) -> Result<u64, Error> {
     let failed = |error| Error::io("read", folder, error);
     let dir = OsDir::open(folder).map_err(failed)?;
@@ -107,10 +106,10 @@ fn bytes_in(folder: &Path) -> Result<u64, Error> {
 }
 
 impl Begun {
-    /// Copies the store, which may be written to meanwhile, until it is done or told to end.
+    /// Copies the store, which may be written meanwhile, until done or cancelled by `ends`.
     ///
     /// # Errors
-    /// The store's and the system's; that it was told to end.
+    /// Errors of the store, I/O errors; that it was cancelled.
     pub(super) fn finish(mut self, pages: &PageStore, ends: &AtomicBool) -> Result<(), Error> {
         let mut goes_on = |_: BackupProgress| match ends.load(Ordering::Relaxed) {
             true => ControlFlow::Break(()),
@@ -125,13 +124,13 @@ impl Begun {
 impl Drop for Begun {
     fn drop(&mut self) {
         if !self.is_whole {
-            // What is not removed stands in the way of the next one, which says so.
+            // If removal fails, the next backup finds the remains and reports them.
             let _ = clear(&self.partial);
         }
     }
 }
 
-/// Removes what a backup has made beside its store.
+/// Removes the files that a backup has made beside its store.
 fn clear(partial: &Path) -> std::io::Result<()> {
     for folder in [files::FRONTIER, files::HOLDERS, files::HOLDERS_PARTIAL, ""] {
         let folder = partial.join(folder);
@@ -144,7 +143,7 @@ fn clear(partial: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The backups of a crawl that runs.
+/// The running backups of a crawl.
 #[derive(Default)]
 pub struct Backups {
     ends: Arc<AtomicBool>,
@@ -152,7 +151,7 @@ pub struct Backups {
 }
 
 impl Backups {
-    /// Copies the store on a thread of its own, and passes on what came of it.
+    /// Copies the store on a thread of its own, and passes on the result.
     ///
     /// # Errors
     /// A thread that cannot be started.
@@ -174,7 +173,7 @@ impl Backups {
         Ok(())
     }
 
-    /// Waits for those that are being made, or has them end.
+    /// Waits for running backups, or cancels them.
     pub(super) fn end(mut self, is_hurried: bool) {
         self.ends.store(is_hurried, Ordering::Relaxed);
         self.join();
@@ -185,7 +184,7 @@ impl Backups {
     }
 }
 
-/// A run that fails leaves no thread behind, which would hold the store.
+/// A failed run leaves no thread behind that would hold the store.
 impl Drop for Backups {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Relaxed);
@@ -193,16 +192,16 @@ impl Drop for Backups {
     }
 }
 
-/// Makes a backup of a crawl that does not run, and of its store.
+/// Backs up a crawl that is not running, with its store.
 ///
 /// # Errors
-/// `Usage` if something is at the place, or the crawl shares its hosts with others; those of the
-/// store and the crawl's files.
+/// `Usage` if the target exists, or the crawl is part of a fleet; those of the store and the
+/// crawl's files.
 pub fn back_up(store: &Path, to: &Path) -> Result<(), Error> {
     let (folder, settings) = opening::settings(store)?;
     let (pages, is_as_far) = opening::store_to_read(store, &folder)?;
     is_as_far?;
-    // Its lock keeps a run from beginning, until the frontier is copied.
+    // The frontier's lock prevents a run until the frontier is copied.
     let mut frontier = opening::frontier_to_ask(&folder, &settings)?;
     let bodies = Bodies::open(folder.path())?;
     let begun = begin(to, (store, &folder, &settings), &mut frontier, &bodies)?;

@@ -1,12 +1,12 @@
-//! Claims: crawls that share a seen set fetch each page once; the set answers `new` to one of
-//! them.
+//! Claims: of crawls that share a seen set only one fetches each page, because the set answers
+//! `new` to only one.
 //!
-//! A page is asked for when it is about to be fetched. The frontier has the claim, durably, before
-//! the set is asked, and until the page is fetched or has failed: after a restart it is asked
-//! again with the same id, and is answered as it was. So a lost answer loses no page.
+//! A page is claimed when it is about to be fetched. The frontier stores the claim durably before
+//! the request, and keeps it until the page is fetched or has failed: after a restart the request
+//! is repeated with the same id and gets the same answer. So a lost answer loses no page.
 //!
-//! Start pages are asked for too, and are fetched whatever the answer: each crawl needs them to
-//! find links. What was fetched, or has failed, once is ours.
+//! Start pages are claimed too, but fetched whatever the answer: each crawl needs them to find
+//! links. A page once fetched or failed here is ours.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,23 +22,22 @@ use super::shared_set::SharedSet;
 use crate::error::Error;
 use crate::stop::Stop;
 
-/// The wait before a set that failed is asked again: doubled for each further time, up to the
-/// other.
+/// The wait before a failed request to the set is repeated: doubled each time, up to `PAUSE_MAX`.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 const LOOK_UP: Duration = Duration::from_millis(100);
 
-/// What is known of pages that were asked for, and pages that are to be.
+/// The claims of pages: pending, requested and answered.
 pub struct Claims {
     set: Option<Set>,
     ours: HashSet<PageId>,
     elsewhere: HashSet<PageId>,
     waiting: Vec<Assignment>,
-    /// Pages of the question that is out.
+    /// Pages in the request under way.
     asked: usize,
 }
 
-/// The set, and whom its answers concern.
+/// The shared set, with the stop handle and the observer of its requests.
 #[derive(Clone)]
 struct Set {
     shared: Arc<SharedSet>,
@@ -46,36 +45,36 @@ struct Set {
     observer: Arc<dyn Observer>,
 }
 
-/// Whose a page is.
+/// The owner of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// Fetch it.
     Ours,
     /// Another crawl has claimed it.
     Elsewhere,
-    /// It is to be asked for.
+    /// Not known: to be claimed.
     Unknown,
 }
 
-/// Pages that are asked for together, in the order of their numbers.
+/// Pages claimed in one request, in the order of their numbers.
 pub struct Question {
     set: Set,
     pub id: RequestId,
     pub assignments: Vec<Assignment>,
 }
 
-/// What became of a question.
+/// The answer to a request.
 pub struct Answer {
     pub assignments: Vec<Assignment>,
-    /// Which of them are ours; `None` if the run is to stop before there was an answer.
+    /// Which pages are ours; `None` if the run stops before an answer.
     pub ours: Option<Vec<bool>>,
 }
 
 impl Claims {
-    /// Claims at a set; pages of open claims are asked for again. Blocks.
+    /// Opens the claims at a set; repeats the requests of open claims. Blocks.
     ///
     /// # Errors
-    /// The set's, and the frontier's.
+    /// Errors of the set and the frontier.
     pub fn open(
         set: Option<SharedSet>,
         frontier: &mut Frontier,
@@ -94,7 +93,7 @@ impl Claims {
             let urls: Vec<&str> = claim.pages.iter().map(|(_, url)| url.as_str()).collect();
             let ours = match said(&set, id, &urls)? {
                 Said::Ours(ours) => ours,
-                // Made by a clock that was wrong: the set never had it.
+                // A clock error made the id: the set never had it.
                 Said::Ahead(_) => {
                     frontier.end_claim(claim.id)?;
                     continue;
@@ -116,7 +115,7 @@ impl Claims {
         };
     }
 
-    /// Whose a page is that was handed out.
+    /// The owner of an assigned page.
     pub fn owner(&self, assignment: &Assignment) -> Owner {
         let is_known = assignment.is_refresh || assignment.failed_attempts > 0 || self.ours.contains(&assignment.page);
         if self.set.is_none() || is_known {
@@ -129,12 +128,12 @@ impl Claims {
         }
     }
 
-    /// Has a page asked for with the next question.
+    /// Adds a page to the next request.
     pub fn wait(&mut self, assignment: Assignment) {
         self.waiting.push(assignment);
     }
 
-    /// The next question, unless one is out: what waits meanwhile goes together.
+    /// The next request, unless one is under way: pages that wait are batched.
     pub fn question(&mut self) -> Option<Question> {
         let set = self.set.as_ref().filter(|_| self.asked == 0 && !self.waiting.is_empty())?;
         let mut assignments = std::mem::take(&mut self.waiting);
@@ -143,7 +142,7 @@ impl Claims {
         Some(Question { set: set.clone(), id: RequestId::now(), assignments })
     }
 
-    /// Notes an answer.
+    /// Records an answer.
     pub fn take(&mut self, answer: &Answer) {
         self.asked = 0;
         for (assignment, is_ours) in answer.assignments.iter().zip(answer.ours.iter().flatten()) {
@@ -151,17 +150,17 @@ impl Claims {
         }
     }
 
-    /// Number of pages of the question that is out.
+    /// The number of pages in the request under way.
     pub fn asked(&self) -> usize {
         self.asked
     }
 
-    /// Pages that were not asked for, and are not going to be.
+    /// Removes and returns the pages not yet requested.
     pub fn give_up(&mut self) -> Vec<Assignment> {
         std::mem::take(&mut self.waiting)
     }
 
-    /// A page is fetched or has failed.
+    /// Ends the claim of a page that is fetched or has failed.
     pub fn settle(&mut self, page: PageId) {
         self.ours.remove(&page);
         self.elsewhere.remove(&page);
@@ -169,10 +168,10 @@ impl Claims {
 }
 
 impl Question {
-    /// Asks until there is an answer, or the run is to stop. Blocks.
+    /// Asks until there is an answer, or the run stops. Blocks.
     ///
     /// # Errors
-    /// What the set will never answer otherwise.
+    /// A permanent error of the set.
     pub fn ask(self) -> Result<Answer, Error> {
         let urls: Vec<&str> = self.assignments.iter().map(|assignment| assignment.key.as_str()).collect();
         let mut pause = PAUSE;
@@ -191,7 +190,7 @@ impl Question {
     }
 }
 
-/// Sleeps; false if the run is to stop.
+/// Sleeps; false if the run stops.
 fn rest(pause: Duration, stop: &Stop) -> bool {
     (0..pause.as_millis() / LOOK_UP.as_millis()).all(|_| {
         std::thread::sleep(LOOK_UP);
@@ -199,28 +198,28 @@ fn rest(pause: Duration, stop: &Stop) -> bool {
     })
 }
 
-/// What a set says.
+/// A set's response.
 enum Said {
-    /// Which pages are ours: also those that it takes for no URLs, for nobody else fetches them;
-    /// all, if it has forgotten what it said.
+    /// Which pages are ours. Includes those whose URLs the set rejects, as nobody else fetches
+    /// them; all, if the set has forgotten the request.
     Ours(Vec<bool>),
-    /// The id is of a time to come.
+    /// The id's time is in the future.
     Ahead(String),
-    /// It cannot be reached, or cannot answer now.
+    /// The set is unreachable, or cannot answer now.
     Nothing(String),
 }
 
-/// Asks once.
+/// Sends the request once.
 ///
 /// # Errors
-/// What the set will never answer otherwise.
+/// A permanent error of the set.
 fn said(set: &Set, id: RequestId, urls: &[&str]) -> Result<Said, Error> {
     match set.shared.add(Some(id), urls) {
         Ok(Added::Verdicts(verdicts)) => {
             Ok(Said::Ours(verdicts.iter().map(|verdict| verdict.is_none_or(Verdict::is_new)).collect()))
         }
         Ok(Added::Forgotten) => {
-            // In case that they never were added.
+            // In case they were never added.
             if let Err(why) = set.shared.add(None, urls) {
                 return Ok(Said::Nothing(why));
             }

@@ -1,9 +1,9 @@
-//! The control socket of a running crawl: requests from other processes of its user, answered by
-//! the coordinator, which alone has the frontier.
+//! The control socket of a running crawl: accepts requests from the same user's processes. The
+//! coordinator, which alone has the frontier, answers them.
 //!
-//! A Unix socket in the crawl's folder, which is private. A connection carries one request, a line
-//! of JSON, and its answers, a line of JSON each, until the crawl closes it. What a process before
-//! has left is removed: whoever has the store's lock has the socket.
+//! It is a Unix socket in the crawl's private folder. A connection carries one request, a line of
+//! JSON, and its answers, a line of JSON each, until the crawl closes it. A stale socket is
+//! removed: whoever holds the store's lock owns the socket.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -20,12 +20,12 @@ use serde_json::{Value, json};
 use crate::error::Error;
 use crate::files;
 
-/// Longest request.
+/// The maximum length of a request.
 const REQUEST_BYTES: u64 = 16 << 20;
 /// A connection without a request is closed after this.
 const REQUEST_WITHIN: Duration = Duration::from_secs(10);
 
-/// What a crawl can be asked.
+/// A request to a running crawl.
 ///
 /// ```
 /// use crawl::run::control::Request;
@@ -38,40 +38,40 @@ const REQUEST_WITHIN: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "do")]
 pub enum Request {
-    /// Hand out no more pages.
+    /// Assign no more pages.
     Pause,
-    /// Go on.
+    /// Resume.
     Resume,
-    /// Take more start pages.
+    /// Add start pages.
     Add {
         /// Their URLs.
         urls: Vec<String>,
     },
-    /// Fetch these pages now, whatever the queue; answers with what became of each.
+    /// Fetch these pages now, ahead of the queue; answers with the result of each.
     Fetch {
         /// Their URLs.
         urls: Vec<String>,
     },
-    /// What the frontier knows of a page, by its canonical URL.
+    /// Return the frontier's state of a page, by its canonical URL.
     Page {
         /// That URL.
         key: String,
     },
-    /// Copy the store, and what is beside it, as they are now.
+    /// Copy the store and the state beside it, as they are now.
     Backup {
-        /// Where the store is copied to, a path from the root.
+        /// The target of the store's copy, an absolute path.
         to: PathBuf,
     },
     /// Queue pages again, as `retry` does.
     Retry {
-        /// Pages of this host only.
+        /// Only pages of this host.
         host: Option<String>,
-        /// Pages whose last failure has this name only.
+        /// Only pages whose last failure has this name.
         reason: Option<String>,
     },
 }
 
-/// A request and where its answers go. Whoever drops it ends the answers.
+/// A request and the channel for its answers. Dropping it ends the answers.
 ///
 /// ```
 /// use crawl::run::control::{Asked, Request, refusal};
@@ -84,11 +84,11 @@ pub enum Request {
 pub struct Asked {
     /// The request.
     pub request: Request,
-    /// Where its answers go.
+    /// The channel for its answers.
     pub answers: Sender<Value>,
 }
 
-/// A listening socket; its file and its thread go with it.
+/// A listening socket. Dropping it removes the file and ends the thread.
 ///
 /// ```
 /// use crawl::run::control::{Asked, Control, Request, ask};
@@ -108,10 +108,10 @@ pub struct Control {
 }
 
 impl Control {
-    /// Listens in a crawl's folder; each request is passed to `ask`, on a thread of its own.
+    /// Listens in a crawl's folder; passes each request to `ask`, on a thread of its own.
     ///
     /// # Errors
-    /// The system's, also if the folder's path is too long for a socket.
+    /// I/O errors, also if the folder's path is too long for a socket.
     pub fn listen(folder: &Path, ask: impl Fn(Asked) + Clone + Send + 'static) -> Result<Control, Error> {
         let path = folder.join(files::CONTROL);
         let failed = |error| Error::io("listen on", &path, error);
@@ -130,12 +130,12 @@ impl Control {
                     return;
                 }
                 let Ok(stream) = stream else {
-                    // No more files may be opened, say.
+                    // For instance, the limit of open files is reached.
                     std::thread::sleep(Duration::from_millis(100));
                     continue;
                 };
                 let ask = ask.clone();
-                // A caller that goes away harms nobody.
+                // A caller that disconnects does no harm.
                 std::thread::spawn(move || drop(serve(stream, ask)));
             }
         };
@@ -147,7 +147,7 @@ impl Control {
 impl Drop for Control {
     fn drop(&mut self) {
         self.has_ended.store(true, Ordering::Release);
-        // That wakes the thread.
+        // The connection wakes the thread.
         drop(UnixStream::connect(&self.path));
         // The next run removes it too.
         drop(self.dir.remove(files::CONTROL));
@@ -167,22 +167,22 @@ fn serve(mut stream: UnixStream, ask: impl Fn(Asked)) -> std::io::Result<()> {
     said.iter().try_for_each(|answer| writeln!(stream, "{answer}"))
 }
 
-/// An answer that says what is wrong.
+/// An answer with an error message.
 pub fn refusal(words: &str) -> Value {
     json!({ "refused": words })
 }
 
-/// Whether an error says that nobody listens: a path that is too long for a socket has none.
+/// Whether an error means that nobody listens: a path too long for a socket cannot have one.
 fn is_none(kind: std::io::ErrorKind) -> bool {
     use std::io::ErrorKind::{ConnectionRefused, InvalidInput, NotFound};
     matches!(kind, NotFound | ConnectionRefused | InvalidInput)
 }
 
-/// Asks the crawl that runs in a folder, and passes each answer to `each`. `Ok(false)` if none
-/// runs there.
+/// Sends a request to the crawl running in a folder, and passes each answer to `each`. `Ok(false)`
+/// if none runs there.
 ///
 /// # Errors
-/// What the crawl refuses; the system's; a crawl that ends before it has answered.
+/// A refusal by the crawl; the system's; a crawl that ends before it has answered.
 pub fn ask(folder: &Path, request: &Request, mut each: impl FnMut(&Value)) -> Result<bool, Error> {
     let path = folder.join(files::CONTROL);
     let failed = |error| Error::io("ask", &path, error);
@@ -216,7 +216,7 @@ mod tests {
     fn requests_are_answered_and_what_is_none_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         assert!(!ask(folder.path(), &Request::Pause, |_| ()).unwrap());
-        // What a killed crawl leaves.
+        // The remains of a killed crawl.
         drop(UnixListener::bind(folder.path().join(files::CONTROL)).unwrap());
         assert!(!ask(folder.path(), &Request::Pause, |_| ()).unwrap());
         let answer = |asked: Asked| {

@@ -1,11 +1,11 @@
 //! Coordinator: assigns URLs to fetchers, collects results, commits.
 //!
-//! The order of durability is in one place, [`Coordinator::commit`]: what the observer keeps of
-//! visits, pages, the store's sequence, links to other crawls, the frontier (what is done and what
-//! was discovered in one step), the seen set; never the other way. A crash between two of them
-//! costs a page that is fetched again, and nothing else.
+//! The order of durability is in one place, [`Coordinator::commit`]: the observer's records of
+//! visits, pages, the store's sequence, links to other crawls, the frontier (done pages and
+//! discoveries in one step), the seen set; never another order. A crash between two of them only
+//! causes some pages to be fetched again.
 //!
-//! Invariant: at most [`Coordinator::window`] pages are in flight or uncommitted; at most that
+//! Invariant: at most [`Coordinator::window`] pages are in flight or uncommitted, so at most that
 //! many are fetched again after a crash.
 
 mod asked;
@@ -46,17 +46,17 @@ use crate::visit::{Crawl, Visit};
 use self::asked::Urgent;
 pub use self::asked::retry;
 
-/// Results are committed after this time at the latest.
+/// The maximum age of uncommitted results.
 const COMMIT_AFTER: Duration = Duration::from_millis(200);
-/// Results are committed to a shard elsewhere when they are so many, or, in a fleet, so long after
-/// links came from others: these hand over no more before.
+/// With pages in a remote shard: the number of results that triggers a commit, and, in a fleet,
+/// the time after links have arrived. Until then those crawls hand over no more.
 const COMMIT_MOST: usize = 50_000;
 const COMMIT_LINKS_AFTER: Duration = Duration::from_secs(5);
-/// The content-seen test and the seen set are synced this often; nothing depends on it.
+/// The sync interval of the content-seen test and the seen set; nothing depends on it.
 const SETS_AFTER: Duration = Duration::from_secs(5);
-/// The coordinator wakes this often while nothing happens.
+/// The coordinator's wake-up interval while nothing happens.
 const LOOK_UP: Duration = Duration::from_millis(100);
-/// A stop waits this long for what is in flight.
+/// The time that a stop allows for visits in flight.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 
 /// Why a run ended.
@@ -68,12 +68,12 @@ const STOP_WITHIN: Duration = Duration::from_secs(10);
 pub enum End {
     /// Nothing is left to fetch.
     Complete,
-    /// The pages asked for are done.
+    /// The requested pages are done.
     Fetched,
-    /// Nothing is left that may be asked for within the patience: hosts do not answer, or pages
-    /// wait for another attempt.
+    /// Nothing left may be fetched within the patience: hosts do not answer, or pages wait for a
+    /// retry.
     Waiting,
-    /// The most pages are fetched that there may be.
+    /// The page limit is reached.
     MaxPages,
     /// It was asked to stop.
     Interrupted,
@@ -92,33 +92,33 @@ impl End {
     }
 }
 
-/// What a crawl knows beside its store.
+/// A crawl's state beside its store.
 pub struct State {
-    /// Which pages are done, and which are next.
+    /// The queue: which pages are done, and which are next.
     pub frontier: Frontier,
     /// Every discovered URL.
     pub seen: Seen,
     /// The store's last durable sequence.
     pub note: SequenceNote,
-    /// Which pages are asked for at a seen set that other crawls share.
+    /// Claims of pages at a seen set shared with other crawls.
     pub claims: Claims,
-    /// Which hosts are this crawl's, and links to and from the others.
+    /// The crawl's part of a fleet: its own hosts, and links to and from other crawls.
     pub fleet: Option<Fleet>,
-    /// The shard that has the pages and all this, if they are in no folder here.
+    /// The shard with the pages and this state, if they are not in a local folder.
     pub depot: Option<Depot>,
-    /// The numbers, for other processes.
+    /// The counts, for other processes.
     pub status: Status,
-    /// The settings, of which a start page that redirects changes one.
+    /// The settings; a start page that redirects may widen their scope.
     pub settings: Settings,
-    /// Where they are.
+    /// The settings' folder.
     pub folder: Folder,
-    /// The WARC files that are written on the way.
+    /// The WARC files written during the crawl.
     pub warc: Option<Warc>,
-    /// The backups that are being made.
+    /// The running backups.
     pub backups: Backups,
 }
 
-/// What the coordinator is told.
+/// A message to the coordinator.
 enum Message {
     Visited(Box<Visit>),
     Dropped(PageId),
@@ -137,47 +137,47 @@ pub struct Coordinator<'a> {
     tell: Sender<Result<Message, Error>>,
     told: Receiver<Result<Message, Error>>,
     in_flight: usize,
-    /// Results since the last commit, and when the first of them came.
+    /// Uncommitted results, and when the first of them arrived.
     uncommitted: usize,
     since: Instant,
     sets_synced: Instant,
     patterns: Patterns,
     /// When a page was last fetched or given up.
     moved_ms: i64,
-    /// Hosts that are asked less often than they allow.
+    /// Hosts that are slowed down beyond their delay.
     pace: Pace,
-    /// Whether no pages are fetched but urgent ones.
+    /// Whether only urgent pages are fetched.
     is_only: bool,
-    /// Pages to be fetched before their turn.
+    /// Pages to fetch ahead of the queue.
     urgent: VecDeque<Urgent>,
-    /// Why no page is handed out, for the sake of the fleet.
+    /// Why the fleet keeps pages from being assigned, if it does.
     held_up: Option<Pause>,
-    /// Whoever waits for pages that are in flight.
+    /// Callers waiting for pages in flight.
     awaited: HashMap<PageId, Vec<Sender<Value>>>,
     tally: Tally,
 }
 
-/// How a run is bounded and observed.
+/// The bounds and observers of a run.
 pub struct Watch {
-    /// Most fetches in the whole life of the crawl.
+    /// The maximum number of fetches over all runs of the crawl.
     pub max_pages: u64,
-    /// Keep waiting when nothing is left: for pages that are due later, and for what is added.
+    /// Keep waiting when nothing is left: for pages due later, and for additions.
     pub forever: bool,
-    /// The pause at the disk's floor.
+    /// The pause when disk space is low.
     pub space: Space,
 }
 
 /// What the frontier can assign.
 enum Supply {
-    /// More than there are connections.
+    /// More pages than free connections.
     Plenty,
-    /// Nothing before this time.
+    /// No page before this time.
     Until(i64),
-    /// It depends on what is in flight or uncommitted.
+    /// No page until visits in flight or uncommitted results bring some.
     InFlight,
-    /// Nothing while the crawl is paused, or the disk full.
+    /// No page while the crawl is paused, or the disk full.
     Paused,
-    /// Nothing.
+    /// No page at all.
     Empty,
 }
 
@@ -214,32 +214,32 @@ impl<'a> Coordinator<'a> {
         }
     }
 
-    /// Listens for requests of other processes until what is returned is dropped.
+    /// Listens for requests of other processes until the returned value is dropped.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn listen(&self) -> Result<Control, Error> {
         let tell = self.tell.clone();
-        // If the run has ended nobody listens, and the caller is told so.
+        // After the end of the run nobody listens, and the caller is told so.
         Control::listen(self.state.folder.path(), move |asked| drop(tell.send(Ok(Message::Asked(asked)))))
     }
 
-    /// Fetches only these pages, before their turn.
+    /// Fetches only these pages, ahead of the queue.
     ///
     /// # Errors
-    /// The frontier's.
+    /// Errors of the frontier.
     pub fn fetch_only(&mut self, links: &[Link]) -> Result<(), Error> {
         self.is_only = true;
         self.urge(links, None)
     }
 
-    /// Most pages that are in flight or uncommitted.
+    /// The maximum number of pages in flight or uncommitted.
     fn window(&self) -> usize {
         let most = if self.state.depot.is_some() { COMMIT_MOST } else { 0 };
         most + 2 * self.crawl.settings.connections
     }
 
-    /// Whether results are to be committed now.
+    /// Whether to commit results now.
     fn is_due(&self, supply: &Supply, is_forever: bool) -> bool {
         let (waits, since) = (self.in_flight == 0, self.since.elapsed());
         let is_due = match &self.crawl.settings.bucket {
@@ -258,18 +258,18 @@ impl<'a> Coordinator<'a> {
         self.uncommitted > 0 && is_due
     }
 
-    /// Makes the beginning durable where pages are in a shard elsewhere: it is ours from here on.
+    /// With pages in a remote shard: commits the start durably, which makes the shard ours.
     ///
     /// # Errors
-    /// The shard's.
+    /// Errors of the shard.
     pub fn begins(&mut self) -> Result<(), Error> {
         if self.state.depot.is_some() { self.commit() } else { Ok(()) }
     }
 
-    /// Crawls until nothing is left, or it is to stop.
+    /// Crawls until nothing is left, or the run is to stop.
     ///
     /// # Errors
-    /// Those of the store, the frontier and the sets; what was committed stays.
+    /// Errors of the store, the frontier and the sets; what was committed stays.
     pub fn run(&mut self, watch: &mut Watch) -> Result<(End, Tally), Error> {
         let fetched_before = self.state.frontier.stats().fetches;
         let mut stopping: Option<(End, Instant)> = None;
@@ -310,7 +310,7 @@ impl<'a> Coordinator<'a> {
                 _ => None,
             };
             match end {
-                // Who pauses, or stops, needs no further shard.
+                // A crawl that pauses or stops needs no further shard.
                 None => {
                     let pauses = matches!(supply, Supply::Paused) || stopping.is_some() || self.is_only;
                     self.fleet_busy(is_starving && !pauses);
@@ -328,7 +328,7 @@ impl<'a> Coordinator<'a> {
         }
     }
 
-    /// Whether the crawl pauses, since the disk is full. That is no lack of progress.
+    /// Whether the crawl pauses because the disk is full. That does not count as lack of progress.
     fn is_full(&mut self, space: &mut Space) -> Result<bool, Error> {
         let depot = self.state.depot.as_ref();
         let free = || match self.crawl.pages.local() {
@@ -337,7 +337,7 @@ impl<'a> Coordinator<'a> {
         };
         self.tally.low_space = space.look(free, &*self.observer)?;
         if let Some(fleet) = &mut self.state.fleet {
-            // What comes takes room too.
+            // Incoming links take room too.
             fleet.receive(self.tally.low_space.is_none());
         }
         if self.tally.low_space.is_some() {
@@ -346,13 +346,13 @@ impl<'a> Coordinator<'a> {
         Ok(self.tally.low_space.is_some())
     }
 
-    /// Whether anything is left to fetch besides recrawls that are not due.
+    /// Whether anything is left to fetch, other than recrawls that are not yet due.
     fn has_work(&self) -> bool {
         let stats = self.state.frontier.stats();
         !self.urgent.is_empty() || stats.queued > 0 || stats.due > 0 || stats.in_flight > 0
     }
 
-    /// Whether a time is too far ahead to wait for it, since nothing has moved for long.
+    /// Whether a time is too late to wait for, as nothing has progressed for long.
     fn is_too_late(&self, until_ms: i64) -> bool {
         let moved_ms = self.moved_ms.min(now_ms());
         until_ms.saturating_sub(moved_ms) > self.crawl.settings.patience.as_millis() as i64
@@ -365,7 +365,7 @@ impl<'a> Coordinator<'a> {
         Ok((end, std::mem::take(&mut self.tally)))
     }
 
-    /// Sleeps until a result comes, or a page may be due.
+    /// Sleeps until a result arrives, or a page may be due.
     fn wait(&mut self, supply: &Supply) -> Result<(), Error> {
         let mut patience = LOOK_UP;
         if let Supply::Until(until_ms) = supply {
@@ -376,13 +376,13 @@ impl<'a> Coordinator<'a> {
         }
         match self.told.recv_timeout(patience) {
             Ok(event) => self.take(event?),
-            // We hold a sender: it never disconnects.
+            // The coordinator holds a sender itself: it never disconnects.
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Ok(()),
         }
     }
 
-    /// Begins visits while there are pages, connections and room; at most `room` are in flight
-    /// then.
+    /// Begins visits while there are pages, connections and room; then at most `room` are in
+    /// flight.
     fn hand_out(&mut self, room: u64) -> Result<Supply, Error> {
         let wakes_ms = self.hand_out_urgent(room)?;
         let supply = match self.is_only {
@@ -431,17 +431,17 @@ impl<'a> Coordinator<'a> {
         }
     }
 
-    /// Makes results durable: pages, then the store's sequence, then links to other crawls, then
-    /// the frontier, then the seen set. What came from other crawls may be dropped there then.
+    /// Makes results durable: pages, the store's sequence, links to other crawls, the frontier,
+    /// the seen set, in this order. Afterwards the mailboxes may drop the links received.
     fn commit(&mut self) -> Result<(), Error> {
         self.observer.committing().map_err(Error::Observer)?;
-        // Pages of collected results are put; pages put meanwhile belong to later results.
+        // Collected results have their pages put already; later puts belong to later results.
         let sequence = self.crawl.pages.last_sequence()?;
         self.crawl.pages.sync()?;
         self.state.note.note(sequence)?;
         self.state.fleet.as_mut().map_or(Ok(()), Fleet::commit)?;
         self.state.frontier.commit()?;
-        // Where the pages are elsewhere, all of the above counts with this alone.
+        // With a remote shard, all of the above counts only with this commit.
         self.state.depot.as_mut().map_or(Ok(()), Depot::commit)?;
         if let Some(fleet) = &mut self.state.fleet {
             fleet.committed();

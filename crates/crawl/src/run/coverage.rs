@@ -1,4 +1,4 @@
-//! What of a crawl was not fetched, and why: counted at the end of a run, over all runs.
+//! Coverage: what the crawl has not fetched, and why; counted at the end of a run, over all runs.
 
 use frontier::{FailureKind, Frontier, PageStatus};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::coordinator::End;
 use crate::error::Error;
 use crate::failure::{is_lost, word};
 
-/// What was not fetched.
+/// Counts of what was not fetched.
 ///
 /// ```
 /// use crawl::run::{Coverage, End};
@@ -25,21 +25,21 @@ use crate::failure::{is_lost, word};
 pub struct Coverage {
     /// Known pages.
     pub pages: u64,
-    /// Pages that wait for their first fetch, or for one that is due.
+    /// Pages that wait for their first fetch, or are due for a recrawl.
     pub waiting: u64,
-    /// Pages that could not be fetched again.
+    /// Pages whose recrawl failed.
     pub stale: u64,
-    /// Pages that were given up, by reason, most frequent first.
+    /// Given-up pages by reason, most frequent first.
     pub given_up: Vec<(FailureKind, u64)>,
-    /// Hosts that do not answer, with their queued pages left out: the longest first.
+    /// Hosts that do not answer, longest first; their queued pages are left out.
     pub silent: Vec<String>,
 }
 
 impl Coverage {
-    /// Counts. O(pages).
+    /// Counts the frontier's pages. O(pages).
     ///
     /// # Errors
-    /// The frontier's.
+    /// Errors of the frontier.
     pub fn of(frontier: &Frontier) -> Result<Coverage, Error> {
         let (mut waiting, mut stale, mut given_up) = (0, 0, Vec::new());
         for (status, last_failure, count) in frontier.counts()? {
@@ -58,15 +58,14 @@ impl Coverage {
         Ok(Coverage { pages: u64::from(frontier.pages()), waiting, stale, given_up, silent })
     }
 
-    /// Pages that should be there and are not, when a run ends so: given up for a reason that is
-    /// neither their site's answer nor a limit or rule of the crawl's, not fetched again for such
-    /// a reason, or left waiting.
+    /// Pages missing at this end of a run: given up or not fetched again for a reason that is
+    /// neither their site's answer nor a limit or rule of the crawl's, or left waiting.
     pub fn missing(&self, end: End) -> u64 {
         let lost = self.given_up.iter().filter(|(kind, _)| is_lost(*kind)).map(|(_, count)| count).sum::<u64>();
         lost + self.stale + if end == End::Waiting { self.waiting } else { 0 }
     }
 
-    /// The same as a part of all known pages.
+    /// The missing pages as a fraction of all known pages.
     pub fn missing_part(&self, end: End) -> f64 {
         self.missing(end) as f64 / self.pages.max(1) as f64
     }

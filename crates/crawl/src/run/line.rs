@@ -1,4 +1,4 @@
-//! A visit as a line of JSON: for the crawl log, and for whoever waits for the page.
+//! A visit as a line of JSON: for the crawl log, and for callers waiting for the page.
 
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
-//! The numbers of a run as OpenMetrics text, for a collector that reads files.
+//! The counts of a run as OpenMetrics text, for a file-based collector.
 //!
-//! Counters are of one run, which a collector takes for a restart; gauges are of the whole crawl.
+//! Counters cover one run, so a collector sees a restart; gauges cover the whole crawl.
 
 use std::fmt::Write;
 

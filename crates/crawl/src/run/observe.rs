@@ -1,4 +1,4 @@
-//! What a crawl tells while it runs: events, visits, numbers. The library says nothing itself.
+//! Events, visits and counts that a running crawl reports. The library itself prints nothing.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::tally::Tally;
 use crate::error::BoxError;
 use crate::visit::Visit;
 
-/// Why a crawl hands out no page for the sake of its fleet.
+/// Why the fleet keeps a crawl from assigning pages.
 ///
 /// ```
 /// use crawl::run::{Event, Pause};
@@ -21,13 +21,13 @@ use crate::visit::Visit;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
-    /// The server of the mailboxes was not reached for the time of the lease.
+    /// The mailboxes' server was unreachable for the time of the lease.
     Unheard,
-    /// The number of links that wait in the outbox.
+    /// Too many links wait in the outbox.
     Full,
 }
 
-/// Something that people may want to know.
+/// An event of interest to people.
 ///
 /// ```
 /// use crawl::run::Event;
@@ -43,122 +43,122 @@ pub enum Pause {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// Everything is open, and locked: the run begins.
+    /// Everything is open and locked: the run begins.
     Begun,
-    /// Other processes cannot ask the crawl anything.
+    /// Other processes cannot reach the crawl.
     Deaf {
         /// What the system said.
         why: String,
     },
-    /// A page was left to the crawl that has claimed it.
+    /// A page is left to the crawl that has claimed it.
     Elsewhere {
         /// The page.
         url: String,
     },
-    /// A page was handed over to the crawl that owns its host's shard.
+    /// A page is handed over to the crawl that owns its host's shard.
     HandedOver {
         /// The page.
         url: String,
     },
-    /// The crawl was asked to hand out no more pages.
+    /// The crawl was asked to assign no more pages.
     Paused,
-    /// It was asked to go on.
+    /// It was asked to resume.
     Resumed,
-    /// It hands out no more pages, since little space is free on the disk.
+    /// It assigns no more pages, because disk space is low.
     LowSpace {
         /// Free bytes.
         free_bytes: u64,
-        /// Those that are to be.
+        /// The floor of free bytes.
         min_free_bytes: u64,
     },
-    /// There is space again: it goes on.
+    /// There is space again: it resumes.
     Space {
-        /// Bytes that are to be free.
+        /// The floor of free bytes.
         min_free_bytes: u64,
     },
     /// A file of patterns has changed.
     Patterns {
         /// The file.
         file: PathBuf,
-        /// How many it has; else what is wrong, and its patterns stay as they were.
+        /// The number of patterns; or an error, and the old patterns stay.
         patterns: Result<usize, String>,
     },
     /// The file of hosts has changed.
     Hosts {
         /// The file.
         file: PathBuf,
-        /// How many it has; else what is wrong, and the settings of hosts stay as they were.
+        /// The number of hosts; or an error, and the old settings stay.
         hosts: Result<usize, String>,
     },
-    /// A start page redirects out of the scope, which is widened.
+    /// A start page redirects out of the scope, which is widened to the target.
     Redirected {
         /// The start page.
         from: String,
-        /// Where it leads to.
+        /// The target of the redirect.
         to: String,
     },
-    /// A shared seen set did not answer, and is asked again.
+    /// A shared seen set did not answer; the request is repeated.
     AskedAgain {
-        /// What it said, or the system.
+        /// The error of the set or the system.
         why: String,
         /// After this time.
         after: Duration,
     },
-    /// A shared seen set has forgotten a request: its pages are fetched, whoever else has them.
+    /// A shared seen set has forgotten a request: its pages are fetched, even if others have them.
     Forgotten {
         /// The request.
         request: String,
         /// Its pages.
         pages: usize,
     },
-    /// Links could not be brought to or from their mailboxes, and are later.
+    /// Links could not be sent or received, and are retried later.
     LinksLater {
-        /// What the server said, or the system.
+        /// The error of the server or the system.
         why: String,
         /// After this time.
         after: Duration,
     },
-    /// A shard that was free is this crawl's.
+    /// A free shard is now this crawl's.
     ShardTaken {
         /// The shard.
         shard: u32,
     },
-    /// A shard that was this crawl's before stays so, though it was not asked for.
+    /// A shard of an earlier run is still this crawl's, though not configured.
     ShardKept {
         /// The shard.
         shard: u32,
     },
-    /// A shard is another crawl's, or a later run's: what is queued of it is handed over.
+    /// A shard now belongs to another crawl, or a later run: its queued pages are handed over.
     ShardLost {
         /// The shard.
         shard: u32,
     },
-    /// No page is handed out, for the sake of the fleet; or pages are again.
+    /// The fleet keeps pages from being assigned, or no longer does.
     HeldUp {
-        /// Why, if none is.
+        /// The reason; `None` if pages are assigned again.
         why: Option<Pause>,
     },
-    /// Pages that were refused are queued again, since the scope or the addresses are wider.
+    /// Refused pages are queued again, because the scope or the allowed addresses are wider.
     TakenBack {
         /// How many.
         pages: u32,
     },
-    /// A hook failed: the page is kept without what it would have said.
+    /// A hook failed: the page is stored without its reply.
     HookFailed {
         /// The page.
         url: String,
-        /// What the hook, or its panic, says.
+        /// The error of the hook, or its panic.
         why: String,
     },
     /// The store takes no more pages, after a failed write.
     Poisoned {
-        /// What it says.
+        /// The store's error.
         why: String,
     },
 }
 
-/// Who is told of a running crawl, from several threads. An error of a method ends the crawl, as
-/// [`crate::Error::Observer`], but where it says otherwise.
+/// An observer of a running crawl, called from several threads. An error of a method ends the
+/// crawl with [`crate::Error::Observer`], unless documented otherwise.
 ///
 /// ```
 /// use crawl::BoxError;
@@ -178,53 +178,53 @@ pub enum Event {
 /// # Ok::<(), BoxError>(())
 /// ```
 pub trait Observer: Send + Sync {
-    /// Something happened. Errors are ignored of [`Event::AskedAgain`], [`Event::Forgotten`],
+    /// An event happened. Errors are ignored for [`Event::AskedAgain`], [`Event::Forgotten`],
     /// [`Event::LinksLater`] and [`Event::Poisoned`].
     ///
     /// # Errors
-    /// The observer's own.
+    /// Errors of the observer.
     fn event(&self, event: &Event) -> Result<(), BoxError> {
         let _ = event;
         Ok(())
     }
 
-    /// A page was visited, with so many links that are new. It is not yet committed.
+    /// A page was visited, with this number of new links. It is not yet committed.
     ///
     /// # Errors
-    /// The observer's own.
+    /// Errors of the observer.
     fn visited(&self, visit: &Visit, new_links: u32) -> Result<(), BoxError> {
         let _ = (visit, new_links);
         Ok(())
     }
 
-    /// All visits that were told are about to become durable: whatever is to be kept of them must
-    /// be on its disk on return. After a crash a visit may be told again, and never none.
+    /// All reported visits are about to become durable: the observer's own records of them must be
+    /// on disk on return. After a crash a visit may be reported again, but none is missing.
     ///
     /// # Errors
-    /// The observer's own.
+    /// Errors of the observer.
     fn committing(&self) -> Result<(), BoxError> {
         Ok(())
     }
 
-    /// All visits that were told are durable.
+    /// All reported visits are durable.
     ///
     /// # Errors
-    /// The observer's own.
+    /// Errors of the observer.
     fn committed(&self) -> Result<(), BoxError> {
         Ok(())
     }
 
-    /// The numbers, and how many pages are in flight: ten times a second at least.
+    /// The counts, and the number of pages in flight: at least ten times a second.
     ///
     /// # Errors
-    /// The observer's own.
+    /// Errors of the observer.
     fn look(&self, tally: &Tally, frontier: &Frontier, in_flight: usize) -> Result<(), BoxError> {
         let _ = (tally, frontier, in_flight);
         Ok(())
     }
 }
 
-/// An observer that listens to nothing.
+/// An observer that ignores everything.
 ///
 /// ```
 /// use crawl::run::{Event, Nobody, Observer};

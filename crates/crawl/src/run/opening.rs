@@ -1,4 +1,4 @@
-//! Opens the parts of a crawl: its store, its frontier, what is beside them.
+//! Opens the parts of a crawl: its store, its frontier and its other state.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::settings::{Folder, Settings};
 
 /// Memory of the store's memtable.
 const RECENT_BYTES: usize = 32 << 20;
-/// The pause, and the number of attempts, while `status` or `why` has the frontier open.
+/// The pause and the number of attempts while `status` or `why` has the frontier open.
 const ASKED_FOR: Duration = Duration::from_millis(100);
 const ASKED_WITHIN: u32 = 50;
-/// What the store leaves free on its disk.
+/// Bytes that the store leaves free on its disk.
 pub const FREE_BYTES: u64 = 256 << 20;
 /// Memory of the store's dictionaries.
 const DICTIONARY_BYTES: usize = 48 << 20;
@@ -50,7 +50,7 @@ fn options(observer: &Arc<dyn Observer>) -> Options {
     })
 }
 
-/// When a crawl began.
+/// When a crawl was begun.
 ///
 /// ```
 /// use crawl::run::opening::{Begun, settings};
@@ -62,13 +62,13 @@ fn options(observer: &Arc<dyn Observer>) -> Options {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Begun {
-    /// In an earlier run, which has made the store.
+    /// In an earlier run, which made the store.
     Before,
     /// In this run.
     Now,
 }
 
-/// The store to crawl into, made with these rules if it is absent and its crawl has not begun.
+/// The store to crawl into; makes an absent one with these rules if the crawl has not begun.
 fn store_to_fill(
     path: &Path,
     folder: &Folder,
@@ -99,13 +99,13 @@ pub fn dir(folder: &Folder) -> Result<OsDir, Error> {
     OsDir::open(folder.path()).map_err(|error| Error::io("open", folder.path(), error))
 }
 
-/// The store's sequence that the crawl in a folder has noted, if any.
+/// The noted sequence of the store, if any, from a crawl's folder.
 pub fn noted_sequence(folder: &Folder) -> Result<Option<u64>, Error> {
     if folder.path().exists() { sequence::noted(&dir(folder)?) } else { Ok(None) }
 }
 
-/// Refuses what is not done to a crawl whose pages are in object storage: its folder here is
-/// brought anew by each run.
+/// Refuses operations that a crawl with its pages in object storage does not support: each run
+/// restores its local folder anew.
 ///
 /// # Errors
 /// `Usage`, with what to do instead.
@@ -118,10 +118,10 @@ pub fn not_in_bucket(settings: &Option<Settings>, what: &str) -> Result<(), Erro
     )))
 }
 
-/// The store of a crawl, open to be written, and not older than the crawl.
+/// The crawl's store, open for writing, and not older than the crawl.
 ///
 /// # Errors
-/// The store's; that it is older, or has other rules than are wanted.
+/// The store's; that it is older, or has other rules than requested.
 pub(super) fn pages(
     path: &Path,
     folder: &Folder,
@@ -140,7 +140,7 @@ pub(super) fn pages(
     Ok(Pages::Local(pages))
 }
 
-/// Refuses a store with other rules than are wanted.
+/// Refuses a store with other rules than requested.
 fn check_rules(path: &Path, ours: &dyn Canonicalizer, wanted: Option<Arc<dyn Canonicalizer>>) -> Result<(), Error> {
     match wanted.filter(|wanted| (wanted.name(), wanted.version()) != (ours.name(), ours.version())) {
         Some(wanted) => {
@@ -151,7 +151,7 @@ fn check_rules(path: &Path, ours: &dyn Canonicalizer, wanted: Option<Arc<dyn Can
     }
 }
 
-/// The store to read beside a running crawl, and whether it is as new as that crawl.
+/// The store for reading beside a running crawl, and whether it is as new as that crawl.
 pub fn store_to_read(path: &Path, folder: &Folder) -> Result<(PageStore, Result<(), Error>), Error> {
     not_in_bucket(&folder.settings()?, "this verb")?;
     let noted = noted_sequence(folder);
@@ -161,7 +161,7 @@ pub fn store_to_read(path: &Path, folder: &Folder) -> Result<(PageStore, Result<
     Ok((store, checked))
 }
 
-/// The frontier of a crawl whose store we have locked, made if absent. `status` or `why` may have
+/// The frontier of a crawl whose store we have locked; made if absent. `status` or `why` may have
 /// it open for a moment.
 pub fn frontier(folder: &Folder, settings: &Settings) -> Result<Frontier, Error> {
     let path = folder.join(files::FRONTIER);
@@ -175,7 +175,7 @@ pub fn frontier(folder: &Folder, settings: &Settings) -> Result<Frontier, Error>
             Err(frontier::Error::Storage(error)) if error.is_absent() => true,
             opened => return opened.map_err(|error| lost(folder, error.into())),
         };
-        // The seen set is made after the frontier, which is therefore lost.
+        // The seen set is made after the frontier: if only the set exists, the frontier was lost.
         if is_absent && folder.join(files::SEEN).exists() {
             return Err(lost(folder, Error::Damage("the frontier is missing".to_owned())));
         }
@@ -184,13 +184,13 @@ pub fn frontier(folder: &Folder, settings: &Settings) -> Result<Frontier, Error>
     frontier_to_ask(folder, settings)
 }
 
-/// The frontier of a crawl, which must exist, to read.
+/// The frontier of an existing crawl, for reading.
 pub fn frontier_to_ask(folder: &Folder, settings: &Settings) -> Result<Frontier, Error> {
     let opened = Frontier::open(folder.join(files::FRONTIER), frontier_options(settings));
     opened.map_err(|error| lost(folder, error.into()))
 }
 
-/// A failure of the frontier, which cannot be rebuilt.
+/// An error of the frontier, which cannot be rebuilt.
 fn lost(folder: &Folder, error: Error) -> Error {
     let remedy = format!(
         "Without a copy of it, remove {} and run with --seed again: stored pages are requested with their ETag or date",

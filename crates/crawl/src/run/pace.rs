@@ -1,45 +1,44 @@
-//! How much longer a host is left alone than it must be: when it is slow, and when it says that it
-//! is asked too often.
+//! Adaptive politeness: extra delay for a host that is slow, or says that it gets too many
+//! requests.
 //!
-//! After an answer that took longer than the delay, the host has as long again. After each 429 or
-//! 503 its delay is doubled, up to [`DOUBLINGS_MAX`] times; after [`CALM`] other answers in a row
-//! it is halved. Only hosts that are slowed down are remembered.
+//! After an answer that took longer than the delay, the host rests for as long again. Each 429 or
+//! 503 doubles its delay, up to [`DOUBLINGS_MAX`] times; [`CALM`] other answers in a row halve it.
+//! Only slowed hosts are remembered.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Most doublings of a delay.
+/// The maximum number of doublings of a delay.
 const DOUBLINGS_MAX: u32 = 6;
 /// Answers in a row after which a delay is halved.
 const CALM: u32 = 20;
-/// What is doubled where there is no delay.
+/// The delay to double where there is none.
 const DELAY_MIN: Duration = Duration::from_millis(250);
 /// The longest wait after a slow answer.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// The hosts that are slowed down.
+/// The slowed hosts.
 #[derive(Debug, Default)]
 pub struct Pace(HashMap<String, Slowed>);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Slowed {
     doublings: u32,
-    /// Answers in a row.
+    /// Other answers in a row.
     calm: u32,
 }
 
-/// An answer, as far as the pace depends on it.
+/// An answer, as far as it affects the pace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The host asks for patience.
+    /// A 429 or 503.
     Busy,
     /// Anything else.
     Other,
 }
 
 impl Pace {
-    /// Takes note of an answer; returns how long the host is to be left alone after it, beyond its
-    /// delay.
+    /// Notes an answer; returns how long to leave the host alone after it, beyond its delay.
     pub fn after(&mut self, host: &str, answer: Answer, took: Duration, delay: Duration) -> Option<Duration> {
         let slow = (took > delay && !delay.is_zero()).then(|| took.min(WAIT_MAX));
         let doublings = match (answer, self.0.get_mut(host)) {
@@ -67,7 +66,7 @@ impl Pace {
         slow.max(Some(delay.max(DELAY_MIN) * (1 << doublings)))
     }
 
-    /// Number of hosts that are slowed down.
+    /// The number of slowed hosts.
     pub fn slowed(&self) -> usize {
         self.0.len()
     }
@@ -92,7 +91,7 @@ mod tests {
         }
         assert_eq!(waits.len(), 6 * CALM as usize);
         assert_eq!((waits[0], waits[CALM as usize], waits[waits.len() - 1]), (64.0, 32.0, 0.0));
-        // Without a delay too.
+        // It also works without a delay.
         assert_eq!(pace.after("a", Answer::Busy, quick, Duration::ZERO), Some(2 * DELAY_MIN));
     }
 

@@ -1,4 +1,4 @@
-//! Files of patterns and of hosts, which are read again while the crawl runs.
+//! Reloads files of patterns and of hosts while the crawl runs.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,10 @@ use crate::error::Error;
 use crate::fetch::hosts::{self, Hosts};
 use crate::settings::filter::{Change, Filter};
 
-/// They are looked at this often.
+/// The interval of checks.
 const EVERY: Duration = Duration::from_secs(3);
 
-/// When they were last looked at.
+/// The time of the last check.
 pub struct Patterns(Instant);
 
 impl Default for Patterns {
@@ -20,10 +20,10 @@ impl Default for Patterns {
 }
 
 impl Patterns {
-    /// Reads those that have changed, and tells of it; nothing if it has done that just before.
+    /// Reloads the changed files, and reports it; does nothing right after another check.
     ///
     /// # Errors
-    /// The observer's.
+    /// Errors of the observer.
     pub fn look(&mut self, filter: &Filter, hosts: &Hosts, observer: &dyn Observer) -> Result<(), Error> {
         if self.0.elapsed() < EVERY {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The seen set that crawls share: behind a server, or on Redis.
+//! A seen set shared by crawls: behind a server, or on Redis.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use urlindex_redis::{RedisOptions, RedisUrlSet};
 
 use crate::error::Error;
 
-/// How long Redis is asked before it is said that it does not answer, and asked again.
+/// The timeout of a request to Redis, before it is reported and repeated.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The set.
+/// A shared seen set.
 pub enum SharedSet {
     Served(Box<SeenClient>),
-    /// With the number that the crawl has there.
+    /// With the crawl's id there.
     Redis(Box<RedisUrlSet>, u128),
 }
 
@@ -22,7 +22,7 @@ impl SharedSet {
     /// Opens the set. One request, or a few.
     ///
     /// # Errors
-    /// There is no such set, it cannot be reached, or it takes no URLs.
+    /// The set does not exist, is unreachable, or takes no URLs.
     pub fn open(
         location: &str,
         options: &ClientOptions,
@@ -45,7 +45,7 @@ impl SharedSet {
         Ok(SharedSet::Served(Box::new(set)))
     }
 
-    /// Name and version of the canonicaliser of its URLs.
+    /// Name and version of the set's canonicalizer.
     pub fn rules(&self) -> (&str, u32) {
         match self {
             SharedSet::Served(set) => set.rules(),
@@ -53,10 +53,10 @@ impl SharedSet {
         }
     }
 
-    /// Adds URLs durably, as [`SeenClient::add`]; without an id by a new request.
+    /// Adds URLs durably, as [`SeenClient::add`]; without an id as a new request.
     ///
     /// # Errors
-    /// In words, what keeps it from answering now.
+    /// A temporary error, as a message.
     pub fn add(&self, id: Option<RequestId>, urls: &[&str]) -> Result<Added, String> {
         let (set, owner) = match self {
             SharedSet::Served(set) => return set.add(id, urls, Ack::Durable).map_err(|error| error.to_string()),

@@ -1,37 +1,37 @@
-//! The pause at the disk's floor: while little is free no page is handed out, and the crawl goes
-//! on by itself when there is more.
+//! The pause on low disk space: below the floor no page is assigned, and the crawl resumes by
+//! itself when there is more.
 //!
-//! The floor is above the store's own, so that what is in flight can still be stored.
+//! The floor is above the store's own, so pages in flight can still be stored.
 
 use std::time::{Duration, Instant};
 
 use super::observe::{Event, Observer};
 use crate::error::Error;
 
-/// How often the disk is looked at.
+/// The interval of checks.
 const EVERY: Duration = Duration::from_secs(1);
-/// The crawl goes on when this part of the floor more is free.
+/// The crawl resumes at the floor plus 1/`MORE` of it.
 const MORE: u64 = 8;
 
-/// Whether there is room on the disk.
+/// The state of the disk-space check.
 pub struct Space {
     floor: u64,
     looked: Option<Instant>,
-    /// How much was free when last looked at, if that is too little.
+    /// The free bytes at the last check, if too few.
     low: Option<u64>,
 }
 
 impl Space {
-    /// A pause below this number of free bytes.
+    /// Pauses below this number of free bytes.
     pub fn new(floor: u64) -> Space {
         Space { floor, looked: None, low: None }
     }
 
-    /// Looks at the disk, unless that was done just before, and tells of a change. Returns how
-    /// much is free if that is too little. A disk that cannot be measured has room.
+    /// Checks the disk, unless just done, and reports a change. Returns the free bytes if too few.
+    /// A disk that cannot be measured counts as having room.
     ///
     /// # Errors
-    /// The observer's.
+    /// Errors of the observer.
     pub fn look(&mut self, free: impl FnOnce() -> Option<u64>, observer: &dyn Observer) -> Result<Option<u64>, Error> {
         if self.looked.is_none_or(|looked| looked.elapsed() >= EVERY) {
             self.looked = Some(Instant::now());
@@ -47,7 +47,7 @@ impl Space {
         Ok(self.low)
     }
 
-    /// Takes how much is free. Returns whether the crawl pauses now, if that has changed.
+    /// Takes the number of free bytes. Returns the new pause state, if it has changed.
     fn turn(&mut self, free: Option<u64>) -> Option<bool> {
         let was_low = self.low.is_some();
         let least = if was_low { self.floor.saturating_add(self.floor / MORE) } else { self.floor };

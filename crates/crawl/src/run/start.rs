@@ -1,7 +1,7 @@
-//! A run from its beginning to its end: opens the parts of a crawl, crawls, closes them.
+//! A run from start to end: opens the parts of a crawl, crawls, closes them.
 //!
-//! The store is opened first: its lock is the crawl's lock. The settings are kept before anything
-//! is fetched, so that continuing takes none.
+//! The store is opened first: its lock is the crawl's lock. The settings are saved before anything
+//! is fetched, so that continuing needs none.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -47,12 +47,12 @@ use crate::settings::{Folder, Settings};
 use crate::stop::Stop;
 use crate::visit::Crawl;
 
-/// Most threads of the runtime.
+/// The maximum number of runtime threads.
 const THREADS_MAX: usize = 8;
-/// Visits that are in flight at the end have this long before they are dropped.
+/// The time for visits in flight at the end, before they are dropped.
 const SHUTDOWN_WITHIN: Duration = Duration::from_secs(5);
 
-/// What a run is given.
+/// The input of a run.
 ///
 /// ```
 /// use crawl::run::{Nobody, Plan, opening::Begun, run};
@@ -93,45 +93,45 @@ const SHUTDOWN_WITHIN: Duration = Duration::from_secs(5);
 pub struct Plan {
     /// The store.
     pub store: PathBuf,
-    /// When the crawl began.
+    /// When the crawl was begun.
     pub begun: Begun,
-    /// The settings, with the start pages of this run.
+    /// The settings, with this run's start pages.
     pub settings: Settings,
-    /// What makes two URLs one page, in a new store.
+    /// The canonicalizer of a new store: it decides which URLs are one page.
     pub rules: Option<Arc<dyn Canonicalizer>>,
-    /// Patterns of URLs, as the settings have them; opened with the run if they are not yet.
+    /// The URL patterns of the settings; `None`: the run opens them.
     pub filter: Option<Filter>,
-    /// Whom to trust over TLS; the roots of browsers if nothing is said.
+    /// The TLS trust; default: the roots of browsers.
     pub tls: Option<rustls::ClientConfig>,
-    /// Which addresses names have, and which are allowed.
+    /// The resolution of names, and the allowed addresses.
     pub resolver: Resolver,
     /// How connections leave this machine.
     pub way: Way,
-    /// How the servers of a shared seen set and of mailboxes are asked.
+    /// Client options for a shared seen set and for mailboxes.
     pub seen: ClientOptions,
     /// The password of a shared seen set on Redis.
     pub redis_password: Option<String>,
-    /// Whether pages that were refused are looked at again.
+    /// Whether refused pages are queued again.
     pub takes_back: bool,
-    /// Pages to fetch, and nothing else; none for all.
+    /// The only pages to fetch; empty for all.
     pub fetch: Vec<String>,
-    /// Most fetches in the whole life of the crawl.
+    /// The maximum number of fetches over all runs of the crawl.
     pub max_pages: u64,
-    /// Keep waiting when nothing is left: for pages that are due later, and for what is added.
+    /// Keep waiting when nothing is left: for pages due later, and for additions.
     pub forever: bool,
-    /// Pause while fewer bytes are free on the disk of the store.
+    /// Pause while fewer bytes are free on the store's disk.
     pub min_free: u64,
-    /// How it is asked to stop.
+    /// The handle that stops it.
     pub stop: Stop,
-    /// Who is told of it.
+    /// The observer.
     pub observer: Arc<dyn Observer>,
-    /// What the caller adds.
+    /// The caller's hooks.
     pub hooks: Hooks,
-    /// The caller's decision about the scope.
+    /// The caller's scope decision.
     pub accept: Option<Arc<dyn Accept>>,
-    /// The folder of WARC files that are written on the way.
+    /// The folder for WARC files written during the crawl.
     pub warc: Option<PathBuf>,
-    /// The shard that has the pages and what the crawl knows, if they are in no folder here.
+    /// The shard with the pages and the crawl's state, if they are not in a local folder.
     pub depot: Option<Depot>,
 }
 
@@ -149,11 +149,11 @@ pub struct Plan {
 pub struct LostSeed {
     /// Its URL.
     pub url: String,
-    /// Why, if that is known.
+    /// The reason, if known.
     pub why: Option<String>,
 }
 
-/// What came of a run.
+/// The result of a run.
 ///
 /// ```
 /// use crawl::Crawler;
@@ -175,26 +175,26 @@ pub struct LostSeed {
 pub struct Summary {
     /// Why it ended.
     pub end: End,
-    /// What it did.
+    /// Its counts.
     pub tally: Tally,
-    /// What of the whole crawl is not fetched.
+    /// What the whole crawl has not fetched.
     pub coverage: Coverage,
     /// The frontier's numbers.
     pub frontier: Stats,
     /// How long it took.
     pub took: Duration,
-    /// Start pages that were given up.
+    /// Given-up start pages.
     pub lost_seeds: Vec<LostSeed>,
-    /// What the crawl's fleet has left to do, if it ended before that.
+    /// What the crawl's fleet has left to do, if the run ended before that.
     pub fleet: Option<Standing>,
-    /// Pages that were asked for by [`Plan::fetch`].
+    /// Number of pages requested by [`Plan::fetch`].
     pub asked: u64,
-    /// What was written to WARC files, if it was to be.
+    /// What was written to WARC files, if any were requested.
     pub warc: Option<Written>,
 }
 
 impl Summary {
-    /// Pages that were asked for and not fetched.
+    /// Requested pages that were not fetched.
     pub fn unfetched(&self) -> u64 {
         self.asked.saturating_sub(self.tally.fetched)
     }
@@ -205,10 +205,10 @@ impl Summary {
     }
 }
 
-/// Crawls. Blocks until nothing is left, or it is to stop; has a runtime of its own.
+/// Crawls. Blocks until nothing is left, or it is to stop; uses its own runtime.
 ///
 /// # Errors
-/// Those of the store, the frontier, the sets and the observer. What was committed stays.
+/// Errors of the store, the frontier, the sets and the observer. What was committed stays.
 pub fn run(mut plan: Plan) -> Result<Summary, Error> {
     let (given, tls) = (&plan.settings, plan.tls.take());
     let tls = tls.map_or_else(|| trust::tls(Trust::Roots(Vec::new())), Ok).map_err(Error::Usage)?;
@@ -223,7 +223,7 @@ pub fn run(mut plan: Plan) -> Result<Summary, Error> {
     let made = (plan.begun, plan.rules.clone());
     let pages = opening::pages(&plan.store, &folder, made, depot.as_ref(), &plan.observer)?;
     let mut settings = plan.settings.clone();
-    // Bad ones are refused before anything is asked or made.
+    // Invalid ones are refused before anything is requested or made.
     starts::starts(settings.starts(), &**pages.canonicalizer())?;
     let fetch = starts::links(&plan.fetch, &**pages.canonicalizer(), settings.limits.url_bytes)?;
     let shared = shared_set(&mut settings, &plan, &**pages.canonicalizer())?;
@@ -251,7 +251,7 @@ pub fn run(mut plan: Plan) -> Result<Summary, Error> {
             plan.observer.event(&Event::TakenBack { pages }).map_err(Error::Observer)?;
         }
     }
-    // Whoever starts a run has a reason to ask hosts again that did not answer.
+    // A new run is a reason to try silent hosts again.
     frontier.wake(None, now_ms())?;
     frontier.commit()?;
     let dir = opening::dir(&folder)?;
@@ -277,7 +277,7 @@ pub fn run(mut plan: Plan) -> Result<Summary, Error> {
     work(plan, &fetch, state, crawl)
 }
 
-/// Refuses what does not go with pages in object storage.
+/// Refuses options that are incompatible with pages in object storage.
 fn check_depot(plan: &Plan) -> Result<(), Error> {
     let refused = |words: &str| Err(Error::Usage(format!("{words} a crawl whose pages are in object storage")));
     match &plan.settings.bucket {
@@ -289,7 +289,7 @@ fn check_depot(plan: &Plan) -> Result<(), Error> {
     }
 }
 
-/// Refuses rules by which a page has several hosts: it would be of several shards.
+/// Refuses rules that map several hosts to one page: it would belong to several shards.
 fn check_hosts_apart(canonicalizer: &dyn Canonicalizer) -> Result<(), Error> {
     let key = |url: &str| canonicalizer.canonicalize(url.as_bytes()).ok();
     match key("http://www.example.com/") == key("http://example.com/") {
@@ -303,8 +303,8 @@ fn check_hosts_apart(canonicalizer: &dyn Canonicalizer) -> Result<(), Error> {
     }
 }
 
-/// The seen set that the crawl shares with others: its URLs are those of the store, or taken as
-/// they are.
+/// The seen set shared with other crawls: its URLs follow the store's rules, or are taken as they
+/// are.
 fn shared_set(
     settings: &mut Settings,
     plan: &Plan,
@@ -325,7 +325,7 @@ fn shared_set(
     Ok(Some(set))
 }
 
-/// Crawls, and closes everything.
+/// Crawls, then closes everything.
 fn work(plan: Plan, fetch: &[Link], mut state: State, crawl: Crawl) -> Result<Summary, Error> {
     let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, THREADS_MAX);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
@@ -338,7 +338,7 @@ fn work(plan: Plan, fetch: &[Link], mut state: State, crawl: Crawl) -> Result<Su
         let told = (plan.stop, Arc::clone(&plan.observer));
         let mut coordinator = Coordinator::new(Arc::clone(&crawl), &mut state, runtime.handle().clone(), told);
         let control = coordinator.listen();
-        // Nothing else depends on it: a crawl that cannot be asked crawls all the same.
+        // Nothing else depends on it: the crawl runs even if it cannot be controlled.
         if let Err(error) = &control {
             plan.observer.event(&Event::Deaf { why: error.to_string() }).map_err(Error::Observer)?;
         }
@@ -351,7 +351,7 @@ fn work(plan: Plan, fetch: &[Link], mut state: State, crawl: Crawl) -> Result<Su
     };
     // Visits still in flight are dropped: the frontier assigns them again.
     runtime.shutdown_timeout(SHUTDOWN_WITHIN);
-    // Whatever has ended the run: what is stored is written.
+    // However the run ended, stored pages are written.
     let warc = state.warc.take().map(Warc::end).transpose();
     let has_stopped_it = matches!(&ended, Err(Error::Broken(words)) if words == warc::STOPPED);
     let warc = if has_stopped_it { Ok(warc?) } else { warc };
@@ -374,8 +374,7 @@ fn work(plan: Plan, fetch: &[Link], mut state: State, crawl: Crawl) -> Result<Su
     };
     frontier.close()?;
     seen.close()?;
-    // A visit that outlived the shutdown still holds the parts: what is not closed is recovered on
-    // opening.
+    // A visit that outlived the shutdown still holds the parts: unclosed ones recover on opening.
     if let Some(Crawl { pages, bodies, .. }) = Arc::into_inner(crawl) {
         bodies.close()?;
         pages.close()?;
@@ -383,7 +382,7 @@ fn work(plan: Plan, fetch: &[Link], mut state: State, crawl: Crawl) -> Result<Su
     Ok(summary)
 }
 
-/// An error, or why it came: another owner has the shard.
+/// The error, or its cause: another owner has the shard.
 fn taken(state: &State, error: Error) -> Error {
     match &state.depot {
         Some(depot) if depot.shard().is_lost() => Error::Taken { shard: depot.shard().name() },
@@ -391,12 +390,12 @@ fn taken(state: &State, error: Error) -> Error {
     }
 }
 
-/// Start pages that were given up.
+/// The given-up start pages.
 fn lost_seeds(crawl: &Crawl, settings: &Settings, frontier: &Frontier) -> Result<Vec<LostSeed>, Error> {
     let mut lost = Vec::new();
     for seed in settings.starts() {
         let Some(link) = Link::new(seed.as_bytes().to_vec(), &**crawl.pages.canonicalizer()) else { continue };
-        // One that was handed over is another crawl's to fetch.
+        // A page handed over is another crawl's to fetch.
         let is_lost =
             |state: &PageState| state.status == PageStatus::Gone && state.last_failure != Some(FailureKind::Elsewhere);
         let Some(state) = frontier.page(&link.key)?.filter(is_lost) else { continue };

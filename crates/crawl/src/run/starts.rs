@@ -1,4 +1,4 @@
-//! Start pages, pages that are named by their URLs, and pages that come into the scope.
+//! Start pages, requested pages, and pages that come into scope.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use crate::settings::scope::Scope;
 /// Start pages with their canonical forms.
 ///
 /// # Errors
-/// One that has none.
+/// A start page without a canonical form.
 pub(super) fn starts<'s>(
     starts: impl Iterator<Item = &'s String>,
     canonicalizer: &dyn Canonicalizer,
@@ -26,8 +26,8 @@ pub(super) fn starts<'s>(
     starts.map(link).collect()
 }
 
-/// The start pages that are this crawl's; the others are sent to their shards, durably. Where they
-/// have redirected to counts as a start page in a fleet.
+/// This crawl's own start pages; the others are sent to their shards, durably. In a fleet the
+/// redirect targets of start pages count as start pages.
 ///
 /// # Errors
 /// The outbox's; a start page without a canonical form.
@@ -49,11 +49,11 @@ pub(super) fn share(
     Ok(shared)
 }
 
-/// Queues pages again that were refused and are in scope: the scope may be wider than it was, or
-/// the address allowed. Returns how many.
+/// Queues refused pages again that are now in scope: the scope or the allowed addresses may be
+/// wider. Returns their number.
 ///
 /// # Errors
-/// The frontier's.
+/// Errors of the frontier.
 pub fn take_back(frontier: &mut Frontier, scope: &Scope) -> Result<u32, Error> {
     let is_refused =
         |page: &PageBrief<'_>| page.status == PageStatus::Gone && page.last_failure == Some(FailureKind::Refused);
@@ -65,10 +65,10 @@ pub fn take_back(frontier: &mut Frontier, scope: &Scope) -> Result<u32, Error> {
     Ok(frontier.retry(&pages)?)
 }
 
-/// Queues pages again that were left to another crawl, and are this one's now. Returns how many.
+/// Queues pages again that were left to another crawl, and are now ours. Returns their number.
 ///
 /// # Errors
-/// The frontier's.
+/// Errors of the frontier.
 pub(super) fn bring_back(frontier: &mut Frontier, is_ours: impl Fn(&str) -> bool) -> Result<u32, Error> {
     let was_left =
         |page: &PageBrief<'_>| page.status == PageStatus::Gone && page.last_failure == Some(FailureKind::Elsewhere);
@@ -80,7 +80,7 @@ pub(super) fn bring_back(frontier: &mut Frontier, is_ours: impl Fn(&str) -> bool
     Ok(frontier.retry(&pages)?)
 }
 
-/// Pages by their links, each once.
+/// Converts URLs to links, each page once.
 ///
 /// # Errors
 /// A URL that cannot be fetched.

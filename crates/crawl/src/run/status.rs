@@ -1,6 +1,6 @@
-//! The numbers of a run in the crawl's folder: for `status`, and as OpenMetrics text.
+//! The counts of a run as files in the crawl's folder: for `status`, and as OpenMetrics text.
 //!
-//! Nothing here ends a crawl: a file that cannot be written is skipped.
+//! No error here ends a crawl: a file that cannot be written is skipped.
 
 use std::time::{Duration, Instant};
 
@@ -13,15 +13,15 @@ use crate::clock::now_ms;
 use crate::files;
 use crate::settings::Folder;
 
-/// Interval of the files.
+/// The interval of writing the files.
 const PUBLISH: Duration = Duration::from_secs(2);
-/// Interval at which all hosts are looked at, at least; part of a crawl's time that this may take,
-/// for crawls of many; and how many hosts are told of.
+/// The minimum interval between passes over all hosts; the fraction of a crawl's time that passes
+/// may take, for crawls with many hosts; and the number of hosts reported.
 const LOOK_AT_HOSTS: Duration = Duration::from_secs(10);
 const ONE_IN: u32 = 200;
 const HOSTS: usize = 100;
 
-/// Whether a run goes on.
+/// Whether a run is active.
 ///
 /// ```
 /// use crawl::run::{Tally, status::{Phase, Status}};
@@ -38,13 +38,13 @@ const HOSTS: usize = 100;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// It does.
+    /// It is active.
     Running,
     /// It has ended.
     Ended,
 }
 
-/// The numbers of a run.
+/// Writes the counts of a run.
 ///
 /// ```
 /// use crawl::run::{Tally, status::{Phase, Status}};
@@ -64,18 +64,18 @@ pub struct Status {
     folder: Folder,
     begun: Instant,
     published: Instant,
-    /// The hosts with the longest queues, and when they are looked at again.
+    /// The hosts with the longest queues, and the time of the next pass over hosts.
     hosts: Option<(Instant, Value)>,
 }
 
 impl Status {
-    /// Those of a run that begins now.
+    /// The status of a run that begins now.
     pub fn new(folder: &Folder) -> Status {
         let now = Instant::now();
         Status { folder: folder.clone(), begun: now, published: now, hosts: None }
     }
 
-    /// Takes the numbers; writes them every two seconds.
+    /// Takes the counts; writes them every two seconds.
     pub fn look(&mut self, tally: &Tally, frontier: &Frontier) {
         if self.published.elapsed() >= PUBLISH {
             self.published = Instant::now();
@@ -83,7 +83,7 @@ impl Status {
         }
     }
 
-    /// How long the run has taken.
+    /// The time since the start of the run.
     pub fn elapsed(&self) -> Duration {
         self.begun.elapsed()
     }
@@ -126,7 +126,7 @@ fn queues(frontier: &Frontier) -> Value {
     hosts.iter().take(HOSTS).map(row).collect()
 }
 
-/// The frontier's numbers.
+/// The frontier's counts.
 pub fn numbers(frontier: &Frontier) -> Value {
     let stats = frontier.stats();
     json!({

@@ -21,11 +21,11 @@ use crate::visit::{Told, Visit};
 pub struct Tally {
     /// Fetched pages, redirects and "not modified" included.
     pub fetched: u64,
-    /// Of these: redirects.
+    /// Redirects among them.
     pub redirects: u64,
-    /// Of these: unchanged since the last version.
+    /// Pages among them that are unchanged since the last version.
     pub unchanged: u64,
-    /// Of these: stored as references to another URL's body.
+    /// Pages among them stored as references to another URL's body.
     pub duplicates: u64,
     /// Bytes of bodies as received.
     pub wire_bytes: u64,
@@ -33,19 +33,19 @@ pub struct Tally {
     pub body_bytes: u64,
     /// Discovered pages.
     pub discovered: u64,
-    /// Bytes that are free on the disk, if the crawl pauses since they are too few.
+    /// Free bytes on the disk, if the crawl pauses because they are too few.
     pub low_space: Option<u64>,
-    /// Failures and limits, with how often each was met.
+    /// Failures and limits, with the number of times each occurred.
     pub reasons: BTreeMap<Reason, u64>,
-    /// Links that go to other crawls of the fleet.
+    /// Links sent to other crawls of the fleet.
     pub links_sent: u64,
-    /// Links in the outbox, those of earlier runs too: no mailbox has them yet.
+    /// Links in the outbox, including earlier runs': no mailbox has them yet.
     pub links_waiting: u64,
-    /// Links that came from them.
+    /// Links received from other crawls.
     pub links_received: u64,
-    /// Recrawls that were moved by what sitemaps say.
+    /// Recrawls rescheduled by hints of sitemaps.
     pub moved: u64,
-    /// Hosts that are asked less often, since they are busy.
+    /// Hosts that are slowed down because they are busy.
     pub slowed_hosts: u64,
     /// Whether the crawl was asked to pause.
     pub is_paused: bool,
@@ -53,7 +53,7 @@ pub struct Tally {
     latest: VecDeque<Latest>,
 }
 
-/// Failures that are kept with their URLs.
+/// The number of failures kept with their URLs.
 const KEPT: usize = 50;
 
 /// A page that could not be fetched.
@@ -103,7 +103,7 @@ impl Tally {
         self.latest.push_back(latest);
     }
 
-    /// Times that hooks failed.
+    /// The number of hook failures.
     pub fn hooks_failed(&self) -> u64 {
         self.reasons.get(&Reason::HookFailed).copied().unwrap_or(0)
     }

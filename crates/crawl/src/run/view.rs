@@ -1,11 +1,11 @@
-//! What the frontier knows of a page, as JSON.
+//! The frontier's state of a page, as JSON.
 
 use frontier::{PageState, PageStatus};
 use serde_json::{Value, json};
 
 use crate::failure::kind_name;
 
-/// A page's state; `null` for none.
+/// A page's state; `null` if there is none.
 pub fn page(state: Option<&PageState>) -> Value {
     let Some(state) = state else { return Value::Null };
     let status = match state.status {

@@ -1,5 +1,5 @@
-//! Writes WARC files beside a crawl, on a thread of its own: what the store has synced since the
-//! last look, once a second.
+//! Writes WARC files during a crawl, on a thread of its own: once a second, what the store has
+//! synced since.
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -12,13 +12,13 @@ use filemap::dump::WarcFollower;
 use crate::error::Error;
 use crate::files::warc::Series;
 
-/// The store is looked at this often.
+/// The interval of reading the store.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// What ends a run whose WARC files could not go on; [`Warc::end`] says why.
+/// The error that ends a run whose WARC files failed; [`Warc::end`] gives the reason.
 pub const STOPPED: &str = "WARC files cannot be written";
 
-/// What was written to WARC files.
+/// Counts of what was written to WARC files.
 ///
 /// ```
 /// use crawl::run::Written;
@@ -27,18 +27,18 @@ pub const STOPPED: &str = "WARC files cannot be written";
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Records of what was put.
+    /// Records of puts.
     pub records: u64,
-    /// Versions that cannot be read, and are left out; and revisits without a body, since their
-    /// originals cannot be.
+    /// Unreadable versions, which are left out; and revisits without a body, because their
+    /// originals are unreadable.
     pub damaged: u64,
-    /// What is wrong with the last of them.
+    /// The damage of the last of them.
     pub last_damage: Option<String>,
 }
 
-/// The writing of WARC files.
+/// A running WARC writer.
 pub struct Warc {
-    /// The thread, and what ends it; `None` when it is ended.
+    /// The thread, and the sender that ends it; `None` once ended.
     running: Option<(Thread, Sender<()>)>,
 }
 
@@ -58,19 +58,19 @@ impl Warc {
         Ok(Warc { running: Some((thread, ends)) })
     }
 
-    /// Whether it goes on.
+    /// Whether it is still running.
     ///
     /// # Errors
-    /// That it does not; [`Warc::end`] says why.
+    /// That it is not; [`Warc::end`] gives the reason.
     pub fn check(&self) -> Result<(), Error> {
         let has_ended = self.running.as_ref().is_none_or(|(thread, _)| thread.is_finished());
         if has_ended { Err(Error::Broken(STOPPED.to_owned())) } else { Ok(()) }
     }
 
-    /// Writes what is left, and ends the last file.
+    /// Writes the rest, and finishes the last file.
     ///
     /// # Errors
-    /// Why it could not go on.
+    /// Why it stopped early.
     pub fn end(mut self) -> Result<Written, Error> {
         self.join()
     }
@@ -83,7 +83,7 @@ impl Warc {
     }
 }
 
-/// A run that fails leaves no thread behind, which would hold the store.
+/// A failed run leaves no thread behind that would hold the store.
 impl Drop for Warc {
     fn drop(&mut self) {
         drop(self.join());

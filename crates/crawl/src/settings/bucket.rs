@@ -1,10 +1,10 @@
-//! Where the pages of a crawl are, if they are in no folder here.
+//! The location of a crawl's pages, if they are not in a local folder.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A shard of a store in object storage, which keeps what the crawl knows too.
+/// A shard of a store in object storage, which also keeps the crawl's state.
 ///
 /// ```
 /// use crawl::settings::bucket::BucketSettings;
@@ -16,20 +16,20 @@ use serde::{Deserialize, Serialize};
 pub struct BucketSettings {
     /// The store: `s3://bucket/prefix`.
     pub location: String,
-    /// How many shards it has.
+    /// The number of shards of the store.
     pub shards: u32,
-    /// Which of them is this crawl's.
+    /// This crawl's shard.
     pub shard: u32,
-    /// Pages, and what the crawl knows, are committed after this time at the latest.
+    /// The maximum time between commits of pages and state.
     pub commit_every: Duration,
 }
 
 impl BucketSettings {
-    /// The time between two commits, unless another is given: what is fetched in it is fetched
-    /// again after a kill.
+    /// The default time between two commits: fetches since the last commit are repeated after a
+    /// kill.
     pub const COMMIT_EVERY: Duration = Duration::from_secs(60);
 
-    /// The only shard of a store.
+    /// The only shard of a store with one.
     pub fn new(location: impl Into<String>) -> BucketSettings {
         BucketSettings { location: location.into(), shards: 1, shard: 0, commit_every: Self::COMMIT_EVERY }
     }

@@ -1,7 +1,7 @@
-//! Patterns of URLs: what is fetched of a crawl's scope, and what is not.
+//! URL patterns that restrict a crawl's scope.
 //!
-//! A pattern is a regular expression that is found anywhere in a URL, a prefix (`prefix:`), or a
-//! file of them (`@`), which is read again when it has changed, while the crawl runs.
+//! A pattern is a regular expression matched anywhere in a URL, a prefix (`prefix:`), or a file of
+//! patterns (`@`), which is reloaded when it changes during the crawl.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use regex::{Regex, RegexSet, RegexSetBuilder};
 use crate::files::watched::{self, Watch};
 
 const PREFIX: &str = "prefix:";
-/// Memory of all compiled expressions of one side.
+/// Memory limit of all compiled expressions of the include or exclude side.
 const COMPILED_BYTES: usize = 64 << 20;
 
-/// Why a URL is not fetched.
+/// Why a pattern or extension refuses a URL.
 ///
 /// ```
 /// use crawl::settings::filter::{Filter, Refusal};
@@ -32,7 +32,7 @@ pub enum Refusal {
     Extension,
 }
 
-/// What is fetched, and what is not.
+/// The include and exclude patterns, and the rejected extensions.
 ///
 /// ```
 /// use crawl::settings::filter::{Filter, Refusal, checked};
@@ -50,7 +50,7 @@ pub struct Filter {
     extensions: Vec<String>,
 }
 
-/// What one look at the files of patterns has found.
+/// A change found in a file of patterns.
 ///
 /// ```
 /// use crawl::settings::filter::{Change, Filter};
@@ -68,16 +68,16 @@ pub struct Filter {
 pub struct Change {
     /// The file.
     pub file: PathBuf,
-    /// How many patterns it has now; else what is wrong, and its patterns stay as they were.
+    /// The new number of patterns; or an error, and the old patterns stay.
     pub patterns: Result<usize, String>,
 }
 
 impl Filter {
-    /// A filter of these patterns, each as [`checked`] gives it, and of extensions to reject, in
+    /// A filter of these patterns, each normalized by [`checked`], and of rejected extensions in
     /// lower case.
     ///
     /// # Errors
-    /// All that is wrong with files of patterns.
+    /// All errors in files of patterns.
     pub fn open(include: &[String], exclude: &[String], extensions: &[String]) -> Result<Filter, Vec<String>> {
         match (Side::open(include), Side::open(exclude)) {
             (Ok(include), Ok(exclude)) => Ok(Filter { include, exclude, extensions: extensions.to_vec() }),
@@ -85,7 +85,7 @@ impl Filter {
         }
     }
 
-    /// Why a URL is not fetched, if it is not. What is excluded is not, whatever includes it.
+    /// Why a URL is refused, if it is. Exclusion wins over inclusion.
     pub fn refusal(&self, url: &str) -> Option<Refusal> {
         if self.exclude.has(url) {
             return Some(Refusal::Excluded);
@@ -101,13 +101,13 @@ impl Filter {
         self.extensions.iter().any(|extension| ends_in(url, extension))
     }
 
-    /// Reads files again that have changed. What is wrong is told once.
+    /// Reloads changed files. An error is reported once.
     pub fn look(&self) -> Vec<Change> {
         [&self.include, &self.exclude].into_iter().flat_map(Side::look).collect()
     }
 }
 
-/// Whether the last part of a URL's path has an extension.
+/// Whether the last segment of a URL's path has an extension.
 fn ends_in(url: &str, extension: &str) -> bool {
     let path = &url[..url.find(['?', '#']).unwrap_or(url.len())];
     let path = path.split_once("://").map_or(path, |(_, rest)| rest);
@@ -116,10 +116,10 @@ fn ends_in(url: &str, extension: &str) -> bool {
     ending.is_some_and(|(start, end)| start.ends_with(b".") && end.eq_ignore_ascii_case(extension.as_bytes()))
 }
 
-/// A pattern as given, with the whole path of a file.
+/// The pattern as given, with the absolute path of a file.
 ///
 /// # Errors
-/// A sentence for the user.
+/// An error message for the user.
 pub fn checked(pattern: &str) -> Result<String, String> {
     match pattern.strip_prefix('@') {
         Some("") => Err("give a file after the @".to_owned()),
@@ -132,7 +132,7 @@ pub fn checked(pattern: &str) -> Result<String, String> {
     }
 }
 
-/// Checks a pattern that is no file.
+/// Checks a pattern other than a file.
 fn check_line(pattern: &str) -> Result<(), String> {
     match pattern {
         "" | PREFIX => Err("it matches every URL".to_owned()),
@@ -142,7 +142,7 @@ fn check_line(pattern: &str) -> Result<(), String> {
     }
 }
 
-/// Includes, or excludes.
+/// The include or exclude side.
 #[derive(Debug)]
 struct Side {
     given: Vec<String>,
@@ -175,7 +175,7 @@ impl Side {
                 changes.push(Change { file, patterns: Err(wrong) });
                 continue;
             }
-            // Each is valid, but all together may be too large.
+            // Each is valid, but together they may be too large.
             match Patterns::of(&self.given, &files) {
                 Ok(patterns) => {
                     *self.patterns.write().unwrap_or_else(PoisonError::into_inner) = patterns;
@@ -196,7 +196,7 @@ impl Side {
 #[derive(Debug)]
 struct Patterns {
     expressions: RegexSet,
-    /// Sorted; none begins with another.
+    /// Sorted; no prefix begins with another.
     prefixes: Vec<String>,
 }
 
@@ -206,7 +206,7 @@ impl Patterns {
         let all: BTreeSet<&String> = named.chain(files.iter().flat_map(|file| &file.lines)).collect();
         let mut prefixes: Vec<String> = Vec::new();
         for prefix in all.iter().filter_map(|one| one.strip_prefix(PREFIX)) {
-            // Those that begin with another come right after it.
+            // Prefixes that begin with another follow it directly.
             if prefixes.last().is_none_or(|last| !prefix.starts_with(last.as_str())) {
                 prefixes.push(prefix.to_owned());
             }
@@ -227,9 +227,9 @@ impl Patterns {
 #[derive(Debug)]
 struct Watched {
     watch: Watch,
-    /// The patterns of the last text that was in order.
+    /// The patterns of the last valid text.
     lines: Vec<String>,
-    /// What is wrong with the file as it is now.
+    /// The current error in the file, if any.
     wrong: Option<String>,
 }
 
@@ -240,7 +240,7 @@ impl Watched {
         file
     }
 
-    /// Reads the file if it has changed; the patterns before, if there is anything to tell.
+    /// Reloads the file if it has changed; returns the old patterns if there is news to report.
     fn look(&mut self) -> Option<Vec<String>> {
         if self.watch.is_due() { self.read() } else { None }
     }
@@ -261,7 +261,7 @@ impl Watched {
     }
 }
 
-/// The patterns of a file, one a line. Blank lines, and those that begin with `#`, say nothing.
+/// The patterns of a file, one a line. Ignores blank lines, and lines that begin with `#`.
 fn read(path: &Path) -> Result<Vec<String>, String> {
     let text = watched::text(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let (mut lines, mut wrong) = (Vec::new(), Vec::new());
@@ -333,7 +333,7 @@ mod tests {
         assert!(wrong[0].contains("patterns"), "{wrong:?}");
         fs::write(&path, "# none yet\n").unwrap();
         let filter = filter(&[], &[&given]);
-        // What has changed is read at the second look.
+        // A change is loaded at the second look.
         let look = || filter.look().into_iter().chain(filter.look()).collect::<Vec<Change>>();
         let is_excluded = || filter.refusal("http://a/x").is_some();
         assert!(look().is_empty() && !is_excluded());

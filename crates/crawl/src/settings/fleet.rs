@@ -1,11 +1,11 @@
-//! A crawl's part of a fleet: crawls that divide hosts among them.
+//! A crawl's part in a fleet: crawls that divide hosts among them.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Which crawls divide hosts, and what is this one's.
+/// The fleet, and this crawl's shards in it.
 ///
 /// ```
 /// use crawl::settings::fleet::{FleetSettings, Own};
@@ -14,28 +14,28 @@ use serde::{Deserialize, Serialize};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FleetSettings {
-    /// Where the mailboxes are: the address of `/v1/links` of an fm-serve.
+    /// The mailboxes: the address of `/v1/links` of an fm-serve.
     pub links: String,
-    /// How many shards there are.
+    /// The number of shards.
     pub shards: u32,
-    /// Which of them are this crawl's.
+    /// This crawl's shards.
     pub own: Own,
-    /// How many start pages, and start pages of lists, were sent to the shards of others.
+    /// Start pages, and start pages of lists, already sent to other crawls' shards.
     #[serde(default)]
     pub sent_seeds: (usize, usize),
-    /// How many pages that start pages have redirected to were sent.
+    /// Redirect targets of start pages already sent.
     #[serde(default)]
     pub sent_reached: usize,
 }
 
 impl FleetSettings {
-    /// That of these mailboxes, to which nothing was sent yet.
+    /// A fleet with these mailboxes, to which nothing was sent yet.
     pub fn new(links: impl Into<String>, shards: u32, own: Own) -> FleetSettings {
         FleetSettings { links: links.into(), shards, own, sent_seeds: (0, 0), sent_reached: 0 }
     }
 }
 
-/// The shards of a crawl.
+/// The shards that a crawl owns.
 ///
 /// ```
 /// use crawl::settings::fleet::Own;
@@ -46,10 +46,10 @@ impl FleetSettings {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Own {
-    /// Free ones: one to begin with, and another when there is little to do.
+    /// Free ones: one at the start, and more when there is little to do.
     #[default]
     Auto,
-    /// These.
+    /// Exactly these.
     List(BTreeSet<u32>),
 }
 

@@ -1,6 +1,6 @@
-//! Limits of one fetch: bytes, time, waits. All are on by default.
+//! Limits of one fetch: bytes, times, waits. All are on by default.
 //!
-//! 0 means 0 here; the command line translates 0 where it stands for "no limit".
+//! Here 0 means 0; the command line translates a 0 that means "no limit".
 
 use std::time::Duration;
 
@@ -15,41 +15,41 @@ use serde::{Deserialize, Serialize};
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Bytes of a decoded body; of a longer one the beginning is kept.
+    /// The maximum length of a decoded body; a longer one is truncated.
     pub body_bytes: u64,
-    /// Bytes of an answer's head.
+    /// The maximum length of an answer's head.
     pub header_bytes: u32,
-    /// Largest expansion of a compressed body over [`RATIO_FROM_BYTES`].
+    /// The maximum expansion of a compressed body over [`RATIO_FROM_BYTES`].
     pub ratio: u32,
-    /// Redirects in a row.
+    /// The maximum number of redirects in a row.
     pub redirects: u8,
-    /// Time until there is a connection, TLS included.
+    /// The time for connecting, TLS included.
     pub connect: Duration,
-    /// Time from the beginning until the head of the answer.
+    /// The time from the start to the head of the answer.
     pub first_byte: Duration,
-    /// Time from the beginning until the last byte.
+    /// The time from the start to the last byte.
     pub total: Duration,
-    /// Lowest rate in bytes a second, measured over [`RATE_WINDOW`].
+    /// The minimum rate in bytes a second, measured over [`RATE_WINDOW`].
     pub rate_bytes: u64,
-    /// Longest `Retry-After` that is obeyed; a longer one is cut to this.
+    /// The maximum `Retry-After` obeyed; a longer one is reduced to it.
     pub retry_after: Duration,
-    /// Longest crawl-delay that is obeyed.
+    /// The maximum crawl-delay obeyed.
     pub crawl_delay: Duration,
-    /// Content types of pages, such as `text/html` and `image/*`; none for all.
+    /// Content types of pages, such as `text/html` and `image/*`; empty accepts all.
     #[serde(default)]
     pub types: Vec<String>,
-    /// Links of one page.
+    /// The maximum number of links of one page.
     pub links: usize,
-    /// Bytes of a URL.
+    /// The maximum length of a URL.
     pub url_bytes: usize,
-    /// How often in a row a part of a path may stand there; 0 for no limit.
+    /// How often in a row a part of a path may be repeated; 0 for no limit.
     #[serde(default = "path_repeats")]
     pub path_repeats: u8,
-    /// Years from now on that a date in a URL may be ahead; 0 for no limit.
+    /// How many years ahead a date in a URL may be; 0 for no limit.
     #[serde(default = "years_ahead")]
     pub years_ahead: u16,
-    /// Bits of 64 in which the fingerprints of near-duplicates differ at most, 0 to 3; `None` if
-    /// nothing is one.
+    /// The maximum Hamming distance of near-duplicates' fingerprints, 0 to 3 of 64 bits; `None`
+    /// disables the detection.
     #[serde(default = "near_bits")]
     pub near_bits: Option<u8>,
 }
@@ -66,21 +66,21 @@ fn years_ahead() -> u16 {
     5
 }
 
-/// Bodies up to this length may expand without limit: small repetitive pages do.
+/// Bodies up to this length may expand without limit: small repetitive pages do so.
 pub const RATIO_FROM_BYTES: u64 = 1 << 20;
-/// The time over which the rate is measured.
+/// The window over which the rate is measured.
 pub const RATE_WINDOW: Duration = Duration::from_secs(10);
-/// Fields of an answer's head.
+/// The maximum number of header fields of an answer.
 pub const HEADER_FIELDS: usize = 256;
 /// A longer body waits for one of a few places, so that memory is bounded for any number of
 /// connections.
 pub const SMALL_BODY_BYTES: usize = 1 << 20;
-/// Bytes of a sitemap, as its protocol has them.
+/// The maximum length of a sitemap, by its protocol.
 pub const SITEMAP_BYTES: u64 = 50 << 20;
-/// Links of a sitemap, as its protocol has them.
+/// The maximum number of links of a sitemap, by its protocol.
 pub const SITEMAP_LINKS: usize = 50_000;
 /// Memory for all bodies over [`SMALL_BODY_BYTES`], unless a single one may be longer. A sitemap
-/// that is longer than other bodies may be comes on top, one at a time.
+/// longer than other bodies may be is added to it, one at a time.
 pub const LARGE_BODIES_BYTES: u64 = 96 << 20;
 
 impl Default for Limits {
@@ -107,7 +107,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Whether a page of this content type is read. One that says none is.
+    /// Whether a page of this content type is accepted. A missing type is.
     pub fn accepts(&self, content_type: &str) -> bool {
         let essence = content_type.split(';').next().unwrap_or_default().trim();
         let is_it = |wanted: &String| match wanted.strip_suffix('*') {
@@ -117,12 +117,12 @@ impl Limits {
         self.types.is_empty() || essence.is_empty() || self.types.iter().any(is_it)
     }
 
-    /// Bytes of a sitemap.
+    /// The maximum length of a sitemap.
     pub fn sitemap_bytes(&self) -> u64 {
         self.body_bytes.max(SITEMAP_BYTES)
     }
 
-    /// Number of places for bodies over [`SMALL_BODY_BYTES`].
+    /// The number of places for bodies over [`SMALL_BODY_BYTES`].
     pub fn large_bodies(&self) -> usize {
         usize::try_from(LARGE_BODIES_BYTES / self.body_bytes.max(1)).unwrap_or(usize::MAX).clamp(1, 96)
     }

@@ -1,8 +1,8 @@
-//! The settings of a crawl (seeds, scope, limits, politeness), kept beside its store, so that it
+//! The settings of a crawl (seeds, scope, limits, politeness), stored beside its store, so that it
 //! can be continued and examined.
 //!
 //! The crawl into `pages.fm` has the folder `pages.fm.crawl`: settings, frontier, seen sets. A
-//! `run` changes the settings that it has arguments for.
+//! `run` changes only the settings given as arguments.
 
 pub mod bucket;
 pub mod filter;
@@ -40,54 +40,54 @@ pub struct Settings {
     pub begun_ms: i64,
     /// Start pages.
     pub seeds: Vec<String>,
-    /// How many start pages of lists are kept in a file of their own.
+    /// Number of listed start pages, which are in a file of their own.
     #[serde(default)]
     listed_seeds: usize,
-    /// Those.
+    /// The listed start pages.
     #[serde(skip)]
     pub listed: Arc<Vec<String>>,
-    /// Where start pages have redirected to, out of the scope that there was: they widen it.
+    /// Redirect targets of start pages outside the scope: they widen it.
     #[serde(default)]
     pub reached: Vec<String>,
-    /// How far it goes.
+    /// How far the crawl goes.
     pub scope: Reach,
-    /// Patterns of URLs: with any, only what one of them matches is fetched.
+    /// Include patterns: if there are any, only matching URLs are fetched.
     #[serde(default)]
     pub include: Vec<String>,
-    /// Patterns of URLs that are not fetched.
+    /// Exclude patterns.
     #[serde(default)]
     pub exclude: Vec<String>,
-    /// Endings of paths that are not fetched, without the dot, in lower case.
+    /// Rejected extensions of paths, without the dot, in lower case.
     #[serde(default)]
     pub reject_extensions: Vec<String>,
     /// The user agent.
     pub user_agent: String,
-    /// The name that robots.txt is matched by, if it is not the first word of the user agent.
+    /// The product token for robots.txt, if not the first word of the user agent.
     #[serde(default)]
     pub robots_token: Option<String>,
     /// Requests a second to a host; 0 for no limit.
     pub rate: f64,
-    /// Requests a second to an address, whatever its hosts; 0 for no limit.
+    /// Requests a second to an address, over all its hosts; 0 for no limit.
     #[serde(default)]
     pub address_rate: f64,
-    /// Connections to a host.
+    /// The maximum number of connections to a host.
     pub host_connections: u16,
-    /// Connections in all.
+    /// The maximum number of connections in total.
     pub connections: usize,
-    /// Pages of one host; `None` for no limit.
+    /// The maximum number of pages of one host; `None` for no limit.
     pub host_pages: Option<u32>,
-    /// Links from a seed.
+    /// The maximum number of links from a seed.
     pub depth: u16,
-    /// Attempts at a page.
+    /// The maximum number of attempts at a page.
     pub attempts: u8,
-    /// The wait before the second, doubled for each further one.
+    /// The wait before the second attempt, doubled for each further one.
     pub retry: Duration,
-    /// Failures of pages in a row after which their host is to blame.
+    /// Consecutive page failures after which the host counts as failing.
     pub host_failures: u16,
-    /// How long a host may fail before its queued pages are given up.
+    /// The time for which a host may fail before its queued pages are given up.
     #[serde(default = "host_down")]
     pub host_down: Duration,
-    /// How long a run goes on while no page is fetched.
+    /// The time that a run continues without fetching any page.
     #[serde(default = "patience")]
     pub patience: Duration,
     /// The age at which pages are fetched again; `None` for never.
@@ -96,9 +96,9 @@ pub struct Settings {
     pub obeys_robots: bool,
     /// Whether sitemaps are read.
     pub sitemaps: bool,
-    /// Whether links of pages are followed whose body is stored under another URL.
+    /// Whether the links of pages are followed whose body is stored under another URL.
     pub follow_duplicates: bool,
-    /// Whether what pages need to be shown is fetched too.
+    /// Whether requisites of pages are fetched too.
     #[serde(default)]
     pub requisites: bool,
     /// Whether cookies are kept during a run.
@@ -106,31 +106,31 @@ pub struct Settings {
     pub cookies: bool,
     /// Whether nofollow links are followed.
     pub follow_nofollow: bool,
-    /// The file with the settings of single hosts, if there is one.
+    /// The file with settings of single hosts, if any.
     #[serde(default)]
     pub hosts: Option<PathBuf>,
-    /// Fields of pages that are kept beside them, by name.
+    /// Built-in fields stored beside pages, by name.
     #[serde(default)]
     pub fields: Vec<String>,
-    /// The seen set that other crawls share, if any.
+    /// The seen set shared with other crawls, if any.
     #[serde(default)]
     pub seen: Option<String>,
-    /// The crawl's own number there: its questions are answered as they were.
+    /// The crawl's id there: repeated requests get the same answers.
     #[serde(default)]
     pub seen_owner: Option<u64>,
-    /// The fleet that the crawl is a part of, if any.
+    /// The crawl's fleet, if any.
     #[serde(default)]
     pub fleet: Option<FleetSettings>,
-    /// Where the pages are, if they are in no folder here.
+    /// The location of the pages, if they are not in a local folder.
     #[serde(default)]
     pub bucket: Option<BucketSettings>,
     /// The limits of a fetch.
     pub limits: Limits,
 }
 
-/// The longest time between two requests.
+/// The maximum delay between two requests.
 const DELAY_MAX: Duration = Duration::from_secs(86_400);
-/// Links from a page to its requisites and to theirs, redirects included.
+/// The maximum depth of requisites below a page, redirects included.
 const REQUISITE_DEPTH: u16 = 20;
 
 fn host_down() -> Duration {
@@ -142,7 +142,7 @@ fn patience() -> Duration {
 }
 
 impl Settings {
-    /// The defaults, of a crawl that begins at this time.
+    /// The defaults for a crawl that begins at this time.
     pub fn new(begun_ms: i64) -> Settings {
         Settings {
             begun_ms,
@@ -194,17 +194,17 @@ impl Settings {
         Scope::new(self.scope, self.starts().chain(&self.reached).map(String::as_str))
     }
 
-    /// The most links from a seed that the frontier takes: requisites count none.
+    /// The maximum depth that the frontier accepts: requisites do not count as links.
     pub fn frontier_depth(&self) -> u16 {
         self.depth.saturating_add(if self.requisites { REQUISITE_DEPTH } else { 0 })
     }
 
-    /// Time between the starts of two fetches from a host.
+    /// The time between the starts of two fetches from a host.
     pub fn delay_ms(&self) -> u64 {
         if self.rate > 0.0 { (1000.0 / self.rate).ceil() as u64 } else { 0 }
     }
 
-    /// Time between the starts of two requests to an address; 0 for no limit.
+    /// The time between the starts of two requests to an address; 0 for no limit.
     pub fn address_delay(&self) -> Duration {
         match self.address_rate > 0.0 {
             true => Duration::try_from_secs_f64(1.0 / self.address_rate).unwrap_or(DELAY_MAX).min(DELAY_MAX),
@@ -246,7 +246,7 @@ impl Folder {
     /// The settings; `None` if there is no crawl.
     ///
     /// # Errors
-    /// The system's, and damage.
+    /// I/O errors, and damage.
     pub fn settings(&self) -> Result<Option<Settings>, Error> {
         let path = self.join(files::SETTINGS);
         let text = match self.read(files::SETTINGS) {
@@ -268,7 +268,7 @@ impl Folder {
         Ok(bytes)
     }
 
-    /// The start pages of lists, of which there are so many.
+    /// The listed start pages; there are `count`.
     fn listed(&self, count: usize) -> Result<Vec<String>, Error> {
         if count == 0 {
             return Ok(Vec::new());
@@ -280,7 +280,7 @@ impl Folder {
             text => text.map_err(|error| Error::io("read", &path, error))?,
         };
         let text = String::from_utf8(text).map_err(|error| damage(&error))?;
-        // More are there if a crash came before the settings that count them.
+        // The file has more if a crash came before the settings were updated.
         let whole = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
         let seeds: Vec<String> = whole.take(count).map(str::to_owned).collect();
         match seeds.len() == count {
@@ -289,11 +289,11 @@ impl Folder {
         }
     }
 
-    /// Writes the start pages of lists, durably and atomically. They count when the settings are
-    /// kept.
+    /// Writes the listed start pages, durably and atomically. They take effect when the settings
+    /// are saved.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn keep_listed(&self, settings: &mut Settings) -> Result<(), Error> {
         if settings.listed.len() > settings.listed_seeds {
             self.make()?;
@@ -312,7 +312,7 @@ impl Folder {
     /// Writes the settings, durably and atomically; makes the folder.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn keep(&self, settings: &Settings) -> Result<(), Error> {
         self.make()?;
         let text =
@@ -352,7 +352,7 @@ mod tests {
         folder.keep(&settings).unwrap();
         assert_eq!(folder.settings().unwrap().as_ref(), Some(&settings));
         assert!(!fs::read_to_string(folder.join(files::SETTINGS)).unwrap().contains("http://a/"));
-        // A crash between the two files.
+        // A crash between writing the two files.
         let mut more = settings.clone();
         Arc::make_mut(&mut more.listed).push("http://b/".to_owned());
         folder.keep_listed(&mut more).unwrap();

@@ -1,7 +1,7 @@
-//! Which URLs belong to a crawl, by comparing text with the start pages.
+//! The scope of a crawl: compares the text of URLs with the start pages.
 //!
-//! A leading `www.` and the choice of http or https make no difference: sites redirect from one to
-//! the other.
+//! A leading `www.` and the choice of http or https are ignored: sites redirect from one to the
+//! other.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -34,7 +34,7 @@ pub enum Reach {
     Any,
 }
 
-/// Where a URL is by the reach.
+/// Whether the reach contains a URL.
 ///
 /// ```
 /// use crawl::settings::scope::Reached;
@@ -42,13 +42,13 @@ pub enum Reach {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reached {
-    /// The reach holds it.
+    /// The reach contains it.
     Within,
-    /// It is farther away.
+    /// It is outside.
     Beyond,
 }
 
-/// Decides which URLs are in scope, beside the reach. Every closure of that form is one.
+/// Decides which URLs are in scope, in addition to the reach. Matching closures implement it.
 ///
 /// ```
 /// use crawl::settings::scope::{Reach, Reached, Scope};
@@ -58,8 +58,8 @@ pub enum Reached {
 /// assert!(scope.contains("http://example.com/a") && !scope.contains("http://example.com/day/1"));
 /// ```
 pub trait Accept: Send + Sync {
-    /// Whether a URL is in scope; `reached` is what the reach says. It is asked for each link,
-    /// from many threads, and must be quick. If it panics, what the reach says counts.
+    /// Whether a URL is in scope; `reached` is the reach's verdict. Called for each link, from
+    /// many threads, so it must be quick. If it panics, the reach's verdict holds.
     fn accepts(&self, url: &str, reached: Reached) -> bool;
 }
 
@@ -81,17 +81,17 @@ impl<F: Fn(&str, Reached) -> bool + Send + Sync> Accept for F {
 pub struct Scope {
     reach: Reach,
     accept: Option<Arc<dyn Accept>>,
-    /// Panics of `accept`.
+    /// The number of panics of `accept`.
     panics: AtomicU64,
     inner: RwLock<Inner>,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Start pages, and where they have redirected to.
+    /// Start pages, and their redirect targets.
     starts: HashSet<String>,
     hosts: HashSet<String>,
-    /// Without scheme, up to the last slash of a path.
+    /// Without the scheme, up to the last slash of the path.
     prefixes: HashSet<String>,
 }
 
@@ -119,18 +119,18 @@ impl Scope {
         Scope { reach, accept: None, panics: AtomicU64::new(0), inner: RwLock::new(inner) }
     }
 
-    /// The same, with a decision of the caller's.
+    /// The same scope, with the caller's decision.
     #[must_use]
     pub fn accepting(self, accept: Option<Arc<dyn Accept>>) -> Scope {
         Scope { accept, ..self }
     }
 
-    /// Panics of the caller's decision since this was asked last.
+    /// Panics of the caller's decision since the last call.
     pub fn take_panics(&self) -> u64 {
         self.panics.swap(0, Ordering::Relaxed)
     }
 
-    /// Takes in what belongs to one more start page.
+    /// Widens the scope by one more start page.
     pub fn widen(&self, start: &str) {
         self.inner.write().unwrap_or_else(PoisonError::into_inner).enter(start);
     }
@@ -139,7 +139,7 @@ impl Scope {
         self.inner.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a URL is a start page, or one to which a start page has redirected.
+    /// Whether a URL is a start page, or a redirect target of one.
     pub fn is_start(&self, url: &str) -> bool {
         self.inner().starts.contains(url)
     }
@@ -149,7 +149,7 @@ impl Scope {
         let is_within = self.is_within(url);
         let Some(accept) = &self.accept else { return is_within };
         let reached = if is_within { Reached::Within } else { Reached::Beyond };
-        // What it leaves broken is its own.
+        // Unwind safety: state that it leaves broken is its own.
         catch_unwind(AssertUnwindSafe(|| accept.accepts(url, reached))).unwrap_or_else(|_| {
             self.panics.fetch_add(1, Ordering::Relaxed);
             is_within
@@ -167,7 +167,7 @@ impl Scope {
             }
             Reach::Prefix => {
                 let (inner, place) = (self.inner(), place(url));
-                // As many looks as there are slashes, however many start pages there are.
+                // One lookup a slash, however many start pages there are.
                 place.match_indices('/').any(|(at, _)| inner.prefixes.contains(&place[..=at]))
             }
         }

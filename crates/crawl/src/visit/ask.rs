@@ -1,5 +1,5 @@
-//! Asks for a page: by the crawl's fetcher or the caller's own, at the spelling of its URL where
-//! it is.
+//! Requests a page: by the crawl's fetcher or a custom one, and again at another spelling of its
+//! URL if a redirect leads there.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::fetch::{Answer, Kind, Validators};
 use crate::hooks;
 use crate::robots::cache;
 
-/// Attempts at a page whose body breaks off, before what there is of it is stored.
+/// Attempts at a page whose body breaks off, before the partial body is stored.
 const ATTEMPTS_AT_A_BODY: u8 = 3;
 
-/// Fails if a pattern of the crawl refuses a page.
+/// Fails if a pattern of the crawl refuses the page.
 pub(super) fn is_refused(crawl: &Crawl, assignment: &Assignment, visit: &Visit, url: &str) -> Result<(), Failure> {
     let refusal = match visit.requisite {
         Some(_) => crawl.refusal_of_requisite(url),
@@ -26,8 +26,8 @@ pub(super) fn is_refused(crawl: &Crawl, assignment: &Assignment, visit: &Visit, 
     refusal.map_or(Ok(()), Err)
 }
 
-/// Asks for a page. Where it is at another spelling of its URL, by a redirect, it is asked for
-/// there at once: both are one page to the frontier, which would not ask for it again.
+/// Requests a page. A redirect to another spelling of its URL is followed at once: both are one
+/// page to the frontier, which would not request it again.
 pub(super) async fn ask(
     crawl: &Crawl,
     assignment: &Assignment,
@@ -55,14 +55,14 @@ pub(super) async fn ask(
         if let Some(level) = crawl.sitemaps.level(&visit.url) {
             crawl.sitemaps.name(std::iter::once(target.url.as_str()), level)?;
         }
-        // One more request than the frontier knows of.
+        // The frontier does not know of this extra request.
         let turn = visit.delay.flatten().unwrap_or(Duration::from_millis(crawl.settings.delay_ms()));
         visit.hold = Some(visit.hold.unwrap_or_default() + turn).filter(|hold| !hold.is_zero());
         visit.url = target.url;
     }
 }
 
-/// Asks for a URL: by the caller's own fetcher, if that is a page and there is one.
+/// Requests a URL; for a page uses the custom fetcher, if there is one.
 async fn get(crawl: &Crawl, url: &str, validators: &Validators, kind: Kind) -> Result<Answer, Failure> {
     let limits = &crawl.settings.limits;
     match &crawl.hooks.fetch {
@@ -75,7 +75,7 @@ async fn get(crawl: &Crawl, url: &str, validators: &Validators, kind: Kind) -> R
     }
 }
 
-/// Whether a body that is not whole is worth another attempt, before what there is of it is kept.
+/// Whether an incomplete body deserves another attempt, before the partial one is stored.
 pub(super) fn is_tried_again(crawl: &Crawl, assignment: &Assignment, answer: &Answer) -> bool {
     let is_accident = answer.cut.as_ref().is_some_and(|cut| cut.reason != Reason::BodyLimit);
     let most = crawl.settings.attempts.min(ATTEMPTS_AT_A_BODY);

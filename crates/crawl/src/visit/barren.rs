@@ -1,5 +1,5 @@
-//! Pages that earn nothing for their links: near-duplicates and error pages with status 200. They
-//! are stored and followed as any; the frontier gives their links neither credit nor a word.
+//! Barren pages: near-duplicates, and error pages with status 200. They are stored and followed
+//! like others, but the frontier gives their links neither credit nor a voucher.
 
 use filemap::Page;
 
@@ -11,9 +11,9 @@ use crate::failure::Reason;
 use crate::hooks::Fields;
 use crate::links::host;
 
-/// The field beside a page that says that it is barren, and why.
+/// The field beside a page that marks it as barren, with the reason.
 pub const FIELD: &str = "barren";
-/// Statuses of pages that are not there.
+/// Statuses of absent pages.
 const ABSENT: [u16; 2] = [404, 410];
 
 fn reason(barren: Barren) -> Reason {
@@ -23,8 +23,8 @@ fn reason(barren: Barren) -> Reason {
     }
 }
 
-/// Judges a page by the text that was found in it; counts what is barren, and adds it to the
-/// page's fields. Start pages and those that are followed for their own sake are not judged.
+/// Judges a page by its text; counts a barren one, and adds the mark to its fields. Start pages,
+/// other seeds and duplicates are exempt.
 pub(super) fn judge(crawl: &Crawl, visit: &mut Visit, is_exempt: bool, fields: &mut Fields) -> bool {
     let (Some(bits), Some(near)) = (visit.fingerprint, crawl.settings.limits.near_bits) else { return false };
     let is_page = matches!(visit.status, Some(200 | 304)) && visit.requisite.is_none();
@@ -39,7 +39,7 @@ pub(super) fn judge(crawl: &Crawl, visit: &mut Visit, is_exempt: bool, fields: &
     found.is_some()
 }
 
-/// Notes what the error pages of a host look like.
+/// Remembers the fingerprint of a host's error page.
 pub(super) fn note_error(crawl: &Crawl, visit: &Visit, page: &Page) {
     if crawl.settings.limits.near_bits.is_none() || !page.status.is_some_and(|status| ABSENT.contains(&status)) {
         return;

@@ -1,8 +1,8 @@
-//! The links of a page: which kind of document it is, and which of its links are followed.
+//! Link discovery: recognises the kind of a document, and selects the links to follow.
 //!
-//! A sitemap or a feed is known by its root element, whatever its content type; a text sitemap by
-//! who named it, or by its own name. Nothing else is guessed from a body, but HTML where no
-//! content type is given, as in browsers.
+//! A sitemap or a feed is recognised by its root element, whatever its content type; a text
+//! sitemap by who named it, or by its own name. Nothing else is guessed from a body, except HTML
+//! without a content type, as in browsers.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -26,36 +26,36 @@ use crate::links::{
 use crate::settings::Settings;
 use crate::settings::limits::SITEMAP_LINKS;
 
-/// The root element of an XML document begins within these first bytes.
+/// The root element of an XML document must begin within these first bytes.
 const ROOT_WITHIN: u64 = 64 << 10;
-/// Of a document that says that it is HTML, one of these is within this many bytes if it is not.
+/// A document declared as HTML that is not has one of these marks within this many bytes.
 const MARKS_WITHIN: usize = 2048;
 const MARKS: [&[u8]; 6] = [b"<?xml", b"urlset", b"sitemapindex", b"<rss", b"RDF", b"<feed"];
-/// Content types that say nothing.
+/// Content types without information.
 const UNKNOWN: [&[u8]; 4] = [b"", b"unknown/unknown", b"application/unknown", b"*/*"];
 
-/// The links of a page that are followed, and what is counted.
+/// The links of a page to follow, and counts.
 #[derive(Debug, Default)]
 pub struct Discovered {
     /// The links.
     pub links: Vec<Link>,
-    /// Limits that were met, with how often.
+    /// Limits that were exceeded, with counts.
     pub met: Vec<(Reason, u64)>,
     /// Links out of scope.
     pub out_of_scope: u64,
-    /// A URL to which a start page redirects: a start page too.
+    /// The redirect target of a start page: a start page too.
     pub widens: Option<String>,
-    /// Links of which a sitemap says when they changed, or how often they do.
+    /// Number of links with a sitemap's hint about changes.
     pub hints: u64,
-    /// All links of the document, if they are wanted.
+    /// All links of the document, if wanted.
     pub edges: Vec<Edge>,
     /// The fingerprint of its text.
     pub fingerprint: Option<u64>,
-    /// What a hook says that failed.
+    /// Errors of hooks.
     pub hooks_failed: Vec<String>,
 }
 
-/// What is fetched at a URL.
+/// The kind of a fetch of a URL.
 pub fn kind(crawl: &Crawl, url: &str, requisite: Option<u8>) -> Kind {
     if requisite.is_some() {
         return Kind::Requisite;
@@ -67,7 +67,7 @@ pub fn kind(crawl: &Crawl, url: &str, requisite: Option<u8>) -> Kind {
 /// The links of a page.
 ///
 /// # Errors
-/// Those of the file of sitemaps.
+/// Errors of the file of sitemaps.
 pub fn of_page(crawl: &Crawl, url: &str, page: &Page, requisite: Option<u8>) -> Result<Discovered, Error> {
     let level = crawl.sitemaps.level(url);
     let (mut found, root) = find(crawl, url, page, level.is_some());
@@ -89,7 +89,7 @@ pub fn of_page(crawl: &Crawl, url: &str, page: &Page, requisite: Option<u8>) -> 
     discovered.met.extend(found.broken.map(|broken| (reason(broken), 1)));
     let links = resolved(crawl, &found, url, &mut discovered);
     if root == Some(Root::Index) {
-        // Of an index that nobody named, those in scope.
+        // An index that nobody named leads only to sitemaps in scope.
         let below = level.map_or(OF_ROBOTS, |level| level + 1);
         let may_lead_out = level.is_some_and(|level| level < LEVELS);
         let named =
@@ -97,7 +97,7 @@ pub fn of_page(crawl: &Crawl, url: &str, page: &Page, requisite: Option<u8>) -> 
         let refused = crawl.sitemaps.name(named, below.min(LEVELS))?;
         discovered.met.extend((refused > 0).then_some((Reason::SitemapLimit, refused)));
     }
-    // A requisite leads on as a page if it is one of the crawl's.
+    // A requisite is followed like a page if it is in the crawl's scope.
     let leads_on = requisite.is_none() || crawl.scope.contains(url);
     follow(crawl, if leads_on { links } else { Vec::new() }, root == Some(Root::Index), &mut discovered);
     let is_style = essence(page.headers.get("Content-Type")) == b"text/css";
@@ -113,8 +113,8 @@ pub fn of_page(crawl: &Crawl, url: &str, page: &Page, requisite: Option<u8>) -> 
     Ok(discovered)
 }
 
-/// Links that a hook has found of a page: at most as many as a page may have. What is no URL of
-/// the web is counted: nobody else tells the hook.
+/// Links found by a hook, at most as many as a page may have. Invalid URLs are counted, as the
+/// hook learns of them in no other way.
 pub fn of_hook(crawl: &Crawl, url: &str, mut links: Vec<String>) -> Discovered {
     let (bounds, mut discovered) = (bounds(crawl), Discovered::default());
     discovered.met.extend((links.len() > bounds.links).then_some((Reason::LinkLimit, 1)));
@@ -127,22 +127,22 @@ pub fn of_hook(crawl: &Crawl, url: &str, mut links: Vec<String>) -> Discovered {
     discovered
 }
 
-/// Adds the requisites of a page, wherever they are.
+/// Adds the requisites of a page, on any host.
 fn beside(crawl: &Crawl, found: Found, url: &str, level: u8, discovered: &mut Discovered) {
     let links = resolved(crawl, &found, url, discovered);
     let mut links = wanted(links, |url| crawl.refusal_of_requisite(url), discovered);
-    // What is a link too is one.
+    // A URL that is also a link counts as a link.
     let known: HashSet<&String> = discovered.links.iter().map(|link| &link.key).collect();
     links.retain(|link| !known.contains(&link.key));
     links.iter_mut().for_each(|link| requisites::mark(link, level));
     discovered.links.extend(links);
 }
 
-/// The target of a redirect. That of a sitemap is one; that of a start page is followed wherever
+/// The target of a redirect. A sitemap's target is a sitemap; a start page's is followed wherever
 /// it leads.
 ///
 /// # Errors
-/// Those of the file of sitemaps.
+/// Errors of the file of sitemaps.
 pub fn of_redirect(
     crawl: &Crawl,
     url: &str,
@@ -177,16 +177,16 @@ pub fn of_redirect(
     Ok(discovered)
 }
 
-/// Where a redirect leads to.
+/// Where a redirect leads.
 pub fn target(crawl: &Crawl, url: &str, location: &[u8]) -> Option<Link> {
     let found = Found { links: vec![links::text(location)], ..Found::default() };
     links::resolve(&found, url, &**crawl.pages.canonicalizer(), bounds(crawl)).links.pop()
 }
 
-/// The sitemaps that a robots.txt names.
+/// The sitemaps named by a robots.txt.
 ///
 /// # Errors
-/// Those of the file of sitemaps.
+/// Errors of the file of sitemaps.
 pub fn of_robots(crawl: &Crawl, url: &str, sitemaps: &[String]) -> Result<Discovered, Error> {
     let found = Found { links: sitemaps.to_vec(), ..Found::default() };
     let mut discovered = Discovered::default();
@@ -202,7 +202,7 @@ fn resolved(crawl: &Crawl, found: &Found, url: &str, discovered: &mut Discovered
     links.links
 }
 
-/// Keeps links in scope, and sitemaps that were named if they may be such.
+/// Keeps links in scope, and named sitemaps where these are possible.
 fn follow(crawl: &Crawl, links: Vec<Link>, may_be_sitemaps: bool, discovered: &mut Discovered) {
     let all = links.len();
     discovered.links = links;
@@ -217,7 +217,7 @@ fn follow(crawl: &Crawl, links: Vec<Link>, may_be_sitemaps: bool, discovered: &m
     discovered.links = wanted(in_scope, refusal, discovered);
 }
 
-/// Links that no pattern of the crawl refuses; the others are counted.
+/// Drops and counts links that a pattern of the crawl refuses.
 fn wanted(mut links: Vec<Link>, refusal: impl Fn(&str) -> Option<Failure>, discovered: &mut Discovered) -> Vec<Link> {
     let mut refused = BTreeMap::new();
     links.retain(|link| match refusal(&link.url) {
@@ -301,7 +301,7 @@ fn find(crawl: &Crawl, url: &str, page: &Page, was_named: bool) -> (Found, Optio
         let Found { links: requisites, is_cut, .. } = gathered.found;
         return (Found { requisites, is_cut, ..Found::default() }, root);
     }
-    // What was named as a sitemap, and is none.
+    // Named as a sitemap, but not one.
     let broken = was_named.then_some(Broken::Damaged);
     let may_be_html = is_html || UNKNOWN.contains(&kind.as_slice()) && looks_like_markup(&page.body);
     if !may_be_html || is_gzip(&page.body) {
@@ -330,7 +330,7 @@ fn has(text: &[u8], part: &[u8]) -> bool {
     memmem::find(text, part).is_some()
 }
 
-/// Whether a look at the root element is worth it.
+/// Whether looking for a root element is worthwhile.
 fn may_be_xml(body: &[u8], kind: &[u8]) -> bool {
     if is_gzip(body) {
         return true;
@@ -348,7 +348,7 @@ fn looks_like_markup(body: &[u8]) -> bool {
     is_wide || body.trim_ascii_start().starts_with(b"<")
 }
 
-/// Whether a URL has the name of a sitemap: `/sitemap.xml`, `/sitemap-2.txt.gz`.
+/// Whether a URL is named like a sitemap: `/sitemap.xml`, `/sitemap-2.txt.gz`.
 fn has_name_of_sitemap(url: &str) -> bool {
     let path = &url[..url.find(['?', '#']).unwrap_or(url.len())];
     let name = path.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();

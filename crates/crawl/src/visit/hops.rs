@@ -1,14 +1,14 @@
-//! The number of redirects in a row that led to a URL.
+//! Counts the consecutive redirects that led to a URL.
 //!
-//! Kept by hash for a bounded number of URLs: a forgotten one starts at 0 again, and the depth
-//! limit ends every chain.
+//! Stored by hash for a bounded number of URLs: a dropped one restarts at 0, and the depth limit
+//! ends every chain.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Most URLs that are remembered.
+/// The maximum number of URLs remembered.
 const URLS_MAX: usize = 1 << 20;
 
 /// Redirects in a row that led to URLs not fetched yet.
@@ -16,7 +16,7 @@ const URLS_MAX: usize = 1 << 20;
 pub struct Hops(Mutex<HashMap<u64, u8>>);
 
 impl Hops {
-    /// Takes the number for this URL, which is being fetched.
+    /// Removes and returns the number for this URL, which is being fetched.
     pub fn taken(&self, url: &str) -> u8 {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&xxh3_64(url.as_bytes())).unwrap_or(0)
     }

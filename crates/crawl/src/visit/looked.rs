@@ -1,4 +1,4 @@
-//! What the hooks of a crawl say of a page before it is stored.
+//! Calls a crawl's hooks on a page before it is stored.
 
 use std::collections::HashSet;
 
@@ -11,29 +11,29 @@ use crate::hooks::fields;
 use crate::hooks::{Capture, Fields};
 use crate::links::{Link, requisites};
 
-/// What becomes of a page.
+/// The outcome of the hooks for a page.
 pub(super) struct Looked {
-    /// Its links that are followed.
+    /// Its links to follow.
     pub(super) links: Vec<Link>,
-    /// What is kept beside it.
+    /// The fields to store beside it.
     pub(super) fields: Fields,
     /// Whether it is stored.
     pub(super) stores: bool,
-    /// What was found by links of a hook, without these.
+    /// What hooks' links have added, without those links.
     pub(super) discovered: Discovered,
 }
 
 impl Looked {
-    /// A page that no hook looks at.
+    /// The outcome for a page without hooks.
     pub(super) fn only(links: Vec<Link>) -> Looked {
         Looked { links, fields: Fields::new(), stores: true, discovered: Discovered::default() }
     }
 }
 
-/// Has the hooks look at a page: not at requisites, nor at sitemaps that were named.
+/// Calls the hooks on a page: not on requisites, nor on named sitemaps.
 ///
 /// # Errors
-/// The store's, of a URL that has no key; a page that a hook does not take is for later.
+/// The store's, for a URL without a key; a page that a hook rejects is for later.
 pub(super) fn look(
     crawl: &Crawl,
     (url, page): (&str, &Page),

@@ -1,11 +1,11 @@
 //! One visit to one page, from robots.txt to the store.
 //!
-//! Visits run concurrently and touch neither frontier nor log: the result is returned as a
-//! [`Visit`]. The page is put into the store before the result is sent, so that a commit, which
-//! syncs the store first, never calls a missing page done.
+//! Visits run concurrently and touch neither frontier nor log: they return their result as a
+//! [`Visit`]. The page is put into the store before the result is sent, so a commit, which syncs
+//! the store first, never calls a missing page done.
 //!
-//! A redirect is a page with one link. The number of redirects in a row is in memory only: after a
-//! restart it starts at 0, and the depth limit still ends the chain.
+//! A redirect is a page with one link. The number of consecutive redirects is only in memory:
+//! after a restart it begins at 0, and the depth limit still ends the chain.
 
 mod ask;
 pub mod barren;
@@ -63,9 +63,9 @@ pub use self::parts::{Crawl, token};
 pub struct Visit {
     /// The page.
     pub page: PageId,
-    /// The URL that was asked for last.
+    /// The URL requested last.
     pub url: String,
-    /// The canonical one, by which the page is known.
+    /// The canonical URL, which identifies the page.
     pub key: String,
     /// Links from a seed.
     pub depth: u16,
@@ -77,40 +77,39 @@ pub struct Visit {
     pub wire_bytes: u64,
     /// Bytes of the body as stored.
     pub body_bytes: u64,
-    /// The page that has the same body.
+    /// Another page with the same body.
     pub duplicate_of: Option<String>,
-    /// Limits that were met without failing the page, with how often.
+    /// Limits exceeded without failing the page, with counts.
     pub met: Vec<(Reason, u64)>,
     /// Links out of scope.
     pub out_of_scope: u64,
-    /// How far a requisite is from its page; `None` of a page.
+    /// The distance of a requisite from its page; `None` for a page.
     pub requisite: Option<u8>,
-    /// A URL to which this start page redirects.
+    /// The redirect target of this start page.
     pub widens: Option<String>,
-    /// Links of which a sitemap says when they changed, or how often they do: what
-    /// the frontier is told of.
+    /// Number of links with a sitemap's hint about changes, which the frontier receives.
     pub hints: u64,
-    /// Sitemaps that the host's robots.txt names, which nobody was told of before.
+    /// Sitemaps named by the host's robots.txt, not reported before.
     pub sitemaps: Vec<Link>,
-    /// The delay of its host's own, by robots.txt or the file of hosts, once that is known.
+    /// The host's own delay, by robots.txt or the file of hosts, once known.
     pub delay: Option<Option<Duration>>,
     /// How long to leave the host alone.
     pub hold: Option<Duration>,
-    /// Whether the visit ended before anything was asked of its host, whose address has others'
-    /// turns first.
+    /// Whether the visit ended before any request to its host, because other hosts have the turn
+    /// at its address.
     pub asked_nobody: bool,
     /// All links of the page, followed or not ([`crate::Builder::edges`]).
     pub edges: Vec<Edge>,
-    /// What hooks say that failed.
+    /// Errors of hooks.
     pub hooks_failed: Vec<String>,
     /// How long it took.
     pub took: Duration,
     /// The fingerprint of its text.
     fingerprint: Option<u64>,
-    /// This crawl stored the page but was stopped before the commit: it is fetched again, and has
-    /// its version already.
+    /// This crawl stored the page but was stopped before the commit: it is fetched again, and its
+    /// version exists already.
     is_recorded: bool,
-    /// The sequence of the version by which that is known, of a page that is fetched again.
+    /// The sequence of that version, for a page that is fetched again.
     unsure: Option<u64>,
 }
 
@@ -133,8 +132,8 @@ pub enum Told {
     Fetched(Fetched),
     /// It was not fetched.
     Failed(Failure),
-    /// Its robots.txt was asked for, or has told a delay: the page is to be fetched when its host
-    /// has had its rest. A visit does not wait with a connection in its hand.
+    /// Its robots.txt was just requested, or has set a delay: the page is fetched when its host
+    /// has rested. A visit does not wait while it holds a connection.
     Later,
 }
 
@@ -150,11 +149,11 @@ pub struct Fetched {
     pub at_ms: i64,
     /// Its links in scope.
     pub links: Vec<Link>,
-    /// Whether it has changed, if that is known.
+    /// Whether it has changed, if known.
     pub changed: Option<bool>,
-    /// Whether its links are not followed, since another page of its host has the same body.
+    /// Whether its links are not followed, because another page of its host has the same body.
     pub is_duplicate: bool,
-    /// Whether its links earn nothing, since it says next to nothing of its own.
+    /// Whether its links earn nothing, because it has hardly any text of its own.
     pub is_barren: bool,
 }
 
@@ -176,7 +175,7 @@ impl From<Failure> for Broken {
 
 impl From<filemap::Error> for Broken {
     fn from(error: filemap::Error) -> Broken {
-        // The crawl pauses, and asks for the page again then.
+        // The crawl pauses, and requests the page again later.
         if matches!(error, filemap::Error::Engine(filemap_core::Error::NoSpace { .. })) {
             return Broken::Later;
         }
@@ -229,13 +228,13 @@ impl Visit {
         }
     }
 
-    /// Counts hooks that failed.
+    /// Counts failures of hooks.
     fn hook_failures(&mut self, words: Vec<String>) {
         self.met(Reason::HookFailed, words.len() as u64);
         self.hooks_failed.extend(words);
     }
 
-    /// Counts what was discovered, and returns its links.
+    /// Counts discoveries, and returns the links.
     fn take(&mut self, discovered: Discovered) -> Vec<Link> {
         self.met.extend(discovered.met);
         self.out_of_scope += discovered.out_of_scope;
@@ -251,14 +250,14 @@ impl Visit {
 /// Visits a page.
 ///
 /// # Errors
-/// Those that end the crawl: of the store or a set.
+/// Errors that end the crawl: of the store or a set.
 pub async fn visit(crawl: &Crawl, mut assignment: Assignment) -> Result<Visit, Error> {
     let begun = Instant::now();
     let mut visit = Visit::begin(&assignment);
     assignment.url.clone_from(&visit.url);
     let ended = match attempt(crawl, &assignment, &mut visit).await {
         Err(Broken::Page(failure)) if failure.reason != Reason::Robots => {
-            // Where its note is refused, the failure is in the frontier and the log only.
+            // If its note is refused, only the frontier and the log have the failure.
             let noted = keep_note(crawl, &record::failure(&visit.url, &failure, now_ms()));
             noted.and(Err(Broken::Page(failure)))
         }
@@ -277,7 +276,7 @@ pub async fn visit(crawl: &Crawl, mut assignment: Assignment) -> Result<Visit, E
     Ok(visit)
 }
 
-/// Puts a note beside a page; false if the store refuses it, as a rule of an erasure does.
+/// Puts a note beside a page; false if the store refuses it, for instance by an erasure rule.
 fn keep_note(crawl: &Crawl, note: &Page) -> Result<bool, Broken> {
     match crawl.pages.put_page_if_changed(note) {
         Err(error) if !error.concerns_one_page() => Err(error.into()),
@@ -304,7 +303,7 @@ async fn attempt(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> R
         Some(head) if !visit.is_recorded => record::validators(head),
         _ => Validators::default(),
     };
-    // Whom an own fetcher asks is its own affair.
+    // A custom fetcher decides itself whom it asks.
     let is_own = crawl.hooks.fetch.is_some() && discovery::kind(crawl, url, visit.requisite) == Kind::Page;
     if !is_own {
         turn::ask_address(crawl, url, visit).await?;
@@ -334,13 +333,13 @@ async fn attempt(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> R
 #[derive(Clone, Copy)]
 struct Known<'a> {
     page: Option<&'a PageHead>,
-    /// Whether it is a start page, or one to which a start page has redirected.
+    /// Whether it is a start page, or a redirect target of one.
     is_start: bool,
-    /// Whether the frontier knows it as a seed: a sitemap is one, too.
+    /// Whether it is a seed to the frontier: sitemaps are, too.
     is_seed: bool,
 }
 
-/// Judges an answer by its status, stores the page, and finds its links.
+/// Handles an answer by its status, stores the page, and finds its links.
 fn take(crawl: &Crawl, url: &str, answer: Answer, known: Known<'_>, visit: &mut Visit) -> Result<Fetched, Broken> {
     let status = answer.status;
     let at_ms = now_ms();
@@ -366,7 +365,7 @@ fn take(crawl: &Crawl, url: &str, answer: Answer, known: Known<'_>, visit: &mut 
     let mut page = record::page(url, answer, at_ms);
     let links = match location {
         Some(location) => redirect(crawl, url, &location, known.is_start, visit)?,
-        // 300 has a page of choices.
+        // A 300 has a page of choices.
         None if status <= 300 => visit.take(discovery::of_page(crawl, url, &page, visit.requisite)?),
         None => Vec::new(),
     };
@@ -390,20 +389,20 @@ fn take(crawl: &Crawl, url: &str, answer: Answer, known: Known<'_>, visit: &mut 
     Ok(Fetched { at_ms, links, changed, is_duplicate, is_barren })
 }
 
-/// How a page was stored.
+/// The outcome of storing a page.
 struct Stored {
     changed: Option<bool>,
     is_duplicate: bool,
 }
 
-/// Whether the links of a page with the body of another are not followed: those of a page of its
-/// own host, where a body that is served under ever longer paths would lead on for ever. On
-/// another host the same links lead to other pages.
+/// Whether links are skipped because another page of the same host has the body: a body served
+/// under ever longer paths would lead on without end. On another host the same links lead to other
+/// pages.
 fn is_repeated(crawl: &Crawl, key: &[u8], holder: &Holder) -> bool {
     !crawl.settings.follow_duplicates && site(key) == site(&holder.key)
 }
 
-/// The host of a canonical URL, also of one in SURT form.
+/// The host of a canonical URL, also in SURT form.
 fn site(key: &[u8]) -> &[u8] {
     urlindex::host(key).unwrap_or_else(|| key.split(|byte| *byte == b')').next().unwrap_or_default())
 }
@@ -440,7 +439,7 @@ fn store(crawl: &Crawl, page: &mut Page, known: Option<&PageHead>, visit: &mut V
     Ok(Stored { changed, is_duplicate: false })
 }
 
-/// An unchanged page: its links are those of the stored body.
+/// Handles an unchanged page: its links are those of the stored body.
 fn not_modified(
     crawl: &Crawl,
     url: &str,
@@ -464,7 +463,7 @@ fn not_modified(
     Ok(Fetched { at_ms, links, changed: Some(false), is_duplicate, is_barren })
 }
 
-/// The failure of a page whose host asks to come back later.
+/// The failure of a page whose host asks for a later retry.
 fn busy(crawl: &Crawl, answer: &Answer, visit: &mut Visit) -> Failure {
     let wanted = answer.headers.get("Retry-After").and_then(|value| retry_after::parse(value, now_ms()));
     let most = crawl.settings.limits.retry_after;
@@ -477,7 +476,7 @@ fn busy(crawl: &Crawl, answer: &Answer, visit: &mut Visit) -> Failure {
     Failure { retry_after_ms, ..Failure::new(Reason::Busy, answer.status.to_string()) }
 }
 
-/// The target of a redirect, unless there were too many.
+/// The target of a redirect, unless there were too many in a row.
 fn redirect(crawl: &Crawl, url: &str, location: &[u8], is_start: bool, visit: &mut Visit) -> Result<Vec<Link>, Broken> {
     let hops = crawl.hops.taken(url) + 1;
     if hops > crawl.settings.limits.redirects {

@@ -19,7 +19,7 @@ use crate::settings::Settings;
 use crate::settings::filter::{Filter, Refusal};
 use crate::settings::scope::Scope;
 
-/// What all visits share.
+/// The shared parts of all visits.
 ///
 /// ```
 /// use crawl::visit::Crawl;
@@ -43,27 +43,27 @@ use crate::settings::scope::Scope;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Crawl {
-    /// How it goes.
+    /// The settings.
     pub settings: Settings,
-    /// Which URLs belong to it.
+    /// The URLs that belong to the crawl.
     pub scope: Scope,
-    /// Which of these are fetched.
+    /// The patterns and extensions that restrict them.
     pub filter: Filter,
     /// The store.
     pub pages: Pages,
-    /// Asks servers.
+    /// The HTTP fetcher.
     pub fetcher: Fetcher,
-    /// What the caller of the library adds.
+    /// The hooks of the library's caller.
     pub hooks: Hooks,
-    /// Fields that are kept beside pages.
+    /// Built-in fields stored beside pages.
     pub fields: Vec<Field>,
-    /// The rules of sites.
+    /// The robots.txt rules of sites.
     pub robots: Cache,
     /// The content-seen test.
     pub bodies: Bodies,
-    /// Which URLs are sitemaps.
+    /// The known sitemaps.
     pub sitemaps: Sitemaps,
-    /// Redirects in a row that led to a URL.
+    /// Consecutive redirects that led to a URL.
     pub(super) hops: Hops,
     /// Fingerprints of texts.
     pub(super) prints: Prints,
@@ -71,8 +71,7 @@ pub struct Crawl {
     pub(super) unsure: Unsure,
 }
 
-/// Sequences of versions of which nobody knows whether they were committed, until their pages are
-/// fetched again.
+/// Sequences of versions that may lack a commit, until their pages are fetched again.
 pub(super) struct Unsure {
     range: Range<u64>,
     settled: Mutex<HashSet<u64>>,
@@ -84,7 +83,7 @@ impl Unsure {
         self.range.contains(&sequence) && !self.settled().contains(&sequence)
     }
 
-    /// The page of one was fetched again.
+    /// Removes the sequence of a page that was fetched again.
     pub(super) fn settle(&self, sequence: u64) {
         self.settled().insert(sequence);
     }
@@ -98,14 +97,14 @@ fn excluded() -> Failure {
     Failure::new(Reason::Excluded, "a pattern of --exclude")
 }
 
-/// The name that rules for robots are matched by.
+/// The product token matched in robots.txt.
 pub fn token(settings: &Settings) -> &str {
     settings.robots_token.as_deref().unwrap_or_else(|| crate::robots::token(&settings.user_agent))
 }
 
 impl Crawl {
-    /// A crawl of these parts; the frontier may not know of the store's versions of these
-    /// sequences.
+    /// A crawl of these parts; `pages` has the sequences of stored versions that the frontier may
+    /// not know.
     pub fn new(
         settings: Settings,
         (scope, filter): (Scope, Filter),
@@ -134,7 +133,7 @@ impl Crawl {
         }
     }
 
-    /// Why a requisite is not fetched by a pattern of the crawl, if it is not. It need not be
+    /// Why a pattern of the crawl refuses a requisite, if it does. Requisites need not be
     /// included.
     pub fn refusal_of_requisite(&self, url: &str) -> Option<Failure> {
         match self.filter.refusal(url) {
@@ -143,8 +142,8 @@ impl Crawl {
         }
     }
 
-    /// Why a page is not fetched by a pattern of the crawl, if it is not. A start page and a
-    /// sitemap need not be included, and may have any extension.
+    /// Why a pattern of the crawl refuses a page, if it does. Start pages and sitemaps need not be
+    /// included, and may have any extension.
     pub(crate) fn refusal(&self, url: &str, is_seed: bool) -> Option<Failure> {
         let url = requisites::bare(url);
         let need_not = || is_seed || self.scope.is_start(url) || self.sitemaps.level(url).is_some();

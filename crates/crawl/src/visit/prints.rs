@@ -1,10 +1,10 @@
-//! Which pages say next to nothing of their own: near-duplicates of another page of their host,
-//! and pages with status 200 that are nearly an error page of it (soft 404).
+//! Detection of barren pages: near-duplicates of another page of their host, and pages with status
+//! 200 that nearly equal an error page of it (soft 404).
 //!
-//! Fingerprints ([`crate::simhash64`]) of the last pages of all hosts that are neither, and of
-//! error pages, are kept in memory, in a ring of [`PAGES`]; a restart begins a new one. Two that
-//! differ in at most three of 64 bits have one of four blocks of 16 bits in common: each block of
-//! a host leads to the pages that have it, the newest first, as the matches of LZ77 are found.
+//! A ring of [`PAGES`] in memory has the fingerprints ([`crate::simhash64`]) of the last error
+//! pages and pages that are not barren, of all hosts; it is empty after a restart. Two that differ
+//! in at most three of 64 bits share one of four blocks of 16 bits: each block of a host leads to
+//! its pages, newest first, like the match chains of LZ77.
 //!
 //! Invariant: memory is at most 56 bytes for each of [`PAGES`], 14 MiB.
 
@@ -12,24 +12,24 @@ use std::sync::{Mutex, PoisonError};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Most fingerprints.
+/// The maximum number of fingerprints.
 const PAGES: usize = 1 << 18;
-/// Fingerprints of one block that are compared.
+/// The maximum number of fingerprints compared for one block.
 const COMPARED: usize = 64;
 const BLOCKS: usize = 4;
-/// No page.
+/// The number for no page.
 const NONE: u32 = u32::MAX;
 
-/// Why a page says next to nothing of its own.
+/// Why a page is barren.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Barren {
     /// Another page of its host has nearly the same text.
     NearDuplicate,
-    /// It is nearly an error page of its host.
+    /// It nearly equals an error page of its host.
     SoftError,
 }
 
-/// A page, as it is compared with others.
+/// A page's data for the comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct Print<'a> {
     /// Its host.
@@ -40,7 +40,7 @@ pub struct Print<'a> {
     pub bits: u64,
 }
 
-/// The fingerprints.
+/// The fingerprints of all hosts.
 #[derive(Debug, Default)]
 pub struct Prints(Mutex<Ring>);
 
@@ -51,29 +51,29 @@ struct Entry {
     /// The hash of its canonical URL.
     page: u64,
     bits: u64,
-    /// The number of the page before with the same block, of each block.
+    /// For each block, the number of the previous page with the same block.
     before: [u32; BLOCKS],
 }
 
-/// Entries by number; the older ones are overwritten.
+/// Entries by number; new ones overwrite the oldest.
 #[derive(Debug, Default)]
 struct Ring {
     entries: Vec<Entry>,
-    /// Pages so far: the number of the next.
+    /// Number of pages so far, which is the next page's number.
     count: u32,
     /// The number of the last page, by block and its hash.
     last: [Vec<u32>; BLOCKS],
 }
 
 impl Prints {
-    /// Judges a page by those before it, of which at most `near` bits differ. Keeps it if there is
-    /// none.
+    /// Compares a page with earlier ones: at most `near` bits may differ. Stores it if none
+    /// matches.
     pub fn judge(&self, print: Print<'_>, near: u8) -> Option<Barren> {
         let mut ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = Entry::of(print, false);
         match ring.nearest(&entry, near) {
             Some(found) => {
-                // Whoever has many near-duplicates is kept for long.
+                // A page with many near-duplicates is kept longer.
                 if ring.is_old(found) {
                     let found = ring.entries[found as usize % PAGES];
                     ring.enter(found);
@@ -88,7 +88,7 @@ impl Prints {
         }
     }
 
-    /// Notes an error page, which is none of the pages that say something.
+    /// Stores an error page.
     pub fn note_error(&self, print: Print<'_>) {
         let mut ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = Entry::of(print, true);
@@ -105,7 +105,7 @@ impl Entry {
         Entry { host, is_error, page, bits: print.bits, before: [NONE; BLOCKS] }
     }
 
-    /// A place for each block of this host.
+    /// The hash slot of a block of this host.
     fn place(&self, block: usize) -> usize {
         let value = self.bits >> (16 * block) & 0xffff;
         let mixed = (u64::from(self.host) << 16 | value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -114,13 +114,13 @@ impl Entry {
 }
 
 impl Ring {
-    /// Whether a page is one of the older half.
+    /// Whether a page is in the older half of the ring.
     fn is_old(&self, number: u32) -> bool {
         (self.count - number) as usize > PAGES / 2
     }
 
-    /// Another page of the host whose fingerprint differs in at most so many bits; an error page
-    /// before others.
+    /// Another page of the host whose fingerprint differs in at most `near` bits; an error page is
+    /// preferred.
     fn nearest(&self, entry: &Entry, near: u8) -> Option<u32> {
         let mut found = None;
         for block in 0..BLOCKS {
@@ -186,7 +186,7 @@ mod tests {
         }
         assert_eq!(prints.judge(print("a", "http://a/far", 0xf000_f000_f000_f000), 3), None);
         assert_eq!(prints.judge(print("a", "http://a/one", 1), 0), None);
-        // The page itself is no other.
+        // The page itself does not count.
         assert_eq!(prints.judge(print("b", "http://b/7", hash(7) ^ 1), 3), None);
     }
 
@@ -216,7 +216,7 @@ mod tests {
         assert!(ring.count as usize > 2 * PAGES);
         assert!(size_of::<Entry>() + BLOCKS * size_of::<u32>() <= 56);
         drop(ring);
-        // One that nobody was like is forgotten.
+        // A page without matches is overwritten.
         assert_eq!(prints.judge(print("b", "again", hash(1)), 3), None);
     }
 }

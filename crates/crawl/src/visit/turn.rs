@@ -1,5 +1,5 @@
-//! Whether a page may be asked for now: by robots.txt, by the delay of its host, and by the turns
-//! at its address.
+//! Decides whether a page may be requested now: by robots.txt, by its host's delay, and by the
+//! turns at its address.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use crate::failure::{Failure, Reason};
 use crate::links;
 use crate::robots::cache;
 
-/// Checks robots.txt. If that took a request, or told of a delay that the frontier does not know,
-/// the page is to be fetched later. Of a host in scope, its sitemaps come with the visit the first
-/// time, whatever becomes of the page.
+/// Checks robots.txt. If that took a request, or set a delay unknown to the frontier, the page is
+/// fetched later. The first visit to a host in scope also returns its sitemaps, whatever happens
+/// to the page.
 pub(super) async fn ask_robots(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> Result<(), Broken> {
     let url = assignment.url.as_str();
     let of_host = crawl.fetcher.hosts().delay(links::host(url));
@@ -42,7 +42,7 @@ pub(super) async fn ask_robots(crawl: &Crawl, assignment: &Assignment, visit: &m
     wait_for(crawl, assignment, delay, was_fetched, visit)
 }
 
-/// Has the page fetched later if its host's address is to be left alone first.
+/// Postpones the page if its host's address must be left alone first.
 pub(super) async fn ask_address(crawl: &Crawl, url: &str, visit: &mut Visit) -> Result<(), Broken> {
     match crawl.fetcher.turn(url).await {
         None => Ok(()),
@@ -54,8 +54,8 @@ pub(super) async fn ask_address(crawl: &Crawl, url: &str, visit: &mut Visit) -> 
     }
 }
 
-/// Has the page fetched later if its host is to be left alone first: either the request for
-/// robots.txt has just begun, or nobody knows when the last one did.
+/// Postpones the page if its host must be left alone first: the request for robots.txt has just
+/// begun, or the start of the last request is unknown.
 fn wait_for(
     crawl: &Crawl,
     assignment: &Assignment,

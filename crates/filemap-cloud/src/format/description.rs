@@ -1,5 +1,5 @@
-//! The object `STORE`: what was chosen when a store was made. Lines of a name and a value, for a
-//! person to read too.
+//! The object `STORE`: the choices made when the store was created. Lines of name and value,
+//! readable by people too.
 
 /// The name of the object.
 pub(crate) const NAME: &str = "STORE";
@@ -7,13 +7,13 @@ pub(crate) const NAME: &str = "STORE";
 /// The first line.
 const FORMAT: &str = "filemap cloud 1";
 
-/// Shards of a store at most.
+/// The maximum number of shards.
 pub(crate) const MAX_SHARDS: u32 = 1_024;
 
-/// What a store was made with.
+/// The parameters of a store, fixed when it is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Description {
-    /// How many shards there are.
+    /// The number of shards.
     pub(crate) shards: u32,
     pub(crate) canonicalizer: String,
     pub(crate) canonicalizer_version: u32,
@@ -25,7 +25,7 @@ impl Description {
         format!("{FORMAT}\nshards {shards}\ncanonicalizer {canonicalizer} {canonicalizer_version}\n")
     }
 
-    /// What this build does not know of it, as an error.
+    /// Decodes it; an error names what this build does not support.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Description, String> {
         let strange = |what: &str| format!("{NAME} {what}");
         let text = std::str::from_utf8(bytes).map_err(|_| strange("is no text"))?;

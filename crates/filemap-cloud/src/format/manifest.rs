@@ -1,6 +1,6 @@
-//! The manifest of the files that are kept with a shard, and the row of the index that names it.
-//! A manifest is lines of words, for a person to read too; the row has its digest, and a manifest
-//! the digest of each piece.
+//! The manifest of the files kept with a shard, and the index row that names it. A manifest is
+//! lines of words, readable by people too. The row holds the manifest's digest, and the manifest
+//! holds each piece's digest.
 //!
 //! ```text
 //! filemap kept 1
@@ -17,28 +17,28 @@ use super::segment::SegmentId;
 /// The first line.
 const FORMAT: &str = "filemap kept 1";
 
-/// A part of a file: an object with its bytes, compressed.
+/// A part of a file: an object with the part's bytes, compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) id: SegmentId,
-    /// Its bytes in the file, and their digest.
+    /// Its uncompressed length, and the digest of those bytes.
     pub(crate) bytes: u64,
     pub(crate) digest: u128,
 }
 
-/// The files of one moment, each in pieces that follow each other.
+/// The files of one point in time, each as consecutive pieces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Manifest {
     pub(crate) files: BTreeMap<String, Vec<Piece>>,
 }
 
-/// The length of a file of these pieces.
+/// The length of a file made of these pieces.
 pub(crate) fn length(pieces: &[Piece]) -> u64 {
     pieces.iter().fold(0, |sum: u64, piece| sum.saturating_add(piece.bytes))
 }
 
-/// Whether a file may have this name: parts of letters, digits, `.`, `_` and `-`, of which none
-/// leads out of its folder.
+/// Whether a name is valid: parts of letters, digits, `.`, `_` and `-`, none of which leaves its
+/// folder.
 pub(crate) fn is_name(name: &str) -> bool {
     let is_sign = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     let is_part = |part: &str| !part.is_empty() && part.bytes().all(is_sign) && part != "." && part != "..";
@@ -57,7 +57,7 @@ impl Manifest {
         text
     }
 
-    /// What is wrong with it, as an error.
+    /// Decodes it; an error says what is wrong.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Manifest, &'static str> {
         let text = std::str::from_utf8(bytes).map_err(|_| "it is no text")?;
         let mut lines = text.lines();
@@ -88,14 +88,14 @@ impl Manifest {
         if is_whole { Ok(manifest) } else { Err("the pieces of a file are not its length") }
     }
 
-    /// The objects that it names.
+    /// The piece objects that it names.
     pub(crate) fn objects(&self) -> impl Iterator<Item = SegmentId> {
         self.files.values().flatten().map(|piece| piece.id)
     }
 }
 
 filemap_io::layout! {
-    /// The value of the row of the index.
+    /// The encoded value of the index row.
     struct NamedRow {
         0 EPOCH: u64 = "epoch of the manifest's object";
         8 NUMBER: u64 = "number of the object in the epoch";
@@ -103,7 +103,7 @@ filemap_io::layout! {
     }
 }
 
-/// The row of the index: which object is the manifest, and its digest.
+/// The index row: the manifest's object and digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Named {
     pub(crate) id: SegmentId,

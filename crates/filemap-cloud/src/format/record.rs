@@ -1,4 +1,4 @@
-//! A record of a segment, which says all of itself: an index can be made of segments alone.
+//! A record of a segment. It is self-contained: an index can be rebuilt from segments alone.
 //!
 //! | kind | what it is |
 //! |---|---|
@@ -6,19 +6,19 @@
 //! | reference | a version whose body is that of an earlier version of the key |
 //! | tombstone | every version of the key with a smaller sequence is removed |
 //! | version tombstone | one version of the key is removed |
-//! | rewrite | segments whose live records this one has taken: those count no more |
+//! | rewrite | segments that this one replaces: those no longer count |
 //!
-//! The payload of a tombstone names the segments that hold what it removes: it may go when they
-//! have (see `format::sources`).
+//! The payload of a tombstone names the segments that hold what it removes: when they are gone,
+//! the tombstone may go (see `format::sources`).
 //!
-//! Invariants: the checksum of a record's head is seeded with its place, so that it counts only
-//! where it was written; the head can be checked without the payload.
+//! Invariants: the checksum of a record's head is seeded with its place, so it is valid only where
+//! it was written; the head can be checked without the payload.
 
 use filemap_core::Version;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 filemap_io::layout! {
-    /// What stands before the key.
+    /// The fixed-size fields before the key.
     pub(crate) struct Fixed {
         0 CHECKSUM: u64 = "XXH3 of what follows up to the payload, seeded with the place";
         8 PAYLOAD_CHECKSUM: u64 = "XXH3 of the payload";
@@ -39,7 +39,7 @@ filemap_io::layout! {
     }
 }
 
-/// What a record is.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Page,
@@ -60,13 +60,13 @@ impl Kind {
         Kind::ALL.into_iter().find(|kind| kind.code() == code)
     }
 
-    /// Whether it has a version of its own.
+    /// Whether the record is itself a version of a page.
     pub(crate) fn is_version(self) -> bool {
         matches!(self, Kind::Page | Kind::Reference)
     }
 }
 
-/// How a payload is compressed.
+/// The compression of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Codec {
     None,
@@ -79,7 +79,7 @@ impl Codec {
     }
 }
 
-/// Where a record begins.
+/// The place of a record: its segment and its offset there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     pub(crate) epoch: u64,
@@ -97,31 +97,31 @@ impl Place {
     }
 }
 
-/// A record that is written or was read, with the slices of its parts.
+/// A record to write or just read, with slices of its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record<'a> {
     pub(crate) kind: Kind,
     pub(crate) codec: Codec,
     pub(crate) version: Version,
-    /// Of a reference or version tombstone: the version meant.
+    /// For a reference or version tombstone: the version it names.
     pub(crate) other: Version,
     pub(crate) key: &'a [u8],
     pub(crate) meta: &'a [u8],
     pub(crate) spill_bytes: u32,
-    /// Empty if the head alone was read.
+    /// Empty if only the head was read.
     pub(crate) payload: &'a [u8],
     pub(crate) body_bytes: u64,
     pub(crate) digest: u128,
 }
 
-/// No version.
+/// The placeholder for no version.
 pub(crate) const NONE: Version = Version { time_ms: 0, sequence: 0 };
 
 impl<'a> Record<'a> {
-    /// No record is shorter.
+    /// The length of the shortest record.
     pub(crate) const LEAST_BYTES: u64 = Fixed::BYTES as u64;
 
-    /// A tombstone of a key; what it removes lies in the segments of `holders`.
+    /// A tombstone of a key; `holders` names the segments with the versions it removes.
     pub(crate) fn tombstone(key: &'a [u8], sequence: u64, holders: &'a [u8]) -> Record<'a> {
         let version = Version { time_ms: 0, sequence };
         let (kind, codec, other, payload) = (Kind::Tombstone, Codec::None, NONE, holders);
@@ -133,7 +133,7 @@ impl<'a> Record<'a> {
         Record { kind: Kind::VersionTombstone, other: removed, ..Record::tombstone(key, sequence, holders) }
     }
 
-    /// Says which segments the one that holds it has taken the place of.
+    /// A record that names the segments which its own segment replaces.
     pub(crate) fn rewrite(sequence: u64, sources: &'a [u8]) -> Record<'a> {
         Record { kind: Kind::Rewrite, ..Record::tombstone(b"", sequence, sources) }
     }
@@ -174,15 +174,15 @@ impl<'a> Record<'a> {
         out.len() - begin
     }
 
-    /// A look without a checksum at whether a record can begin here.
+    /// A quick test, without a checksum, whether a record can begin here.
     pub(crate) fn may_begin(bytes: &[u8]) -> bool {
         let Some(fixed) = bytes.get(..Fixed::BYTES) else { return false };
         let is_known = Kind::of_code(Fixed::KIND.get(fixed)).is_some();
         is_known && Codec::of_code(Fixed::CODEC.get(fixed)).is_some() && fixed[18..20] == [0, 0]
     }
 
-    /// Reads the head of a record at the front of `bytes`, which lie at `place`; the payload too
-    /// if it is wanted. Returns the record's whole length with it.
+    /// Reads the head of the record at the front of `bytes`, which lie at `place`, and on request
+    /// the payload. Returns it with the record's whole length.
     pub(crate) fn take(bytes: &'a [u8], place: Place, with_payload: bool) -> Result<(Record<'a>, u64), &'static str> {
         let fixed = bytes.get(..Fixed::BYTES).ok_or("it ends inside a record")?;
         let (key_bytes, meta_bytes) = (Fixed::KEY_BYTES.get(fixed) as usize, Fixed::META_BYTES.get(fixed) as usize);

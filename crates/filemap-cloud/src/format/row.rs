@@ -1,12 +1,12 @@
-//! Rows of the index: where the record of a version lies, and what a segment holds.
+//! Rows of the index: where each version's record lies, and how many bytes each segment holds.
 //!
 //! | key | value |
 //! |---|---|
-//! | `p`, ordered form of the key, time and sequence, both falling | [`Row`] |
-//! | `s`, epoch, number | bytes written and bytes dead of a segment: merged by addition |
+//! | `p`, ordered form of the key, time and sequence, both descending | [`Row`] |
+//! | `s`, epoch, number | bytes written and bytes dead of a segment: a merge operator adds them |
 //! | `d`, epoch, number | when a segment was rewritten, ms since 1970: its object is to be deleted |
-//! | `m`, `next` | the first sequence that is not committed |
-//! | `m`, `kept` | the manifest of files that are kept with the shard |
+//! | `m`, `next` | the first uncommitted sequence |
+//! | `m`, `kept` | the manifest of the files kept with the shard |
 //!
 //! The ordered form is escaped (NUL becomes NUL 0xff) and ends with NUL NUL, so rows of one key
 //! are neighbours, newest first, and keys keep their order. Numbers in keys are big-endian.
@@ -19,23 +19,23 @@ use filemap_io::{layout, varint};
 use super::record::{Kind, Place, Record};
 use super::segment::SegmentId;
 
-/// Leads the rows of versions.
+/// The first byte of version rows.
 pub(crate) const VERSIONS: u8 = b'p';
-/// Leads the rows of segments.
+/// The first byte of segment rows.
 pub(crate) const SEGMENTS: u8 = b's';
-/// Leads the rows of segments that were rewritten and whose objects are still there.
+/// The first byte of rows of rewritten segments whose objects still exist.
 pub(crate) const REWRITTEN: u8 = b'd';
-/// The key of the first sequence that is not committed.
+/// The key of the row of the first uncommitted sequence.
 pub(crate) const NEXT: &[u8] = b"mnext";
-/// The key of the manifest of files that are kept.
+/// The key of the row that names the manifest of kept files.
 pub(crate) const KEPT: &[u8] = b"mkept";
 
-/// The longest key of a row that the index takes.
+/// The longest row key that the index accepts.
 pub(crate) const MAX_KEY_BYTES: usize = u16::MAX as usize;
-/// Time and sequence.
+/// Length of time and sequence.
 const VERSION_BYTES: usize = 16;
 
-/// A version as the index has it.
+/// The index row of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) kind: Kind,
@@ -46,7 +46,7 @@ pub(crate) struct Row {
     pub(crate) bytes: u64,
     pub(crate) body_bytes: u64,
     pub(crate) digest: u128,
-    /// Of a reference: the version that has the body.
+    /// For a reference: the version that has the body.
     pub(crate) original: Option<Version>,
 }
 
@@ -55,7 +55,7 @@ impl Row {
         SegmentId { epoch: self.place.epoch, number: self.place.segment }
     }
 
-    /// That of a record of a version, which lies at `place` and takes so many bytes.
+    /// The row of a version whose record lies at `place` and has `bytes` bytes.
     pub(crate) fn of_record(record: &Record<'_>, place: Place, bytes: u64) -> Row {
         let original = (record.kind == Kind::Reference).then_some(record.other);
         let (kind, head_bytes) = (record.kind, record.head_bytes() as u64);
@@ -76,7 +76,7 @@ impl Row {
         out
     }
 
-    /// `None` for what is no row of this build.
+    /// Decodes it; `None` if this build knows no such row.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Row> {
         let (&code, mut rest) = bytes.split_first()?;
         let kind = Kind::of_code(code).filter(|kind| kind.is_version())?;
@@ -95,7 +95,7 @@ impl Row {
     }
 }
 
-/// What leads the rows of a key with this ordered form.
+/// The prefix of the rows of the key with this ordered form.
 pub(crate) fn prefix(form: &[u8]) -> Vec<u8> {
     let mut out = escaped(form);
     out.extend_from_slice(&[0, 0]);
@@ -109,7 +109,7 @@ pub(crate) fn of_version(form: &[u8], version: Version) -> Vec<u8> {
     out
 }
 
-/// The rows of a key of versions up to a time.
+/// The row range of a key's versions up to a time.
 pub(crate) fn until_time(form: &[u8], time_ms: Option<i64>) -> Range<Vec<u8>> {
     let mut from = prefix(form);
     let mut end = from.clone();
@@ -121,19 +121,19 @@ pub(crate) fn until_time(form: &[u8], time_ms: Option<i64>) -> Range<Vec<u8>> {
     from..end
 }
 
-/// The rows of keys whose forms are in a range.
+/// The row range of the keys whose forms are in a range.
 pub(crate) fn of_forms(forms: &Range<Vec<u8>>) -> Range<Vec<u8>> {
     escaped(&forms.start)..escaped(&forms.end)
 }
 
-/// The first row behind those of a key.
+/// The first row after those of a key.
 pub(crate) fn behind(form: &[u8]) -> Vec<u8> {
     let mut out = escaped(form);
     out.extend_from_slice(&[0, 1]);
     out
 }
 
-/// The ordered form and the version in the key of a row.
+/// The ordered form and the version, parsed from a row's key.
 pub(crate) fn parse(key: &[u8]) -> Option<(Vec<u8>, Version)> {
     let body = key.strip_prefix(&[VERSIONS])?;
     let (escaped, version) = body.split_at_checked(body.len().checked_sub(VERSION_BYTES)?)?;
@@ -151,8 +151,7 @@ pub(crate) fn parse(key: &[u8]) -> Option<(Vec<u8>, Version)> {
     Some((form, Version { time_ms, sequence: number(&version[8..])? }))
 }
 
-/// The length of the part that says the key, in the key of a row or in what leads one; `None` if
-/// it is not whole.
+/// The length of the key part in a row's key or in a prefix of it; `None` if it is incomplete.
 pub(crate) fn key_bytes(row: &[u8]) -> Option<usize> {
     if row.first() != Some(&VERSIONS) {
         return None;
@@ -198,7 +197,7 @@ pub(crate) fn of_rewritten(id: SegmentId) -> Vec<u8> {
     [&[REWRITTEN][..], &id.epoch.to_be_bytes(), &id.number.to_be_bytes()].concat()
 }
 
-/// The segment of a row that begins with `lead`.
+/// The segment in a row key that begins with `lead`.
 pub(crate) fn segment_of(key: &[u8], lead: u8) -> Option<SegmentId> {
     let rest = key.strip_prefix(&[lead]).filter(|rest| rest.len() == 16)?;
     let number = |bytes: &[u8]| bytes.first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
@@ -206,7 +205,7 @@ pub(crate) fn segment_of(key: &[u8], lead: u8) -> Option<SegmentId> {
 }
 
 layout! {
-    /// The value of a segment's row.
+    /// The encoded value of a segment's row.
     struct SegmentRow {
         0 WRITTEN: u64 = "bytes of records";
         8 DEAD: u64 = "bytes of records that are dead";
@@ -214,22 +213,22 @@ layout! {
     }
 }
 
-/// Bytes of a segment: of its records, of those that are dead, and of tombstones and names.
+/// Byte counts of a segment: all records, dead records, and tombstones and segment names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bytes {
     pub(crate) written: u64,
     pub(crate) dead: u64,
-    /// They go when what they remove is gone.
+    /// Bytes of tombstones and segment names: they go when what they remove is gone.
     pub(crate) notes: u64,
 }
 
 impl Bytes {
-    /// Bytes that a compaction keeps for certain.
+    /// Bytes that a compaction certainly keeps.
     pub(crate) fn live(self) -> u64 {
         self.written.saturating_sub(self.garbage())
     }
 
-    /// Bytes that may go.
+    /// Bytes that a compaction may free.
     pub(crate) fn garbage(self) -> u64 {
         self.dead.saturating_add(self.notes)
     }
@@ -243,7 +242,7 @@ impl Bytes {
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Bytes> {
-        // Builds before compaction have written two numbers.
+        // Builds without compaction wrote only two numbers.
         let notes = match bytes.len() {
             SegmentRow::BYTES => SegmentRow::NOTES.get(bytes),
             len if len == SegmentRow::NOTES.at => 0,

@@ -1,15 +1,15 @@
-//! A segment: an immutable object of records between a header and a footer.
+//! A segment: an immutable object with a header, records and a footer.
 //!
-//! The header's base is the first sequence that was not committed when its writer opened the
-//! store. So of an earlier epoch only records below it count: what a fenced writer uploaded and
-//! never committed is known without an index.
+//! The header's base is the first uncommitted sequence at the time its writer opened the store. Of
+//! segments of earlier epochs only records below it count: so a fenced writer's uncommitted
+//! uploads are recognised without an index.
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::record::{Place, Record};
 
 filemap_io::layout! {
-    /// What a segment begins with.
+    /// The header of a segment.
     pub(crate) struct Header {
         0 MAGIC: [u8; 8] = "`FMCLOUD1`";
         8 EPOCH: u64 = "epoch of the writer";
@@ -20,7 +20,7 @@ filemap_io::layout! {
 }
 
 filemap_io::layout! {
-    /// What a segment ends with.
+    /// The footer of a segment.
     pub(crate) struct Footer {
         0 MAGIC: [u8; 8] = "`FMCLOUDE`";
         8 RECORDS: u64 = "number of records";
@@ -34,7 +34,7 @@ filemap_io::layout! {
 const MAGIC: [u8; 8] = *b"FMCLOUD1";
 const END: [u8; 8] = *b"FMCLOUDE";
 
-/// Which segment it is.
+/// The identity of a segment: the writer's epoch and a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SegmentId {
     pub(crate) epoch: u64,
@@ -47,7 +47,7 @@ impl SegmentId {
         format!("{:08x}-{:08x}", self.epoch, self.number)
     }
 
-    /// The segment with this name.
+    /// Parses an object's name.
     pub(crate) fn of_name(name: &str) -> Option<SegmentId> {
         let (epoch, number) = name.split_once('-')?;
         let hex = |digits: &str| (digits.len() >= 8).then(|| u64::from_str_radix(digits, 16).ok())?;
@@ -56,7 +56,7 @@ impl SegmentId {
     }
 }
 
-/// What a segment says of itself.
+/// The contents of a segment's header and footer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Summary {
     pub(crate) id: SegmentId,
@@ -69,10 +69,10 @@ pub(crate) struct Summary {
 impl Summary {
     /// Length of a header.
     pub(crate) const HEADER_BYTES: u64 = Header::BYTES as u64;
-    /// Length of a segment without its records.
+    /// Length of a header and a footer together.
     pub(crate) const FRAME_BYTES: u64 = (Header::BYTES + Footer::BYTES) as u64;
 
-    /// The base in a header of this segment; `None` if it is none.
+    /// The base in the header of this segment; `None` if the header is invalid.
     pub(crate) fn base_of(header: &[u8], id: SegmentId) -> Option<u64> {
         check_header(header, id).ok().map(|()| Header::BASE.get(header))
     }
@@ -90,11 +90,11 @@ fn check_header(bytes: &[u8], id: SegmentId) -> Result<(), &'static str> {
     if found == id { Ok(()) } else { Err("it is the segment of another name") }
 }
 
-/// A segment that is being written.
+/// A segment under construction.
 pub(crate) struct Builder {
     summary: Summary,
     bytes: Vec<u8>,
-    /// Of tombstones and names.
+    /// Bytes of tombstones and segment names.
     note_bytes: u64,
 }
 
@@ -137,7 +137,7 @@ impl Builder {
         (place, length)
     }
 
-    /// The bytes of a record that was appended.
+    /// The bytes of an appended record.
     pub(crate) fn slice(&self, offset: u64, length: u64) -> Option<&[u8]> {
         let from = usize::try_from(offset).ok()?;
         self.bytes.get(from..from.checked_add(usize::try_from(length).ok()?)?)
@@ -161,18 +161,18 @@ impl Builder {
     }
 }
 
-/// A whole segment that was read, its header and footer checked.
+/// A whole segment as read, its header and footer checked.
 pub(crate) struct Segment<'a> {
     pub(crate) summary: Summary,
     bytes: &'a [u8],
-    /// So many bytes at the end may be no record.
+    /// Up to this many bytes at the end may be no record.
     end_bytes: usize,
 }
 
-/// What can be read of a segment whose header or footer is damaged.
+/// The readable part of a segment whose header or footer is damaged.
 pub(crate) struct Salvage<'a> {
     pub(crate) segment: Segment<'a>,
-    /// As in [`Summary`], if it is known.
+    /// As in [`Summary`], if it could be read.
     pub(crate) base: Option<u64>,
     pub(crate) highest: Option<u64>,
 }
@@ -180,19 +180,19 @@ pub(crate) struct Salvage<'a> {
 /// A record of a segment with its place and length.
 pub(crate) type Placed<'a> = (Record<'a>, Place, u64);
 
-/// What cannot be read in a segment.
+/// A stretch of a segment that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unreadable<'a> {
     /// What is wrong, and where.
     pub(crate) what: String,
     pub(crate) bytes: u64,
-    /// The record without its payload, if that alone is damaged. `None`: records of any kind may
-    /// have been there.
+    /// The record without its payload, if only the payload is damaged. `None`: records of any kind
+    /// may be lost there.
     pub(crate) record: Option<Placed<'a>>,
 }
 
 impl<'a> Segment<'a> {
-    /// Checks header and footer of an object that should be this segment.
+    /// Checks the header and footer of an object that should be this segment.
     pub(crate) fn parse(bytes: &'a [u8], id: SegmentId) -> Result<Segment<'a>, &'static str> {
         if bytes.len() < Header::BYTES + Footer::BYTES {
             return Err("it is shorter than header and footer");
@@ -210,23 +210,23 @@ impl<'a> Segment<'a> {
         Ok(Segment { summary, bytes: records, end_bytes: 0 })
     }
 
-    /// What can be read of one that does not parse: records say their places, so they are known
-    /// without header and footer.
+    /// Reads what it can of an object that does not parse: records contain their places, so they
+    /// can be found without header and footer.
     pub(crate) fn salvage(bytes: &'a [u8], id: SegmentId) -> Salvage<'a> {
         let footer = bytes.split_at_checked(bytes.len().saturating_sub(Footer::BYTES));
         let whole = footer.filter(|(_, footer)| footer.len() == Footer::BYTES && check_footer(footer).is_ok());
         let highest = whole.map(|(_, footer)| Footer::HIGHEST.get(footer));
         let (bytes, end_bytes) = match whole {
             Some((records, _)) => (records, 0),
-            // Its footer is damaged, or it is cut off.
+            // The footer is damaged, or the object is cut off.
             None => (bytes, Footer::BYTES),
         };
         let summary = Summary { id, base: 0, records: 0, lowest: 0, highest: u64::MAX };
         Salvage { segment: Segment { summary, bytes, end_bytes }, base: Summary::base_of(bytes, id), highest }
     }
 
-    /// Its records with their places and lengths, and what cannot be read between them. Behind a
-    /// damaged head the next record is sought: its checksum says that it was written there.
+    /// The records with their places and lengths, and the unreadable stretches between them. After
+    /// a damaged head it searches for the next record, whose checksum proves its place.
     pub(crate) fn records(&self) -> impl Iterator<Item = Result<Placed<'a>, Unreadable<'a>>> + use<'a> {
         let (bytes, id, end_bytes) = (self.bytes, self.summary.id, self.end_bytes);
         let mut at = Header::BYTES;
@@ -261,7 +261,7 @@ fn place(id: SegmentId, at: usize) -> Place {
     Place { epoch: id.epoch, segment: id.number, offset: at as u64 }
 }
 
-/// Where the next whole record begins, from here on; the end if there is none.
+/// Where the next whole record at or after `from` begins; the end if there is none.
 fn next_record(bytes: &[u8], id: SegmentId, from: usize) -> usize {
     let begins = |at: &usize| {
         let rest = &bytes[*at..];
@@ -276,8 +276,8 @@ fn check_footer(footer: &[u8]) -> Result<(), &'static str> {
     if is_whole { Ok(()) } else { Err("checksum mismatch in its footer") }
 }
 
-/// Whether an object that ends with `tail` is the one that was to be written: a lost answer to a
-/// create-only `PUT` looks like another's success.
+/// Whether an object that ends with `tail` is the one that was to be written: a create-only `PUT`
+/// whose answer was lost looks as if somebody else had created the object.
 pub(crate) fn has_footer_of(tail: &[u8], written: &[u8]) -> bool {
     written.len() >= Footer::BYTES && tail == &written[written.len() - Footer::BYTES..]
 }

@@ -1,13 +1,13 @@
-//! Names of segments in records: those that hold what a tombstone removes, and those whose place a
-//! rewritten segment has taken.
+//! Lists of segments in records: those that hold what a tombstone removes, and those that a
+//! rewritten segment replaces.
 //!
 //! | payload | what it is |
 //! |---|---|
 //! | of a tombstone | epoch and number of each segment, to the end |
 //! | of a rewrite | number of segments, these, then epoch and base of writers, to the end |
 //!
-//! The bases are those of the headers that went: what a fenced writer uploaded and never committed
-//! must still be known. All numbers are varints.
+//! The bases come from the headers of replaced segments: a fenced writer's uncommitted uploads
+//! must stay recognisable. All numbers are varints.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,12 +15,12 @@ use filemap_io::varint;
 
 use super::segment::SegmentId;
 
-/// What a rewritten segment says of those before it.
+/// What a rewritten segment records of the segments it replaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sources {
-    /// They count no more, whether their objects are still there or not.
+    /// These no longer count, whether their objects exist or not.
     pub(crate) segments: BTreeSet<SegmentId>,
-    /// By epoch, the first sequence that was not committed when its writer opened the store.
+    /// By epoch: the first uncommitted sequence when that epoch's writer opened the store.
     pub(crate) bases: BTreeMap<u64, u64>,
 }
 
@@ -33,7 +33,7 @@ impl Sources {
         out
     }
 
-    /// `None` for other bytes.
+    /// Decodes it; `None` if the bytes are invalid.
     pub(crate) fn decode(mut bytes: &[u8]) -> Option<Sources> {
         let segments = varint::take(&mut bytes)?;
         let mut sources = Sources::default();
@@ -48,21 +48,21 @@ impl Sources {
         Some(sources)
     }
 
-    /// Forgets bases that a later writer's says as well.
+    /// Drops bases that a later writer's base implies.
     pub(crate) fn shorten(&mut self) {
         let latest: BTreeMap<u64, u64> = self.bases.iter().map(|(epoch, base)| (*base, *epoch)).collect();
         self.bases.retain(|epoch, base| latest.get(base) == Some(epoch));
     }
 }
 
-/// Which segments a tombstone names.
+/// Encodes the segments that a tombstone names.
 pub(crate) fn holders(segments: &BTreeSet<SegmentId>) -> Vec<u8> {
     let mut out = Vec::new();
     put(&mut out, segments.iter().map(|id| (id.epoch, id.number)));
     out
 }
 
-/// The segments that a tombstone names; `None` if it names none: then it may be anywhere.
+/// The segments that a tombstone names; `None` if it names none, so any may hold its target.
 pub(crate) fn holders_of(mut payload: &[u8]) -> Option<BTreeSet<SegmentId>> {
     let mut segments = BTreeSet::new();
     while !payload.is_empty() {

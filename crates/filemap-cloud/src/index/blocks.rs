@@ -1,5 +1,5 @@
-//! Blocks of the index in memory, for SlateDB. Its `foyer` cache loads a block once for all that
-//! ask, as this one does, but brings a cache for disks with it: 25 crates, two of them C.
+//! Block cache of the index, for SlateDB. Its own `foyer` cache also loads a block once for
+//! concurrent callers, but brings a disk cache with it: 25 crates, two of them C.
 
 use std::future::{Future, poll_fn};
 use std::hash::RandomState;
@@ -12,14 +12,14 @@ use quick_cache::{OptionsBuilder, Weighter};
 use slatedb::Error;
 use slatedb::db_cache::{CacheFetch, CacheLoader, CachedEntry, CachedKey, DbCache};
 
-/// Parts with a lock each, of a cache that is not small: what is larger than a part is not kept.
+/// Shards of a large cache, each with a lock: an entry larger than a shard is not kept.
 const PARTS: usize = 4;
 const SMALL_BYTES: u64 = 16 << 20;
-/// Typical size of a block, by which the cache's own tables are sized.
+/// Typical size of a block, used to size the cache's own tables.
 const USUAL_BYTES: u64 = 4 << 10;
 
-/// Blocks, indexes and filters of tables, in bounded memory. Calls that need the same one at the
-/// same time load it once, if that succeeds.
+/// Blocks, indexes and filters of tables, in bounded memory. Concurrent calls for the same entry
+/// load it once, if that succeeds.
 pub(super) struct Blocks {
     entries: Cache<CachedKey, CachedEntry, ByBytes, RandomState>,
 }
@@ -57,14 +57,14 @@ impl Blocks {
             Poll::Ready(Ok(entry)) => return Ok(CacheFetch::hit(entry)),
             Poll::Ready(Err(place)) => {
                 let entry = load().await?;
-                // Without a place if it was removed meanwhile.
+                // Does nothing if the entry was removed meanwhile.
                 let _ = place.insert(entry.clone());
                 entry
             }
             Poll::Pending => match joined.await {
                 Ok(entry) => return Ok(CacheFetch::hit(entry)),
-                // The load that was waited for has failed: all that waited try side by side.
-                // One after the other, the last would wait for the retries of all.
+                // The load that the others waited for has failed: all of them try in parallel. One
+                // after the other, the last would wait for the retries of all.
                 Err(place) => {
                     drop(place);
                     let entry = load().await?;

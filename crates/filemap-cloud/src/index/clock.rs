@@ -1,6 +1,6 @@
-//! The clock of a writer's index. It never shows less than the index has seen, nor less than it
-//! has shown: SlateDB refuses writes until the time of the last one. So a clock that was ahead
-//! once would keep later writers out for as long, and one that is set back would end a writer.
+//! A monotonic clock for a writer's index, at or after every time in the index: SlateDB refuses
+//! writes before the time of its last one. So a system clock once ahead does not block later
+//! writers as long, and one set back does not stop a writer.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ const FARTHEST_MS: i64 = 1 << 43;
 #[derive(Debug)]
 pub(super) struct Clock {
     system: DefaultSystemClock,
-    /// How wrong the system's clock is: tests alone set it.
+    /// The error of the system's clock; only tests set it.
     wrong_ms: AtomicI64,
     /// Added to the system's time; it only grows.
     ahead_ms: AtomicI64,
@@ -26,7 +26,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// That of a system whose clock is so much ahead.
+    /// A clock over a system clock that is ahead by `wrong`.
     pub(super) fn new(wrong: Duration) -> Clock {
         let wrong_ms = AtomicI64::new(i64::try_from(wrong.as_millis()).unwrap_or_default());
         let (ahead_ms, shown_ms) = (AtomicI64::new(0), AtomicI64::new(i64::MIN));
@@ -37,12 +37,12 @@ impl Clock {
         self.system.now().timestamp_millis().saturating_add(self.wrong_ms.load(Ordering::SeqCst))
     }
 
-    /// How far it is ahead of the system's clock, for what the index has seen.
+    /// How far this clock runs ahead of the system's, because of times in the index.
     pub(super) fn ahead(&self) -> Duration {
         Duration::from_millis(u64::try_from(self.ahead_ms.load(Ordering::SeqCst)).unwrap_or_default())
     }
 
-    /// Shows later times than this one from here on, in ms since 1970.
+    /// Shows only times after `seen_ms` from here on, in ms since 1970.
     pub(super) fn pass(&self, seen_ms: i64) {
         let behind = seen_ms.saturating_add(1).saturating_sub(self.system_ms());
         if behind < FARTHEST_MS {

@@ -1,23 +1,23 @@
-//! Which index of a store counts, and whether a repair is making another.
+//! Decides which index of a store counts, and whether a repair is building another.
 //!
-//! | marker in `shard-00/index/` | says |
+//! | marker in `shard-00/index/` | meaning |
 //! |---|---|
 //! | `N` | generation N is complete; the first has no marker |
-//! | `N.repair` | a repair has taken the number N for the index that it makes |
+//! | `N.repair` | a repair has taken the number N for its new index |
 //! | `N.failed` | that repair has failed, and its index never counts |
 //!
-//! 1. A marker is created once, and never changed or deleted. So no number is used twice, and no
-//!    request that comes late takes anything back.
-//! 2. A repair takes the number above those of all markers. The body of its markers is a random
-//!    token: so it knows its own again if an answer was lost.
+//! 1. A marker is created once, and never changed or deleted. So no number is reused, and a late
+//!    request undoes nothing.
+//! 2. A repair takes a number larger than every marker's. Its markers contain a random token, by
+//!    which it recognises them if an answer was lost.
 //! 3. A number is open if it is taken and not failed, and no larger generation is complete. While
-//!    one is open, no writer begins, and one that is alive is told at its next commit: what it
-//!    wrote would be lost when the new index counts.
+//!    one is open, no writer can begin, and a live writer gets an error at its next commit: its
+//!    writes would be lost when the new index takes over.
 //! 4. A repair completes its number if no larger one is open or complete. The newest complete
 //!    generation counts.
 //!
-//! A number stays open if its repair was killed, or could not tell whether its last marker was
-//! created. The next repair ends that.
+//! A number stays open if its repair was killed, or does not know whether its last marker was
+//! created. The next repair resolves that.
 
 use bytes::Bytes;
 
@@ -25,30 +25,30 @@ use super::FOLDER;
 use crate::bucket::Bucket;
 use crate::error::{Error, Result};
 
-/// The folder of the markers, and what their names begin with.
+/// The folder of the markers, and the prefix of their names.
 const MARKERS: &str = "shard/index";
-/// Ends the name of a number that a repair has taken.
+/// The suffix of the name of a number that a repair has taken.
 const TAKEN: &str = ".repair";
-/// Ends the name of a number whose repair has failed.
+/// The suffix of the name of a number whose repair has failed.
 const FAILED: &str = ".failed";
 
-/// Which index of a store counts: 1 for the first, a larger one after each repair.
+/// A generation of a store's index: 1 for the first, a larger number after each repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Generation(u32);
 
-/// What a listing says of generations.
+/// The generations found by one listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Generations {
-    /// The one that counts.
+    /// The generation that counts.
     pub(crate) newest: Generation,
-    /// The largest number that is taken and not failed; 0 if there is none.
+    /// The largest number that is taken and not failed; 0 if none is.
     open: u32,
-    /// The largest number of a marker.
+    /// The largest number of any marker.
     largest: u32,
 }
 
 impl Generations {
-    /// One request.
+    /// Lists the markers: one request.
     pub(crate) async fn read(bucket: &Bucket) -> Result<Generations> {
         let objects = bucket.list(MARKERS).await?;
         let names: Vec<&str> = objects.iter().filter_map(|object| object.location.filename()).collect();
@@ -56,7 +56,7 @@ impl Generations {
     }
 
     fn of_names(names: &[&str]) -> Generations {
-        // Epochs of a generation have a number above them: 0 and the largest are none.
+        // Epochs contain the number in their high bits: 0 and the largest are invalid.
         let number = |digits: &str| digits.parse().ok().filter(|number| (1..u32::MAX).contains(number));
         let with = |end: &'static str| names.iter().filter_map(move |name| number(name.strip_suffix(end)?));
         let failed: Vec<u32> = with(FAILED).collect();
@@ -66,12 +66,12 @@ impl Generations {
         Generations { newest: Generation(newest), open, largest }
     }
 
-    /// An error while a repair is under way, or was interrupted: no writer may begin.
+    /// Fails while a repair is running or was interrupted: no writer may begin.
     pub(crate) fn check_no_repair(self, bucket: &Bucket) -> Result<()> {
         self.check_none_after(self.newest, bucket)
     }
 
-    /// An error if a generation above this one is open or complete.
+    /// Fails if a generation above this one is open or complete.
     fn check_none_after(self, own: Generation, bucket: &Bucket) -> Result<()> {
         let is_last = self.open <= own.0 && self.newest <= own;
         if is_last { Ok(()) } else { Err(Error::Repairing { location: bucket.location().to_owned() }) }
@@ -79,14 +79,14 @@ impl Generations {
 }
 
 impl Generation {
-    /// An error if a repair has begun since a writer opened this generation. Asked between the
-    /// upload of a segment and its acknowledgement: then a repair has seen the segment, or the
-    /// writer is told, though the old index could not be opened to fence it. One `LIST`.
+    /// Fails if a repair has begun since a writer opened this generation. Runs between the upload
+    /// of a segment and its acknowledgement: so either the repair sees the segment or the writer
+    /// gets an error, even if the old index could not be opened to fence it. One `LIST`.
     pub(super) async fn check_not_repaired(self, bucket: &Bucket) -> Result<()> {
         Generations::read(bucket).await?.check_none_after(self, bucket)
     }
 
-    /// The folder of its index, as the store names objects.
+    /// The folder of its index, below the store's prefix.
     pub(crate) fn folder(self) -> String {
         format!("{FOLDER}/{}", self.0)
     }
@@ -96,7 +96,7 @@ impl Generation {
         u64::from(self.0)
     }
 
-    /// Epochs of a generation are above those of all before it.
+    /// Makes a writer's epoch: larger than all epochs of earlier generations.
     pub(super) fn epoch(self, of_writer: u64) -> u64 {
         u64::from(self.0.saturating_sub(1)) << 32 | of_writer
     }
@@ -105,12 +105,12 @@ impl Generation {
 /// A number that a repair has taken.
 pub(crate) struct Taken {
     pub(crate) generation: Generation,
-    /// The body of its markers.
+    /// The contents of its markers.
     token: Bytes,
 }
 
 impl Taken {
-    /// Takes a number that no other repair has. From here on no writer begins.
+    /// Takes a new number. From here on no writer can begin.
     pub(crate) async fn take(bucket: &Bucket, token: String) -> Result<Taken> {
         let token = Bytes::from(token);
         let mut attempts = 0;
@@ -142,15 +142,15 @@ impl Taken {
         Ok(bucket.get(&self.name(end)).await?.is_some_and(|token| token == self.token))
     }
 
-    /// Says that the repair has failed: writers may begin again. If that cannot be said, the
+    /// Marks the repair as failed: writers may begin again. If the marker cannot be written, the
     /// number stays open.
     pub(crate) async fn fail(&self, bucket: &Bucket) {
-        // The error of the repair is told, not this one.
+        // The caller reports the error of the repair, not this one.
         let _ = bucket.claim(&self.name(FAILED), self.token.clone()).await;
     }
 
-    /// Lets the generation count, if no later repair has begun or ended. After an error in the
-    /// creation of the marker nobody knows whether it counts: the number stays open.
+    /// Makes the generation count, if no later repair has begun or ended. If creating the marker
+    /// fails, it is unknown whether the generation counts: the number stays open.
     pub(crate) async fn complete(&self, bucket: &Bucket) -> Result<()> {
         let own = self.generation;
         let now = Generations::read(bucket).await?;

@@ -1,6 +1,6 @@
-//! Rows of the index in order. A reader may meet a table that is gone: it was merged and
-//! collected, or a repair has made another index. Then its scan goes on behind the last row, in a
-//! view that is opened anew; a second miss is damage.
+//! Rows of the index in order. A reader may find a table gone: merged and collected, or replaced
+//! by a repair. Its scan then resumes behind the last row in a freshly opened view; a second miss
+//! is damage.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ pub(crate) struct Scan {
     rows: DbIterator,
     bucket: Bucket,
     wanted: Wanted,
-    /// It is closed only afterwards.
+    /// Keeps the view open while the scan runs.
     _view: Option<Arc<View>>,
-    /// Of a reader that has not gone on in another view yet.
+    /// Set for a reader that has not switched to another view yet.
     views: Option<Arc<Views>>,
     last: Option<Bytes>,
 }
 
-/// What is scanned.
+/// The range to scan.
 pub(super) struct Wanted {
-    /// Of the rows of one key: what they begin with, for the filters.
+    /// For the rows of one key: their prefix, for the Bloom filters.
     pub(super) prefix: Option<Vec<u8>>,
     pub(super) range: Range<Vec<u8>>,
     pub(super) is_backwards: bool,
@@ -49,7 +49,7 @@ impl Wanted {
         index.scan_with_options(range.clone(), &options).await
     }
 
-    /// Leaves out what was given. False if nothing is left.
+    /// Drops the part already returned. False if nothing is left.
     fn go_on(&mut self, last: Option<&Bytes>) -> bool {
         match last {
             Some(last) if self.is_backwards => self.range.end = last.to_vec(),
@@ -98,7 +98,7 @@ impl Scan {
     }
 }
 
-/// Whether a table was not there, or was no table.
+/// Whether a table was missing or invalid.
 pub(super) fn is_gone(error: &slatedb::Error) -> bool {
     error.kind() == ErrorKind::Data
 }

@@ -1,5 +1,5 @@
-//! How the index's engine is set up: what keeps its log and its tables, how it merges, and what
-//! writer, reader and compactor have to agree on.
+//! Settings of SlateDB: garbage collection of its log and tables, compaction, and what writer,
+//! reader and compactor have to agree on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use crate::bucket::Bucket;
 use crate::format::row;
 use crate::options::CloudOptions;
 
-/// A commit waits for the write-ahead log at most so long before it is uploaded.
+/// The longest time a commit waits for the write-ahead log before its upload.
 const FLUSH_EVERY: Duration = Duration::from_millis(20);
-/// How often is collected.
+/// The interval of garbage collection.
 const COLLECT_EVERY: Duration = Duration::from_secs(600);
-/// Bits of the Bloom filters a key: one false answer of a hundred.
+/// Bits a key of the Bloom filters: a false positive rate of 1 %.
 const FILTER_BITS: u32 = 10;
-/// Nothing that a reader may still use is collected before.
+/// The age before which nothing is collected that a reader may still use.
 pub(super) const MIN_AGE: Duration = Duration::from_secs(2 * 3600);
 
 pub(super) fn settings(
@@ -58,7 +58,7 @@ pub(super) fn settings(
         compactions_options: metadata,
         wal_options: collected,
         compacted_options: collected,
-        // A fence that is collected lets a fenced writer acknowledge what is lost.
+        // Without its fence, a fenced writer could acknowledge writes that are lost.
         wal_fence_options: None,
         detach_options: None,
         boundary_files_enabled: replaces_if_match,
@@ -79,7 +79,7 @@ pub(super) fn settings(
     }
 }
 
-/// What must never be set: see `Fault::FencesCollected`.
+/// Sets what must never be set: see `Fault::FencesCollected`.
 pub(super) fn collect_fences(settings: &mut Settings) {
     let at_once = Duration::from_millis(2);
     let collected = GarbageCollectorDirectoryOptions {
@@ -97,7 +97,7 @@ pub(super) fn filters() -> Vec<Arc<dyn FilterPolicy>> {
     vec![Arc::new(policy.with_whole_key_filtering(false))]
 }
 
-/// Adds what is known of a segment.
+/// The merge operator that adds the byte counts of a segment.
 pub(super) struct Sum;
 
 impl MergeOperator for Sum {
@@ -107,14 +107,14 @@ impl MergeOperator for Sum {
         existing: Option<Bytes>,
         value: Bytes,
     ) -> std::result::Result<Bytes, MergeOperatorError> {
-        // What is no sum counts as nothing: `verify` finds it.
+        // An invalid value counts as zero: `verify` finds it.
         let decoded = |bytes: &Bytes| row::Bytes::decode(bytes).unwrap_or_default();
         let sum = existing.as_ref().map(decoded).unwrap_or_default().plus(decoded(&value));
         Ok(Bytes::copy_from_slice(&sum.encode()))
     }
 }
 
-/// The filters hold the part of a row that says its key; the whole of other rows.
+/// Extracts what the filters hold: the key part of a version row, the whole of other rows.
 struct KeyOfRow;
 
 impl PrefixExtractor for KeyOfRow {

@@ -1,12 +1,11 @@
-//! What a handle that reads sees of an index: the newest at some time, until it looks again.
+//! A reader's view of an index: a snapshot that is refreshed by polling.
 //!
-//! A call looks for news if the last look is older than `poll`; a handle that nobody asks makes no
-//! request. A look lists what is new; if something is, or if a repair has made another index, it
-//! is opened anew. Calls that want a look at the same time share it, and its error if it failed.
-//! The view before is closed when the last call that uses it has ended.
+//! A call polls if the last poll is older than `poll`; an idle handle makes no request. A poll
+//! lists new objects; if there are any, or a repair has made another index, it opens a new view.
+//! Concurrent calls share one poll, and its error. The old view is closed when the last call that
+//! uses it has ended.
 //!
-//! If looks fail, the old view serves for a while longer, and then calls fail: an old answer is
-//! never given for ever.
+//! If polls fail, the old view serves for a while longer, and then calls fail: stale answers end.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -22,25 +21,25 @@ use crate::bucket::Bucket;
 use crate::error::Result;
 use crate::options::CloudOptions;
 
-/// SlateDB is not to look by itself.
+/// Disables SlateDB's own polling.
 const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
-/// A view serves for so many times `poll` while looks fail.
+/// While polls fail, a view serves for `PATIENCE` times `poll`.
 const PATIENCE: u32 = 5;
 
-/// The newest view of an index, and whoever looks for a newer one.
+/// The newest view of an index, and the poll for a newer one.
 pub(super) struct Views {
     bucket: Bucket,
     options: CloudOptions,
-    /// Of all views: what did not change is still there.
+    /// Shared by all views: unchanged blocks stay cached.
     cache: Arc<Blocks>,
     state: RwLock<State>,
-    /// Held while the index is looked at: the last look that has ended.
+    /// Held during a poll; contains the last finished poll.
     looking: Mutex<Ended>,
-    /// Looks that have begun.
+    /// Number of polls begun.
     begun: AtomicU64,
 }
 
-/// A look, and what came of it.
+/// A finished poll and its result.
 struct Ended {
     nth: u64,
     result: Result<()>,
@@ -49,11 +48,11 @@ struct Ended {
 struct State {
     view: Arc<View>,
     generation: Generation,
-    /// When a look began that this view is no older than.
+    /// The start of the poll that last found this view current.
     since: Instant,
-    /// When the last look began, successful or not.
+    /// The start of the last poll, successful or not.
     tried: Instant,
-    /// The last objects when the view was opened; unknown of the first view.
+    /// The last object names when the view was opened; unknown for the first view.
     last: Option<[Option<String>; 2]>,
 }
 
@@ -67,7 +66,7 @@ impl Drop for View {
     fn drop(&mut self) {
         let reader = Arc::clone(&self.reader);
         self.runtime.spawn(async move {
-            // Nobody asks for the result.
+            // Nobody waits for the result.
             let _ = reader.close().await;
         });
     }
@@ -96,7 +95,7 @@ impl Views {
         change(&mut self.state.write().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// A view that is no older than `poll`; somewhat older while looks fail.
+    /// A view that is no older than `poll`, or somewhat older while polls fail.
     pub(super) async fn current(&self) -> Result<Arc<View>> {
         let poll = self.options.poll;
         let (age, tried) = self.read(|state| (state.since.elapsed(), state.tried.elapsed()));
@@ -110,17 +109,17 @@ impl Views {
         Ok(self.read(|state| Arc::clone(&state.view)))
     }
 
-    /// Lets later calls see what was written before this one.
+    /// Refreshes the view: later calls see everything written before this one.
     pub(super) async fn renew(&self) -> Result<()> {
         self.look(true).await
     }
 
-    /// Looks for news. `is_sure`: there are some.
+    /// Polls for changes. `is_sure`: the caller knows that there are some.
     async fn look(&self, is_sure: bool) -> Result<()> {
         let asked = self.begun.load(Ordering::SeqCst);
         let mut last = self.looking.lock().await;
         if last.nth > asked {
-            // Another call has begun its look after this one had asked.
+            // Another call began its poll after this one was made.
             return last.result.clone();
         }
         let nth = self.begun.fetch_add(1, Ordering::SeqCst) + 1;

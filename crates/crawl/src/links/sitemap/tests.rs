@@ -1,5 +1,5 @@
-//! Tests of sitemaps and feeds: what of them are links, what is left, and what is named when a
-//! document is broken or too long.
+//! Tests of sitemaps and feeds: which links are extracted, which are ignored, and the reason
+//! reported for a broken or oversized document.
 
 use super::*;
 use crate::links::source::Size;

@@ -1,4 +1,4 @@
-//! Requests of other processes: what the coordinator does when it is asked.
+//! Handles requests of other processes.
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
@@ -17,14 +17,14 @@ use crate::run::control::{Asked, Request, refusal};
 use crate::run::observe::Event;
 use crate::run::view;
 
-/// A page that is to be fetched before its turn, and who waits for what becomes of it.
+/// A page to fetch ahead of the queue, and the caller waiting for the result.
 pub(super) struct Urgent {
     page: PageId,
     answers: Option<std::sync::mpsc::Sender<Value>>,
 }
 
 impl Coordinator<'_> {
-    /// Does what is asked, and answers. That nobody waits for the answer any more is no error.
+    /// Executes a request and answers it. A caller that no longer waits is no error.
     pub(super) fn asked(&mut self, asked: Asked) -> Result<(), Error> {
         let answer = match &asked.request {
             Request::Pause => self.pause(true)?,
@@ -61,8 +61,8 @@ impl Coordinator<'_> {
         Ok(())
     }
 
-    /// Copies what is beside the store now, and the store on a thread of its own, which answers.
-    /// Returns what is wrong, if anything is.
+    /// Copies the state beside the store now, and the store on a thread of its own, which answers.
+    /// Returns an error answer, if any.
     fn back_up(&mut self, to: &Path, answers: &Sender<Value>) -> Result<Option<Value>, Error> {
         self.commit()?;
         let State { frontier, folder, settings, backups, .. } = &mut *self.state;
@@ -80,7 +80,7 @@ impl Coordinator<'_> {
                 Ok(()) => json!({ "backed_up": to }),
                 Err(error) => refusal(&error.to_string()),
             };
-            // Nobody may wait for it any more.
+            // The caller may no longer wait.
             let _ = answers.send(answer);
         };
         let started = backups.start(begun, pages, done);
@@ -90,21 +90,21 @@ impl Coordinator<'_> {
     fn pause(&mut self, is_paused: bool) -> Result<Value, Error> {
         if self.tally.is_paused != is_paused {
             self.tally.is_paused = is_paused;
-            // A pause is no silence of hosts.
+            // A pause must not count as silent hosts.
             self.moved_ms = now_ms();
             self.say(if is_paused { &Event::Paused } else { &Event::Resumed })?;
         }
         Ok(json!({ "is_paused": is_paused }))
     }
 
-    /// URLs as links, or what is wrong with one.
+    /// Converts URLs to links, or returns the error in one.
     fn links(&self, urls: &[String]) -> Result<Vec<Link>, String> {
         let canonicalizer = self.crawl.pages.canonicalizer();
         let url_bytes = self.crawl.settings.limits.url_bytes;
         urls.iter().map(|url| Link::named(url, &**canonicalizer, url_bytes)).collect()
     }
 
-    /// Takes start pages in: they widen the scope, and are remembered.
+    /// Adds start pages: they widen the scope, and are stored in the settings.
     fn add(&mut self, links: &[Link]) -> Result<u64, Error> {
         let mut known: HashSet<&str> = self.state.settings.starts().map(String::as_str).collect();
         let new: Vec<String> =
@@ -120,8 +120,7 @@ impl Coordinator<'_> {
         Ok(added)
     }
 
-    /// Has pages fetched before their turn. One that is not known is entered like a start page; it
-    /// widens no scope.
+    /// Makes pages urgent. An unknown one is entered like a start page, but widens no scope.
     pub(super) fn urge(
         &mut self,
         links: &[Link],
@@ -139,8 +138,8 @@ impl Coordinator<'_> {
         Ok(())
     }
 
-    /// Begins visits to urgent pages whose hosts allow it. Returns when the next one may be begun,
-    /// if that is known.
+    /// Begins visits to urgent pages whose hosts allow it. Returns when the next one may begin, if
+    /// that is known.
     pub(super) fn hand_out_urgent(&mut self, room: u64) -> Result<Option<i64>, Error> {
         let mut wakes_ms: Option<i64> = None;
         for _ in 0..self.urgent.len() {
@@ -153,7 +152,7 @@ impl Coordinator<'_> {
                 Next::Fetch(assignment) => {
                     let awaited = self.awaited.entry(urgent.page).or_default();
                     awaited.extend(urgent.answers);
-                    // Whoever else waits for it.
+                    // Other callers waiting for the same page.
                     for _ in 0..self.urgent.len() {
                         match self.urgent.pop_front() {
                             Some(other) if other.page == urgent.page => awaited.extend(other.answers),
@@ -172,14 +171,14 @@ impl Coordinator<'_> {
         Ok(wakes_ms)
     }
 
-    /// Tells whoever waits for a page what became of it.
+    /// Sends the result of a page to its waiting callers.
     pub(super) fn tell_awaited(&mut self, page: PageId, what: impl FnOnce() -> Value) {
         let Some(answers) = self.awaited.remove(&page).filter(|answers| !answers.is_empty()) else { return };
         let what = what();
         answers.iter().for_each(|answer| drop(answer.send(what.clone())));
     }
 
-    /// A page that is awaited could not be fetched yet: it stays urgent.
+    /// An awaited page that could not be fetched yet stays urgent.
     pub(super) fn await_again(&mut self, page: PageId) {
         let Some(answers) = self.awaited.remove(&page) else { return };
         if answers.is_empty() {
@@ -189,11 +188,11 @@ impl Coordinator<'_> {
     }
 }
 
-/// Queues pages again that have failed so; without a reason those that were given up, or wait, for
-/// no fault of their site. Returns how many.
+/// Queues pages again that failed for `reason`; without one, those that were given up or wait for
+/// no fault of their site. Returns their number.
 ///
 /// # Errors
-/// The frontier's.
+/// Errors of the frontier.
 pub fn retry(frontier: &mut Frontier, host: Option<&str>, reason: Option<FailureKind>) -> Result<u32, Error> {
     let is_wanted = |page: &PageBrief<'_>| {
         let is_reason = page.last_failure.is_some_and(|kind| reason.map_or_else(|| is_lost(kind), |one| one == kind));
@@ -209,7 +208,7 @@ pub fn retry(frontier: &mut Frontier, host: Option<&str>, reason: Option<Failure
     }
     let retried = frontier.retry(&pages)?;
     match (reason, host) {
-        // Whoever asks for all asks for all hosts that rest.
+        // A retry without a reason also wakes the resting hosts concerned.
         (None, host) => drop(frontier.wake(host, now_ms())?),
         (Some(_), _) => hosts.iter().try_for_each(|host| frontier.wake(Some(host), now_ms()).map(drop))?,
     }

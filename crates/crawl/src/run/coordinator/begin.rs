@@ -1,4 +1,4 @@
-//! How visits to pages begin: whose they are is asked first, where others may have them.
+//! Begins visits. With a shared seen set, pages are claimed first.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -18,7 +18,7 @@ use crate::run::observe::Event;
 use crate::visit::{self, Crawl};
 
 impl Coordinator<'_> {
-    /// Asks for the pages that wait for it, when the last question is answered. The claim is
+    /// Requests claims for the waiting pages, once the last request is answered. The claims are
     /// durable before.
     pub(super) fn ask(&mut self) -> Result<(), Error> {
         let Some(question) = self.state.claims.question() else { return Ok(()) };
@@ -29,7 +29,7 @@ impl Coordinator<'_> {
         let asking = self.runtime.spawn_blocking(move || question.ask());
         self.runtime.spawn(async move {
             let broken = |error| Error::Broken(format!("a claim broke off: {error}; please report it"));
-            // If the run has ended nobody listens: the next one asks again.
+            // After the end of the run nobody listens: the next run asks again.
             let _ = tell.send(asking.await.unwrap_or_else(|error| Err(broken(error))).map(Message::Answered));
         });
         Ok(())
@@ -48,7 +48,7 @@ impl Coordinator<'_> {
         self.in_flight -= answer.assignments.len();
         for assignment in answer.assignments {
             let page = assignment.page;
-            // Its host has waited as well, and others of it may begin first: it comes again then.
+            // Another page of the host may have begun meanwhile: this one is then assigned again.
             let is_left = self.state.claims.owner(&assignment) == Owner::Elsewhere;
             if is_left || self.state.frontier.begins(page, now_ms())? {
                 self.begin(assignment)?;
@@ -60,7 +60,7 @@ impl Coordinator<'_> {
         Ok(())
     }
 
-    /// Gives pages back to the frontier that were not asked for, or not answered.
+    /// Returns pages to the frontier whose claims were not requested or not answered.
     pub(super) fn put_back(&mut self, assignments: Vec<Assignment>) -> Result<(), Error> {
         self.in_flight -= assignments.len();
         assignments.iter().try_for_each(|handed| self.state.frontier.release(handed.page).map_err(Error::from))
@@ -75,7 +75,7 @@ impl Coordinator<'_> {
             return self.leave(&assignment, Reason::Elsewhere);
         }
         self.in_flight += 1;
-        // What is not going to be fetched here is not claimed, for others may.
+        // Pages that will not be fetched here are not claimed, so others may fetch them.
         let is_wanted = |crawl: &Crawl| {
             crawl.scope.contains(&assignment.url) && crawl.refusal(&assignment.url, assignment.is_seed).is_none()
         };
@@ -90,7 +90,7 @@ impl Coordinator<'_> {
             async move { visit::visit(&crawl, assignment).await.map(|visit| Message::Visited(Box::new(visit))) };
         let visit = self.runtime.spawn(async move {
             match silence {
-                // Its host may be another crawl's from then on.
+                // When the lease has expired, the host may belong to another crawl.
                 Some(silence) => {
                     let (mut visit, mut silence) = (pin!(visit), pin!(silence));
                     let told = poll_fn(|context| match visit.as_mut().poll(context) {
@@ -104,13 +104,13 @@ impl Coordinator<'_> {
         });
         self.runtime.spawn(async move {
             let broken = |error| Error::Broken(format!("the visit to {url} broke off: {error}; please report it"));
-            // If the run has ended nobody listens: the next one fetches the page again.
+            // After the end of the run nobody listens: the next run fetches the page again.
             let _ = tell.send(visit.await.unwrap_or_else(|error| Err(broken(error))));
         });
         Ok(())
     }
 
-    /// A visit was dropped: the page is fetched again.
+    /// Handles a dropped visit: the page is fetched again.
     pub(super) fn dropped(&mut self, page: PageId) -> Result<(), Error> {
         self.in_flight -= 1;
         self.state.frontier.release(page)?;
@@ -118,7 +118,7 @@ impl Coordinator<'_> {
         Ok(())
     }
 
-    /// Leaves a page to another crawl: the one that has claimed it, or that owns its shard.
+    /// Leaves a page to another crawl: the one that has claimed it, or owns its shard.
     pub(super) fn leave(&mut self, assignment: &Assignment, reason: Reason) -> Result<(), Error> {
         self.tally.add(reason, 1);
         let url = assignment.url.clone();

@@ -1,5 +1,5 @@
-//! What a crawl has to do as a part of a fleet: links that go to others and come from them, pages
-//! that are another's, and the end.
+//! The coordinator's duties in a fleet: links to and from other crawls, handing over pages, and
+//! the end of the run.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -17,22 +17,22 @@ use crate::run::fleet::{Fleet, Mail, Others};
 use crate::run::observe::{Event, Pause};
 use crate::run::starts;
 
-/// A run that ends waits this long for the mailboxes to take what it has for them.
+/// The time at the end of a run for the mailboxes to take its remaining links.
 const SEND_WITHIN: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(50);
 
 impl Coordinator<'_> {
-    /// Begins to send links to other crawls of the fleet, and to take theirs.
+    /// Begins to exchange links with other crawls of the fleet.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn join(&mut self) -> Result<(), Error> {
         let tell = self.tell.clone();
         let begin = |fleet: &mut Fleet| fleet.begin(move |mail| tell.send(mail.map(Message::Mailed)).is_ok());
         self.state.fleet.as_mut().map_or(Ok(()), begin)
     }
 
-    /// Takes what the fleet sends.
+    /// Handles a message from the fleet.
     pub(super) fn mailed(&mut self, mail: Mail) -> Result<(), Error> {
         match mail {
             Mail::Links { shard, links, cursor } => self.arrived(shard, links, cursor),
@@ -54,8 +54,8 @@ impl Coordinator<'_> {
         }
     }
 
-    /// A shard is this crawl's now: its pages that were handed over are queued again, and its
-    /// start pages entered, which the owner before may have had.
+    /// Takes over a shard: queues its handed-over pages again, and enters its start pages, which
+    /// the previous owner may have had.
     fn taken(&mut self, shard: u32) -> Result<(), Error> {
         self.with_fleet(|fleet| fleet.own(shard, true));
         self.say(&Event::ShardTaken { shard })?;
@@ -71,11 +71,11 @@ impl Coordinator<'_> {
         Ok(())
     }
 
-    /// Enters links that other crawls have found.
+    /// Enters links found by other crawls.
     fn arrived(&mut self, shard: u32, links: Vec<Mailed>, cursor: u64) -> Result<(), Error> {
         let Some(fleet) = &self.state.fleet else { return Ok(()) };
         if !fleet.owns(shard) {
-            // Lost meanwhile: they wait for its new owner.
+            // The shard was lost meanwhile: the links wait for its new owner.
             return Ok(());
         }
         let url_bytes = self.crawl.settings.limits.url_bytes;
@@ -115,7 +115,7 @@ impl Coordinator<'_> {
         Ok(())
     }
 
-    /// A link that came, as the URL standard has it.
+    /// An incoming link, normalized by the URL standard.
     fn standard(&self, url: &str) -> Option<Link> {
         let standard = Whatwg.canonicalize(requisites::bare(url).as_bytes()).ok().filter(|url| is_web(url))?;
         let mut link = Link::new(standard, &**self.crawl.pages.canonicalizer())?;
@@ -125,7 +125,7 @@ impl Coordinator<'_> {
         Some(link)
     }
 
-    /// Why a link is not entered, by the patterns and limits of this crawl.
+    /// Why a link is refused by the patterns and limits of this crawl.
     fn refused(&self, link: &Link) -> Option<Reason> {
         let limits = &self.crawl.settings.limits;
         let endless = || {
@@ -139,8 +139,8 @@ impl Coordinator<'_> {
         failure.map(|failure| failure.reason)
     }
 
-    /// Enters start pages that other crawls were given, or were led to: they widen the scope,
-    /// which is durable before the frontier knows them.
+    /// Enters start pages from other crawls, or the targets of their redirects: they widen the
+    /// scope, which is durable before the frontier knows them.
     fn enter_seeds(&mut self, seeds: &[Link]) -> Result<(), Error> {
         if seeds.is_empty() {
             return Ok(());
@@ -156,7 +156,7 @@ impl Coordinator<'_> {
         Ok(())
     }
 
-    /// Makes durable what start pages have led to: those of other shards are in the outbox before.
+    /// Makes redirect targets of start pages durable; other shards' ones are in the outbox first.
     pub(super) fn keep_reached(&mut self) -> Result<(), Error> {
         let State { fleet, settings, folder, .. } = &mut *self.state;
         if let (Some(fleet), Some(ours)) = (fleet, &mut settings.fleet) {
@@ -166,8 +166,8 @@ impl Coordinator<'_> {
         folder.keep(settings)
     }
 
-    /// Links of this crawl alone: the others are sent to their shards, with so many links from a
-    /// start page.
+    /// Keeps the links of this crawl's own shards; sends the others to theirs, with `depth` links
+    /// from a start page.
     pub(super) fn own_links<'l>(&mut self, mut links: Vec<&'l Link>, depth: u16, is_seed: bool) -> Vec<&'l Link> {
         let Some(fleet) = &mut self.state.fleet else { return links };
         let mut sent = 0;
@@ -180,20 +180,20 @@ impl Coordinator<'_> {
         links
     }
 
-    /// Whether a page is another crawl's: it is handed over then, and given up here.
+    /// Whether a page belongs to another crawl: it is then handed over, and given up here.
     pub(super) fn is_handed_over(&mut self, assignment: &Assignment) -> Result<bool, Error> {
         let Some(fleet) = &mut self.state.fleet else { return Ok(false) };
         if fleet.is_ours(&assignment.url) {
             return Ok(false);
         }
-        // A sitemap, or a page that was asked for, widens no scope.
+        // A sitemap or a requested page widens no scope.
         let is_start = self.crawl.scope.is_start(&assignment.url);
         self.tally.links_sent += u64::from(fleet.send(&assignment.url, assignment.depth, is_start));
         self.leave(assignment, Reason::HandedOver)?;
         Ok(true)
     }
 
-    /// Whether no page may be handed out, for the sake of the fleet.
+    /// Whether the fleet keeps pages from being assigned.
     pub(super) fn is_held_up(&mut self) -> Result<bool, Error> {
         let pause = self.state.fleet.as_ref().and_then(Fleet::pause);
         if pause != self.held_up {
@@ -201,16 +201,16 @@ impl Coordinator<'_> {
             self.say(&Event::HeldUp { why: pause })?;
         }
         if pause == Some(Pause::Unheard) {
-            // That is no silence of hosts.
+            // This must not count as silent hosts.
             self.moved_ms = now_ms();
         }
         Ok(pause.is_some())
     }
 
-    /// How the run ends as far as this crawl's own pages go; `None` if it does not.
+    /// The end of the run as far as its own pages go; `None` to go on.
     pub(super) fn own_end(&self, supply: &Supply, is_forever: bool) -> Option<End> {
         match supply {
-            // That lasts as long as mailboxes take nothing.
+            // This lasts until mailboxes take links again.
             Supply::Paused if self.is_stuck() && !is_forever => Some(End::Waiting),
             Supply::Empty if self.is_only => Some(End::Fetched),
             Supply::Empty if !is_forever => Some(End::Complete),
@@ -220,7 +220,7 @@ impl Coordinator<'_> {
         }
     }
 
-    /// How a run ends that has nothing to do; `None` if others may send something.
+    /// The end of a run with nothing to do; `None` if others may still send links.
     pub(super) fn fleet_end(&mut self, end: End) -> Option<End> {
         let (patience, is_stuck) = (self.crawl.settings.patience, self.is_stuck());
         let Some(fleet) = self.state.fleet.as_mut().filter(|_| end != End::Fetched) else { return Some(end) };
@@ -231,12 +231,12 @@ impl Coordinator<'_> {
         }
     }
 
-    /// Whether nothing can be done before mailboxes take links.
+    /// Whether all work is blocked until mailboxes take links.
     fn is_stuck(&self) -> bool {
         self.held_up == Some(Pause::Full) && !self.tally.is_paused && self.tally.low_space.is_none()
     }
 
-    /// Waits until the mailboxes have all links of this crawl, but not for long, nor if it is to
+    /// Waits until the mailboxes have all links of this crawl, up to a short limit, or until a
     /// stop.
     pub(super) fn send_rest(&mut self) -> Result<(), Error> {
         let begun = Instant::now();
@@ -245,7 +245,7 @@ impl Coordinator<'_> {
             if self.tally.links_waiting == 0 || self.stop.is_asked() || begun.elapsed() >= SEND_WITHIN {
                 break;
             }
-            // What comes now comes again in the next run; but an error is one.
+            // Messages arriving now are repeated in the next run; only errors matter.
             if let Ok(told) = self.told.recv_timeout(LOOK) {
                 told?;
             }
@@ -253,7 +253,7 @@ impl Coordinator<'_> {
         Ok(())
     }
 
-    /// There is something to do.
+    /// Reports that there is work.
     pub(super) fn fleet_busy(&mut self, is_starving: bool) {
         self.with_fleet(|fleet| fleet.busy(is_starving));
     }

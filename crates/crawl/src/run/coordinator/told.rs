@@ -1,4 +1,4 @@
-//! What a visit has found, passed on to the frontier, the counts and the log.
+//! Passes the results of visits on to the frontier, the counts and the log.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -46,7 +46,7 @@ impl Coordinator<'_> {
             self.say(&Event::HookFailed { url: visit.url.clone(), why: why.clone() })?;
         }
         if !visit.sitemaps.is_empty() {
-            // Start pages: they are fetched whatever becomes of this page.
+            // Sitemaps are start pages: they are fetched whatever happens to this page.
             let sitemaps = self.own_links(visit.sitemaps.iter().collect(), 0, false);
             let sitemaps: Vec<_> = sitemaps.into_iter().map(Link::text).collect();
             self.tally.discovered += self.state.frontier.seed(&sitemaps, now_ms())?;
@@ -95,12 +95,12 @@ impl Coordinator<'_> {
         self.observer.visited(visit, new_links).map_err(Error::Observer)
     }
 
-    /// How much longer a host is to be left alone than its delay.
+    /// How long to leave a host alone beyond its delay.
     fn slow_down(&mut self, host: &str, visit: &Visit) -> Option<Duration> {
         let answer = match (&visit.told, visit.status) {
             (Told::Failed(failure), _) if failure.reason == Reason::Busy => pace::Answer::Busy,
             (_, Some(_)) => pace::Answer::Other,
-            // It says nothing.
+            // No information about the host.
             _ => return None,
         };
         let own = Duration::from_millis(self.crawl.settings.delay_ms());
@@ -109,7 +109,7 @@ impl Coordinator<'_> {
         wait
     }
 
-    /// Passes on what a sitemap says of its pages' changes.
+    /// Passes a sitemap's hints about changes on to the frontier.
     fn hint(&mut self, links: &[Link]) -> Result<(), Error> {
         let hinted = links.iter().filter_map(|link| Some((&link.key, link.hint?)));
         let hints: Vec<frontier::Hint<'_>> = hinted
@@ -121,8 +121,8 @@ impl Coordinator<'_> {
         Ok(())
     }
 
-    /// The links of a page that are this crawl's, without those beyond the depth. With requisites,
-    /// which count none, the frontier takes more than that.
+    /// The page's links that belong to this crawl and are within the depth limit. With requisites,
+    /// which do not count, the frontier's own limit is higher.
     fn within_depth<'v>(&mut self, visit: &Visit, fetched: &'v Fetched) -> Result<Vec<&'v Link>, Error> {
         let mut links: Vec<&Link> = fetched.links.iter().collect();
         if self.crawl.settings.requisites && visit.depth >= self.crawl.settings.depth {
@@ -141,7 +141,7 @@ impl Coordinator<'_> {
         links.map(|link| Ok(self.state.frontier.knows(&link.key)?)).collect()
     }
 
-    /// Links without those to new pages of hosts that have all pages of their own budgets.
+    /// Drops links to new pages of hosts whose own page budgets are used up.
     pub(super) fn within_budgets<'v>(&mut self, mut links: Vec<&'v Link>) -> Result<Vec<&'v Link>, Error> {
         let hosts = self.crawl.fetcher.hosts();
         if !hosts.has_budgets() {
@@ -164,8 +164,8 @@ impl Coordinator<'_> {
         Ok(links)
     }
 
-    /// Takes a page to which a start page redirects for a start page, with what belongs to it.
-    /// That is durable before the frontier knows a page of it.
+    /// Makes the redirect target of a start page a start page, with its scope. This is durable
+    /// before the frontier knows any page of it.
     fn widen(&mut self, from: &str, start: &str) -> Result<(), Error> {
         if self.crawl.scope.is_start(start) {
             return Ok(());

@@ -1,15 +1,14 @@
-//! A crawl as a part of a fleet: each host belongs to a shard, each shard to one crawl.
+//! A crawl's part in a fleet: each host belongs to a shard, each shard to one crawl.
 //!
-//! Links of others' shards go into the outbox, which is committed before the frontier is: so a
-//! page that is done has its links there. [`post`] brings them to the mailboxes of their shards,
-//! and the links of our own shards from there. Those are dropped at the mailbox after the
-//! frontier's commit. So a link comes at least once, whatever ends at any moment; one that comes
-//! again is known.
+//! Links to other crawls' shards go into the outbox, which is committed before the frontier: so
+//! the links of a done page are in it. [`post`] sends them to the mailboxes of their shards, and
+//! receives the links of our own shards, which the mailbox drops after the frontier's commit. So a
+//! link arrives at least once, after any crash; a repeated one is already known.
 //!
-//! Two crawls never fetch from one shard at once: its owner hands out no page, and drops the
-//! visits in flight, when it was not heard of at the mailboxes for the time of its lease; before
-//! that the shard is not freed for another. Who has lost a shard hands over what is queued of it,
-//! each page when its turn comes; who gets one queues again what it had handed over of it.
+//! Two crawls never fetch from one shard at once: an owner that has not reached the mailboxes for
+//! the time of its lease assigns no page, and drops the visits in flight; only then is the shard
+//! freed for another. The old owner hands over the shard's queued pages, each at its turn; the new
+//! owner queues again what it had handed over of it.
 
 mod post;
 
@@ -35,20 +34,20 @@ use crate::stop::Stop;
 
 pub use self::post::Mail;
 
-/// Bytes that wait in the outbox before no more pages are handed out.
+/// Bytes waiting in the outbox above which no more pages are assigned.
 const OUTBOX_BYTES: u64 = 1 << 30;
-/// Links of which it is remembered that they were sent: 24 bytes each.
+/// Recently sent links that are remembered: 24 bytes each.
 const SENT_LATELY: usize = 1 << 20;
-/// A crawl that hands out all that it has for so long takes another shard that is free.
+/// A crawl with all its available pages assigned for this time takes another free shard.
 const STARVES_FOR: Duration = Duration::from_secs(10);
 
-/// The thread that brings links has this long to end.
+/// The time for the mail thread to end.
 const END_WITHIN: Duration = Duration::from_secs(5);
 
 /// A crawl's part of a fleet.
 pub struct Fleet {
     shards: u32,
-    /// Whether it takes further shards that are free.
+    /// Whether it takes more free shards.
     is_auto: bool,
     owned: BTreeSet<u32>,
     outbox: Arc<Mutex<Outbox>>,
@@ -56,29 +55,29 @@ pub struct Fleet {
     bringing: Option<JoinHandle<()>>,
     post: Post,
     lease: Duration,
-    /// Links sent in this run, by the hash of their URLs, with the fewest links from a start page.
+    /// Links sent in this run, by URL hash, with their fewest links from a start page.
     lately: HashMap<u64, u16>,
-    /// Parts of mailboxes since the last commit.
+    /// Mailbox batches received since the last commit.
     taken: Vec<(u32, u64)>,
-    /// Parts of mailboxes in this run; with how many of them it was last told that nothing is to
-    /// be done, and whether that is since mailboxes take no links.
+    /// Mailbox batches received in this run; and the last report of no work: their number then,
+    /// and whether mailboxes take no links.
     received: u64,
     told_rest: Option<(u64, bool)>,
-    /// Whether links are taken from mailboxes.
+    /// Whether links are received from mailboxes.
     receives: bool,
     standing: Option<Standing>,
-    /// When others were last at work, or something came from them.
+    /// When others were last at work, or something arrived from them.
     moved: Instant,
-    /// Since when all that there is was handed out.
+    /// Since when all available pages are assigned.
     starves_since: Instant,
 }
 
 impl Fleet {
-    /// Joins a fleet: takes the shards that were this crawl's before, and those that it is to own.
-    /// Links that `holds` holds are sent after [`Fleet::committed`] alone. Blocks.
+    /// Joins a fleet: takes this crawl's earlier shards, and those it is configured to own. Links
+    /// held by `holds` are sent only after [`Fleet::committed`]. Blocks.
     ///
     /// # Errors
-    /// The server's, also that a shard has another owner, or none is free; the outbox's.
+    /// The server's, also if a shard has another owner, or none is free; the outbox's.
     pub fn join(
         settings: &FleetSettings,
         (folder, holds): (&Path, bool),
@@ -122,11 +121,11 @@ impl Fleet {
         })
     }
 
-    /// Begins to bring links, on a thread of its own, which ends with this value. `tell` takes
-    /// what comes, and returns false when nobody listens any more.
+    /// Starts the exchange of links on a thread of its own, which ends with this value. `tell`
+    /// receives what arrives, and returns false when nobody listens any more.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn begin(&mut self, tell: impl Fn(Result<Mail, Error>) -> bool + Send + 'static) -> Result<(), Error> {
         let Some(postman) = self.postman.take() else { return Ok(()) };
         let begun = std::thread::Builder::new().name("links".to_owned()).spawn(move || postman.work(&tell));
@@ -149,7 +148,7 @@ impl Fleet {
         self.owned.contains(&shard)
     }
 
-    /// A shard is ours from now on, or no longer.
+    /// Makes a shard ours, or no longer ours.
     pub fn own(&mut self, shard: u32, is_ours: bool) {
         if is_ours {
             self.owned.insert(shard);
@@ -159,8 +158,8 @@ impl Fleet {
         }
     }
 
-    /// Sends a link to its shard, durably with the next commit. Returns whether it was not sent in
-    /// this run already.
+    /// Sends a link to its shard, durably with the next commit. Returns false if it was already
+    /// sent in this run.
     pub fn send(&mut self, url: &str, depth: u16, is_seed: bool) -> bool {
         let hash = xxh3_64(url.as_bytes());
         if !is_seed {
@@ -175,8 +174,8 @@ impl Fleet {
         guard(&self.outbox).add(self.shard(url), mailbox::Link { url: url.to_owned(), depth, is_seed })
     }
 
-    /// The start pages that are ours. The others are sent to their shards, but for the first ones,
-    /// so many, that were sent before. Durable with the next commit.
+    /// Returns our own start pages. Sends the others to their shards, except the first `sent`
+    /// ones, which were sent before. Durable with the next commit.
     pub fn share(&mut self, starts: Vec<Link>, sent: usize) -> Vec<Link> {
         let mut ours = Vec::new();
         for (at, start) in starts.into_iter().enumerate() {
@@ -189,28 +188,28 @@ impl Fleet {
         ours
     }
 
-    /// Notes a part of a mailbox, whose links the frontier has.
+    /// Notes a mailbox batch whose links the frontier has.
     pub fn took(&mut self, shard: u32, cursor: u64) {
         self.received += 1;
         self.moved = Instant::now();
         self.taken.push((shard, cursor));
     }
 
-    /// Makes the links durable that were sent: before the frontier's commit.
+    /// Makes sent links durable: before the frontier's commit.
     ///
     /// # Errors
-    /// The outbox's.
+    /// Errors of the outbox.
     pub fn commit(&mut self) -> Result<(), Error> {
         Ok(guard(&self.outbox).commit()?)
     }
 
-    /// Whether links came since the last commit.
+    /// Whether links were received since the last commit.
     pub fn has_taken(&self) -> bool {
         !self.taken.is_empty()
     }
 
-    /// The frontier has committed what came: it may be dropped where it came from. Links that were
-    /// held may be sent.
+    /// Notes the frontier's commit: mailboxes may drop the received links, and held links may be
+    /// sent.
     pub fn committed(&mut self) {
         guard(&self.outbox).release();
         for (shard, cursor) in self.taken.drain(..) {
@@ -218,7 +217,7 @@ impl Fleet {
         }
     }
 
-    /// Why no page may be handed out now, if none may.
+    /// Why no page may be assigned now, if so.
     pub fn pause(&self) -> Option<Pause> {
         if self.post.since_heard() >= self.lease {
             return Some(Pause::Unheard);
@@ -226,24 +225,24 @@ impl Fleet {
         (guard(&self.outbox).bytes() >= OUTBOX_BYTES).then_some(Pause::Full)
     }
 
-    /// Ends when no page may be fetched any more, since the mailboxes were not reached.
+    /// Completes when no page may be fetched any more, because the mailboxes were unreachable.
     pub fn silence(&self) -> impl Future<Output = ()> + Send + use<> {
         self.post.silence(self.lease)
     }
 
-    /// Whether links are taken from mailboxes.
+    /// Starts or stops receiving links from mailboxes.
     pub fn receive(&mut self, receives: bool) {
         if std::mem::replace(&mut self.receives, receives) != receives {
             self.post.order(Order::Receive(receives));
         }
     }
 
-    /// Number of links that no mailbox has yet.
+    /// The number of links that no mailbox has yet.
     pub fn waiting(&self) -> u64 {
         guard(&self.outbox).waiting()
     }
 
-    /// How the fleet gets on.
+    /// Notes the state of the fleet.
     pub fn learn(&mut self, standing: Standing) {
         if standing.working > 0 {
             self.moved = Instant::now();
@@ -251,8 +250,8 @@ impl Fleet {
         self.standing = Some(standing);
     }
 
-    /// There is something to do here; if all of it is handed out for long, there may be more in
-    /// another shard.
+    /// Notes that there is work here; if all of it has been assigned for long, another shard
+    /// may have more.
     pub fn busy(&mut self, is_starving: bool) {
         if self.told_rest.take().is_some() {
             self.post.order(Order::Busy);
@@ -269,8 +268,8 @@ impl Fleet {
         }
     }
 
-    /// There is nothing to do here, or nothing can be done before mailboxes take our links.
-    /// Returns what is known of the others.
+    /// Notes that there is no work here, or none until mailboxes take our links. Returns what is
+    /// known of the other crawls.
     pub fn rest(&mut self, is_stuck: bool, patience: Duration) -> Others {
         let rest = (self.received, is_stuck);
         if self.told_rest != Some(rest) {
@@ -285,14 +284,14 @@ impl Fleet {
         }
     }
 
-    /// What the fleet has left to do, as it was last told; `None` if nothing.
+    /// What the fleet has left to do, by the last report; `None` if nothing.
     pub fn unfinished(&self) -> Option<Standing> {
         self.standing.clone().filter(|standing| !standing.is_over)
     }
 }
 
 impl Drop for Fleet {
-    /// Ends the thread, which holds the outbox; but for one that waits for the server.
+    /// Ends the thread, which holds the outbox, unless it waits for the server.
     fn drop(&mut self) {
         self.post.order(Order::End);
         let begun = Instant::now();
@@ -302,19 +301,19 @@ impl Drop for Fleet {
     }
 }
 
-/// What the other crawls of a fleet do.
+/// The state of the other crawls of a fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Others {
-    /// Some are at work, or it is not known.
+    /// Some are at work, or their state is unknown.
     Working,
-    /// None is at work for long, and something is left to do.
+    /// None has been at work for long, but something is left to do.
     Silent,
     /// Nothing is left to do.
     Over,
 }
 
-/// Learns how many of this crawl's links each mailbox has had. More than there ever were: the
-/// outbox is an older copy, and would give their numbers to other links.
+/// Learns how many of this crawl's links each mailbox has received. If more than ever sent, the
+/// outbox is an older copy, and would reuse their numbers for other links.
 fn compare(client: &LinksClient, outbox: &mut Outbox, settings: &FleetSettings) -> Result<(), Error> {
     for shard in 0..settings.shards {
         match client.had(shard, outbox.id())? {
@@ -327,7 +326,7 @@ fn compare(client: &LinksClient, outbox: &mut Outbox, settings: &FleetSettings) 
     Ok(())
 }
 
-/// Takes the shards of a crawl. Returns the epoch of each.
+/// Takes a crawl's shards. Returns the epoch of each.
 fn take(client: &LinksClient, crawl: u128, settings: &FleetSettings) -> Result<post::Epochs, Error> {
     let FleetSettings { links, shards, own, .. } = settings;
     let mut epochs = post::Epochs::new();

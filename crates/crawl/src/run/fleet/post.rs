@@ -1,4 +1,4 @@
-//! The thread that brings links to the mailboxes of their shards, and from those of our own.
+//! The mail thread: sends links to the mailboxes of their shards, and receives those of our own.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -14,61 +14,60 @@ use crate::run::observe::{Event, Observer};
 use crate::settings::fleet::FleetSettings;
 use crate::stop::Stop;
 
-/// Shards of a crawl, and the epoch of each.
+/// The crawl's shards, and the epoch of each.
 pub type Epochs = BTreeMap<u32, u64>;
 
-/// The thread looks this often whether there is something to send, or has come.
+/// The interval at which the thread checks for links to send or receive.
 const LOOK: Duration = Duration::from_millis(50);
-/// How often it reads mailboxes that were empty, and says that the crawl lives: more often where
-/// the lease is short.
+/// The interval of reading empty mailboxes and of reporting that the crawl is alive; shorter with
+/// a short lease.
 const READ_EVERY: Duration = Duration::from_millis(200);
 const REPORT_EVERY: Duration = Duration::from_secs(1);
-/// Links of a request.
+/// The maximum number of links in a request.
 const LINKS: usize = 10_000;
-/// The wait before a server that failed is asked again: doubled for each further time, up to the
-/// other.
+/// The wait before a failed request is repeated: doubled each time, up to `PAUSE_MAX`.
 const PAUSE: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(15);
 
-/// What the coordinator asks for.
+/// Orders of the coordinator.
 #[derive(Debug)]
 pub enum Order {
-    /// The frontier has what came from a shard up to this place.
+    /// The frontier has committed a shard's links up to this cursor.
     Committed { shard: u32, cursor: u64 },
-    /// There is nothing to do, with so many parts of mailboxes received; or, if the crawl is
-    /// stuck, nothing can be done before mailboxes take its links.
+    /// There is no work, after this number of received batches; or, if the crawl is stuck, none
+    /// until mailboxes take its links.
     Rest { received: u64, is_stuck: bool },
-    /// There is.
+    /// There is work.
     Busy,
-    /// Another shard is to be taken, if one is free.
+    /// Take another shard, if one is free.
     TakeOne,
-    /// Links are to be taken from mailboxes, or left there.
+    /// Start or stop receiving links from mailboxes.
     Receive(bool),
     /// The run has ended.
     End,
 }
 
-/// What comes.
+/// Messages to the coordinator.
 #[derive(Debug)]
 pub enum Mail {
-    /// Links of a shard, up to a place in its mailbox.
+    /// Links of a shard, up to a cursor in its mailbox.
     Links {
         /// The shard.
         shard: u32,
         /// Its links.
         links: Vec<Link>,
-        /// The place behind them.
+        /// The cursor behind them.
         cursor: u64,
     },
-    /// A shard that was free is ours.
+    /// A free shard is now ours.
     Taken(u32),
     /// A shard is no longer ours.
     Lost(u32),
-    /// How the fleet gets on.
+    /// The state of the fleet.
     News(Standing),
 }
 
-/// The coordinator's end.
+/// The coordinator's handle of the thread.
 pub struct Post {
     orders: Sender<Order>,
     heard: Arc<Mutex<Instant>>,
@@ -76,16 +75,16 @@ pub struct Post {
 
 impl Post {
     pub fn order(&self, order: Order) {
-        // If the thread has ended it has said why.
+        // A thread that has ended has reported the reason.
         let _ = self.orders.send(order);
     }
 
-    /// How long ago a request was begun by which the server knows that the crawl lives.
+    /// The time since the start of the last request that proved this crawl alive.
     pub fn since_heard(&self) -> Duration {
         guard(&self.heard).elapsed()
     }
 
-    /// Ends when the server has not known for so long that the crawl lives.
+    /// Completes when the server has not heard from the crawl for the lease.
     pub fn silence(&self, lease: Duration) -> impl Future<Output = ()> + Send + use<> {
         let heard = Arc::clone(&self.heard);
         async move {
@@ -100,14 +99,14 @@ impl Post {
     }
 }
 
-/// A shard of ours.
+/// The state of a shard of ours.
 struct Owned {
     epoch: u64,
-    /// The place up to which its links are taken.
+    /// The cursor up to which its links are received.
     cursor: Option<u64>,
     /// Whether the coordinator has links that it has not committed.
     is_out: bool,
-    /// A place up to which links are to be dropped.
+    /// The cursor up to which links are to be dropped.
     to_drop: Option<u64>,
 }
 
@@ -117,7 +116,7 @@ impl Owned {
     }
 }
 
-/// When something that failed is tried again.
+/// The retry time of a failed operation.
 struct Later {
     at: Instant,
     pause: Duration,
@@ -130,7 +129,7 @@ impl Later {
     }
 }
 
-/// Brings links.
+/// The thread's state.
 pub struct Postman {
     client: LinksClient,
     crawl: u128,
@@ -141,30 +140,30 @@ pub struct Postman {
     heard: Arc<Mutex<Instant>>,
     stop: Stop,
     observer: Arc<dyn Observer>,
-    /// Parts of mailboxes that were handed to the coordinator.
+    /// Mailbox batches handed to the coordinator.
     delivered: u64,
-    /// With how many of them it had nothing to do, and whether it is stuck.
+    /// Their number at the coordinator's last report of no work, and whether it is stuck.
     rests: Option<(u64, bool)>,
     report_every: Duration,
     reported: Option<(Instant, Activity)>,
     read: Instant,
     receives: bool,
     takes_one: bool,
-    /// A shard whose claim was not answered: the server may have noted it.
+    /// A shard whose claim got no answer: the server may have noted it.
     claimed: Option<u32>,
-    /// The shard to which links are sent next, and whether all have had their turn since some were
+    /// The next shard to send links to, and whether all have had a turn since links were last
     /// taken.
     turn: u32,
     has_tried_all: bool,
-    /// Shards whose mailboxes did not take links.
+    /// Shards whose mailboxes refused links.
     later: HashMap<u32, Later>,
 }
 
-/// Whoever takes what comes; false if nobody does any more.
+/// Passes a message to the coordinator; false if it no longer listens.
 type Tell<'a> = &'a dyn Fn(Result<Mail, Error>) -> bool;
 
 impl Postman {
-    /// Both ends.
+    /// A handle and its thread's state.
     pub fn new(
         client: LinksClient,
         outbox: Arc<Mutex<Outbox>>,
@@ -201,7 +200,7 @@ impl Postman {
         (post, postman)
     }
 
-    /// Works until nobody gives orders any more, or something fails for good.
+    /// Runs until the coordinator is gone, or a permanent failure.
     pub fn work(mut self, tell: Tell<'_>) {
         let mut later: Option<Later> = None;
         loop {
@@ -256,7 +255,7 @@ impl Postman {
         }
     }
 
-    /// Does what is to be done. Returns false if nobody listens any more.
+    /// Runs one round. Returns false if nobody listens any more.
     fn round(&mut self, tell: Tell<'_>) -> Result<bool, Error> {
         self.send()?;
         self.drop_taken(tell)?;
@@ -268,13 +267,13 @@ impl Postman {
         if is_news || self.is_due() { self.report(does, tell) } else { Ok(true) }
     }
 
-    /// Whether it is time to say that the crawl lives.
+    /// Whether a sign of life is due.
     fn is_due(&self) -> bool {
         self.reported.is_none_or(|(at, _)| at.elapsed() >= self.report_every)
     }
 
-    /// What the crawl does. It is idle if it has nothing to do, and nothing that it does not know
-    /// of is on its way.
+    /// The crawl's activity. It is idle if it has no work, and no links that it does not know of
+    /// are on their way to it.
     fn activity(&self) -> Activity {
         let is_all_dropped = self.owned.values().all(|owned| !owned.is_out && owned.to_drop.is_none());
         match self.rests {
@@ -289,9 +288,9 @@ impl Postman {
         }
     }
 
-    /// Posts what waits in the outbox, a batch of each shard in turn, until it is time to report.
-    /// A mailbox that takes nothing holds up no other, nor what comes from mailboxes: else two
-    /// that are full would wait for each other.
+    /// Posts waiting links of the outbox, a batch of each shard in turn, until a report is due. A
+    /// mailbox that refuses links delays neither other mailboxes nor receiving: otherwise two full
+    /// ones would deadlock.
     fn send(&mut self) -> Result<(), Error> {
         let mut in_a_row = 0;
         while in_a_row < self.shards {
@@ -309,7 +308,7 @@ impl Postman {
         Ok(())
     }
 
-    /// Posts a batch of what waits for a shard. Returns whether one was taken.
+    /// Posts a batch of links for a shard. Returns whether one was taken.
     fn send_batch(&mut self, shard: u32) -> Result<bool, Error> {
         if self.later.get(&shard).is_some_and(|later| later.at > Instant::now()) {
             return Ok(false);
@@ -334,12 +333,12 @@ impl Postman {
         }
     }
 
-    /// Says that the crawl lives, if it is time, while much is to be done.
+    /// Reports that the crawl is alive, if due, during long work.
     fn report_if_due(&mut self, tell: Tell<'_>) -> Result<(), Error> {
         if self.is_due() { self.report(self.activity(), tell).map(drop) } else { Ok(()) }
     }
 
-    /// Has links dropped that the frontier has committed.
+    /// Has the mailboxes drop links that the frontier has committed.
     fn drop_taken(&mut self, tell: Tell<'_>) -> Result<(), Error> {
         let to_drop: Vec<(u32, u64, u64)> =
             self.owned.iter().filter_map(|(shard, owned)| Some((*shard, owned.to_drop?, owned.epoch))).collect();
@@ -355,7 +354,7 @@ impl Postman {
         Ok(())
     }
 
-    /// Hands the coordinator what waits in our mailboxes, a part of each at a time.
+    /// Hands the coordinator the links waiting in our mailboxes, a batch of each at a time.
     fn receive(&mut self, tell: Tell<'_>) -> Result<bool, Error> {
         if !self.receives || self.read.elapsed() < READ_EVERY {
             return Ok(true);
@@ -380,7 +379,7 @@ impl Postman {
             }
             owned.is_out = true;
             self.delivered += 1;
-            // Where one part was, the next may be.
+            // After one batch there may be another.
             self.read = Instant::now() - READ_EVERY;
             if !tell(Ok(Mail::Links { shard, links: part.links, cursor: part.cursor })) {
                 return Ok(false);
@@ -389,7 +388,7 @@ impl Postman {
         Ok(true)
     }
 
-    /// Whether an answer says that a shard is no longer ours.
+    /// Whether an answer means that a shard is no longer ours.
     fn is_lost<T>(&mut self, shard: u32, mailed: &Mailed<T>, tell: Tell<'_>) -> Result<bool, Error> {
         match mailed {
             Mailed::Done(_) => Ok(false),
@@ -407,8 +406,8 @@ impl Postman {
         }
     }
 
-    /// Says that the crawl lives, hears how the fleet gets on, and takes a free shard if one is
-    /// wanted.
+    /// Reports that the crawl is alive, receives the state of the fleet, and takes a free shard if
+    /// one is wanted.
     fn report(&mut self, does: Activity, tell: Tell<'_>) -> Result<bool, Error> {
         let epochs: Vec<(u32, u64)> = self.owned.iter().map(|(shard, owned)| (*shard, owned.epoch)).collect();
         let begun = Instant::now();
@@ -428,7 +427,7 @@ impl Postman {
         Ok(tell(Ok(Mail::News(news.standing))))
     }
 
-    /// Takes the shard that is wanted; again, if the answer was lost.
+    /// Takes the wanted shard; repeats the claim if its answer was lost.
     fn claim(&mut self, tell: Tell<'_>) -> Result<(), Error> {
         let Some(shard) = self.claimed else { return Ok(()) };
         let mailed = self.client.take(shard, self.crawl)?;
