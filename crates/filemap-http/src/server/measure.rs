@@ -1,4 +1,4 @@
-//! Counts each request, and logs failures.
+//! Counts and times each request, and logs those that fail.
 
 use std::sync::Arc;
 use std::time::Instant;

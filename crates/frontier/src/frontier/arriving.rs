@@ -1,4 +1,4 @@
-//! Links found by other crawls.
+//! Links found by other crawls, to pages that are not known here.
 
 use super::Frontier;
 use crate::discover::sort_links;

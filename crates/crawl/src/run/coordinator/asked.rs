@@ -1,4 +1,4 @@
-//! Handles requests of other processes.
+//! Requests of other processes to a running crawl: how the coordinator answers them.
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `/`: contents and state of the store.
+//! The page `/`: contents and state of the store, at a glance.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};

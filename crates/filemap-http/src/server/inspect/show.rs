@@ -1,4 +1,4 @@
-//! `/show`: one version: headers, source, and rendering.
+//! The page `/show`: one version: its headers, source, and rendering.
 
 use std::sync::Arc;
 
