@@ -46,14 +46,15 @@ impl<T: Send> Stream<T> {
         py.detach(|| {
             let mut steps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(steps) = steps.get_mut()? else { return Ok(None) };
-            let mut watch = Watch::new();
+            let mut watch = None;
             loop {
                 match steps.next() {
                     None => return Ok(None),
                     Some(Some(item)) => return Ok(Some(item.map_err(Failure::from)?)),
                     Some(None) => {
+                        let watch = watch.get_or_insert_with(Watch::new);
                         if watch.tick(|_| Ok(())).is_break() {
-                            return watch.end(Ok(None));
+                            return watch.take().map_or(Ok(None), Err);
                         }
                     }
                 }

@@ -122,7 +122,7 @@ pub fn import_into<R: Read + Send>(
             stores,
             file,
             describing: Describing::default(),
-            waiting: Vec::with_capacity(BATCH_PUTS),
+            waiting: Vec::new(),
             keys: HashSet::new(),
             hashing: RandomState::new(),
             files: HashMap::new(),
@@ -218,7 +218,6 @@ fn page(line: Line<'_>, archive: impl FnOnce(&str) -> std::result::Result<Archiv
 struct Waiting {
     place: Place,
     page: Box<Page>,
-    store: PageStore,
     key: Vec<u8>,
     /// Versions that it stands for.
     gone: Vec<Version>,
@@ -229,7 +228,7 @@ struct Consumer<'a> {
     stores: &'a mut dyn FnMut(&[u8]) -> Result<PageStore>,
     file: &'a str,
     describing: Describing,
-    /// All of one store, and of different keys.
+    /// All of the store of `describing`, and of different keys.
     waiting: Vec<Waiting>,
     /// Hashes of their keys.
     keys: HashSet<u64>,
@@ -298,10 +297,10 @@ impl Consumer<'_> {
 
     fn take_page(&mut self, place: Place, page: Box<Page>, watch: &mut dyn ImportWatch) -> Result<()> {
         if page.variant.is_some() {
-            // The store marks it beside the page: alone, therefore.
+            // Its put also writes a mark on the page, which a batch does not.
             self.put_waiting(watch)?;
         }
-        let (store, key, held) = match self.look(&page, watch) {
+        let (key, held) = match self.look(&page, watch) {
             Ok(looked) => looked,
             Err(error) => {
                 self.put_waiting(watch)?;
@@ -315,13 +314,13 @@ impl Consumer<'_> {
         }
         self.keys.insert(self.hashing.hash_one(&key));
         let is_alone = page.variant.is_some();
-        self.waiting.push(Waiting { place, page, store, key, gone: held.gone });
+        self.waiting.push(Waiting { place, page, key, gone: held.gone });
         if is_alone || self.waiting.len() >= BATCH_PUTS { self.put_waiting(watch) } else { Ok(()) }
     }
 
-    /// The store of a page, its key, and what the store has of the visit. What waits is put
-    /// before, if it has to do with that.
-    fn look(&mut self, page: &Page, watch: &mut dyn ImportWatch) -> Result<(PageStore, Vec<u8>, Held)> {
+    /// The key of a page, and what its store has of the visit. What waits is put before, if it is
+    /// of the same key or of another store.
+    fn look(&mut self, page: &Page, watch: &mut dyn ImportWatch) -> Result<(Vec<u8>, Held)> {
         let store = (self.stores)(&page.url)?;
         let key = store.key_of_page(page)?;
         if self.keys.contains(&self.hashing.hash_one(&key)) || !self.describing.is_of(&store) {
@@ -331,18 +330,18 @@ impl Consumer<'_> {
         let (location, _) = file.ok_or_else(|| unknown(page.in_place))?;
         // What a revisit refers to is known when its record is read.
         let held = self.describing.held(&store, &key, page, location, None)?;
-        Ok((store, key, held))
+        Ok((key, held))
     }
 
     /// Puts what waits: at once, or if one of the pages is refused, each for itself.
     fn put_waiting(&mut self, watch: &mut dyn ImportWatch) -> Result<()> {
         self.keys.clear();
         let waiting = std::mem::take(&mut self.waiting);
-        let Some(first) = waiting.first() else { return Ok(()) };
+        let Some(store) = self.describing.store().filter(|_| !waiting.is_empty()).cloned() else { return Ok(()) };
         let pages: Vec<(&[u8], &Page)> = waiting.iter().map(|one| (&*one.key, &*one.page)).collect();
         let mut versions = match waiting.len() {
             1 => None,
-            _ => match first.store.put_descriptions(&pages) {
+            _ => match store.put_descriptions(&pages) {
                 Ok(versions) => Some(versions.into_iter()),
                 Err(error) if error.concerns_one_page() => None,
                 Err(error) => return Err(error),
@@ -351,7 +350,7 @@ impl Consumer<'_> {
         for one in waiting {
             let put = match versions.as_mut().and_then(Iterator::next) {
                 Some(version) => Ok(version),
-                None => one.store.put_description(&one.key, &one.page),
+                None => store.put_description(&one.key, &one.page),
             };
             if put.is_ok() {
                 self.describing.replace(&one.key, one.gone)?;
