@@ -1,9 +1,9 @@
-//! Live bytes by age, in bounded memory: a prune by size uses it to find the version before which
-//! a given number of bytes lies.
+//! Live bytes by age, in bounded memory. A prune by size uses them to find the version before
+//! which a given number of bytes lies.
 //!
-//! Versions are ordered by time, then sequence, and counted in steps of that order. A step holds
-//! one version at first, and twice as many whenever there are too many steps. A second count of
-//! one step alone refines it.
+//! Versions are ordered by time, then sequence, and counted in steps of that order. A step covers
+//! one version at first; whenever there are too many steps, each is made twice as long. A second
+//! count within one step refines it.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -67,7 +67,7 @@ impl Ages {
         Ages { range, shift: 0, most_steps, steps: BTreeMap::new(), before: none, after: none }
     }
 
-    /// Adds a version, and what is dropped with it.
+    /// Adds a version and its bytes.
     pub(super) fn add(&mut self, version: Version, what: Dropped) {
         let place = place(version);
         if place < *self.range.start() {
@@ -106,7 +106,7 @@ impl Ages {
         sum
     }
 
-    /// Sum of everything.
+    /// Sum of all versions.
     pub(super) fn all(&self) -> Dropped {
         let mut sum = self.before;
         self.steps.values().for_each(|what| sum.add(*what));
@@ -161,7 +161,7 @@ mod tests {
                 ages = Ages::of(step.range, 10);
             };
             assert_eq!(before.bytes, wanted);
-            // Nothing comes after the greatest version.
+            // No version follows the greatest one.
             let last = u64::from(wanted == 2002);
             assert_eq!(all.iter().filter(|v| **v < cut).count() as u64 + last, wanted);
         }

@@ -69,7 +69,7 @@ impl Files {
         }
         recover::refuse(&absent, options.accept_loss)?;
         let unseen = recover::accept(&absent, &mut segment_table, current.tail.ordinal);
-        // A run of keys says nothing about the superblock.
+        // A missing run of keys says nothing about the superblock.
         let is_intact = absent.iter().all(|a| a.is_accepted || a.is_key_run());
         let has_lost = absent.iter().any(|a| !a.is_accepted);
         let is_news = recover::welcome(&absent, &mut segment_table, &self.values) || has_lost;
@@ -82,18 +82,18 @@ impl Files {
     }
 }
 
-/// Segments and losses that a writer finds.
+/// Segments and losses that a writer finds on opening.
 pub(super) struct Roster {
     pub(super) segment_table: SegmentTable,
-    /// Absent files.
+    /// Missing files.
     pub(super) absent: Vec<Absent>,
     /// Losses or returns that the store does not know yet: a checkpoint must note them.
     pub(super) is_news: bool,
-    /// Greatest ordinal of a newly lost segment from the last checkpoint's tail on.
+    /// Greatest ordinal of a newly lost segment, counted from the last checkpoint's tail on.
     pub(super) unseen: Option<u64>,
 }
 
-/// Everything that a writing handle is made of.
+/// All parts of a writing handle.
 pub(super) struct Parts {
     /// The directory behind the gate.
     pub(super) dir: Arc<dyn Dir>,

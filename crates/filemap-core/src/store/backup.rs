@@ -27,8 +27,8 @@ impl BackupOptions {
         BackupOptions::default()
     }
 
-    /// An earlier backup of the same store: shares files with it where they cannot be shared with
-    /// the store.
+    /// An earlier backup of the same store. Files that cannot be shared with the store are shared
+    /// with this backup.
     pub fn base(mut self, path: impl Into<PathBuf>) -> BackupOptions {
         self.base = Some(path.into());
         self
@@ -43,15 +43,14 @@ impl BackupOptions {
 
 impl Store {
     /// Makes a backup in a new or empty directory: an independent store that can be opened, read
-    /// and written. Puts, reads, checkpoints and compaction go on meanwhile. Files that are never
-    /// written again are shared with the store (hard links), or with `base`, where the file system
-    /// can. Everything else is copied: the index, the key log, and the last segment. Shared files
-    /// take no extra space, but rot of one is in both: to be safe from a failing disk, back up to
+    /// and written. Puts, reads, checkpoints and compaction continue meanwhile. Files that are
+    /// never written again are shared with the store by hard links, or with `base`, where the file
+    /// system allows it. The index, the key log and the last segment are copied. Shared files take
+    /// no extra space, but bit rot in one damages both: to be safe from a failing disk, back up to
     /// another one.
     ///
-    /// A writer's backup holds everything put before the call. A read-only handle's backup holds
-    /// what the writer, perhaps another process, had put before it; it fails if checkpoints come
-    /// faster than the index can be copied.
+    /// A writer's backup holds everything put before the call. A follower's backup holds what the
+    /// writer had put before it; it fails if checkpoints come faster than the index can be copied.
     ///
     /// The backup is built under `path` with `.partial` added, and renamed when it is durable. The
     /// next backup to the same path replaces what a killed process left there.
@@ -92,7 +91,7 @@ impl Store {
                 Ok(done)
             }
             Err(e) => {
-                // What cannot be removed now is replaced by the next backup.
+                // The next backup replaces leftovers that cannot be removed now.
                 if !matches!(e, Error::NotEmpty { .. }) && clear(&*to, &partial).is_ok() {
                     let _ = remove(&*to, names::LOCK).and_then(|()| {
                         filemap_io::system::remove_dir(&partial).map_err(Error::io("remove", partial.display()))
@@ -129,7 +128,7 @@ fn check_vacant(path: &Path) -> Result<()> {
     }
 }
 
-/// A backup inside its store would go with that.
+/// Refuses a backup inside its store: deleting the store would delete the backup too.
 fn check_outside(path: &Path, store: &Path) -> Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match (folder.canonicalize(), store.canonicalize()) {
@@ -137,7 +136,7 @@ fn check_outside(path: &Path, store: &Path) -> Result<()> {
             let why = format!("{} is inside the store: make the backup outside it", path.display());
             Err(StorageError::option("path", why).into())
         }
-        // What is not there fails where it is made.
+        // A missing folder fails later, when the backup directory is created.
         _ => Ok(()),
     }
 }

@@ -1,5 +1,5 @@
-//! What has changed since a place in the store's history: puts and removals in the order in which
-//! they were made, as far as they are durable.
+//! Changes since a place in the store's history: durable puts and removals, in the order in which
+//! they were made.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,11 +16,11 @@ use crate::record::{Head, Version};
 use crate::store::Store;
 use crate::store::since::{Found, Since, What};
 
-/// A place in the history of one store: what has changed since, [`Store::changes`] tells.
+/// A place in the history of one store; [`Store::changes`] lists the changes since.
 ///
-/// Its text, which `FromStr` reads, has the store's id, its life (another one after a recovery
-/// that dropped something, and in a backup), the generation of its rules of erasures, and the next
-/// sequence.
+/// Its text form, which `FromStr` parses, holds the store's id, its life (a new one after a
+/// recovery that dropped something, and in a backup), the generation of its erasure rules, and the
+/// next sequence.
 ///
 /// ```
 /// # let temp = tempfile::tempdir()?;
@@ -42,7 +42,7 @@ pub struct ChangeCursor {
 }
 
 impl ChangeCursor {
-    /// The next sequence: what has a lower one was told before.
+    /// The next sequence: changes with lower ones were returned before.
     pub fn next_sequence(&self) -> u64 {
         self.next
     }
@@ -66,7 +66,7 @@ impl FromStr for ChangeCursor {
     /// # Errors
     /// `InvalidOption` for any other text.
     fn from_str(text: &str) -> Result<ChangeCursor> {
-        let refused = || Error::option("cursor", format!("{text:?} is no place in a store's history"));
+        let refused = || Error::option("cursor", format!("{text:?} is not a place in a store's history"));
         let parts: Vec<&str> = text.split('-').collect();
         let [id, life, rules, next] = parts[..] else { return Err(refused()) };
         let is_hex = |text: &str, digits: usize| text.len() == digits && text.bytes().all(|b| b.is_ascii_hexdigit());
@@ -111,15 +111,15 @@ pub enum Change {
     Removed {
         /// The key.
         key: Vec<u8>,
-        /// When, and the sequence of the removal.
+        /// Time and sequence of the removal.
         version: Version,
     },
-    /// One version of a key was removed ([`Store::remove_version`]), and there is no other of the
+    /// One version of a key was removed ([`Store::remove_version`]), and no other version has the
     /// same time, body and meta.
     RemovedOne {
         /// The key.
         key: Vec<u8>,
-        /// When, and the sequence of the removal.
+        /// Time and sequence of the removal.
         version: Version,
         /// The version that was removed.
         removed: Version,
@@ -128,14 +128,14 @@ pub enum Change {
         /// XXH3-64 of its meta.
         meta_hash: u64,
     },
-    /// The rules of erasures have changed: [`Store::rules`] has them. What they erased is gone,
-    /// and must be wherever it was copied to.
+    /// The erasure rules have changed; [`Store::rules`] returns them. Copies of what they erased
+    /// must be erased too.
     Rules,
     /// A damaged record: its change is not known.
     Damaged {
-        /// Of which key and version; `None` if it is not known.
+        /// Its key and version; `None` if they are not known.
         of: Option<(Vec<u8>, Version)>,
-        /// Where it is.
+        /// Its file and offset.
         error: Error,
     },
 }
@@ -156,12 +156,12 @@ pub enum Change {
 pub struct Changes {
     reading: Arc<Reading>,
     at: ChangeCursor,
-    /// Its end is what is told of: the durable end of the log.
+    /// Reads the log up to its durable end.
     since: Since,
-    /// A version that is gone, and the next sequence when that was seen: what took it must be
-    /// durable before it is passed over.
+    /// A version that no longer exists, and the next sequence when that was found. Whatever
+    /// replaced or removed it must be durable before the version is skipped.
     gone: Option<(u64, u64)>,
-    /// Removals may be missing.
+    /// Removals may be missing from the changes.
     only_puts: bool,
     is_ended: bool,
 }
@@ -169,15 +169,16 @@ pub struct Changes {
 filemap_io::debug_fields!(Changes: at);
 
 impl Store {
-    /// Where the store's history stands now: all that is durable was before it. A read-only handle
-    /// follows its writer first, and syncs what it has found.
+    /// The current place in the store's history: every durable change was made before it. A
+    /// follower first follows its writer, and syncs the part of the log that it has found.
     ///
     /// # Errors
     /// `Corrupt`; `Io`; `Closed`.
     pub fn changes_end(&self) -> Result<ChangeCursor> {
         self.reading.check_open()?;
         if let Ok(upkeep) = self.upkeep() {
-            // Its tombstone lies before this place then, and what it removes is still listed.
+            // Otherwise the tombstone of a running removal could lie before this place while its
+            // version is still listed.
             upkeep.removals_ended();
         }
         let (_, next) = self.reading.durable_end()?;
@@ -185,8 +186,9 @@ impl Store {
         Ok(ChangeCursor { store_id: latest.store_id, life: latest.life, rules: latest.rules, next })
     }
 
-    /// Whether the store still has all that it had at a place in its history, as far as nothing
-    /// was taken back or lost since: of a place noted by whoever writes this store.
+    /// Returns whether the store still has everything that it had at a place in its history:
+    /// nothing was taken back or lost since. The place must have been noted by the writer of this
+    /// store.
     ///
     /// # Errors
     /// As [`Store::changes_end`].
@@ -196,17 +198,18 @@ impl Store {
         Ok(place.store_id == now.store_id && place.next <= now.next && kept_from <= place.next)
     }
 
-    /// What has changed since a place in the store's history: each version put since that still
-    /// exists, and each removal, in the order of their sequences. Only what is durable is told of:
-    /// a crash takes nothing back that was told. A version that was dropped by retention is not
-    /// mentioned; nor is a removal of a key that had been erased.
+    /// Lists the changes since a place in the store's history: each version put since that still
+    /// exists, and each removal, in the order of their sequences. Only durable changes are
+    /// returned, so that no crash can take back one that was. Versions dropped by retention are
+    /// not mentioned, nor are removals of keys that had been erased.
     ///
-    /// To know a whole store: take [`Store::changes_end`], list the versions with lower sequences
-    /// than its next one, and go on from there: what else the list has may not be durable.
+    /// To mirror a whole store, take [`Store::changes_end`], list the versions with sequences
+    /// below its next one, then continue from that place. Later versions in the list may not be
+    /// durable.
     ///
-    /// The first change takes the reading of some heads of one segment, each further one the
-    /// reading of its record and a look-up. Where compaction has removed a segment of the log, all
-    /// its outputs since are read once for each million records in them.
+    /// The first change costs reading some heads of one segment; each further one costs reading
+    /// its record and a lookup. Where compaction has removed a segment of the log, all its outputs
+    /// since are read once for each million records in them.
     ///
     /// ```
     /// # let temp = tempfile::tempdir()?;
@@ -224,14 +227,14 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Outrun`] if it is not known any more: the place is of another store or another
-    /// life of it, or removals since were dropped
+    /// [`Error::Outrun`] if the changes are no longer known: the place belongs to another store or
+    /// another life of it, or removals since were dropped
     /// ([`Options::keep_removals`](crate::Options::keep_removals)). `Corrupt`; `Io`; `Closed`.
     pub fn changes(&self, since: ChangeCursor) -> Result<Changes> {
         self.reading.check_open()?;
         let mut end = self.reading.durable_end()?;
         if since.next > end.1 && !self.is_read_only() {
-            // A handle that only reads may have told of it.
+            // A follower may have returned it already.
             self.sync()?;
             end = self.reading.durable_end()?;
         }
@@ -242,12 +245,12 @@ impl Store {
         Ok(changes)
     }
 
-    /// As [`Store::changes`], for whoever takes puts alone: it goes on where removals were
-    /// dropped, and where a recovery took back what was not durable, which nobody was told of. A
-    /// copy of the store goes on too.
+    /// As [`Store::changes`], for callers that need puts only. It continues where removals were
+    /// dropped, where a recovery took back changes that were not durable and so were never
+    /// returned, and on a copy of the store.
     ///
     /// # Errors
-    /// [`Error::Outrun`] if the place is of another store, or the store is an older state.
+    /// [`Error::Outrun`] if the place belongs to another store, or the store is an older state.
     /// `Corrupt`; `Io`; `Closed`.
     pub fn puts(&self, since: ChangeCursor) -> Result<Changes> {
         let now = self.changes_end()?;
@@ -263,13 +266,12 @@ impl Store {
 }
 
 impl Changes {
-    /// The place after the last change returned: where to go on.
+    /// The place after the last change returned, from which a later call continues.
     pub fn cursor(&self) -> ChangeCursor {
         self.at
     }
 
-    /// Looks how far the store has come: what has become durable since is told of next. Returns
-    /// true if there is something.
+    /// Extends the iteration to everything durable now. Returns true if there are more changes.
     ///
     /// # Errors
     /// As [`Store::changes`].
@@ -285,7 +287,7 @@ impl Changes {
     fn check_kept(&self) -> Result<()> {
         let latest = self.reading.latest();
         let why = if self.at.store_id != latest.store_id {
-            "it is a place in another store's history"
+            "the place is in another store's history"
         } else if self.at.life != latest.life {
             "the store has dropped something since, in a recovery or a repair, or is a copy of that one"
         } else if self.at.next < latest.removals_from && !self.only_puts {
@@ -298,7 +300,7 @@ impl Changes {
         Err(Error::Outrun { why: why.into() })
     }
 
-    /// The change that a record tells of, if there still is one.
+    /// The change that a record describes, unless it no longer applies.
     fn told(&self, found: &Found) -> Result<Option<Change>> {
         let Found { key, version, what } = found;
         let (key, version) = (key, *version);
@@ -316,7 +318,7 @@ impl Changes {
             match newest {
                 Ok(Some(head)) if head.version.sequence == version.sequence => return Ok(Some(head)),
                 Ok(None) => return Ok(None),
-                // Damage of the newest hides no other.
+                // A damaged newest version does not hide the others.
                 Err(e) if !e.is_corrupt() => return Err(e),
                 _ => {}
             }
@@ -328,13 +330,13 @@ impl Changes {
         Ok(head.map(|head| Change::Put { key: key.clone(), head }))
     }
 
-    /// Whether there is a version of the same time, body and meta as one that was removed, which
-    /// whoever copies versions takes for the same. One put after the removal is told of later.
+    /// Returns whether another version has the same time, body and meta as a removed one: programs
+    /// that copy versions take it for the same. One put after the removal is returned later.
     fn is_there(&self, key: &[u8], one: &Removed, removed_at: u64) -> Result<bool> {
         self.reading.looking_again(|| {
             let mut spots = self.reading.all_spots(key, self.reading.hash(key))?;
             self.reading.hide_surplus(&mut spots);
-            // No checkpoint may have dropped it yet.
+            // The removed version may not have been dropped by a checkpoint yet.
             spots.retain(|s| s.version.sequence < removed_at && !one.removes(s.version.sequence, s.refers_to));
             for spot in spots.iter().filter(|s| s.version.time_ms == one.version.time_ms) {
                 let head = self.reading.with_spot(key, spot, Want::Head, |raw| raw.head());
@@ -352,8 +354,8 @@ impl Changes {
 impl Iterator for Changes {
     type Item = Result<Change>;
 
-    /// The next change; `None` when all is told that was durable at the last [`Changes::renew`].
-    /// Nothing comes after an error: begin at [`Changes::cursor`] again.
+    /// The next change; `None` after the last that was durable at the last [`Changes::renew`]. An
+    /// error ends the iteration: begin again at [`Changes::cursor`].
     fn next(&mut self) -> Option<Result<Change>> {
         if self.is_ended {
             return None;
@@ -389,7 +391,7 @@ impl Changes {
                         return Ok(None);
                     }
                     self.since.read_some(self.at.next)?;
-                    // Removals in segments that compaction has removed may be in no output.
+                    // Removals in segments that compaction removed may be in no output.
                     self.check_kept()?;
                     continue;
                 }
@@ -414,8 +416,8 @@ impl Changes {
         }
     }
 
-    /// Whether a power loss cannot bring back a version that is gone now. If it can, that is
-    /// looked at again when all that there is now is durable.
+    /// Returns whether no power loss can bring back a version that no longer exists. If one can,
+    /// the version is examined again once everything in the log now is durable.
     fn is_gone_for_good(&mut self, found: &Found) -> bool {
         let (sequence, end) = (found.version.sequence, self.since.end.1);
         if planted(Fault::GoneBelieved) || self.gone.is_some_and(|(of, before)| of == sequence && before <= end) {
@@ -423,7 +425,7 @@ impl Changes {
         }
         let hash = self.reading.hash(&found.key);
         let (_, removed) = self.reading.in_memtables(&found.key, hash);
-        // What is in no memtable is in the index, by a checkpoint that made it durable.
+        // A removal in no memtable is in the index, made durable by a checkpoint.
         let is_replaced =
             self.reading.options().keep_versions.is_some() && self.reading.has_in_memory_since(&found.key, hash, end);
         let is_durable = removed < end && !is_replaced;

@@ -1,4 +1,4 @@
-//! Compaction and recompression on demand, and what compaction would do.
+//! Compaction and recompression on demand, and the compaction plan.
 
 use std::ops::ControlFlow;
 
@@ -10,7 +10,7 @@ use crate::logs::segments::{FIRST_RECORD, Segment};
 use crate::store::Store;
 use crate::upkeep::compact::{self, Goal};
 
-/// How much a compaction frees.
+/// Amount of garbage that a compaction frees.
 ///
 /// ```
 /// # let temp = tempfile::tempdir()?;
@@ -38,7 +38,7 @@ impl From<CompactionGoal> for Goal {
     }
 }
 
-/// What compaction would do now; see [`Store::compaction_plan`].
+/// The plan of a compaction that began now; see [`Store::compaction_plan`].
 ///
 /// ```
 /// # let temp = tempfile::tempdir()?;
@@ -95,12 +95,13 @@ pub struct SegmentInfo {
 }
 
 impl Store {
-    /// Frees all bytes of the value log that are dead at the call. Reads and puts go on meanwhile.
-    /// Live records beside dead bytes are copied, which takes free space of about one segment.
+    /// Frees all bytes of the value log that are dead at the call. Reads and puts continue
+    /// meanwhile. Live records beside dead bytes are copied, which takes free space of about one
+    /// segment.
     ///
     /// # Errors
     /// [`Error::Closed`](crate::Error::Closed) if the handle is closed meanwhile; those of reading
-    /// and writing. None of them loses anything.
+    /// and writing. No error loses data.
     pub fn compact(&self) -> Result<Compacted> {
         self.compact_with(CompactionGoal::NoGarbage, &mut |_| ControlFlow::Continue(()))
     }
@@ -115,9 +116,10 @@ impl Store {
         self.unless_closed(self.give_back(goal.into(), progress))
     }
 
-    /// Recompresses all pages in the store at the call, at a level and with the best dictionaries
-    /// of now, as upkeep does with old ones in the background. Segments already compressed at this
-    /// level or a higher one are skipped. Takes as long as compressing all pages on one core.
+    /// Recompresses all pages in the store at the call, at a level and with the best current
+    /// dictionaries, as upkeep does with old ones in the background. Segments already compressed
+    /// at this level or a higher one are skipped. Takes as long as compressing all pages on one
+    /// core.
     ///
     /// # Errors
     /// As [`Store::compact`]; `InvalidOption` for a level outside 1 to 19.
@@ -125,7 +127,7 @@ impl Store {
         self.recompress_with(level, &mut |_| ControlFlow::Continue(()))
     }
 
-    /// [`Store::recompress`] with a progress callback, as [`Store::compact_with`] has it.
+    /// [`Store::recompress`] with a progress callback, as in [`Store::compact_with`].
     ///
     /// # Errors
     /// As [`Store::recompress`].
@@ -136,7 +138,7 @@ impl Store {
     }
 
     /// Replaces any error by `Closed` if the handle was closed meanwhile: another writer may have
-    /// removed what was being read.
+    /// removed the files being read.
     fn unless_closed<T>(&self, done: Result<T>) -> Result<T> {
         match done {
             Err(e) => Err(self.reading.check_open().err().unwrap_or(e)),
@@ -148,7 +150,7 @@ impl Store {
         self.reading.check_open()?;
         self.upkeep()?.checkpoint()?;
         self.upkeep()?.roll_garbage(goal)?;
-        // Whatever dies from now on is left to the next call, or this might never end.
+        // Records that die from now on are left to the next call, or this loop might never end.
         let newest = || self.reading.values().segments.all().last().map_or(0, |s| s.ordinal);
         let (mut last, mut again) = (newest(), 2);
         let mut all: Option<Compacted> = None;
@@ -175,8 +177,7 @@ impl Store {
             }
             let space = self.reading.space();
             if is_done && again > 0 && space.tombstone_bytes > 0 && space.live_bytes == 0 {
-                // Tombstones that were copied because older versions of their keys were still
-                // there.
+                // Tombstones that were copied because older versions of their keys still existed.
                 (last, again) = (newest(), again - 1);
                 continue;
             }
@@ -187,8 +188,8 @@ impl Store {
         }
     }
 
-    /// What [`Store::compact_with`] would do, as far as known at the last checkpoint. Changes
-    /// nothing; any handle can tell.
+    /// The plan of [`Store::compact_with`], as known at the last checkpoint. Changes nothing; any
+    /// handle can return it.
     ///
     /// # Errors
     /// `Io` if a segment cannot be measured.

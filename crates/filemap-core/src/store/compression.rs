@@ -1,8 +1,8 @@
-//! How bodies are compressed: with a dictionary, without one, or not at all, from a sample of the
-//! value log.
+//! Estimates how bodies are compressed (with a dictionary, without one, or not) from a sample of
+//! the value log.
 //!
-//! Nothing counts this as records come and go, so a part of some segments is read. What is read is
-//! bounded, whatever the store's size; a record that is dead and not compacted yet counts too.
+//! No counter follows this as records come and go, so a part of some segments is read. The bytes
+//! read are bounded, whatever the store's size. Dead records that are not compacted yet count too.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::logs::segments::{FIRST_RECORD, Segment};
 use crate::store::Store;
 use crate::store::pages::is_named;
 
-/// Segments that are read, at most: evenly spread over the log.
+/// Greatest number of segments read, evenly spread over the log.
 const SEGMENTS: usize = 16;
 
-/// Bodies that are stored in one way; large ones count by their chunks.
+/// Bodies stored in one way; large ones count by their chunks.
 ///
 /// ```
 /// let none = filemap_core::dictionaries::BodiesStored::default();
@@ -25,7 +25,7 @@ const SEGMENTS: usize = 16;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BodiesStored {
-    /// How many.
+    /// Number of bodies.
     pub bodies: u64,
     /// Their bytes, uncompressed.
     pub bytes: u64,
@@ -46,19 +46,19 @@ pub struct CompressionSample {
     pub with_dictionary: BodiesStored,
     /// Bodies compressed without one.
     pub without_dictionary: BodiesStored,
-    /// Bodies that are stored as they are.
+    /// Bodies stored uncompressed.
     pub raw: BodiesStored,
     /// Bytes of the value log that were read.
     pub read_bytes: u64,
     /// Length of the value log in bytes.
     pub log_bytes: u64,
-    /// Damaged places met, and chosen segments that could not be read: not in the sample.
+    /// Damaged places, and chosen segments that could not be read: not in the sample.
     pub missed: u64,
 }
 
 impl Store {
-    /// How bodies are compressed, from a sample: about `most_bytes` of the value log, in up to 16
-    /// segments, are read past the page cache where that can be. All of a log that is shorter.
+    /// Estimates how bodies are compressed. Reads about `most_bytes` of the value log, in up to 16
+    /// segments, bypassing the page cache where possible; all of a log that is shorter.
     ///
     /// ```
     /// # let temp = tempfile::tempdir()?;
@@ -71,7 +71,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// I/O errors; damage is counted.
+    /// I/O errors. Damage is counted, not returned.
     pub fn sample_compression(&self, most_bytes: u64) -> Result<CompressionSample> {
         let (reading, mut sample) = (&self.reading, CompressionSample::default());
         let (end, _) = reading.log_end();
@@ -82,10 +82,10 @@ impl Store {
         let part = most_bytes / chosen.max(1) as u64;
         sample.log_bytes = self.segments().iter().map(|segment| segment.bytes).sum();
         for nth in 0..chosen {
-            // The first and the last, and others evenly between.
+            // The first, the last, and the rest evenly between them.
             let segment = all[nth * (all.len() - 1) / (chosen - 1).max(1)];
             let file = match reading.values().segments.file(segment) {
-                // Absent, or removed by compaction just now.
+                // Missing, or removed by compaction just now.
                 Err(error) if error.is_corrupt() => {
                     sample.missed += 1;
                     continue;
@@ -96,7 +96,8 @@ impl Store {
             let cut = FIRST_RECORD.saturating_add(part);
             let range = FIRST_RECORD..if is_last { end.offset } else { u64::MAX };
             let mut scan = reading.values().scan_part(segment, &*file, range, None)?.once();
-            // To the end of the last record that begins within the part: some are as long as it.
+            // Ends with the last record that begins within the part: a record may be as long as
+            // the part.
             while scan.offset() < cut
                 && let Some(item) = scan.next()?
             {

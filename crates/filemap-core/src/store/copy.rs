@@ -32,11 +32,12 @@ use crate::store::{Pages, Store};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Copied {
-    /// Keys reached.
+    /// Keys copied, in full or in part.
     pub keys: u64,
     /// Versions stored, including `unchanged`.
     pub versions: u64,
-    /// Versions stored as a reference to the newest one there, which has the same body.
+    /// Versions stored as a reference to the other store's newest version, which has the same
+    /// body.
     pub unchanged: u64,
     /// Versions that the other store already had.
     pub already_there: u64,
@@ -59,12 +60,12 @@ pub struct CopyOptions {
 }
 
 impl CopyOptions {
-    /// A copy of bodies as they are.
+    /// Copies bodies as they are stored.
     pub fn new() -> CopyOptions {
         CopyOptions::default()
     }
 
-    /// Compresses every body anew at the other store's level.
+    /// Compresses every body again, at the other store's level.
     pub fn recompress(mut self) -> CopyOptions {
         self.recompress = true;
         self
@@ -92,9 +93,9 @@ impl CopyOptions {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CopyEvent<'a> {
-    /// A key is done; the totals so far.
+    /// A key is copied; the totals so far.
     Done(&'a Copied),
-    /// Something is unreadable and was skipped.
+    /// Damage that was skipped.
     Damaged(&'a Error),
     /// A version of this key was refused by this rule of the other store's erasures, and skipped.
     Refused(&'a [u8], u32),
@@ -106,16 +107,17 @@ impl Store {
     /// Copies every live version of every key to another store, with its time and meta. Versions
     /// of a key are copied in the order in which they were put.
     ///
-    /// - Versions that the other store has (same key, time, digest and meta) and can read are
-    ///   skipped, so that an interrupted copy can be resumed. To make sure, they are read there.
-    /// - A version with the body of the newest one there becomes a reference.
+    /// - Versions that the other store has (same key, time, digest and meta) are skipped, so that
+    ///   an interrupted copy can be resumed. They are read there first: an unreadable one is
+    ///   copied again.
+    /// - A version with the same body as the other store's newest one becomes a reference.
     /// - Keys come in the order of this store's log: a sequential read of it, and of the key log
     ///   for keys with several versions.
     /// - Pages are copied compressed, with their dictionaries, if the other store has none of its
     ///   own.
-    /// - What is put here meanwhile is not copied.
-    /// - Damaged records and absent files are reported to `progress` and skipped. Of a key whose
-    ///   newest version is lost the other versions are copied, at the end.
+    /// - Versions put here meanwhile are not copied.
+    /// - Damaged records and missing files are reported to `progress` and skipped. If the newest
+    ///   version of a key is lost, its other versions are copied at the end.
     ///
     /// # Errors
     /// [`Error::Canonicalizer`] if the other store makes its keys by another rule;
@@ -163,13 +165,13 @@ struct Copy<'a> {
     from: &'a Store,
     to: &'a Store,
     options: CopyOptions,
-    /// The other store was empty: everything in it was put by this copy.
+    /// The other store was empty: this copy put everything in it.
     fresh: bool,
     /// Ids of dictionaries that both stores have.
     dictionaries: BTreeSet<u32>,
     sum: Copied,
-    /// Set when the whole log was scanned: the absent files, whose lost versions are reported one
-    /// by one.
+    /// Names of missing files, set after the scan of the whole log. Their lost versions are
+    /// reported one by one.
     absent: Option<BTreeSet<String>>,
 }
 
@@ -185,7 +187,8 @@ impl Copy<'_> {
         progress(CopyEvent::Damaged(e))
     }
 
-    /// Copies the other versions of keys whose newest version was not met: it is damaged or gone.
+    /// Copies the other versions of keys whose newest version the scan missed: it is damaged or
+    /// missing.
     fn hidden(&mut self, met: &Pages, before: u64, progress: &mut CopyProgress<'_>) -> Result<()> {
         self.absent = Some(self.from.absent().into_iter().map(|a| a.file).collect());
         for key in self.from.keys() {
@@ -208,8 +211,8 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// Copies all versions of a key in the order of their sequences. If the way to them is
-    /// damaged, copies the one that was met.
+    /// Copies all versions of a key in the order of their sequences. If the chain to them is
+    /// damaged, copies the version that the scan found.
     fn key(&mut self, key: &[u8], met: Option<Spot>, before: u64, progress: &mut CopyProgress<'_>) -> Result<()> {
         let mut spots = match (self.from.reading.spots(key), met) {
             (Err(e), Some(met)) if e.is_corrupt() => {
@@ -253,7 +256,7 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// What the other store has of a key, without versions damaged there: copying these repairs
+    /// The other store's versions of a key, without those damaged there: copying these repairs
     /// them.
     fn there(&self, key: &[u8]) -> Result<There> {
         let mut there = There::new();
@@ -262,8 +265,7 @@ impl Copy<'_> {
                 Err(e) if e.is_corrupt() => {}
                 head => {
                     let head = head?;
-                    // Newest first: a later one was copied because the one before it is
-                    // unreadable.
+                    // Newest first: a later copy was made because the one before it is unreadable.
                     there.entry(print(&head)).or_insert(head.version);
                 }
             }
@@ -271,7 +273,7 @@ impl Copy<'_> {
         Ok(there)
     }
 
-    /// Copies one version, wherever it lies by now. Skips it if it is gone.
+    /// Copies one version, wherever it lies by now. Skips it if it no longer exists.
     fn version(&self, key: &[u8], spot: &Spot, there: &There) -> Result<Copied> {
         match self.version_at(key, spot, there) {
             Err(e) if e.is_corrupt() => {
@@ -294,7 +296,7 @@ impl Copy<'_> {
         let stored = Copied { versions: 1, body_bytes: head.body_bytes, ..Copied::default() };
         let record = Record { key, meta: &head.meta, body: &[], time_ms: head.version.time_ms };
         self.check_admission(key, spot, &record)?;
-        // What is unreadable there is stored again, whole.
+        // A version unreadable there is stored again with its body, not as a reference.
         let may_refer = same.is_none() && (spot.refers_to != 0 || !there.is_empty());
         if may_refer && self.to.put_reference(&record, head.digest, head.body_bytes)?.is_some() {
             return Ok(Copied { unchanged: 1, body_bytes: 0, ..stored });
@@ -329,8 +331,7 @@ impl Copy<'_> {
         }
     }
 
-    /// Stores a page as it lies in the log, without recompression. Returns true if that was
-    /// possible.
+    /// Stores a page's compressed bytes as they are in the log. Returns true if that was possible.
     fn take_over(&self, key: &[u8], spot: &Spot) -> Result<bool> {
         let to = &self.to.reading;
         if spot.extent.bytes() + FIRST_RECORD > u64::from(to.birth().segment_bytes) {

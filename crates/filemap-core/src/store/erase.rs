@@ -1,4 +1,4 @@
-//! Erasing: versions are removed from the index, then from every file. See docs/ERASING.md.
+//! Erasure: removes versions from the index, then from every file. See docs/ERASING.md.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::upkeep::checkpoint::Task;
 /// Selects versions of a key.
 pub type VersionFilter = Arc<dyn Fn(&[u8], Version) -> bool + Send + Sync>;
 
-/// What [`Store::erase`] removes.
+/// Selects what [`Store::erase`] removes.
 ///
 /// ```
 /// # let temp = tempfile::tempdir()?;
@@ -40,7 +40,8 @@ pub struct Erasure {
     pub keys: KeyFilter,
     /// Versions of these keys to erase.
     pub versions: VersionFilter,
-    /// Groups whose dictionary may hold text of what is erased. The one of all keys always may.
+    /// Groups whose dictionary may hold text of what is erased. The dictionary of all keys always
+    /// may.
     pub groups: KeyFilter,
 }
 
@@ -69,13 +70,13 @@ filemap_io::debug_fields!(Erasure);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErasureStep {
-    /// Versions are found and removed from the index; number of keys scanned.
+    /// Versions are being found and removed from the index; number of keys scanned.
     Dropping(u64),
-    /// Dictionaries are made in place of the removed ones.
+    /// Dictionaries are being made to replace the removed ones.
     Training,
-    /// Value segments are rewritten; bytes read.
+    /// Value segments are being rewritten; bytes read.
     Values(u64),
-    /// Segments of the key log are rewritten.
+    /// Segments of the key log are being rewritten.
     Keys,
 }
 
@@ -97,7 +98,7 @@ pub struct Erased {
     /// Keys of which nothing is left.
     pub keys: u64,
     /// Kept versions whose body was stored with an erased one: they were stored again with their
-    /// own.
+    /// own body.
     pub promoted: u64,
     /// Ids of the removed dictionaries.
     pub dictionaries: Vec<u32>,
@@ -108,8 +109,9 @@ pub struct Erased {
     /// Bytes of them.
     pub segment_bytes: u64,
     /// Files of the store that may still hold something to erase: damage, a body being put or a
-    /// backup being made keeps them. Records that cannot be expanded keep their dictionary,
-    /// without which they could never be read. Repeat the erasure when the cause is gone.
+    /// backup being made keeps them. A dictionary is kept while records that need it cannot be
+    /// decompressed, since without it they could never be read. Repeat the erasure once the cause
+    /// is resolved.
     pub left: Vec<String>,
     /// Keys that could not be examined because of damage, or that changed too often.
     pub unreadable_keys: u64,
@@ -132,15 +134,16 @@ const KEYS_AT_ONCE: u64 = 1024;
 const PASSES: u32 = 4;
 
 impl Store {
-    /// Erases versions for good. They are removed from the index. Every dictionary that may hold
-    /// their text is removed, and replaced by one made of what stays where that pays. Every
-    /// segment that may hold their bytes, or bytes of their keys, is rewritten and removed, and
-    /// free pages of the index are emptied. Reads and puts go on meanwhile. Matching versions put
-    /// meanwhile are erased, too; later ones are not, unless a rule refuses them.
+    /// Erases versions so that no file holds them. They are removed from the index. Every
+    /// dictionary that may hold their text is removed, and replaced, where that pays, by one
+    /// trained on what stays. Every segment that may hold their bytes, or bytes of their keys, is
+    /// rewritten and removed, and free pages of the index are emptied. Reads and puts continue
+    /// meanwhile. Matching versions put meanwhile are erased, too; later ones are not, unless a
+    /// rule refuses them.
     ///
-    /// If interrupted, even by a crash, repeat it to finish. If dictionaries are removed it takes
-    /// as long as compressing all pages on one core; otherwise as long as reading the log and
-    /// writing the segments with anything dead. Takes space for two segments.
+    /// If interrupted, even by a crash, repeat it to finish. Takes as long as compressing all
+    /// pages on one core if dictionaries are removed; otherwise as long as reading the log and
+    /// writing the segments that hold dead bytes. Takes space for two segments.
     ///
     /// # Errors
     /// [`Error::Cancelled`] if `progress` cancels it; `InvalidOption` while a backup is being
@@ -173,8 +176,8 @@ impl Store {
         Ok(done)
     }
 
-    /// Versions, keys and dictionaries that [`Store::erase`] would remove. Changes nothing; any
-    /// handle can tell.
+    /// Counts the versions, keys and dictionaries that [`Store::erase`] would remove. Changes
+    /// nothing; any handle can do it.
     ///
     /// # Errors
     /// Those of reading; [`Error::Cancelled`].
@@ -190,8 +193,8 @@ impl Store {
         Ok(done)
     }
 
-    /// Removes single versions from the index, durably. Returns their number. A version stays if
-    /// one that stays refers to its body. Compaction frees the space.
+    /// Removes single versions from the index, durably. Returns their number. A version stays
+    /// while a kept version refers to its body. Compaction frees the space.
     ///
     /// # Errors
     /// As [`Store::prune`].
@@ -200,7 +203,7 @@ impl Store {
         self.upkeep()?;
         let mut dropped = 0;
         let mut batch = Task::default();
-        // Versions in memory only are in their chains after this.
+        // Puts versions that are only in memory into their chains.
         self.upkeep()?.checkpoint()?;
         for (key, version) in versions {
             batch.chains.push(self.reading.hash(key));
@@ -227,7 +230,7 @@ impl Store {
                 batch.chains.push(self.reading.hash(&key));
                 for spot in stays.iter().filter(|s| refers_into(s, &goes)) {
                     match self.promote(&key, spot) {
-                        // It stays damaged, and the version that it refers to stays, too.
+                        // It stays damaged, and so does the version that it refers to.
                         Err(e) if e.is_corrupt() => {}
                         promoted => {
                             promoted?;
@@ -263,7 +266,8 @@ impl Store {
         Ok(())
     }
 
-    /// Calls `f` for every key with something to erase, with what goes and what stays.
+    /// Calls `f` for every key with something to erase, with the versions that go and those that
+    /// stay.
     fn each_key(
         &self,
         what: &Erasure,
@@ -301,7 +305,7 @@ impl Store {
         self.put_checked(&record, Some(value.head.digest)).map(|_| ())
     }
 
-    /// Dictionaries that may hold erased text. Includes absent ones, since their files may come
+    /// Dictionaries that may hold erased text. Includes missing ones, since their files may come
     /// back.
     fn suspects(&self, what: &Erasure) -> BTreeSet<u32> {
         let may_hold = |d: &DictionaryFacts| d.problem.is_some() || d.group.is_empty() || (what.groups)(&d.group);
@@ -313,7 +317,8 @@ impl Store {
     /// Retires every dictionary that may hold erased text: nothing new is compressed with it.
     fn retire(&self, what: &Erasure) -> Result<BTreeSet<u32>> {
         let writing = self.writing()?;
-        // One being made may include erased pages. Those begun later use only pages that stay.
+        // A dictionary being made may include erased pages. Those begun later use only pages that
+        // stay.
         drop(writing.training().turn());
         let suspects = self.suspects(what);
         self.reading.values().dictionaries.retire(&suspects);
@@ -346,7 +351,7 @@ impl Store {
 }
 
 impl Store {
-    /// Files that may be segments of this store and that nothing reads: those counted as lost
+    /// Files that may be segments of this store but that nothing reads: those counted as lost
     /// though they exist, and those set aside by a repair. `retired` dictionaries are left out:
     /// they are removed later.
     fn out_of_reach(&self, retired: &BTreeSet<u32>) -> Result<Vec<String>> {

@@ -58,8 +58,8 @@ impl Store {
 }
 
 impl Heads {
-    /// Only versions that `only` accepts by key, time and sequence: others are passed over before
-    /// anything but their head is read.
+    /// Only versions that `only` accepts by key, time and sequence. Of others only the record's
+    /// head is read.
     pub fn only(self, only: impl Fn(&[u8], Version) -> bool + Send + 'static) -> Heads {
         Heads(self.0.only(only))
     }

@@ -1,9 +1,9 @@
-//! The versions of a key in pages: only one page is in memory, however many versions there are.
+//! Pages through the versions of a key: only one page is in memory, however many versions exist.
 //!
 //! A chain of key records is nearly always in order, newest first, but not always. So the first
-//! page walks the whole chain, keeps the greatest versions, and finds out whether it is in order.
-//! If so, the next page continues where the last one ended. Chains grow at their head, so a
-//! position in one is valid as long as its former head is still in the chain.
+//! page walks the whole chain, keeps the greatest versions, and checks the order. If the chain is
+//! in order, the next page continues where the last one ended. Chains grow at their head, so a
+//! position in one is valid while its former head is still in the chain.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -22,18 +22,17 @@ use crate::store::Store;
 
 /// Versions in a page of the iterator: some megabytes.
 const PAGE: usize = 1 << 16;
-/// Key records read between two checks whether the handle was closed.
+/// Key records read between two checks for a closed handle.
 const SOME_RECORDS: usize = 256;
 
 impl Store {
-    /// The versions of a key, newest first: [`Store::history`] in bounded memory. Reads the key
-    /// records of all of them before the first one comes, and one key record and one head for
-    /// each.
+    /// The versions of a key, newest first: [`Store::history`] in bounded memory. Reads all their
+    /// key records before it returns the first version, then one key record and one head for each.
     ///
-    /// What is put meanwhile may or may not be included; what is removed or dropped meanwhile may
-    /// be missing. A damaged version is returned as an error, and the iteration continues after
-    /// it. Damage in the key log is returned as an error after the versions that the key records
-    /// before it lead to, and ends it.
+    /// Versions put meanwhile may or may not be included; versions removed or dropped meanwhile
+    /// may be missing. A damaged version is returned as an error, and the iteration continues
+    /// after it. Damage in the key log ends the iteration: it is returned as an error, after the
+    /// versions that the key records before it lead to.
     pub fn history_iter(&self, key: &[u8]) -> History {
         History::new(Arc::clone(&self.reading), key, None, PAGE)
     }
@@ -68,7 +67,7 @@ pub struct History {
     before: Option<Version>,
     page: IntoIter<Spot>,
     most: usize,
-    /// Where the chain continues, if it is in order.
+    /// The position where the chain continues, if it is in order.
     resume: Option<Place>,
     /// Segment changes and index epoch when the page was gathered.
     as_of: (u64, u64),
@@ -101,11 +100,11 @@ struct Met {
     address: u64,
 }
 
-/// What a walk over memtables and chain found.
+/// Result of a walk over memtables and chain.
 struct Walked {
     /// Newest first.
     met: Vec<Met>,
-    /// Where the next page may continue.
+    /// The position where the next page may continue.
     resume: Option<Place>,
     /// Damage that ended the chain.
     damage: Option<Error>,
@@ -148,7 +147,7 @@ impl Greatest {
         self.heap.len() >= self.most
     }
 
-    /// Returns true if it is full and wants nothing at or below this version.
+    /// Returns true if it is full and would reject this version and all older ones.
     fn has_no_room_for(&self, version: Version) -> bool {
         self.is_full() && self.heap.peek().is_some_and(|least| version <= least.0.spot.version)
     }
@@ -176,8 +175,8 @@ impl History {
         }
     }
 
-    /// The version returned last, also as an error; `None` before the first one, and after damage
-    /// in the key log.
+    /// The version returned last, also if as an error; `None` before the first one, and after
+    /// damage in the key log.
     pub fn version(&self) -> Option<Version> {
         self.before
     }
@@ -193,8 +192,8 @@ impl History {
         Ok(())
     }
 
-    /// The greatest versions older than `before`. Of a chain with damage in it, those that come
-    /// before the damage.
+    /// The greatest versions older than `before`. Of a damaged chain, those that come before the
+    /// damage.
     fn walk(&self, before: Option<Version>, most: usize) -> Result<Walked> {
         let mut greatest = Greatest { most, before, floor: 0, heap: BinaryHeap::new() };
         let tables = Arc::clone(&self.reading.tables());
@@ -229,10 +228,10 @@ impl History {
     /// The versions of a page that retention shows.
     fn shown(&self, retention: &Retention, mut spots: Vec<Spot>) -> Result<Vec<Spot>> {
         if retention.versions.is_some() {
-            // Few more than the shown ones are kept.
+            // The store keeps few more versions than are shown.
             let all = match &self.damage {
                 None => self.reading.all_spots(&self.key, self.hash)?,
-                // What lies behind the damage is not known.
+                // Versions behind the damage are unknown.
                 Some(_) => self.walk(None, PAGE)?.met.into_iter().map(|met| met.spot).collect(),
             };
             let place = |spot: &Spot| all.partition_point(|s| s.version > spot.version);
@@ -241,7 +240,7 @@ impl History {
         Ok(spots)
     }
 
-    /// Adds the versions in the index. Returns where the next page may continue.
+    /// Adds the versions in the index. Returns the position where the next page may continue.
     fn gather_indexed(&self, greatest: &mut Greatest) -> Result<Option<Place>> {
         let Some(head) = self.reading.indexed_now(&self.key, self.hash)? else { return Ok(None) };
         let (mut address, mut record, mut in_order) = (head.0.key, head.1, true);
@@ -255,7 +254,7 @@ impl History {
             }
             greatest.add(Spot::from(&record), address);
             if resumed.is_some() && greatest.has_no_room_for(record.version) {
-                // In order: what follows is older.
+                // In order: all following records are older.
                 break;
             }
             let Some(earlier) = self.reading.earlier(address, &record)? else { break };
@@ -289,7 +288,7 @@ impl History {
         if !matches!(&read, Err(e) if e.is_corrupt()) {
             return Some(read);
         }
-        // It has moved, or is gone, or is damaged.
+        // The record was moved, removed or damaged.
         let now = self
             .reading
             .catch_up()

@@ -1,4 +1,4 @@
-//! Lists of keys, read from the key log without reading values.
+//! Lists of keys, read from the key log alone.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -19,7 +19,7 @@ type Filter = Box<dyn Fn(&[u8]) -> bool + Send>;
 
 impl Store {
     /// All live keys, each once, in no order: a sequential read of the key log, without values.
-    /// Ends with an error for each absent file ([`Store::absent`]).
+    /// Ends with an error for each missing file ([`Store::absent`]).
     pub fn keys(&self) -> Keys {
         self.keys_where(|_| true)
     }
@@ -37,16 +37,16 @@ impl Store {
 }
 
 impl Store {
-    /// The number of live keys that [`Options::counted`](crate::Options::counted) counts, of one
-    /// moment during the call: what [`Store::keys_where`] would list then. `None` without that
-    /// option, or if the store does not know it.
+    /// Number of live keys that [`Options::counted`](crate::Options::counted) counts at one moment
+    /// during the call, as [`Store::keys_where`] would list them then. `None` without that option,
+    /// or if the store does not know it.
     ///
-    /// The superblock has the number as of the last checkpoint. What was put or removed since is
-    /// looked up in the index, about a microsecond a key, once: a further call pays only for what
-    /// came after, unless a checkpoint has changed the index.
+    /// The superblock has the number as of the last checkpoint. Keys put or removed since are
+    /// looked up in the index once, about a microsecond each. A further call looks up only newer
+    /// ones, unless a checkpoint has changed the index.
     ///
     /// # Errors
-    /// `Corrupt` if such a look meets damage; `Io`; `Closed`.
+    /// `Corrupt` if a lookup finds damage; `Io`; `Closed`.
     ///
     /// ```
     /// # use filemap_core::{Options, Record, Store};
@@ -94,10 +94,10 @@ pub struct Keys {
     /// Segments of the key log, opened when the iteration began: they may be removed meanwhile.
     files: IntoIter<KeyFile>,
     current: Option<(KeyFile, u64)>,
-    /// End of the key log at that time. Later records were written since.
+    /// End of the key log at that time. Records after it are newer than the iteration.
     end: Tail,
     batch: IntoIter<Result<Vec<u8>>>,
-    /// Gaps of the key log: without a whole record.
+    /// Gaps of the key log, without any intact record.
     gaps: Vec<Range<Tail>>,
     /// The last damage reported: a bad index page is reported once, not for each of its keys.
     told: Option<String>,
@@ -105,7 +105,7 @@ pub struct Keys {
     moved: HashSet<Vec<u8>>,
     /// The handle was closed, and that was reported.
     is_ended: bool,
-    /// Errors for absent files, returned at the end.
+    /// Errors for missing files, returned at the end.
     missed: Option<IntoIter<Error>>,
 }
 
@@ -153,7 +153,7 @@ impl Keys {
     fn next_in_memory(&mut self) -> Option<Vec<u8>> {
         for (nth, hash, found) in self.in_memory.by_ref() {
             let key = self.known[nth].table.key_of(&found);
-            // A newer memtable decides: the key was returned from there, or is removed.
+            // A newer memtable takes precedence: the key was returned from there, or is removed.
             if self.known[..nth].iter().any(|k| k.knew(hash, &key)) {
                 continue;
             }
@@ -210,8 +210,8 @@ impl Keys {
         Ok(true)
     }
 
-    /// Keys whose record lies in a gap of the key log, read from their value records. A gap to
-    /// which no slot leads is left by an interrupted checkpoint.
+    /// Keys whose record lies in a gap of the key log, read from their value records. A gap that
+    /// no slot leads to was left by an interrupted checkpoint.
     fn lost(&mut self) -> Result<Vec<Result<Vec<u8>>>> {
         let reading = Arc::clone(&self.reading);
         let lost = reading.slots_in(std::mem::take(&mut self.gaps))?;

@@ -1,5 +1,5 @@
-//! Batched gets: reads of several keys are started before the first is waited for, so that the
-//! device sees them together. Large batches are expanded on several processors.
+//! Batched gets: the reads of several keys are started before the first is awaited, so that the
+//! device sees them together. Large batches are decompressed on several processors.
 
 use std::collections::VecDeque;
 
@@ -16,8 +16,8 @@ const KEYS_A_THREAD: usize = 16;
 impl Store {
     /// The newest versions of many keys, in the order of the keys. Index pages and value records
     /// of up to 64 keys are requested from the device together. From 32 keys on several threads
-    /// work: one for each 16 keys, at most one per processor. For more keys than fit in memory
-    /// with their pages: [`Store::get_ahead`].
+    /// work: one for each 16 keys, at most one per processor. If the keys and their pages do not
+    /// fit in memory, use [`Store::get_ahead`].
     ///
     /// # Errors
     /// The error of the first key that fails.
@@ -36,10 +36,10 @@ impl Store {
     }
 
     /// The newest versions of keys from an iterator, each with its key, in order. While one is
-    /// expanded, the value records of the next `depth` keys are being read, and the index pages of
-    /// as many after those. A `depth` of 1 or 0 reads nothing ahead. Keys are taken from the
-    /// iterator up to twice `depth` before their values are returned. Each value is the newest
-    /// when it is returned.
+    /// decompressed, the value records of the next `depth` keys are being read, and the index
+    /// pages of as many keys after those. A `depth` of 1 or 0 reads nothing ahead. Up to twice
+    /// `depth` keys are taken from the iterator before their values are returned. Each value is
+    /// the newest when it is returned.
     ///
     /// # Errors
     /// Each key has its own; later keys are not affected.
@@ -61,8 +61,8 @@ impl Store {
         GetAhead { store: self, keys: keys.into_iter(), depth, sought: VecDeque::new(), read: VecDeque::new() }
     }
 
-    /// Requests a value record, if its index page is readable: otherwise the get reports the
-    /// error.
+    /// Requests a value record from the device. If its index page is unreadable, the get reports
+    /// that.
     fn will_need_value(&self, key: &[u8], hash: u64) {
         let values = &self.reading.values();
         match self.reading.in_memtables(key, hash) {
@@ -76,7 +76,7 @@ impl Store {
     }
 }
 
-/// Iterates over values that are read ahead; see [`Store::get_ahead`].
+/// Iterates over values, reading ahead; see [`Store::get_ahead`].
 ///
 /// ```
 /// # let temp = tempfile::tempdir()?;
@@ -125,7 +125,7 @@ impl<I: Iterator<Item: AsRef<[u8]>>> Iterator for GetAhead<'_, I> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let key = if self.depth <= 1 {
-            // Nothing to do while it is being read.
+            // Nothing to overlap with the read.
             self.keys.next()?
         } else {
             self.begin_reads();
@@ -179,7 +179,7 @@ mod tests {
                 assert!(ahead.next().is_none());
             }
         }
-        // The error is that of the first unreadable key in order, whichever thread met it.
+        // The error is that of the first unreadable key in order, whichever thread found it.
         let place = store.head(&key(450)).unwrap().unwrap().place;
         let file = path.join("value0.dat");
         let mut bytes = std::fs::read(&file).unwrap();

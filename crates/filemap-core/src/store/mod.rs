@@ -1,7 +1,6 @@
 //! The store: opens and closes it, and holds its parts. Its operations are in the sibling files.
 //!
-//! Who may call it: users of the crate, and its modules `sim` and `fuzzing`; no folder of the
-//! engine.
+//! Callers: users of the crate, and its modules `sim` and `fuzzing`; no folder of the engine.
 
 mod ages;
 mod assemble;
@@ -113,7 +112,7 @@ impl std::fmt::Debug for Store {
     }
 }
 
-/// Whether a handle has its own background threads.
+/// Tells whether a handle has its own background threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Threads {
     Started,
@@ -128,7 +127,7 @@ struct Workers {
     threads: Ranked<{ rank::THREADS }, Vec<worker::JoinHandle>>,
     /// Result of closing, once closed.
     ended: Ranked<{ rank::CLOSE }, Option<Result<()>>>,
-    /// Long operations may start threads.
+    /// Long operations may start helper threads.
     may_help: bool,
 }
 
@@ -139,7 +138,7 @@ impl Drop for Workers {
 }
 
 impl Workers {
-    /// Workers of a read-only handle.
+    /// Workers of a follower.
     fn none(reading: &Arc<Reading>, may_help: bool) -> Workers {
         let (reading, upkeep) = (Arc::clone(reading), None);
         Workers { reading, upkeep, threads: Ranked::default(), ended: Ranked::default(), may_help }
@@ -150,8 +149,8 @@ impl Workers {
         Workers { reading, upkeep, threads: Ranked::new(threads), ended: Ranked::default(), may_help }
     }
 
-    /// Stops the threads, runs the last checkpoint, shuts the gate and so gives up the lock. Later
-    /// calls wait for the first and return its result.
+    /// Stops the threads, runs the last checkpoint and shuts the gate, which releases the lock.
+    /// Later calls wait for the first and return its result.
     fn close(&self) -> Result<()> {
         let mut ended = lock(&self.ended);
         if let Some(result) = &*ended {
@@ -204,7 +203,7 @@ impl Store {
     }
 
     pub(crate) fn open_in(dir: Arc<dyn Dir>, options: Options, threads: Threads) -> Result<Store> {
-        // Check before locking: no lock file must be left in what may not be written.
+        // Check before locking: a directory that may not be written must get no lock file.
         if let Some(found) = SuperblockFile::open(&*dir, Access::Read)?.look(&*dir, Access::Write)? {
             check_canonicalizer(&found, &options)?;
         }
@@ -212,7 +211,7 @@ impl Store {
         Store::open_locked(dir, gate, options, threads)
     }
 
-    /// Opens a store for writing, or creates it if the directory is absent or empty.
+    /// Opens a store for writing, or creates it if the directory is missing or empty.
     ///
     /// # Errors
     /// Those of [`Store::open`] and [`Store::create`].
@@ -223,9 +222,9 @@ impl Store {
         }
     }
 
-    /// Opens a store for reading, in any process, while another may write it. The handle follows
-    /// the writer: at least every half second while in use, and on [`Store::refresh`]. It writes
-    /// nothing and takes no lock.
+    /// Opens a follower: a handle that only reads, in any process, while another may write the
+    /// store. It follows the writer at least every half second while in use, and on
+    /// [`Store::refresh`]. It writes nothing and takes no lock.
     ///
     /// # Errors
     /// As [`Store::open`], without `Locked`.
@@ -268,15 +267,15 @@ impl Store {
             (segment_table.order, is_due) = (None, true);
             lost_order = Some("after a crash in a checkpoint, part of the log that it entered is damaged");
         }
-        // A recovery that told of what it dropped may have been cut short.
-        // A rule may have been lifted just before.
+        // A recovery that reported dropped changes may have been cut short. A rule may have been
+        // lifted just before.
         let is_lifted = rules.generation > current.rules;
         let was_telling = current.dropped_epoch == current.epoch;
         let mut next_epoch = replay.next_epoch;
         if is_lost || is_news || was_telling || replay.has_dropped || current.life == 0 || is_lifted {
-            // A tombstone may have been in what is lost.
+            // A tombstone may have been in the lost part.
             current.removals_from = current.removals_from.max(if is_news { replay.next_sequence } else { 0 });
-            // Readers may have followed what is gone.
+            // Followers may have read what is now dropped.
             (current.epoch, current.dropped_epoch) = (next_epoch, next_epoch);
             current.life = recover::next_life(&*dir, current.life)?;
             superblock.write(&current)?;
@@ -313,7 +312,7 @@ impl Store {
     }
 
     /// # Errors
-    /// `ReadOnly` for a read-only handle; `Closed` if closed.
+    /// `ReadOnly` on a follower; `Closed` if closed.
     pub(crate) fn upkeep(&self) -> Result<&Upkeep> {
         match &self.upkeep {
             Some(upkeep) => Ok(upkeep),
@@ -331,11 +330,11 @@ impl Store {
     /// the next opening replays nothing. Other clones return [`Error::Closed`] from then on and
     /// write nothing: a running compaction, prune or backup is abandoned at its next call that
     /// would change a file; a running checkpoint is waited for. A second call waits for the first
-    /// and returns the same. Dropping the last clone does the same, but loses any error.
+    /// and returns the same result. Dropping the last clone also closes the store, but loses any
+    /// error.
     ///
     /// # Errors
-    /// `Io` or `Poisoned`: everything acknowledged is in the log, and recovery
-    /// finds it.
+    /// `Io` or `Poisoned`: everything acknowledged is in the log, and recovery finds it.
     pub fn close(self) -> Result<()> {
         self.workers.close()
     }
@@ -348,7 +347,7 @@ impl Store {
     pub fn sync(&self) -> Result<()> {
         self.reading.check_open()?;
         let writing = self.writing()?;
-        // Even with nothing to sync: a caller that missed the error of a put learns of it here.
+        // Even with nothing to sync: a caller that missed the error of a put gets it here.
         writing.poisoned().check()?;
         let position = lock(writing.log()).appender.position();
         writing.sync_to(position)
@@ -364,7 +363,7 @@ impl Store {
     }
 
     /// Follows the writer now: later reads see what it put before the call. Does nothing on a
-    /// writer. Costs a read of the superblock and of the log's new bytes.
+    /// writer. Costs reading the superblock and the new bytes of the log.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
@@ -373,9 +372,9 @@ impl Store {
         self.reading.follow_writer()
     }
 
-    /// Files of the store that are gone or cut short, as far as superblock, index and names tell:
-    /// as of opening, or of the last follow of a read-only handle. Reads that need them return
-    /// `Corrupt`; lists end with an error for each missed one. Costs nothing.
+    /// Files of the store that are missing or cut short, according to superblock, index and file
+    /// names: as of opening, or when a follower last followed its writer. Reads that need them
+    /// return `Corrupt`; lists end with an error for each missed one. Costs nothing.
     pub fn absent(&self) -> Vec<Absent> {
         Vec::clone(&self.reading.absent())
     }
@@ -390,7 +389,7 @@ impl Store {
         self.upkeep.is_none()
     }
 
-    /// The rule by which the store's keys were made.
+    /// The canonicaliser that made the store's keys.
     pub fn canonicalizer(&self) -> Canonicalizer {
         self.reading.birth().canonicalizer.clone()
     }
@@ -408,7 +407,7 @@ impl Store {
     }
 
     /// [`Store::verify`] with options: quick, slow or resumable. `progress` may cancel it.
-    ///
+    /// Full verification with options: quick, slow or resumable. `progress` may cancel it.
     /// # Errors
     /// As there. A cancelled pass is no error: see [`VerifyReport::is_complete`].
     pub fn verify_with(
@@ -424,13 +423,13 @@ impl Store {
         }
     }
 
-    /// Whether versions are dropped by their number or age as others are put.
+    /// Returns whether puts drop versions by number or age.
     pub fn has_retention(&self) -> bool {
         let options = self.reading.options();
         options.keep_versions.is_some() || options.keep_age.is_some()
     }
 
-    /// Bytes that are free where the store is, to everybody.
+    /// Free bytes of the store's file system that any user may fill.
     ///
     /// # Errors
     /// `Io`.
@@ -438,22 +437,22 @@ impl Store {
         self.reading.dir().free_bytes().map_err(Error::io("measure", "the file system"))
     }
 
-    /// Counters and sizes of now. Measures the files: some system calls for each segment.
+    /// Current counters and sizes. Measures the files: some system calls for each segment.
     pub fn stats(&self) -> Stats {
         self.reading.stats()
     }
 }
 
-/// Notes in the store what opening it has found or changed, which a checkpoint must if it is due.
+/// Notes in the store what opening it has found or changed; runs a checkpoint if one is due.
 fn note_opening(upkeep: &Upkeep, is_due: bool) -> Result<()> {
     if is_due {
-        // From here on the store has noted its losses and returns, and its order.
+        // From here on the superblock holds its losses, its returned files and its order.
         upkeep.checkpoint_with(Task { is_due: true, ..Task::default() })?;
     } else {
-        // A writer may have ended between making a dictionary and naming it.
+        // The last writer may have ended between making a dictionary and naming it.
         upkeep.name_dictionaries()?;
     }
-    // What no durable superblock names, or the one before did.
+    // Runs that no durable superblock names, or only the previous one.
     upkeep.remove_unnamed_runs()?;
     upkeep.writing().measure_free_space();
     Ok(())
@@ -477,7 +476,7 @@ fn open_store_dir(path: &Path) -> Result<Arc<dyn Dir>> {
     })
 }
 
-/// Takes a store's lock, and puts its directory behind a gate.
+/// Takes a store's lock and puts its directory behind a gate.
 fn enter(dir: Arc<dyn Dir>) -> Result<Guarded> {
     let held = take_lock(&*dir)?;
     Ok(gate::guard(dir, held))

@@ -33,7 +33,7 @@ use crate::store::Store;
 pub struct KeysInOrder {
     reading: Arc<Reading>,
     walk: Walk,
-    /// Set at the end: errors for absent files.
+    /// Errors for missing files; set at the end.
     missed: Option<IntoIter<Error>>,
     has_all: bool,
 }
@@ -41,14 +41,14 @@ pub struct KeysInOrder {
 filemap_io::debug_fields!(KeysInOrder: walk);
 
 impl KeysInOrder {
-    /// The ordered form of the key given last: a later list goes on from there with
-    /// [`KeyRange::after`] or, backwards, [`KeyRange::before`]. Empty before the first.
+    /// The ordered form of the last key returned. A later list continues from it with
+    /// [`KeyRange::after`] or, backwards, [`KeyRange::before`]. Empty before the first key.
     pub fn form(&self) -> &[u8] {
         self.walk.form()
     }
 
-    /// Whether all keys were given that files have which are there. An error after that is about
-    /// an absent file; one before it cuts the list off.
+    /// Returns whether all keys were returned that existing files hold. An error after that is
+    /// about a missing file; one before it cuts the list short.
     pub fn has_given_all(&self) -> bool {
         self.has_all
     }
@@ -77,21 +77,22 @@ impl Iterator for KeysInOrder {
 }
 
 impl Store {
-    /// Whether the store keeps its keys in the order of the options. One that was created without
-    /// keeps none until it is repaired.
+    /// Returns whether the store keeps its keys in the order of the options. A store created
+    /// without an order keeps none until it is repaired.
     pub fn has_key_order(&self) -> bool {
         self.reading.has_order()
     }
 
-    /// Lists the keys of a range of ordered forms, in either direction, as of the call; of a key
-    /// that is put or removed meanwhile either may be told. Reads a block of about 4 KiB for every
-    /// hundred keys, and one or two for each run at the beginning; no page, and nothing of the key
-    /// log. The first list after many puts sorts their keys: about half a microsecond each.
+    /// Lists the keys of a range of ordered forms, in either direction, as of the call. A key put
+    /// or removed meanwhile may or may not be included. Reads one or two blocks for each run at
+    /// the beginning, then a block of about 4 KiB for every hundred keys; no page, and nothing of
+    /// the key log. The first list after many puts sorts their keys: about half a microsecond
+    /// each.
     ///
-    /// The list ends after an error; as every list, it ends with one for each absent file.
+    /// The list ends after an error. Like every list, it ends with one for each missing file.
     ///
     /// # Errors
-    /// `InvalidOption` if the store keeps no order or another one; `Corrupt`; `Io`; `Closed`.
+    /// `InvalidOption` if the store keeps no order or a different one; `Corrupt`; `Io`; `Closed`.
     pub fn keys_in(&self, range: KeyRange, direction: Direction) -> Result<KeysInOrder> {
         let walk = self.reading.walk(range, direction)?;
         Ok(KeysInOrder { reading: Arc::clone(&self.reading), walk, missed: None, has_all: false })
@@ -102,8 +103,8 @@ impl Store {
     /// checkpoint.
     ///
     /// # Errors
-    /// As [`Store::keys_in`]; `Corrupt` if a segment is absent of which no checkpoint has seen
-    /// all: what it held is not known.
+    /// As [`Store::keys_in`]; `Corrupt` if a segment is missing that no checkpoint has fully
+    /// indexed: its keys are unknown.
     pub fn count_in(&self, range: &KeyRange) -> Result<u64> {
         self.reading.count_in(range)
     }

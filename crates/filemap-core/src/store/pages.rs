@@ -2,8 +2,8 @@
 //!
 //! A version moved by compaction meanwhile is returned exactly once: it keeps its sequence, which
 //! is marked when it is returned. A segment removed before its turn has left its live versions to
-//! segments begun since. So as long as segments are removed, or outputs of compaction get their
-//! names, those outputs are scanned, too.
+//! segments begun since. So these are scanned, too, until no more segments are removed and no more
+//! outputs of compaction get names.
 
 use std::collections::HashSet;
 use std::ops::{ControlFlow, Range};
@@ -28,12 +28,12 @@ use crate::store::splits::Split;
 
 impl Store {
     /// The newest version of each live key as of now, in the order of the log: a sequential read
-    /// of the whole value log. Ignores what is put meanwhile. What is removed meanwhile may be
-    /// missing, and so may what is replaced if earlier versions are not kept and compaction came
-    /// first. No page is returned twice, but for one that is put again after it was returned, if a
-    /// checkpoint then drops the version returned. Damaged records are returned as errors, and the
-    /// iteration continues; it ends with an error for each absent file ([`Store::absent`]). Takes
-    /// one bit of memory for each version.
+    /// of the whole value log. Ignores pages put meanwhile. Pages removed meanwhile may be
+    /// missing; so may replaced ones, if earlier versions are not kept and compaction came first.
+    /// No page is returned twice, except one put again after it was returned, if a checkpoint then
+    /// drops the version returned. Damaged records are returned as errors, and the iteration
+    /// continues; it ends with an error for each missing file ([`Store::absent`]). Takes one bit
+    /// of memory for each version.
     pub fn pages(&self) -> Pages {
         Pages::new(Arc::clone(&self.reading), None, true)
     }
@@ -59,14 +59,14 @@ impl Store {
 pub struct Pages {
     reading: Arc<Reading>,
     newest_only: bool,
-    /// The part of the store that is read; `None`: all.
+    /// The part of the store to read; `None` for all.
     split: Option<Split>,
-    /// Which versions are read, by key and version.
+    /// Filter of the versions to read, by key and version.
     only: Option<Only>,
-    /// Which versions are expanded, by key and head.
+    /// Filter of the versions to decompress, by key and head.
     wanted: Option<Wanted>,
-    /// End of the log when the iteration began; below, the next sequence there. Anything later is
-    /// ignored.
+    /// End of the log when the iteration began, and below it the next sequence there. Anything
+    /// later is ignored.
     end: Tail,
     before: u64,
     segments: IntoIter<Arc<Segment>>,
@@ -76,17 +76,18 @@ pub struct Pages {
     changes: u64,
     current: Option<(Arc<Segment>, u64)>,
     handed_out: Sequences,
-    /// Hashes of keys returned in a later version: the one of the beginning is no longer kept.
+    /// Hashes of keys returned in a later version: the one at the beginning is no longer kept.
     replaced: HashSet<u64>,
     /// Ranks in keys with many versions.
     ranks: Ranks,
     /// Versions found and not judged yet, and damage.
     batch: IntoIter<Result<(Vec<u8>, Spot)>>,
-    /// Iteration is over: closed, cancelled, or listing more segments failed, which was reported.
+    /// The iteration is over: closed, cancelled, or listing more segments failed, which was
+    /// reported.
     is_ended: bool,
-    /// Asked whether to go on.
+    /// Cancellation check, called by `advance`.
     going: Option<Going>,
-    /// Errors for absent files, returned at the end.
+    /// Errors for missing files, returned at the end.
     missed: Option<IntoIter<Error>>,
 }
 
@@ -99,7 +100,7 @@ filemap_io::debug_fields!(Pages: newest_only);
 /// Bytes of log scanned for one batch.
 const BATCH_BYTES: u64 = 1 << 20;
 
-/// Returns true if a superblock names an output of compaction: else it may not be whole yet. A
+/// Returns true if a superblock names an output of compaction; otherwise it may be incomplete. A
 /// follower may know of the file before it reads that superblock.
 pub(super) fn is_named(reading: &Reading, output: &Segment) -> bool {
     reading.segment_table().names(output.id, output.ordinal)
@@ -136,18 +137,18 @@ impl Pages {
         }
     }
 
-    /// Only versions that `only` accepts by key, time and sequence: others are passed over before
-    /// anything but their head is read.
+    /// Only versions that `only` accepts by key, time and sequence. Of others only the record's
+    /// head is read.
     pub fn only(self, only: impl Fn(&[u8], Version) -> bool + Send + 'static) -> Pages {
         Pages { only: Some(Box::new(only)), ..self }
     }
 
-    /// Only pages that `wanted` accepts by key and head: of others the body is not decompressed.
+    /// Only pages that `wanted` accepts by key and head. Other bodies are not decompressed.
     pub fn wanted(self, wanted: impl Fn(&[u8], &Head) -> bool + Send + 'static) -> Pages {
         Pages { wanted: Some(Box::new(wanted)), ..self }
     }
 
-    /// Asks `going` again and again, also while versions are passed over: before each that may be
+    /// Calls `going` repeatedly, also while versions are skipped: before each that may be
     /// returned, and after each mebibyte of the log. After a `Break` the iteration ends with
     /// [`Error::Cancelled`].
     pub fn while_going(self, going: impl FnMut() -> ControlFlow<()> + Send + 'static) -> Pages {
@@ -246,7 +247,7 @@ impl Pages {
         Ok(!self.reading.values().segments.get(segment.id).is_ok_and(|s| s.ordinal == segment.ordinal))
     }
 
-    /// The page of a version found, if it is to be returned.
+    /// The page of a version, if it is to be returned.
     fn judge(&mut self, key: Vec<u8>, spot: &Spot) -> Result<Option<(Vec<u8>, Value)>> {
         let (reading, wanted) = (Arc::clone(&self.reading), self.wanted.take());
         let value = self.met(&key, spot, |_, now| match &wanted {
@@ -257,8 +258,8 @@ impl Pages {
         Ok(value?.flatten().map(|v| (key, v)))
     }
 
-    /// Result of `read` for a version found, given its rank and current location; `None` if it is
-    /// not to be returned.
+    /// Result of `read` for a version, given its rank and current location; `None` if the version
+    /// is not to be returned.
     pub(super) fn met<T>(
         &mut self,
         key: &[u8],
@@ -289,15 +290,15 @@ impl Pages {
         if now < self.before {
             return Ok(Some(read));
         }
-        // None of the others is to be returned: nor looked for, one by one.
+        // No other version of the key is to be returned: cache that, so that none is looked up.
         let hash = self.reading.hash(key);
         self.ranks.note(hash, key, &[], self.reading.values().segments.changes());
         Ok(self.replaced.insert(hash).then_some(read))
     }
 
     /// Rank of a version among its key's live ones (0 is the newest) and its current location;
-    /// `None` if it is not to be returned. At first a cached rank is believed, with the location
-    /// where the version was found: since then it, or its chunks, may have been moved.
+    /// `None` if it is not to be returned. A cached rank is trusted at first, with the location
+    /// where the version was found. Either the version or its chunks may have moved since.
     fn rank(&mut self, key: &[u8], spot: &Spot, is_first: bool) -> Result<Option<(usize, Spot)>> {
         let hash = self.reading.hash(key);
         let (in_memory, floor) = self.reading.in_memtables(key, hash);
@@ -309,9 +310,9 @@ impl Pages {
             return Ok(rank.map(|rank| (rank, *spot)));
         }
         if (in_memory, floor) == (None, 0) {
-            // Common cases without a read: a slot that leads to this very record is this key's. A
-            // slot that leads elsewhere in the scanned log is newer, if no other has these hash
-            // bits.
+            // Common cases without a read. A slot that leads to this very record belongs to this
+            // key. A slot that leads elsewhere in the scanned log is newer, if no other slot has
+            // these hash bits.
             let candidates = self.reading.candidates(hash)?;
             if candidates.iter().any(|s| s.location == spot.extent.location) {
                 return Ok(Some((0, *spot)));
@@ -327,11 +328,11 @@ impl Pages {
         let mut spots = self.reading.reachable(key)?;
         let (is_long, current) = (spots.len() > FEW, spots.first().copied());
         if self.newest_only {
-            // As of the beginning: what was put since may have put it beyond the number kept.
+            // As of the beginning: later puts may have pushed it beyond the number kept.
             spots = spots.into_iter().find(|s| s.version.sequence < self.before).into_iter().collect();
             if spots.is_empty() {
                 // It was replaced meanwhile, and dropped: return the current version. Not in a
-                // split: another may have, which nobody knows here.
+                // split: another split may return it, which is not known here.
                 return Ok(current.filter(|_| self.split.is_none()).map(|s| (0, s)));
             }
         } else {
@@ -349,8 +350,7 @@ impl Pages {
         reading.with_spot(key, spot, Want::Head, |raw| raw.head())
     }
 
-    /// Returns true if `place` is another place in the part of the log that is scanned in any
-    /// case.
+    /// Returns true if `place` is another place in the part of the log that every iteration scans.
     fn is_met_later(&self, place: Location, other: Location) -> bool {
         let segment = self.reading.values().segments.get(place.segment);
         segment.is_ok_and(|s| {

@@ -1,4 +1,4 @@
-//! Pruning on demand by number, age or size, and what it would drop.
+//! Pruning on demand by number, age or size, and its plan.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,15 +14,15 @@ use crate::store::Store;
 use crate::store::ages::{Ages, Step};
 use crate::upkeep::prune::PruneProgress;
 
-/// What [`Store::prune`] keeps.
+/// Rule of [`Store::prune`]: the versions to keep.
 ///
 /// `keep_versions` and `since_ms`: a version is kept if either rule keeps it. With `since_ms`
 /// alone a key is removed if all its versions are older. `max_live_bytes` is applied after that:
 /// it drops the oldest versions of any key until the live bytes fit; of equal times, those put
-/// first. A version whose body a kept one refers to is kept with it. A version that damage makes
-/// unreadable counts for nothing in `keep_versions`: it stays, and as many as can be read with it;
-/// so of a key that loses something the kept versions are read. Dependencies that only the
-/// caller knows are given to [`Store::prune_with`].
+/// first. A version whose body a kept one refers to is kept with it. An unreadable version does
+/// not count towards `keep_versions`: it stays, in addition to that number of readable ones. To
+/// tell which is which, the kept versions of a key that loses something are read. Dependencies
+/// that only the caller knows are given to [`Store::prune_with`].
 ///
 /// ```
 /// # let temp = tempfile::tempdir()?;
@@ -45,7 +45,7 @@ pub struct PruneRule {
     pub max_live_bytes: Option<u64>,
 }
 
-/// What a prune dropped, or would drop.
+/// Totals of a prune or of its plan.
 ///
 /// ```
 /// # let temp = tempfile::tempdir()?;
@@ -62,34 +62,34 @@ pub struct PruneRule {
 pub struct Pruned {
     /// Keys of which nothing is left.
     pub keys: u64,
-    /// Versions, including those of these keys.
+    /// Versions, including those of the removed keys.
     pub versions: u64,
     /// Their bytes in the value log, freed by compaction.
     pub bytes: u64,
     /// Live bytes afterwards.
     pub live_bytes: u64,
     /// Keys with versions hidden by damage, and places where damage hides keys: these were left
-    /// alone. A key may be counted more than once.
+    /// unchanged. A key may be counted more than once.
     pub hidden: u64,
-    /// It was cancelled before its end.
+    /// The prune was cancelled.
     pub is_cancelled: bool,
 }
 
-/// Passes of a prune by size: puts may take up the gain meanwhile.
+/// Passes of a prune by size: puts may use up the freed bytes meanwhile.
 const TRIES: u32 = 4;
 /// Keys scanned between two cancellation checks.
 const KEYS_AT_ONCE: u64 = 1024;
 
 impl Store {
-    /// Drops versions that the rule does not keep. Reads and puts go on meanwhile; new versions
+    /// Drops versions that the rule does not keep. Reads and puts continue meanwhile; new versions
     /// are kept, unless older than everything kept. Takes a sequential pass over the key log,
     /// reads the key records of keys that may lose a version, and rewrites the chains that do.
     /// `max_live_bytes` takes another pass over all keys. Memory is bounded.
     ///
     /// The space is freed by [`Store::compact`], or in the background under the space bound. Until
     /// then a rebuild of the index from the value log would bring the versions back. `progress`
-    /// may cancel; what was dropped stays dropped. A read-only handle of another
-    /// process may show a dropped version until it next follows the writer.
+    /// may cancel; what was dropped stays dropped. A follower may return a dropped version until
+    /// it next follows the writer.
     ///
     /// # Errors
     /// `InvalidOption` if the rule keeps everything, or no version at all;
@@ -98,12 +98,12 @@ impl Store {
         self.prune_with(rule, &Spared::default(), progress)
     }
 
-    /// [`Store::prune`] that leaves more alone: keys that are not meant, and versions that others
-    /// need, for as long as the youngest that needs them is kept. Pass only needs of versions that
-    /// are [`Store::kept_by`] the rule, or of keys that are not meant.
+    /// [`Store::prune`] that spares more: keys that are not selected, and versions that others
+    /// need, for as long as the youngest version that needs them is kept. Pass only needs of
+    /// versions that are [`Store::kept_by`] the rule, or of keys that are not selected.
     ///
     /// # Errors
-    /// As [`Store::prune`]; `InvalidOption` for `max_live_bytes` with a choice of keys.
+    /// As [`Store::prune`]; `InvalidOption` for `max_live_bytes` with a selection of keys.
     pub fn prune_with(
         &self,
         rule: PruneRule,
@@ -155,8 +155,8 @@ impl Store {
         Ok(())
     }
 
-    /// What [`Store::prune`] would drop. Changes nothing; any handle can tell. Scans every key and
-    /// its chain.
+    /// Counts what [`Store::prune`] would drop. Changes nothing; any handle can do it. Scans every
+    /// key and its chain.
     ///
     /// # Errors
     /// `InvalidOption`; [`Error::Cancelled`]; those of reading. Damaged keys are skipped and
@@ -165,7 +165,7 @@ impl Store {
         self.prune_plan_with(rule, &Spared::default(), progress)
     }
 
-    /// What [`Store::prune_with`] would drop.
+    /// Counts what [`Store::prune_with`] would drop.
     ///
     /// # Errors
     /// As [`Store::prune_plan`].
@@ -219,7 +219,7 @@ impl Store {
         }
     }
 
-    /// Scans all versions of all keys: what a rule would drop, and the ages of the rest.
+    /// Scans all versions of all keys: counts what a rule would drop, and the ages of the rest.
     fn survey(
         &self,
         rule: Option<Retention>,
@@ -234,7 +234,7 @@ impl Store {
             if done % KEYS_AT_ONCE == 0 {
                 unless_cancelled(progress(PruneProgress { done, total: total.max(done) }))?;
             }
-            // An absent value segment hides no key: the key log still has it.
+            // A missing value segment hides no key: the key log still has it.
             if matches!(&key, Err(Error::Storage(StorageError::Corrupt { file, .. })) if no_keys.contains(file)) {
                 continue;
             }
@@ -265,7 +265,7 @@ impl Store {
             let all = self.reading.all_spots(key, self.reading.hash(key))?;
             let values = self.reading.values();
             let (kept, is_damaged) = rule.kept_readable(&all, needed, |s| is_readable(values, key, s, &all))?;
-            // Compaction may have moved what was not where it was.
+            // Compaction may have moved a record since its location was read.
             if is_damaged && !std::mem::replace(&mut is_again, true) {
                 self.reading.catch_up()?;
                 continue;
@@ -308,7 +308,7 @@ impl Store {
             return Ok(spot.extent.bytes());
         }
         match self.reading.with_spot(key, spot, Want::Head, |raw| raw.head().map(|h| h.stored_bytes)) {
-            // Its chunks are not known any more.
+            // Its chunks are no longer known.
             Err(e) if e.is_corrupt() => Ok(spot.extent.bytes()),
             bytes => bytes,
         }
@@ -330,7 +330,7 @@ impl Spared {
     pub fn check(&self, rule: &PruneRule) -> Result<()> {
         rule.check()?;
         if self.keys.is_some() && rule.max_live_bytes.is_some() {
-            let why = "a bound of live bytes is one of the whole store; prune chosen keys by number or age";
+            let why = "a bound on live bytes applies to the whole store; prune selected keys by number or age";
             return Err(Error::option("prune", why));
         }
         Ok(())
@@ -350,7 +350,7 @@ impl PruneRule {
     pub fn check(&self) -> Result<()> {
         let fail = |why: &str| Err(Error::option("prune", why));
         if self.retention().is_none() && self.max_live_bytes.is_none() {
-            return fail("without a rule everything is kept; give a number of versions, an age or a size");
+            return fail("no rule given: set a number of versions, an age or a size");
         }
         if self.keep_versions == Some(0) {
             return fail("it must keep at least 1 version; to remove pages, remove them");

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use crate::handle::spot::Spot;
 
-/// A key is cached if more versions of it were looked at, whether they count or not.
+/// A key is cached if more than this many of its versions were looked up, live or not.
 pub(super) const FEW: usize = 8;
 /// Most versions cached, at 16 bytes each; more if a single key has more than half as many.
 const MOST: usize = 1 << 20;
@@ -24,7 +24,8 @@ struct Known {
     key: Vec<u8>,
     /// Pairs of sequence and rank, sorted by sequence.
     ranks: Vec<(u64, u32)>,
-    /// Segment changes at that time: after a removal, versions have moved and are looked up again.
+    /// Segment changes when cached: once a segment is removed, its versions have moved and are
+    /// looked up again.
     changes: u64,
 }
 
@@ -37,8 +38,8 @@ impl Ranks {
         Some(found.ok().map(|nth| known.ranks[nth].1 as usize))
     }
 
-    /// Caches the live versions of a key, given newest first: all, or the newest if no other
-    /// counts.
+    /// Caches the live versions of a key, newest first: all of them, or only the newest if no
+    /// other matters.
     pub(super) fn note(&mut self, hash: u64, key: &[u8], live: &[Spot], changes: u64) {
         self.noted += FEW + live.len();
         self.longest = self.longest.max(live.len());
@@ -51,7 +52,7 @@ impl Ranks {
         self.by_hash.insert(hash, Known { key: key.to_vec(), ranks, changes });
     }
 
-    /// Forgets a key: its ranks were wrong.
+    /// Forgets a key whose ranks were wrong.
     pub(super) fn forget(&mut self, hash: u64) {
         self.by_hash.remove(&hash);
     }

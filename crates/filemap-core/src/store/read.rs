@@ -1,4 +1,4 @@
-//! Gets: the newest version, one of a given time, a range of one, or its head only.
+//! Gets: the newest version or that of a given time, whole, a range of its body, or its head only.
 
 use std::io;
 use std::ops::Range;
@@ -13,11 +13,11 @@ use crate::record::{Head, Place, Value, Version};
 use crate::store::Store;
 
 impl Store {
-    /// The newest version of a key. Cold, it costs one index page and one read of the value log.
+    /// The newest version of a key. On a cold cache this reads one index page and one record of
+    /// the value log.
     ///
     /// # Errors
-    /// `Corrupt` if the bytes on disk are damaged: never a wrong
-    /// page. `Io`.
+    /// `Corrupt` if the bytes on disk are damaged: never a wrong page. `Io`.
     pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
         self.reading.looking_again(|| {
             let mut body = Vec::new();
@@ -26,7 +26,7 @@ impl Store {
         })
     }
 
-    /// [`Store::get`] with the body in the caller's buffer, which is cleared and reused.
+    /// [`Store::get`] into the caller's buffer, which is cleared and reused.
     ///
     /// # Errors
     /// As [`Store::get`].
@@ -56,11 +56,11 @@ impl Store {
         self.value_where(key, |found| found == version)
     }
 
-    /// Returns true if a version exists and can be read whole, with its chunks or the body it
-    /// refers to. Reads and expands all of it, in bounded memory.
+    /// Returns true if a version exists and is fully readable, with its chunks or the body it
+    /// refers to. Reads and decompresses all of it, in bounded memory.
     ///
     /// # Errors
-    /// As [`Store::get`], but damage is `false`.
+    /// As [`Store::get`], but damage returns `false`.
     pub fn can_read(&self, key: &[u8], version: Version) -> Result<bool> {
         let read = self.reading.looking_again(|| {
             let Some(spot) = self.reading.spots(key)?.into_iter().find(|s| s.version == version) else {
@@ -80,7 +80,7 @@ impl Store {
         }
     }
 
-    /// The newest version that is wanted.
+    /// The newest version that `is_wanted` accepts.
     fn value_where(&self, key: &[u8], is_wanted: impl Fn(Version) -> bool) -> Result<Option<Value>> {
         let found = self.reading.looking_again(|| {
             let spot = self.reading.spots(key)?.into_iter().find(|s| is_wanted(s.version));
@@ -89,8 +89,8 @@ impl Store {
         or_newest(found, || self.get(key), |value| is_wanted(value.head.version))
     }
 
-    /// A range of the newest version's body, clipped to its length. Of a large body only the
-    /// chunks in the range are read.
+    /// A range of the newest version's body, clipped to its length. Reads only the chunks in the
+    /// range of a large body.
     ///
     /// # Errors
     /// As [`Store::get`].
@@ -130,7 +130,7 @@ impl Store {
         self.reader_where(key, |found| found == version)
     }
 
-    /// The newest version that is wanted.
+    /// A reader of the newest version that `is_wanted` accepts.
     fn reader_where(&self, key: &[u8], is_wanted: impl Fn(Version) -> bool) -> Result<Option<Reader>> {
         let found = self.reading.looking_again(|| {
             let spot = self.reading.spots(key)?.into_iter().find(|s| is_wanted(s.version));
@@ -180,7 +180,7 @@ impl Store {
         })
     }
 
-    /// The versions of a key, newest first. Reads one key record for each, and no value.
+    /// The versions of a key, newest first. Reads one key record for each, and no values.
     ///
     /// # Errors
     /// As [`Store::get`].
@@ -207,8 +207,8 @@ impl Store {
         Ok(self.reading.counted(found.then_some(()))?.is_some())
     }
 
-    /// Location of the newest version of a key, by memory and one index page alone. Not confirmed:
-    /// for an absent key it names some location about once in a million times.
+    /// Location of the newest version of a key, from memory and one index page alone. Unconfirmed:
+    /// for a missing key it returns some location about once in a million times.
     ///
     /// # Errors
     /// `Corrupt` if the index page is damaged.
@@ -224,8 +224,8 @@ impl Store {
     }
 }
 
-/// What was found. If damage of a key record hides which version is wanted, that may be the
-/// newest, which is found without key records.
+/// The version found. If a damaged key record hides it, tries the newest version, which is found
+/// without key records.
 fn or_newest<T>(
     found: Result<Option<T>>,
     newest: impl FnOnce() -> Result<Option<T>>,

@@ -1,4 +1,4 @@
-//! Removal of one version of a key. Those that share its body get one of their own.
+//! Removal of one version of a key. Versions that share its body are put again with a body.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -13,25 +13,25 @@ use crate::stats::Counters;
 use crate::store::Store;
 use crate::sync::lock;
 
-/// Times that versions are looked for anew that came to share the body meanwhile.
+/// Greatest number of passes over the versions that came to share the body meanwhile.
 const PASSES: u32 = 16;
 
 impl Store {
-    /// Removes one version of a key, durably, whatever the durability of puts. Returns false if
-    /// there is none; then nothing is written. To remove all, use [`Store::remove`].
+    /// Removes one version of a key, durably, whatever the durability of puts. Returns false if it
+    /// does not exist; then nothing is written. To remove all versions, use [`Store::remove`].
     ///
-    /// Versions that refer to its body are put again, one with the body and the others referring
-    /// to that one: the same time and meta, another sequence; so among versions of the same time
-    /// they are the newest then, and of two that differ in nothing else one stays. Takes two
-    /// checkpoints; for each such version the key's chain is read again, and one body is in
-    /// memory. Compaction frees the space.
+    /// Versions that refer to its body are put again: one with the body, the others referring to
+    /// that one. They keep time and meta but get new sequences, so they become the newest versions
+    /// of their time. Of two that differ in nothing else, one stays. Takes two checkpoints. For
+    /// each such version the key's chain is read again, and one body is in memory. Compaction
+    /// frees the space.
     ///
-    /// If it is interrupted, the version may be there or not, and those put again may be there
-    /// twice; done again it finishes that.
+    /// If interrupted, the version may or may not be removed, and those put again may exist twice;
+    /// repeating the call finishes the removal.
     ///
     /// # Errors
     /// As [`Store::put`] and [`Store::checkpoint`]. `Corrupt`, with nothing removed, if a version
-    /// that stays refers to its body and one of the two cannot be read.
+    /// that stays refers to its body and either of the two is unreadable.
     pub fn remove_version(&self, key: &[u8], version: Version) -> Result<bool> {
         self.reading.check_open()?;
         self.writing()?.poisoned().check()?;
@@ -40,13 +40,13 @@ impl Store {
         let mut is_removed = false;
         for pass in 0..PASSES {
             let parted_below = lock(self.writing()?.log()).next_sequence;
-            // Also one that is hidden, as newer ones are as many as are kept.
+            // Includes a version hidden because enough newer ones are kept.
             let mut found = self.reading.all_spots(key, hash)?;
             found.retain(|spot| spot.version == version);
             let Some(spot) = found.first() else {
                 if pass > 0 {
-                    // It may have stayed for another that shared its body, until something else
-                    // removed both.
+                    // It may have stayed because another version shared its body, until something
+                    // else removed both.
                     self.sync()?;
                 }
                 break;
@@ -59,7 +59,7 @@ impl Store {
             }
         }
         if self.reading.all_spots(key, hash)?.iter().any(|spot| spot.version == version) {
-            let why = "versions that share its body are put again and again; remove it when they are not";
+            let why = "versions that share its body keep being put; remove it when they are not";
             return Err(Error::option("version", why));
         }
         if is_removed {
@@ -82,11 +82,12 @@ impl Store {
         reading.looking_again(|| reading.with_spot(key, spot, Want::Head, |raw| raw.head()))
     }
 
-    /// Puts the versions that share the body of `shared` again, apart from it. What an interrupted
-    /// removal has put again is used. False if something of the key has changed meanwhile: then
-    /// they must be looked for anew.
+    /// Puts the versions that share the body of `shared` again, without sharing it. Reuses
+    /// versions that an interrupted removal has put again. Returns false if the key has changed
+    /// meanwhile: then the versions must be found again.
     fn put_apart(&self, key: &[u8], shared: Version) -> Result<bool> {
-        // Those beyond the number kept, too: a repair finds them, and shows what shows again.
+        // Includes versions beyond the number kept: a repair finds them, and shows one that counts
+        // again.
         let all = self.reading.all_spots(key, self.reading.hash(key))?;
         let mut holder = None;
         for spot in all.iter().filter(|s| s.refers_to == shared.sequence) {
@@ -101,7 +102,7 @@ impl Store {
         Ok(true)
     }
 
-    /// A later version that is the same, but does not share the body.
+    /// A later version with the same time, meta and body that does not share the body.
     fn put_again<'s>(&self, key: &[u8], all: &'s [Spot], (spot, head): (&Spot, &Head)) -> Result<Option<&'s Spot>> {
         let is_later = |s: &&'s Spot| s.version.time_ms == spot.version.time_ms && s.version > spot.version;
         for other in all.iter().filter(is_later).filter(|s| s.refers_to != spot.refers_to) {
@@ -116,8 +117,8 @@ impl Store {
         Ok(None)
     }
 
-    /// Puts a version again: referring to a version that holds its body, or with the body. `None`
-    /// if something of the key has changed meanwhile.
+    /// Puts a version again, either referring to a version that holds its body, or with the body.
+    /// `None` if the key has changed meanwhile.
     fn put_with(&self, key: &[u8], (spot, head): (&Spot, &Head), holder: Option<Version>) -> Result<Option<Version>> {
         let (reading, writing) = (&*self.reading, self.writing()?);
         let of = |body| Record { key, meta: &head.meta, body, time_ms: spot.version.time_ms };
@@ -126,7 +127,7 @@ impl Store {
         let state = |reading: &Reading| {
             (reading.in_memtables(key, hash), Counters::get(&reading.counters().checkpoints), reading.expiring_ms())
         };
-        // As in `put_reference`: what is referred to must stay, and this one must still be there.
+        // As in `put_reference`: the version referred to must stay, and `spot` must still exist.
         let has =
             |wanted: Version| -> Result<bool> { Ok(reading.all_spots(key, hash)?.iter().any(|s| s.version == wanted)) };
         let before = state(reading);
@@ -140,7 +141,7 @@ impl Store {
             return writing.append_if(draft, key, holder.sequence, |reading| state(reading) == before);
         }
         let body = reading.looking_again(|| reading.value_at(key, spot))?.body;
-        // Until its list of chunks is in the log it pins the chunks.
+        // The stream pins its chunks until the chunk list is in the log.
         let mut stream = self.put_stream(key, &head.meta, spot.version.time_ms)?;
         stream.push(&body)?;
         let draft = stream.draft()?;

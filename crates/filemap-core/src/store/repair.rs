@@ -1,4 +1,4 @@
-//! Coordinates a repair: surveys what is there, creates the new store's files and an empty handle
+//! Coordinates a repair: surveys the files, creates the files of the new store and an empty handle
 //! on it, and reads the segments into that.
 
 use std::collections::BTreeMap;
@@ -41,29 +41,29 @@ use crate::upkeep::repair::survey::{Survey, survey};
 use crate::upkeep::repair::{Loss, RepairProgress, RepairReport, RepairTo};
 use crate::upkeep::worker;
 
-/// Checkpoint stages merged into one.
+/// Checkpoint stages merged into one stage of a repair.
 const STAGES_IN_ONE: u64 = 64;
 
 impl Store {
     /// Rebuilds a store from its value segments, whatever the state of index, key log and
-    /// superblock. Every whole record comes back, newest version first. What was removed stays
-    /// removed unless its tombstone is lost. Damaged bytes are covered, so that `verify` finds
-    /// nothing wrong afterwards. Nobody else may write the source meanwhile.
+    /// superblock. Every intact record comes back, newest version first. Removed versions stay
+    /// removed unless their tombstone is lost. Damaged bytes are covered, so that `verify` finds
+    /// no problem afterwards. No other process may write the source meanwhile.
     ///
-    /// The segments are read once, from front to end. Of `options`, `memtable_bytes` bounds the
-    /// memory of a batch. All whole versions come back, whatever the retention; those beyond it
-    /// are dropped as always, when their key is put again or pruned. The canonicaliser is the
-    /// superblock's; without a whole copy of that, `options` must name it. `progress` is called
-    /// every few megabytes, and may cancel.
+    /// The segments are read once, from front to end. `memtable_bytes` of `options` bounds the
+    /// memory of a batch. All intact versions come back, whatever the retention; those beyond it
+    /// are dropped as always, when their key is put again or pruned. The canonicaliser comes from
+    /// the superblock; without an intact copy of that, `options` must name it. `progress` is
+    /// called every few megabytes, and may cancel.
     ///
-    /// The result is durable when this returns. After a crash or an error, a new store is not one
-    /// yet and its directory may be removed; a repair in place must be repeated, and can be.
+    /// The result is durable on return. After a crash or an error, a new store is incomplete and
+    /// its directory may be removed; a repair in place must be repeated, and can be.
     ///
     /// # Errors
-    /// [`Error::NotAStore`] if nothing is left; `InvalidOption` if the canonicaliser is
-    /// unknown; [`Error::Canonicalizer`] if it is another; `Locked`; [`Error::NotEmpty`]
-    /// if the target is neither new nor empty; `NewerFormat`; [`Error::Cancelled`];
-    /// `Io`. What the device cannot read is damage in a new store, and an error in place.
+    /// [`Error::NotAStore`] if nothing is left; `InvalidOption` if the canonicaliser is unknown;
+    /// [`Error::Canonicalizer`] if it is not the store's; `Locked`; [`Error::NotEmpty`] if the
+    /// target is neither new nor empty; `NewerFormat`; [`Error::Cancelled`]; `Io`. Unreadable
+    /// sectors count as damage in a repair to a new store, and are an error in place.
     pub fn repair(
         source: impl AsRef<Path>,
         to: RepairTo<'_>,
@@ -89,7 +89,7 @@ impl Store {
 /// Creates or opens the target's directory.
 pub(crate) type Target<'a> = dyn Fn() -> Result<Arc<dyn Dir>> + 'a;
 
-/// [`Store::repair`] over any directories; in place without a `target`.
+/// [`Store::repair`] between any two directories; in place without a `target`.
 pub(crate) fn repair_in(
     source: Arc<dyn Dir>,
     target: Option<&Target<'_>>,
@@ -99,12 +99,12 @@ pub(crate) fn repair_in(
 ) -> Result<RepairReport> {
     // A reference may come after a later version that retention would keep instead of its target.
     let mut options = options.clone().keep_versions(None).keep_age(None);
-    // Nothing counts before everything is durable, so fewer stages save syncs, at the cost of
-    // some pages waiting for reuse.
+    // Nothing counts before everything is durable, so fewer stages save syncs, at the cost of some
+    // pages waiting for reuse.
     options.limits.stage_pages *= STAGES_IN_ONE;
     let options = &options;
     if target.is_none() {
-        // Check before locking: no lock file must be left in what is no store.
+        // Check before locking: a directory that is not a store must get no lock file.
         survey(&*source, true, &options.limits)?;
     }
     let held = lock_source(&*source, target.is_none())?;
@@ -140,14 +140,14 @@ pub(crate) fn repair_in(
 
 /// # Errors
 /// `InvalidOption` if the store had an order of keys that the options do not name: a repair would
-/// end it without a word.
+/// drop it silently.
 fn check_order(survey: &Survey, options: &Options) -> Result<()> {
     let Some(order) = survey.order.clone() else { return Ok(()) };
     let mut before = SegmentTable { order: Some(order), ..SegmentTable::default() };
     recover::order(&mut before, options, 0, 1).map(drop)
 }
 
-/// The rules of erasures, which the repaired store keeps; reported as a loss if missing.
+/// The erasure rules, which the repaired store keeps; reported as a loss if missing.
 fn rules_of(source: &dyn Dir, survey: &mut Survey) -> Result<Rules> {
     let vouched = survey.superblock.as_ref().map_or(0, |s| s.rules);
     match rules::read(source, &survey.store_id, vouched, Access::Write) {
@@ -156,10 +156,10 @@ fn rules_of(source: &dyn Dir, survey: &mut Survey) -> Result<Rules> {
             Ok(Rules { next_id: 1, ..Rules::default() })
         }
         Ok(rules) => {
-            // A superblock says whether there were any.
+            // Only a superblock tells whether there were any.
             if rules.generation == 0 && survey.superblock.is_none() {
-                let what = "no copy of the superblock is whole, and there is no file RULES: whether the store had rules \
-                            of erasures is not known, and what they refused may be stored again";
+                let what = "no copy of the superblock is intact, and the file RULES is missing: if the store had rules \
+                            of erasures, what they refused may be stored again";
                 survey.unwitnessed.push(what.into());
             }
             Ok(rules)
@@ -181,7 +181,7 @@ fn carry_rules(dir: &dyn Dir, survey: &Survey, rules: &Rules, is_copy: bool) -> 
 }
 
 /// Locks the source against writers. `None` if it has no lock file or cannot be locked, for
-/// instance on a read-only medium.
+/// example on a read-only medium.
 fn lock_source(source: &dyn Dir, in_place: bool) -> Result<Option<Box<dyn Lock>>> {
     if in_place {
         return take_lock(source).map(Some);
@@ -195,18 +195,18 @@ fn lock_source(source: &dyn Dir, in_place: bool) -> Result<Option<Box<dyn Lock>>
     }
 }
 
-/// The canonicaliser of the store, and whether it comes from the superblock.
+/// The canonicaliser of the store. The flag tells whether it comes from the superblock.
 fn rule(survey: &Survey, options: &Options) -> Result<(Canonicalizer, bool)> {
     if let Some(superblock) = &survey.superblock {
         check_canonicalizer(superblock, options)?;
         return Ok((superblock.canonicalizer.clone(), true));
     }
-    let why = "the superblock is lost, and with it by which rule the keys were made: name that rule";
+    let why = "the superblock is lost, and with it the name of the canonicaliser of the keys: give that name";
     let unknown = || Error::option("canonicalizer", why);
     options.canonicalizer.clone().map(|rule| (rule, false)).ok_or_else(unknown)
 }
 
-/// The superblock before anything is entered.
+/// The superblock before any version is entered.
 fn first_superblock(dir: &dyn Dir, survey: &Survey, rule: Canonicalizer, options: &Options) -> Result<Superblock> {
     let old = survey.superblock.as_ref();
     let random: [u8; 16] = filemap_io::files::random(dir)?;
@@ -242,7 +242,7 @@ struct Job<'a> {
     dir: Arc<dyn Dir>,
     survey: Survey,
     rules: Rules,
-    /// `dir` is another directory than `source`.
+    /// `dir` is not `source`.
     is_copy: bool,
     options: &'a Options,
     living: Option<Living>,
@@ -251,7 +251,7 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Ensures that every segment exists with its header, and one to append to.
+    /// Ensures that every segment exists with its header, and that one can be appended to.
     fn make_segments(&self) -> Result<()> {
         if self.is_copy {
             for segment in &self.survey.segments {
@@ -266,7 +266,7 @@ impl Job<'_> {
         Ok(filemap_io::files::sync_folder(&*self.dir)?)
     }
 
-    /// Carries the dictionaries over. Returns those without a whole copy.
+    /// Copies the dictionaries if needed. Returns those without an intact copy.
     fn carry_dictionaries(&self) -> Result<Vec<u32>> {
         let to = self.is_copy.then_some(&*self.dir);
         let mut damaged = Vec::new();
@@ -278,16 +278,16 @@ impl Job<'_> {
         Ok(damaged)
     }
 
-    /// Losses for dictionaries that are damaged, or named by records or the superblock and
-    /// missing.
+    /// Losses for dictionaries that are damaged, or missing though records or the superblock name
+    /// them.
     fn judge_dictionaries(&self, named: &BTreeSet<u32>, damaged: &[u32]) -> Vec<Loss> {
         let all: BTreeSet<u32> = named.iter().chain(&self.survey.named_dictionaries).chain(damaged).copied().collect();
         let is_there = |id: &u32| self.survey.dictionaries.contains(id) && !damaged.contains(id);
         let gone = all.into_iter().filter(|id| !is_there(id)).map(|id| {
             let how = if damaged.contains(&id) { "damaged" } else { "missing" };
             let what = match named.contains(&id) {
-                true => format!("the dictionary is {how}, without which records that name it cannot be expanded"),
-                false => format!("the dictionary is {how}; no record that is left names it"),
+                true => format!("the dictionary is {how}, and records that name it cannot be decompressed without it"),
+                false => format!("the dictionary is {how}; no remaining record names it"),
             };
             loss(&names::dictionary(id), 0, 0, &what)
         });
@@ -310,7 +310,7 @@ impl Job<'_> {
             Threads::Started => worker::start_checkpoints(&upkeep)?,
             Threads::None => Vec::new(),
         };
-        // On drop ends the thread and gives up the lock, even after an error.
+        // On drop, ends the thread and releases the lock, even after an error.
         let workers = Workers::new(&upkeep, started, false);
         let vouched = self.survey.superblock.as_ref().filter(|_| self.survey.is_last).map(|s| s.tail);
         let total_bytes = self.survey.segments.iter().map(|f| f.bytes).sum();
@@ -336,7 +336,7 @@ impl Job<'_> {
             rebuild.finish(appender)
         })();
         if result.is_err() {
-            // Closing then makes nothing durable.
+            // So that closing makes nothing durable.
             upkeep.writing().poisoned().set(&Error::Cancelled);
         }
         let mut found = result?;
@@ -368,7 +368,7 @@ impl Job<'_> {
             absent: Vec::new(),
             active: Arc::new(Memtable::new(options.memtable_bytes, 0)),
             log,
-            // The same version may lie in two places, which may be in different batches.
+            // The same version may lie in two places, perhaps in different batches.
             replayed_below: u64::MAX,
             rules: self.rules.clone(),
         };
@@ -380,7 +380,7 @@ impl Job<'_> {
         let segment = reading.values().segments.get(found.header.ordinal as u16)?;
         let name = segment.name();
         if found.is_guessed {
-            rebuild.lost(loss(&found.name, 0, FIRST_RECORD, "its header is damaged; it has a new one"));
+            rebuild.lost(loss(&found.name, 0, FIRST_RECORD, "its header is damaged and was replaced"));
         }
         if !self.is_copy {
             let file = self.dir.open(&name, Access::Read).map_err(Error::io("open", &name))?;

@@ -1,4 +1,4 @@
-//! The rules of erasures: listing, changing and enforcing them on puts.
+//! The erasure rules: listing and changing them, and enforcing them on puts.
 
 use std::sync::Arc;
 
@@ -12,8 +12,7 @@ use crate::record::{Record, now_ms};
 use crate::store::Store;
 
 impl Store {
-    /// All rules of the store's erasures, lifted ones included, in the order in which they were
-    /// made.
+    /// All erasure rules of the store, lifted ones included, in the order in which they were made.
     ///
     /// # Errors
     /// `Corrupt` if the file is missing or damaged; `Io`.
@@ -59,8 +58,8 @@ impl Store {
         })
     }
 
-    /// Takes over all rules of another store, with their ids and states, if this one never had
-    /// any: for a copy of that store.
+    /// Copies all rules of another store, with their ids and states, if this one never had any:
+    /// for a copy of that store.
     ///
     /// # Errors
     /// Those of [`Store::rules`] and [`Store::checkpoint`].
@@ -83,7 +82,7 @@ impl Store {
     }
 
     /// Sets the hook that decides about every later put through this handle and its clones; `None`
-    /// for none.
+    /// for no hook.
     pub fn set_admission(&self, admission: Option<Arc<dyn Admission>>) {
         if let Some(upkeep) = &self.upkeep {
             upkeep.writing().set_admission(admission);

@@ -1,7 +1,7 @@
-//! Searches all files of a store for erased text: in raw bytes and in expanded records.
+//! Searches all files of a store for erased text, in raw bytes and in decompressed records.
 //!
-//! Text inside a whole record that stays is a mention: a page that links to an erased one, or says
-//! the same. Anything else is reported as left.
+//! Text inside an intact record that stays is a mention: a page that links to an erased one, or
+//! has the same text. Any other occurrence is reported as left.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ const BLOCK_BYTES: usize = 1 << 20;
 /// Most hits remembered of one file.
 const MOST_HITS: usize = 1 << 20;
 
-/// What to search for, and the callbacks.
+/// Texts to search for, and the callbacks.
 ///
 /// ```
 /// # let temp = tempfile::tempdir()?;
@@ -53,11 +53,11 @@ const MOST_HITS: usize = 1 << 20;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Search<'a> {
-    /// Texts that should be nowhere.
+    /// Texts that should occur nowhere.
     pub texts: &'a [Vec<u8>],
-    /// What was erased: no record of it may exist.
+    /// The erasure: no record that it selects may exist.
     pub what: &'a Erasure,
-    /// Tombstones of such keys may not exist either.
+    /// If true, no tombstone of such a key may exist either.
     pub tombstones_too: bool,
     /// Called with a key that stays and the number of a text in its record. The key is `RULES` for
     /// the file RULES.
@@ -72,7 +72,7 @@ impl std::fmt::Debug for Search<'_> {
     }
 }
 
-/// Something that should not be there: see [`Searched`].
+/// Remains of erased text; see [`Searched`].
 ///
 /// ```
 /// # let searched = filemap_core::erase::Searched::default();
@@ -86,7 +86,7 @@ pub struct FoundText {
     pub file: String,
     /// Byte offset in it.
     pub offset: u64,
-    /// What is there.
+    /// Description of the find.
     pub what: String,
 }
 
@@ -118,11 +118,11 @@ pub struct Searched {
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Records expanded.
+    /// Records decompressed.
     pub records: u64,
-    /// What should not be there.
+    /// Remains of erased text.
     pub left: Vec<FoundText>,
-    /// Files in the directory that are not the store's; not searched.
+    /// Files in the directory that do not belong to the store; not searched.
     pub strangers: Vec<String>,
 }
 
@@ -137,11 +137,11 @@ struct Run<'a, 's> {
 }
 
 impl Store {
-    /// Searches every file of the store. Reads each once and expands every record. Other threads
-    /// may go on.
+    /// Searches every file of the store. Reads each once and decompresses every record. Other
+    /// threads may use the store meanwhile.
     ///
     /// # Errors
-    /// `Io`; [`Error::Cancelled`]. Records that cannot be expanded are reported as left.
+    /// `Io`; [`Error::Cancelled`]. Records that cannot be decompressed are reported as left.
     pub fn search(&self, search: Search<'_>) -> Result<Searched> {
         let finder = AhoCorasick::new(search.texts).map_err(|e| Error::option("texts", e.to_string()))?;
         let longest = search.texts.iter().map(Vec::len).max().unwrap_or(0);
@@ -210,7 +210,7 @@ impl Run<'_, '_> {
     /// Reports hits before an offset as left: they are in no record.
     fn between(&mut self, name: &str, hits: &mut std::iter::Peekable<std::vec::IntoIter<(u64, usize)>>, until: u64) {
         while let Some((offset, _)) = hits.next_if(|hit| hit.0 < until) {
-            self.left(name, offset, "text of what was erased, in no record");
+            self.left(name, offset, "erased text outside any record");
         }
     }
 
@@ -219,7 +219,7 @@ impl Run<'_, '_> {
         for segment in reading.values().segments.all().iter() {
             let name = segment.name();
             let file = match reading.values().segments.open_anew(segment) {
-                // It has been compacted since.
+                // Compacted since.
                 Err(e) if e.is_corrupt() && reading.values().segments.get(segment.id).is_err() => continue,
                 file => file?,
             };
@@ -243,12 +243,12 @@ impl Run<'_, '_> {
         let Ok(header) = value::peek(bytes) else { return Ok(()) };
         let key = &bytes[header.key_at()..header.meta_at()];
         if self.is_erased(key, &header) {
-            self.left(&segment.name(), offset, "a record of what was erased");
+            self.left(&segment.name(), offset, "a record that should be erased");
             return Ok(());
         }
         self.found.records += 1;
         match self.expanded(&header, bytes) {
-            Err(e) if e.is_corrupt() => self.left(&segment.name(), offset, "a record that cannot be expanded"),
+            Err(e) if e.is_corrupt() => self.left(&segment.name(), offset, "a record that cannot be decompressed"),
             expanded => {
                 for part in expanded?.iter().filter(|_| self.longest > 0) {
                     texts.extend(self.finder.find_iter(part).map(|hit| hit.pattern().as_usize()));
@@ -303,7 +303,7 @@ impl Run<'_, '_> {
                 self.between(&name, &mut hits, offset);
                 let Ok((record, key)) = reading.keys().decode(segment, bytes, offset) else { continue };
                 if (self.search.what.keys)(key) && (self.search.what.versions)(key, record.version) {
-                    self.left(&name, offset, "a key record of what was erased");
+                    self.left(&name, offset, "a key record that should be erased");
                 }
                 while let Some((_, text)) = hits.next_if(|hit| hit.0 < offset + bytes.len() as u64) {
                     self.mentioned.insert(text);
@@ -314,20 +314,20 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Looks for erased keys in the runs of keys in order. The texts in those that stay were met
+    /// Looks for erased keys in the runs of keys in order. Texts in the keys that stay were found
     /// in the key log.
     fn key_runs(&mut self) -> Result<()> {
         let reading = &*self.store.reading;
         let named = reading.segment_table().order.clone();
         let Some(order) = reading.options().key_order else {
             let runs = named.into_iter().flat_map(|named| named.runs);
-            runs.for_each(|run| self.left(&names::key_run(run.number), 0, "keys in an order that was not given"));
+            runs.for_each(|run| self.left(&names::key_run(run.number), 0, "keys in an order not in the options"));
             return Ok(());
         };
         for info in named.into_iter().flat_map(|named| named.runs) {
             let name = names::key_run(info.number);
             let run = match reading.key_runs().open_anew(&info) {
-                // It has been joined since.
+                // Joined into another run since.
                 Err(e) if e.is_corrupt() && !reading.names()?.contains(&name) => continue,
                 run => Arc::new(run?),
             };
@@ -335,7 +335,7 @@ impl Run<'_, '_> {
             while let Some((form, change)) = cursor.forward()? {
                 key.clear();
                 if !(order.key)(form, &mut key) {
-                    self.left(&name, 0, "what is no key in the store's order");
+                    self.left(&name, 0, "an entry that is not a key in the store's order");
                 } else if (self.search.what.keys)(&key) && (change == Change::Removed || !self.store.contains(&key)?) {
                     self.left(&name, 0, "a key that was erased");
                 }
@@ -347,7 +347,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Searches dictionaries, whose text is also in pages that stay, and files without text.
+    /// Searches dictionaries, whose text also occurs in pages that stay, and files without text.
     fn others(&mut self) -> Result<()> {
         let reading = &*self.store.reading;
         for name in reading.names()? {
@@ -368,7 +368,7 @@ impl Run<'_, '_> {
                 match name.as_str() {
                     names::RULES => (self.search.mention)(name.as_bytes(), text),
                     _ if is_dictionary && self.mentioned.contains(&text) => {}
-                    _ => self.left(&name, offset, "text of what was erased"),
+                    _ => self.left(&name, offset, "erased text"),
                 }
             }
         }

@@ -1,8 +1,8 @@
-//! Finds the records of the value log that tell of changes, in the order of their sequences.
+//! Finds the records of the value log that represent changes, in the order of their sequences.
 //!
-//! Sequences rise along the log, and each belongs to one record. So what comes next lies in the
-//! segment of the log that has its sequence; or, if compaction has removed that segment, in one of
-//! compaction's outputs, which are searched for the sequences that the log lacks there.
+//! Sequences rise along the log, and each belongs to one record. So the next change lies in the
+//! segment of the log that holds its sequence. If compaction has removed that segment, it lies in
+//! an output of compaction; the outputs are searched for the sequences missing from the log.
 
 use std::collections::{BinaryHeap, HashSet, VecDeque};
 use std::ops::Range;
@@ -20,19 +20,19 @@ use crate::store::pages::is_named;
 
 /// Bytes of the log scanned for one batch.
 const BATCH_BYTES: u64 = 1 << 20;
-/// Bytes of a segment that are scanned for a sequence, rather than halved once more.
+/// Bytes of a segment below which the search for a sequence scans instead of halving again.
 const NEAR_BYTES: u64 = 1 << 20;
-/// Records that a search of compaction's outputs has found, read for one batch.
+/// Records read for one batch of those that a search of compaction's outputs has found.
 const FOUND_BATCH: usize = 256;
 
-/// A record of the log that tells of a change.
+/// A record of the log that represents a change.
 pub(super) struct Found {
     pub(super) key: Vec<u8>,
     pub(super) version: Version,
     pub(super) what: What,
 }
 
-/// What a record tells of.
+/// Kind of change.
 pub(super) enum What {
     Put,
     /// All versions were removed.
@@ -41,10 +41,10 @@ pub(super) enum What {
     RemovedOne(Removed),
 }
 
-/// Where the next sequence is.
+/// Location of the next sequence.
 enum Source {
     Unknown,
-    /// At this offset of a segment of the log, or after it.
+    /// At or after this offset of a segment of the log.
     Log(Arc<Segment>, u64),
     /// Among these records of compaction's outputs, sorted by sequence, if it is below the number.
     Moved(VecDeque<Moved>, u64),
@@ -57,44 +57,45 @@ struct Moved {
     offset: u64,
 }
 
-/// Finds records from a sequence on.
+/// Finds records from a given sequence on.
 pub(super) struct Since {
     reading: Arc<Reading>,
-    /// Up to where records are found, and the next sequence there.
+    /// The place at which the search ends, and the next sequence there.
     pub(super) end: (Tail, u64),
-    /// Found and not popped yet, in order; all that has a sequence below `covered` is among them.
+    /// Records found and not popped yet, in order. Every sequence below `covered` is among them or
+    /// was popped.
     ahead: VecDeque<Result<Found>>,
     covered: u64,
     source: Source,
 }
 
 impl Since {
-    /// From `next` on, up to an end of the log.
+    /// Starts at sequence `next` and ends at the given end of the log.
     pub(super) fn new(reading: Arc<Reading>, next: u64, end: (Tail, u64)) -> Since {
         Since { reading, end, ahead: VecDeque::new(), covered: next, source: Source::Unknown }
     }
 
-    /// What comes next, if it is found already: a record, or damage.
+    /// The next record found, or damage; `None` if nothing is buffered.
     pub(super) fn pop(&mut self) -> Option<Result<Found>> {
         self.ahead.pop_front()
     }
 
-    /// Takes back what was popped.
+    /// Puts a popped record back.
     pub(super) fn unpop(&mut self, found: Found) {
         self.ahead.push_front(Ok(found));
     }
 
-    /// All with a lower sequence was found.
+    /// Every record with a lower sequence was found.
     pub(super) fn covered(&self) -> u64 {
         self.covered.min(self.end.1)
     }
 
-    /// Finds some of what comes next, or where it is. What has a lower sequence than `from` was
-    /// popped, and nothing else is found already.
+    /// Finds the next batch of records, or its location. Records with sequences below `from` were
+    /// popped, and none are buffered.
     ///
     /// # Errors
-    /// `Corrupt` if a file is not there, or not what it was; `Io`; `Closed`. Damage in a file is
-    /// found, and no error.
+    /// `Corrupt` if a file is missing or was replaced; `Io`; `Closed`. Damage in a file is
+    /// buffered like a record, not returned as an error.
     pub(super) fn read_some(&mut self, from: u64) -> Result<()> {
         let reading = Arc::clone(&self.reading);
         reading.looking_again(|| {
@@ -112,14 +113,14 @@ impl Since {
         })
     }
 
-    /// The segments of the log that may have records to tell of, in order.
+    /// The segments of the log that may hold changes, in order.
     fn log(&self) -> Vec<Arc<Segment>> {
         let mut log = self.reading.values().segments.log();
         log.retain(|s| s.ordinal <= self.end.0.ordinal);
         log
     }
 
-    /// The offsets of a segment that are told of.
+    /// End of the part of a segment that is searched.
     fn end_of(&self, segment: &Segment) -> u64 {
         if segment.ordinal == self.end.0.ordinal { self.end.0.offset } else { u64::MAX }
     }
@@ -136,8 +137,8 @@ impl Since {
         Ok(bytes.min(self.end_of(segment)))
     }
 
-    /// Finds the segment of the log with the next sequence, and a place before it there; or
-    /// searches the outputs of compaction.
+    /// Finds the segment of the log with the next sequence, and an offset at or before its record;
+    /// otherwise searches the outputs of compaction.
     fn find(&mut self) -> Result<()> {
         let mut after = self.end.1;
         for segment in self.log().iter().rev() {
@@ -152,13 +153,13 @@ impl Since {
         self.search_moved(after)
     }
 
-    /// An offset of a segment with a record at or before the next sequence, by halving.
+    /// Bisects a segment for the offset of a record at or before the next sequence.
     fn place_before(&self, segment: &Arc<Segment>) -> Result<u64> {
         let (mut from, mut to, mut least) = (FIRST_RECORD, self.length(segment)?, 0);
         while to.saturating_sub(from) > NEAR_BYTES {
             let middle = from.midpoint(to);
             match self.reading.values().first_head(segment, middle..to, |_| true)? {
-                // What looks like a head in the middle of a body may be an old one.
+                // Bytes in the middle of a body may look like a head, perhaps an old one.
                 Some((offset, sequence)) if (least..=self.covered).contains(&sequence) => {
                     (from, least) = (offset, sequence);
                 }
@@ -172,7 +173,7 @@ impl Since {
     fn read_log(&mut self, segment: Arc<Segment>, from: u64) -> Result<()> {
         let file = self.reading.values().segments.file(&segment)?;
         let mut scan = self.reading.values().scan(&segment, &*file, from, self.end_of(&segment))?;
-        // Damage before what was told already was told, too.
+        // Damage before records returned earlier was returned with them.
         let mut damage = Vec::new();
         while scan.offset() < from + BATCH_BYTES {
             match scan.next()? {
@@ -201,7 +202,7 @@ impl Since {
         Ok(())
     }
 
-    /// Goes on behind a segment that was read to its end.
+    /// Continues behind a segment that was read to its end.
     fn after_segment(&mut self, segment: Arc<Segment>, offset: u64) -> Result<()> {
         if segment.ordinal == self.end.0.ordinal {
             self.covered = self.end.1;
@@ -220,7 +221,7 @@ impl Since {
     }
 
     /// Searches the outputs of compaction for the sequences from the next one up to `until`, which
-    /// no segment of the log has. What is moved to another output meanwhile is found there.
+    /// no segment of the log has. Records moved to another output meanwhile are found there.
     fn search_moved(&mut self, until: u64) -> Result<()> {
         let wanted = self.covered..until;
         let (mut next, mut met) = (BinaryHeap::new(), HashSet::new());
@@ -232,7 +233,7 @@ impl Since {
             }
             for segment in new {
                 match self.search_output(segment, &wanted, &mut next) {
-                    // Moved on: its records are in an output that has been begun since.
+                    // Its records were moved again, to an output begun since.
                     Err(e) if e.is_corrupt() && self.is_gone(segment)? => {}
                     searched => searched?,
                 }
@@ -245,22 +246,22 @@ impl Since {
         let moved = VecDeque::from(next.into_sorted_vec());
         let end = moved.back().filter(|_| is_cut).map_or(until, |last: &Moved| last.sequence + 1);
         if !wanted.is_empty() && !is_cut {
-            // What an absent file had is in no other.
+            // Sequences of a missing file are in no other file.
             self.ahead.extend(self.reading.missed().into_iter().map(Err));
         }
         self.source = Source::Moved(moved, end);
         Ok(())
     }
 
-    /// The outputs of compaction that may hold this sequence or a later one: all of one moment.
+    /// The outputs of compaction that may hold this sequence or a later one, all as of one moment.
     fn outputs(&self, sequence: u64) -> Result<Vec<Arc<Segment>>> {
         let segments = &self.reading.values().segments;
         loop {
             let changes = segments.changes();
-            // A follower may know of files that it does not know to be named, and the reverse.
+            // A follower may know of files that it does not know to be named, and vice versa.
             self.reading.follow_writer()?;
             let all = segments.all();
-            // All that an output holds was put before it was begun.
+            // An output holds only records put before it was begun.
             let may_have = |s: &&Arc<Segment>| s.is_output && s.floor > sequence && is_named(&self.reading, s);
             let outputs = all.iter().filter(may_have).map(Arc::clone).collect();
             if segments.changes() == changes {
@@ -269,14 +270,13 @@ impl Since {
         }
     }
 
-    /// Whether a segment was removed.
+    /// Returns whether a segment was removed.
     fn is_gone(&self, segment: &Segment) -> Result<bool> {
         self.reading.catch_up()?;
         Ok(!self.reading.values().segments.get(segment.id).is_ok_and(|s| s.ordinal == segment.ordinal))
     }
 
-    /// Adds the records of an output with these sequences, as many of the first as there is room
-    /// for.
+    /// Adds the records of an output with these sequences: the lowest ones, as many as fit.
     fn search_output(
         &mut self,
         segment: &Arc<Segment>,
@@ -305,7 +305,7 @@ impl Since {
         Ok(())
     }
 
-    /// Reads a batch of the records that a search has found.
+    /// Reads a batch of the records that a search of the outputs has found.
     fn read_moved(&mut self, mut moved: VecDeque<Moved>, until: u64) -> Result<()> {
         for at in moved.drain(..moved.len().min(FOUND_BATCH)).collect::<Vec<_>>() {
             let segment = self.reading.values().segments.get(at.segment)?;
@@ -317,9 +317,9 @@ impl Since {
                 }
                 _ => None,
             };
-            // Another segment may have the number by now.
-            let record = record.ok_or_else(|| segment.corrupt(at.offset, "the record that was here is gone"))?;
-            // Two outputs may have it, until a crashed compaction is cleared away.
+            // Another segment may have reused the number.
+            let record = record.ok_or_else(|| segment.corrupt(at.offset, "the record that was here is missing"))?;
+            // Two outputs may hold it, until a crashed compaction is cleaned up.
             if at.sequence >= self.covered {
                 self.ahead.extend(record.map(Ok));
                 self.covered = at.sequence + 1;
@@ -334,7 +334,7 @@ impl Since {
     }
 }
 
-/// What a record tells of, unless it is part of another one's body.
+/// The change that a record represents; `None` for a part of another record's body.
 fn found(header: &value::Header, bytes: &[u8]) -> Option<Found> {
     let what = match (header.kind, Removed::of(header, bytes)) {
         (Kind::Tombstone, Some(removed)) => What::RemovedOne(removed),

@@ -1,11 +1,11 @@
-//! Splits: disjoint parts of a store, which several threads or processes read side by side.
+//! Splits: disjoint parts of a store, which several threads or processes read in parallel.
 //!
 //! A split is a range of sequences, as of one moment. Segments of the log hold ascending
 //! sequences, so a split names the places in the log between which its versions were put.
 //! Compaction moves versions and keeps their sequences: its outputs are scanned by every split,
-//! which passes over the versions of others by their heads.
+//! which skips the versions of other splits by their heads.
 //!
-//! Invariant: every sequence below the moment's is in exactly one split.
+//! Invariant: every sequence below that moment's next one is in exactly one split.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -18,17 +18,18 @@ use crate::format::value::Kind;
 use crate::logs::segments::{FIRST_RECORD, Segment};
 use crate::store::{Heads, Pages, Store};
 
-/// Places looked at for each split, to find where the live bytes lie.
+/// Places sampled for each split, to find where the live bytes lie.
 const SAMPLES: u64 = 128;
-/// Most places looked at; more if there are more segments.
+/// Greatest number of places sampled; more if there are more segments.
 const MAX_SAMPLES: u64 = 8192;
 /// Bytes searched for a head at one place.
 const SEARCH_BYTES: u64 = 4 << 20;
-/// Records looked at in one place, to tell the work of reading its pages from their stored bytes.
+/// Records sampled at one place, to estimate the work of reading its pages from their stored
+/// bytes.
 const SAMPLE_RECORDS: usize = 4;
-/// What reading any record costs, in bytes of a body that are decompressed in that time.
+/// Cost of reading any record, in bytes of a body that are decompressed in the same time.
 const RECORD_WORK: u64 = 8 << 10;
-/// The most bytes of a body that count for a record that refers to it.
+/// Greatest number of bytes of a body that count for a record that refers to it.
 const LONGEST_REFERRED: u64 = 64 << 10;
 /// The layout of [`Split::to_bytes`].
 const LAYOUT: u8 = 1;
@@ -50,8 +51,7 @@ filemap_io::layout! {
     }
 }
 
-/// A part of a store, for [`Store::pages_in`]: plain data that another process may have been
-/// given.
+/// A part of a store, for [`Store::pages_in`]. Plain data, which can be sent to another process.
 ///
 /// ```
 /// # let temp = tempfile::tempdir()?;
@@ -74,7 +74,7 @@ pub struct Split {
     first: u64,
     /// The first sequence of the next split.
     next: u64,
-    /// Where its first version was put, or before it; and its last, or after it.
+    /// A place at or before its first version in the log; and one at or after its last.
     pub(super) from: Tail,
     pub(super) to: Tail,
     /// The next sequence when the splits were made, and the end of the log then.
@@ -88,7 +88,7 @@ impl Split {
         self.first..self.next
     }
 
-    /// The split as bytes, to be sent to another process.
+    /// Encodes the split, to be sent to another process.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; SplitRecord::BYTES];
         SplitRecord::LAYOUT.put(&mut bytes, LAYOUT);
@@ -105,12 +105,12 @@ impl Split {
         bytes
     }
 
-    /// The split that [`Split::to_bytes`] wrote.
+    /// Decodes a split from [`Split::to_bytes`].
     ///
     /// # Errors
     /// `InvalidOption` for other bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Split> {
-        let refused = || Error::option("split", "these bytes are no split of this build: make the splits again");
+        let refused = || Error::option("split", "not a split that this program can read: make the splits again");
         if bytes.len() != SplitRecord::BYTES || SplitRecord::LAYOUT.get(bytes) != LAYOUT {
             return Err(refused());
         }
@@ -130,12 +130,12 @@ impl Split {
     }
 }
 
-/// A place in a segment, and what reading the live versions from there to the next one costs.
+/// A place in a segment, and the cost of reading the live versions from there to the next place.
 struct Sample {
     sequence: u64,
     /// In bytes of bodies.
     work: u64,
-    /// Where it is, in a segment of the log's order.
+    /// Its place, in a segment of the log's order.
     place: Option<Tail>,
 }
 
@@ -143,9 +143,9 @@ struct Sample {
 type Found = (u64, u64);
 
 impl Store {
-    /// The store as of now in `number` disjoint parts that take about equal time to read: each
-    /// page is in exactly one. Some are empty if there are few pages. Reads some heads of every
-    /// segment, no body.
+    /// Divides the store as of now into `number` disjoint parts that take about equal time to
+    /// read. Each page is in exactly one. Some are empty if there are few pages. Reads some heads
+    /// of every segment, no body.
     ///
     /// # Errors
     /// `InvalidOption` for 0; `Closed`; `Io`.
@@ -185,7 +185,7 @@ impl Store {
         Ok(bounds.map(split).collect())
     }
 
-    /// Samples of all segments, at least one of each, by their live bytes.
+    /// Samples all segments, at least once each, in proportion to their live bytes.
     fn samples(&self, splits: u64, end: Tail) -> Result<Vec<Sample>> {
         let all = self.reading.values().segments.all();
         let in_use = |s: &&Arc<Segment>| s.is_output || s.ordinal <= end.ordinal;
@@ -207,7 +207,7 @@ impl Store {
                         let place = (!segment.is_output).then_some(Tail { ordinal: segment.ordinal, offset });
                         samples.push(Sample { sequence, work, place });
                     }
-                    // Within a large record: it belongs to the sample before.
+                    // Within a large record: add the work to the sample before.
                     None => {
                         let last = samples.last_mut();
                         last.into_iter().for_each(|last: &mut Sample| last.work = last.work.saturating_add(work));
@@ -218,8 +218,8 @@ impl Store {
         Ok(samples)
     }
 
-    /// Offset and sequence of the first record in a range of a segment that is no chunk; and the
-    /// work of reading `bytes` stored there, estimated from its first records.
+    /// Offset and sequence of the first record in a range of a segment that is not a chunk, and
+    /// the work of reading `bytes` stored there, estimated from its first records.
     fn sample(&self, segment: &Arc<Segment>, range: Range<u64>, bytes: u64) -> Result<(Option<Found>, u64)> {
         let (mut first, mut seen, mut stored, mut work) = (None, 0, 0, 0);
         let looked = self.reading.values().each_head(segment, range, |offset, header| {
@@ -229,7 +229,7 @@ impl Store {
             let body = match header.kind {
                 // The body is in chunks before it.
                 Kind::Chunked => 0,
-                // The body is elsewhere. That of one is not to outweigh all that is stored here.
+                // The body is elsewhere. A single one must not outweigh everything stored here.
                 Kind::Reference => header.raw_bytes.min(LONGEST_REFERRED),
                 _ => header.raw_bytes,
             };
@@ -241,7 +241,7 @@ impl Store {
             if seen < SAMPLE_RECORDS || first.is_none() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         match looked {
-            // Removed meanwhile: the balance is less good.
+            // Removed meanwhile: the split is less balanced.
             Err(e) if e.is_corrupt() => return Ok((None, bytes)),
             looked => looked?,
         }
@@ -250,12 +250,12 @@ impl Store {
     }
 
     /// [`Store::pages`] of a split, as of when the splits were made, whatever was put or compacted
-    /// since: together the splits give each page once. A page replaced since is given in the
-    /// version of then; if that is not kept, it is missing. Damage and absent files are named by
-    /// every split that may have lost pages with them.
+    /// since. Together the splits return each page once. A page replaced since is returned in its
+    /// version at that time; if that is not kept, the page is missing. Damage and missing files
+    /// are reported by every split that may have lost pages to them.
     ///
     /// # Errors
-    /// `InvalidOption` if the split is of another store, or of a later state of it than this
+    /// `InvalidOption` if the split belongs to another store, or to a later state of it than this
     /// handle can see; `Closed`.
     pub fn pages_in(&self, split: &Split) -> Result<Pages> {
         Ok(Pages::new(Arc::clone(&self.reading), Some(self.own(split)?), true))
@@ -285,7 +285,7 @@ impl Store {
         self.versions_in(split).map(Heads)
     }
 
-    /// The split, if it is one of this store that this handle can read.
+    /// The split, if it belongs to this store and this handle can read it.
     fn own(&self, split: &Split) -> Result<Split> {
         self.reading.check_open()?;
         if split.store_id != self.reading.birth().store_id {

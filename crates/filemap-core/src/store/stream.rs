@@ -31,7 +31,7 @@ pub struct Writer {
     time_ms: i64,
     piece: Vec<u8>,
     chunks: Vec<ChunkEntry>,
-    /// Its pin in the log, once it has a chunk.
+    /// Its pin in the log, from the first chunk on.
     stream: Option<u64>,
     hasher: Box<Xxh3>,
     body_bytes: u64,

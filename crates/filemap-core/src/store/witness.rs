@@ -1,5 +1,5 @@
 //! Evidence for a repair: the live versions according to index and key log. Lost segments may have
-//! held tombstones, and what these removed would come back.
+//! held tombstones; without these, the versions that they removed would come back.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ use crate::store::{Store, Threads};
 use crate::upkeep::repair::rebuild::Living;
 use crate::upkeep::repair::survey::Survey;
 
-/// The live versions, if segments are missing and index and key log are whole; otherwise why they
-/// are unknown. One pass over the key log.
+/// The live versions, if segments are missing and index and key log are intact; otherwise the
+/// reason why they are unknown. One pass over the key log.
 pub(super) fn living(source: &Arc<dyn Dir>, survey: &Survey, options: &Options) -> (Option<Living>, Option<String>) {
     if survey.missing.is_empty() {
         return (None, None);
     }
     let Some(superblock) = survey.superblock.as_ref().filter(|_| survey.is_last) else {
-        return (None, Some("what was removed in a lost segment may show again: the superblock is not whole".into()));
+        return (None, Some("versions removed in a lost segment may come back: the superblock is damaged".into()));
     };
     match look(source, options) {
         Ok(sequences) => (Some(Living { sequences, below: superblock.next_sequence }), None),
-        Err(e) => (None, Some(format!("what was removed in a lost segment may show again: {e}"))),
+        Err(e) => (None, Some(format!("versions removed in a lost segment may come back: {e}"))),
     }
 }
 
@@ -37,7 +37,7 @@ fn look(source: &Arc<dyn Dir>, options: &Options) -> Result<Sequences> {
     let mut sequences = Sequences::default();
     for key in store.keys() {
         let key = match key {
-            // Value segments: their content is lost anyway.
+            // Errors of value segments: their content is lost anyway.
             Err(Error::Storage(StorageError::Corrupt { file, .. })) if names::parse_segment(&file).is_some() => {
                 continue;
             }

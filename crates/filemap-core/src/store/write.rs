@@ -1,4 +1,4 @@
-//! Puts and removes, and when a put stores only a reference.
+//! Puts and removals; a put of an unchanged body stores a reference.
 
 use std::iter::Peekable;
 
@@ -13,14 +13,14 @@ use crate::record::{Put, Record, Version, now_ms};
 use crate::stats::Counters;
 use crate::store::Store;
 
-/// Bytes of records that one write takes, if they are not those of one record.
+/// Greatest number of bytes of records in one write, unless a single record is larger.
 const GROUP_BYTES: u64 = 256 << 10;
-/// Bytes of their keys, each with what the memtable has beside it: as much as of one key, for
-/// which it has room.
+/// Greatest number of bytes of their keys, each with its overhead in the memtable: as much as for
+/// the longest single key, for which the memtable has room.
 const GROUP_KEY_BYTES: usize = Record::MAX_KEY_BYTES;
 const ENTRY_BYTES: usize = 128;
 
-/// The next records that are written together: at least one.
+/// The next records to write together: at least one.
 fn next_group<'k>(
     drafts: &mut Peekable<impl Iterator<Item = (Draft, &'k [u8])>>,
     segment_bytes: u64,
@@ -69,8 +69,8 @@ impl Store {
         }
     }
 
-    /// Stores a reference to the newest version if that has a body of this digest and length.
-    /// Ignores the record's own body.
+    /// Stores a reference to the newest version if its body has this digest and length. Ignores
+    /// the record's own body.
     pub(super) fn put_reference(
         &self,
         record: &Record<'_>,
@@ -92,14 +92,14 @@ impl Store {
                 })
             });
             let newest = match newest {
-                // A damaged body is not the same: storing this one repairs the page.
+                // A damaged body does not count as the same: storing this one repairs the page.
                 Err(e) if e.is_corrupt() => None,
                 newest => newest?.flatten(),
             };
             let Some(holder) = newest else { return Ok(None) };
             let draft = Draft::reference(record, body_bytes, digest, holder, &self.reading.packing(record.key));
-            // Since it was read, the body referred to must not have been removed or dropped, nor
-            // be about to be.
+            // The body referred to must not have been removed or dropped since it was read, nor be
+            // about to be.
             let still_there = |reading: &Reading| {
                 reading.in_memtables(record.key, hash) == before
                     && Counters::get(&reading.counters().checkpoints) == checkpoints
@@ -113,14 +113,15 @@ impl Store {
     }
 
     /// Stores many records under one lock and, with [`Durability::Sync`](crate::Durability::Sync),
-    /// with one sync. Each stands alone: a crash may keep some of them. The chunks of large bodies
-    /// are written first; nothing of the batch is visible until all are.
+    /// with one sync. The batch is not atomic: a crash may keep some of the records. The chunks of
+    /// large bodies are written first; no record of the batch is visible until all chunks are
+    /// written.
     ///
     /// # Errors
-    /// As [`Store::put`], with none of them stored. Exceptions: after a failed write, which
-    /// poisons the handle, any of them may be stored, and show to other processes and after
-    /// reopening alone; a batch longer than a segment that could not continue in the next one
-    /// leaves the records before.
+    /// As [`Store::put`], with no record stored. Exceptions: after a failed write, which poisons
+    /// the handle, any of them may be stored, visible only to other processes and after reopening;
+    /// a batch longer than a segment that could not continue in the next one leaves the records
+    /// before.
     pub fn put_batch(&self, records: &[Record<'_>]) -> Result<Vec<Version>> {
         for r in records {
             self.writing()?.check_put(r.key, r.meta, r.body.len() as u64)?;
@@ -129,7 +130,7 @@ impl Store {
         let (reading, writing) = (&*self.reading, self.writing()?);
         let _inside = writing.enter();
         let piece = reading.options().large_value_bytes;
-        // Keep the writers until the chunk lists are in the log: they pin the chunks.
+        // The streams pin the chunks until the chunk lists are in the log.
         let mut streams = Vec::new();
         let mut draft = |r: &Record<'_>| match r.body.len() as u64 > piece {
             false => Ok(Draft::page(r, digest(r.body), &reading.packing(r.key))),

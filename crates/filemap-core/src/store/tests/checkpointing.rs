@@ -1,4 +1,4 @@
-//! What other operations see in the middle of a checkpoint.
+//! Other operations in the middle of a checkpoint.
 
 use std::ops::ControlFlow;
 

@@ -1,5 +1,5 @@
 //! Closing a handle through one clone in the middle of another clone's work: the work ends with
-//! `Closed` and writes nothing, even if another writer has the store by then.
+//! `Closed` and writes nothing, even if another writer has opened the store by then.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

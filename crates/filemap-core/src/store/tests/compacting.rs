@@ -1,4 +1,4 @@
-//! Compaction through a store: erasures in many runs, and how far puts may run ahead.
+//! Compaction through a store: erasures in many runs, and the bound on how far puts may run ahead.
 
 use crate::handle::writing::late_bytes;
 use crate::store::Erasure;

@@ -10,7 +10,7 @@ use crate::{Options, Record, Store};
 
 const KEYS: u32 = 300;
 
-/// Segments of some 25 records, compacted once a twentieth is dead.
+/// Segments of about 25 records, compacted once a twentieth is dead.
 fn options() -> Options {
     let mut options = Options::new().free_space_floor(0).keep_versions(Some(1)).space_bound(None);
     options.limits = Limits {
@@ -35,7 +35,7 @@ fn body(i: u32, round: u32) -> Vec<u8> {
     format!("{i} in round {round}").into_bytes()
 }
 
-/// Compacts while it is worth it. Returns the number of segments.
+/// Compacts while that pays. Returns the number of segments.
 fn compact(store: &Store) -> usize {
     let upkeep = store.upkeep().unwrap();
     (0..).take_while(|_| compact_keys(upkeep).unwrap()).count()
@@ -151,7 +151,7 @@ fn a_segment_into_which_a_damaged_chain_leads_is_kept_and_not_tried_again() {
     for i in (0..100).filter(|i| *i != 3) {
         assert_eq!(store.history(&key(i)).unwrap().len(), 1);
     }
-    // Once the key is put again nothing leads there.
+    // Once the key is put again, no slot leads there.
     put(&store, 3, 2);
     store.checkpoint().unwrap();
     assert_eq!(store.history(&key(3)).unwrap().len(), 1);
@@ -166,8 +166,8 @@ impl Drop for Stops<'_> {
     }
 }
 
-/// Reads everything in every way until stopped. Checks that bodies match their keys and that no
-/// key comes twice.
+/// Reads by every method until stopped. Checks that bodies match their keys and that no key is
+/// returned twice.
 fn read_until(store: &Store, stop: &AtomicBool, refresh: bool) -> u32 {
     let mut rounds = 0;
     while !stop.load(Ordering::Relaxed) || rounds < 3 {

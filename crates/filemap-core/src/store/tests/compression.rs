@@ -1,4 +1,5 @@
-//! The sample of how bodies are compressed: each in its kind, bounded, damage counted.
+//! The sample of how bodies are compressed: counted by kind, in bounded reads, with damage
+//! counted.
 
 use super::trained::{create, eager, put, work};
 use crate::{Options, Record, Store};
@@ -44,7 +45,8 @@ fn a_sample_of_a_long_log_is_bounded_and_a_damaged_place_is_counted() {
     assert_eq!((damaged.without_dictionary.bodies, damaged.missed), (1_999, 1), "{damaged:?}");
 }
 
-/// A part of a segment is as long as the longest record: it was seen to end within the first.
+/// The sampled part of a segment covers at least the longest record: it once ended within the
+/// first.
 #[test]
 fn large_bodies_are_in_a_sample() {
     let temp = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Reads in the middle of a checkpoint: tombstones of the active memtable hide what the frozen one
-//! has.
+//! Reads in the middle of a checkpoint: tombstones of the active memtable hide entries of the
+//! frozen one.
 
 use std::sync::Arc;
 

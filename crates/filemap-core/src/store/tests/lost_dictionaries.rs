@@ -1,4 +1,4 @@
-//! Dictionaries that are gone, empty or cut short: error reports, refusals, accepted losses.
+//! Dictionaries that are missing, empty or cut short: error reports, refusals, accepted losses.
 
 use std::fs::{self, OpenOptions};
 use std::ops::ControlFlow;
@@ -30,12 +30,12 @@ fn cut(file: &Path, len: u64) {
     OpenOptions::new().write(true).open(file).unwrap().set_len(len).unwrap();
 }
 
-/// Drops a handle as a kill does.
+/// Drops a handle as a kill would.
 fn abandon(store: Store) {
     store.reading.closed().store(true, Ordering::Release);
 }
 
-/// Names of absent files that are missed.
+/// Names of missing files that are still needed.
 fn missed(store: &Store) -> Vec<String> {
     store.absent().into_iter().filter(|a| a.is_missed()).map(|a| a.file).collect()
 }
@@ -52,7 +52,7 @@ fn read_only(path: &Path) -> Store {
     Store::open_read_only(path, options()).unwrap()
 }
 
-/// A store killed before a checkpoint has seen a record that names the dictionary.
+/// A store killed before a checkpoint saw any record that names the dictionary.
 fn killed(path: &Path) -> PathBuf {
     abandon(trained(path, options()));
     path.join(FILE)
@@ -103,7 +103,7 @@ fn without_one_of_its_dictionaries_a_store_is_read_as_far_as_it_can_be_and_the_f
         assert_eq!(store.absent(), []);
         check(&store, "a", 0..110);
         store.close().unwrap();
-        // It is missed again like any other.
+        // Its loss is reported again like any other.
         way(&file);
         assert!(names_it(&Store::open(&path, options())));
     }
@@ -295,7 +295,7 @@ fn an_erasure_keeps_and_names_a_dictionary_that_records_need_which_cannot_be_rea
         assert_eq!(missed(&store), [FILE]);
         assert!(!store.verify().unwrap().problems.is_empty());
         store.close().unwrap();
-        // Bring the file back: all that needed it is readable, and the erasure ends.
+        // Bring the file back: all records that needed it are readable, and the erasure ends.
         fs::write(&file, whole).unwrap();
         let store = open(&path, options());
         check(&store, "a", 50..100);

@@ -1,4 +1,4 @@
-//! Unit tests that need a whole store: what they test lies below `store`, so they are here.
+//! Unit tests that need a whole store: the code they test lies below `store`, so they are here.
 
 mod checkpointing;
 // It needs real threads and locks.

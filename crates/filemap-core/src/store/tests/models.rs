@@ -1,6 +1,6 @@
 //! A whole store with its background threads under the model checker shuttle: reads during the
-//! handover of memtables at checkpoints, and closing beside puts and syncs. The files are real, in
-//! memory where the system has a memory file system.
+//! handover of memtables at checkpoints, and closing concurrent with puts and syncs. The files are
+//! real, in a memory file system where the system has one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,7 +36,7 @@ fn put(store: &Store, key: &[u8], n: u64) {
     store.put(&Record::new(key, &n.to_le_bytes()).time(n as i64)).unwrap();
 }
 
-/// The number in a key's newest version. Asserts that it is whole.
+/// The number in a key's newest version. Asserts that the version is intact.
 fn number_of(store: &Store, key: &[u8]) -> Option<u64> {
     let value = store.get(key).unwrap()?;
     let n = u64::from_le_bytes(value.body[..].try_into().unwrap());

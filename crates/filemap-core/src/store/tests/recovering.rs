@@ -1,4 +1,4 @@
-//! What recovery, and a follower, make of files left by a crash.
+//! Recovery, and a follower, on files left by a crash.
 
 use crate::Error;
 use crate::format::header::{FileHeader, Kind};
@@ -38,7 +38,7 @@ fn a_whole_record_that_was_there_before_the_log_was_is_none() {
     store.put(&Record::new(b"b", b"here")).unwrap();
     let seed = store.reading.values().segments.log()[0].seed;
     store.close().unwrap();
-    // A power loss left a block of another file that had this number: a whole record, at its
+    // A power loss left a block of another file that had this number: an intact record, at its
     // place, with a sequence of that time.
     let log = std::fs::File::options().read(true).write(true).open(path.join("value0.dat")).unwrap();
     let tail = log.metadata().unwrap().len();
@@ -57,7 +57,7 @@ fn a_whole_record_that_was_there_before_the_log_was_is_none() {
     check(&store);
     assert_eq!(store.verify().unwrap().problems, []);
     assert_eq!(log.metadata().unwrap().len(), tail, "it was cut off");
-    // A put in its place counts.
+    // A put in its place is kept.
     store.put(&Record::new(b"a", b"anew")).unwrap();
     drop(store);
     assert_eq!(Store::open(&path, options()).unwrap().get(b"a").unwrap().unwrap().body, b"anew");

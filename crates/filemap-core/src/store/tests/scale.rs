@@ -1,4 +1,4 @@
-//! Sizes far beyond what a test can fill, as they are after years: sparse files of many GiB,
+//! Sizes far beyond those a test can fill, as reached after years: sparse files of many GiB,
 //! ordinals past 65,536, sequences past 2^32, locations past 1 TiB of log.
 
 use std::fs::OpenOptions;

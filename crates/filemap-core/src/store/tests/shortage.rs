@@ -1,5 +1,5 @@
-//! Temporary failures (out of file descriptors, a full disk): they stop nothing for good, are not
-//! taken for damage, and leave no part of a batch. And panics of background threads are noticed.
+//! Temporary failures (out of file descriptors, a full disk) stop nothing permanently, are not
+//! taken for damage, and leave no part of a batch. Panics of background threads are noticed.
 
 use std::io;
 use std::path::Path;

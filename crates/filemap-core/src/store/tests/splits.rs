@@ -1,4 +1,4 @@
-//! Splits: disjoint, together the whole store, whatever is moved, put and removed meanwhile.
+//! Splits are disjoint and together the whole store, whatever is moved, put and removed meanwhile.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -73,7 +73,8 @@ fn of(pages: impl Iterator<Item = Result<(Vec<u8>, Value)>>) -> Found {
     found
 }
 
-/// What all splits have together, newest versions and all; sent as bytes in between.
+/// The union of all splits, newest versions and all versions; the splits are sent as bytes in
+/// between.
 fn united(store: &Store, splits: &[Split]) -> (Found, Found) {
     let (mut newest, mut every) = (Found::new(), Found::new());
     let (mut newest_heads, mut heads) = (0, 0);
@@ -88,7 +89,7 @@ fn united(store: &Store, splits: &[Split]) -> (Found, Found) {
     (newest, every)
 }
 
-/// What one has and the other has not.
+/// Entries in only one of the two.
 fn differences(found: &(Found, Found), expected: &(Found, Found)) -> String {
     let lacks = |a: &Found, b: &Found| {
         a.iter()
@@ -121,14 +122,14 @@ proptest! {
         let expected = (of(store.pages()), of(store.versions()));
         prop_assert_eq!(differences(&united(&store, &splits), &expected), "");
         prop_assert_eq!(differences(&united(&reader, &splits), &expected), "");
-        // All versions move to other segments, by another process for the reader.
+        // All versions move to other segments; for the follower, another process moves them.
         store.remove(b"nothing").unwrap();
         store.compact().unwrap();
         prop_assert_eq!(differences(&united(&store, &splits), &expected), "");
         prop_assert_eq!(differences(&united(&reader, &splits), &expected), "");
         store.recompress(3).unwrap();
         prop_assert_eq!(differences(&united(&reader, &splits), &expected), "");
-        // What is put since is in none; what is removed since is gone.
+        // Pages put since are in no split; pages removed since are missing.
         let removed = |k: &[u8]| then.iter().any(|s| matches!(s, Step::Remove { key: n } if key(*n) == k));
         then.iter().enumerate().for_each(|(nth, step)| take(&store, *step, 1000 + nth));
         reader.refresh().unwrap();

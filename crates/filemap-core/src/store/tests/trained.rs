@@ -50,7 +50,7 @@ pub(super) fn key(host: &str, i: u32) -> Vec<u8> {
     format!("{host}/{i}").into_bytes()
 }
 
-/// A page of a site: text common to all pages, and words of its own.
+/// A page of a host: text common to all pages, and words of its own.
 pub(super) fn body(host: &str, i: u32) -> Vec<u8> {
     let mut noise = u64::from(i) + 1;
     let mut word = || {
@@ -160,7 +160,8 @@ fn without_its_dictionary_a_page_is_an_error_that_says_so_and_the_others_are_rea
     let problems = store.verify().unwrap().problems;
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert!(problems[0].file == "dict1.zdict" && problems[0].what.starts_with("50 records"), "{problems:?}");
-    // A new one gets another number: with the lost one's number its pages would expand wrongly.
+    // A new one gets another number: with the lost one's number its pages would decompress
+    // wrongly.
     make(&store, "b");
     assert_eq!(store.dictionaries().iter().map(|d| d.id).collect::<Vec<_>>(), [2]);
     assert!(missing(&store.get(&key("a", 60)).unwrap_err()));
@@ -325,7 +326,7 @@ fn pages_that_have_changed_call_for_a_new_dictionary() {
     put(&store, "a", 0..3000);
     work(&store);
     assert_eq!(store.dictionaries().len(), before, "nothing has changed");
-    // The site is redesigned. It takes some pages until the recent ratio shows it.
+    // The host is redesigned. It takes some pages until the recent ratio shows it.
     for i in 0..10 {
         for j in 0..1000 {
             let page = body("completely-new-and-different", i * 1000 + j);
@@ -346,7 +347,7 @@ fn memory_stays_bounded_and_what_was_dropped_is_digested_again() {
     let hosts: Vec<String> = (0..12).map(|h| format!("host{h}")).collect();
     for host in &hosts {
         put(&store, host, 0..40);
-        // More than would be made: the memory limit also holds for existing ones.
+        // More than would be trained: the memory limit also holds for existing ones.
         make(&store, host);
         put(&store, host, 40..80);
     }

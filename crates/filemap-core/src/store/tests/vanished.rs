@@ -1,5 +1,5 @@
-//! Segments that are gone, empty or cut short: what stays readable, error reports, refusals,
-//! accepted losses.
+//! Segments that are missing, empty or cut short: readable data, error reports, refusals, accepted
+//! losses.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -42,7 +42,7 @@ fn put(store: &Store, keys: std::ops::Range<u32>, version: i64) {
     }
 }
 
-/// Drops a handle as a kill does.
+/// Drops a handle as a kill would.
 fn abandon(store: Store) {
     store.reading.closed().store(true, Ordering::Release);
 }
@@ -154,7 +154,7 @@ fn accepted(path: &Path, name: &str, readable: usize) {
     store.close().unwrap();
     let store = Store::open_read_only(path, options()).unwrap();
     assert!(store.absent().iter().all(|a| !a.is_missed()), "nothing leads there any more");
-    // A cut through a record leaves a part of it, which is damage.
+    // A cut through a record leaves a part of it, which is reported as damage.
     assert!(store.pages().filter(Result::is_err).count() <= usize::from(absent[0].why.contains("short")));
 }
 
@@ -287,7 +287,7 @@ fn what_was_removed_in_a_lost_segment_does_not_come_back_by_a_repair() {
     assert_eq!(repaired.absent(), []);
     assert!((0..20).all(|i| repaired.get(&key(i)).unwrap().is_none()));
     assert!((20..50).all(|i| repaired.get(&key(i)).unwrap().is_some()));
-    // The same in place; without index and key log it cannot be known.
+    // The same in place; without index and key log the loss cannot be known.
     for gone in [None, Some("address.idx"), Some("SUPERBLOCK")] {
         let place = temp.path().join(format!("place-{gone:?}"));
         copy(&path, &place);
@@ -406,7 +406,7 @@ fn a_repair_does_not_believe_a_key_log_that_is_cut_short() {
     let report = Store::repair(&path, RepairTo::New(&new), &options, &mut |_| ControlFlow::Continue(())).unwrap();
     assert!(report.unwitnessed.iter().any(|what| what.contains("key0.dat")), "{:?}", report.unwitnessed);
     let repaired = Store::open_read_only(&new, options).unwrap();
-    // Whatever the key log lacks.
+    // All keys that the key log lacks.
     assert!((60..120).contains(&readable.len()), "{}", readable.len());
     assert!(readable.iter().all(|i| repaired.get(&key(*i)).unwrap().is_some()));
     assert_eq!(report.keys, readable.len() as u64);
@@ -444,7 +444,7 @@ fn a_file_that_comes_back_after_its_loss_was_accepted_is_whole_again() {
             assert_eq!((0..210).filter(|i| store.get(&key(*i)).unwrap().is_some()).count(), 210, "{nth} {way}");
             store.close().unwrap();
         }
-        // It is missed again like any other.
+        // Its loss is reported again like any other.
         fs::remove_file(&file).unwrap();
         assert!(Store::open(&broken, options()).is_err(), "{nth} {way}");
     }

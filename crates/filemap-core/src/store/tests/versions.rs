@@ -88,7 +88,7 @@ fn versions_that_are_not_kept_are_not_looked_through_for_each_of_them() {
         let start = Instant::now();
         let bodies: Vec<_> = pages.map(|page| page.unwrap().1.body).collect();
         assert_eq!(bodies, [body(last)]);
-        // Half a minute, if each were compared with all others.
+        // Takes half a minute if each version is compared with all others.
         assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     };
     is_last(VERSIONS, &mut store.pages());
@@ -101,7 +101,7 @@ fn versions_that_are_not_kept_are_not_looked_through_for_each_of_them() {
     assert_eq!(heads.map(|head| head.unwrap().head.version.sequence).collect::<Vec<_>>(), [VERSIONS]);
     is_last(VERSIONS, &mut store.pages_in(&splits[0]).unwrap());
     assert_eq!(store.stats().checkpoints, 0, "all are in memory");
-    // It is dropped: the current one stands for it, once.
+    // It is dropped: the current one takes its place, once.
     let (mut pages, before) = (store.pages(), store.pages_in(&splits[0]).unwrap());
     put(VERSIONS + 2);
     store.checkpoint().unwrap();
@@ -114,7 +114,7 @@ fn a_page_put_again_in_the_middle_of_a_list_is_listed_once() {
     let temp = tempfile::tempdir().unwrap();
     let store = Store::create(temp.path().join("a"), options().keep_versions(Some(1))).unwrap();
     let put = |n: u64, at: i64| assert_eq!(store.put(&Record::new(HOT, &body(n)).time(at)).unwrap().sequence, n);
-    // The newer one lies before the older.
+    // The newer one lies before the older in the log.
     put(1, 10);
     put(2, 5);
     let mut pages = store.pages();
@@ -143,7 +143,7 @@ fn a_compaction_of_a_key_with_many_versions_ends_soon_when_the_store_is_closed()
     let (result, ended) = compaction.join().unwrap();
     assert!(ended.saturating_duration_since(start) < Duration::from_secs(20));
     closed.unwrap();
-    // Whether it had ended already or not, nothing is lost.
+    // Whether it had ended already or not, nothing may be lost.
     let _ = result;
     let store = Store::open(temp.path().join("a"), options()).unwrap();
     assert_eq!(all(&store).len(), 20_000);
@@ -303,7 +303,7 @@ fn many_references_to_a_page_that_is_not_in_the_index_are_recovered_in_time_by_t
     let start = Instant::now();
     let follower = Store::open_read_only(temp.path().join("a"), options()).unwrap();
     assert_eq!(follower.get(HOT).unwrap().unwrap().body, body(7));
-    // When each was looked for through all that came after it, 40,000 took 6 seconds.
+    // When each was searched for in everything after it, 40,000 took 6 seconds.
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     assert_eq!(store.stats().checkpoints, 0, "all are in memory");
 }

@@ -37,7 +37,8 @@ pub(super) fn is_same(name: &str, a: &dyn File, b: &dyn File) -> Result<bool> {
         return Ok(false);
     }
     let last = len.saturating_sub(LAST_BYTES);
-    // Two stores from one backup number their runs alike, and their headers have no other sign.
+    // Two stores made from one backup number their runs alike, and the headers of runs do not tell
+    // them apart.
     if is_run {
         return is_equal(a, b, len);
     }

@@ -1,4 +1,5 @@
-//! Holds of a writer's backups: what the held superblock names is neither removed nor overwritten.
+//! Holds of a writer's backups: files and pages that the held superblock names are neither removed
+//! nor overwritten.
 
 use crate::error::Result;
 use crate::format::superblock::Superblock;
@@ -6,7 +7,7 @@ use crate::index::segment_table::SegmentTable;
 use crate::sync::lock;
 use crate::upkeep::Upkeep;
 
-/// Keeps what a superblock names from being removed or overwritten, until dropped.
+/// Keeps files and pages that a superblock names from being removed or overwritten, until dropped.
 pub(crate) struct Hold<'a>(&'a Upkeep);
 
 impl Drop for Hold<'_> {
@@ -17,8 +18,8 @@ impl Drop for Hold<'_> {
         if c.holds == 0 {
             c.held_runs_below = 0;
         }
-        // After a failed checkpoint the segment table is ahead of the superblock: nothing may be
-        // removed by it.
+        // After a failed checkpoint the segment table is ahead of the superblock, so it must not
+        // be used to remove files.
         if c.holds == 0 && upkeep.writing.poisoned().check().is_ok() {
             c.index.release();
             let removed = upkeep.remove_left_runs(&mut c).and_then(|()| upkeep.remove_dead_keys(&c));
@@ -27,13 +28,14 @@ impl Drop for Hold<'_> {
             }
         }
         drop(c);
-        // Compaction removes what the hold has kept.
+        // Compaction removes the segments that the hold has kept.
         upkeep.writing.bells().compact.ring();
     }
 }
 
 impl Upkeep {
-    /// Holds what the last superblock names. Returns that superblock and its segment table too.
+    /// Holds the files and pages that the last superblock names. Returns that superblock and its
+    /// segment table too.
     ///
     /// # Errors
     /// `Poisoned`.

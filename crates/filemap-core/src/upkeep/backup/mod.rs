@@ -1,14 +1,14 @@
 //! Backups: copies or links the files that one superblock names into another directory, while
-//! puts, checkpoints and compaction go on.
+//! puts, checkpoints and compaction continue.
 //!
 //! A writer holds its last superblock meanwhile: nothing that it names is removed or overwritten.
-//! A follower cannot hold another process's superblock. It checks afterwards for a newer one, and
-//! if there is one, brings what has changed and checks again. It also copies the log beyond the
+//! A follower cannot hold another process's superblock. It checks afterwards for a newer one; if
+//! there is one, it copies the changes and checks again. It also copies the log beyond the
 //! checkpoint, as a killed process would leave it; opening the backup replays that.
 //!
 //! Invariants: the source is not changed. A file that is still appended to is copied, never
 //! linked: both stores can be written afterwards, and neither ever changes a byte of the other.
-//! The superblock is the last file to get its name.
+//! The superblock is the last file to get its final name.
 
 mod files;
 mod hold;
@@ -85,7 +85,7 @@ pub struct BackedUp {
     pub copied_bytes: u64,
 }
 
-/// A requested backup.
+/// Parameters of a backup.
 pub(crate) struct Order<'a> {
     pub(crate) to: &'a dyn Dir,
     /// An earlier backup to share files with.
@@ -105,7 +105,7 @@ struct Inventory {
     /// Files that are or may be appended to, with the number of bytes that count. Log segments in
     /// order.
     growing: Vec<(String, u64)>,
-    /// Dictionaries that the superblock names; true for one accepted as lost.
+    /// Dictionaries that the superblock names; true for one whose loss was accepted.
     dictionaries: BTreeMap<u32, bool>,
 }
 
@@ -138,7 +138,7 @@ fn superblock_of(reading: &Reading, dir: &dyn Dir) -> Result<Superblock> {
     if found.store_id == reading.birth().store_id {
         return Ok(found);
     }
-    let why = format!("{} is no backup of this store", dir.path().display());
+    let why = format!("{} is not a backup of this store", dir.path().display());
     Err(Error::option("base", why))
 }
 
@@ -155,8 +155,8 @@ fn inventory(
     for segment in reading.values().segments.all().iter() {
         let row = segment_table.values.get(&segment.id).filter(|a| a.ordinal == segment.ordinal);
         if segment.is_output || segment.ordinal < tail.ordinal {
-            // Dead segments too, since the segment table names them. Leaving ones may be removed
-            // before they are copied.
+            // Includes dead segments, since the segment table names them, but not leaving ones,
+            // which may be removed before they are copied.
             if row.is_some_and(|a| !a.is_leaving) {
                 sealed.push(segment.name());
             }
@@ -178,14 +178,14 @@ struct Run<'a, 'o> {
     order: &'a mut Order<'o>,
     base: Option<Superblock>,
     sum: BackedUp,
-    /// How each sealed file was brought.
+    /// The way in which each sealed file was brought.
     brought: BTreeMap<String, How>,
-    /// Dictionaries that the last attempt brought, by file name.
+    /// File names of dictionaries that the last attempt brought.
     dictionaries: BTreeSet<String>,
     total_bytes: u64,
 }
 
-/// How a file got into the backup.
+/// The way in which a file got into the backup.
 #[derive(Clone, Copy, Debug)]
 enum How {
     Linked,
@@ -202,8 +202,8 @@ impl Run<'_, '_> {
         self.measure(&inventory)?;
         self.files(&inventory)?;
         self.index(&inventory.superblock)?;
-        // A handle that was closed meanwhile held nothing since: another writer may have changed
-        // what was copied.
+        // A handle closed meanwhile has lost its hold: another writer may have changed the files
+        // that were copied.
         reading.check_open()?;
         drop(hold);
         self.finish(&inventory)
@@ -216,13 +216,13 @@ impl Run<'_, '_> {
         for attempt in 1..=TRIES {
             let superblock = reading.superblock().newest_whole(reading.dir())?;
             if dropped_epoch.replace(superblock.dropped_epoch).is_some_and(|r| r != superblock.dropped_epoch) {
-                // The copied log may contain records dropped since.
+                // The copied log may contain records that were dropped since.
                 self.remove_where(|name| !self.is_sealed_here(name))?;
             }
             let epoch = superblock.epoch;
             match self.try_as_reader(superblock) {
                 Err(e) if e.is_corrupt() => {
-                    // No file of the last superblock is removed: without a newer one this is
+                    // No file of the last superblock is removed, so without a newer one this is
                     // damage.
                     if reading.superblock().newest_whole(reading.dir())?.epoch == epoch {
                         return Err(e);
@@ -234,7 +234,7 @@ impl Run<'_, '_> {
             }
             sleep(Duration::from_millis(u64::from(10 * attempt)));
         }
-        let what = "checkpoints come faster than it can be copied; let the process that writes make the backup";
+        let what = "checkpoints come faster than the index can be copied; back up from the writing process";
         Err(Error::io("backup", names::INDEX)(std::io::Error::other(what)))
     }
 
@@ -247,7 +247,7 @@ impl Run<'_, '_> {
         let loaded = load(file, seed, Owner::Other, superblock.index, epoch, limits)?;
         let segment_table = recover::segment_table(&loaded, superblock.index)?;
         drop(loaded);
-        // What this handle once saw may be gone.
+        // Files that this handle once knew may be missing now.
         let Some(absent) = reading.absent_values(&superblock, &segment_table)? else { return Ok(None) };
         recover::refuse(&absent, false)?;
         let inventory = inventory(reading, superblock, &segment_table, true)?;
@@ -260,7 +260,7 @@ impl Run<'_, '_> {
         Ok(is_newest()?.then_some(inventory))
     }
 
-    /// Returns true for files in the backup that are not appended to any more.
+    /// Returns true for files in the backup that are no longer appended to.
     fn is_sealed_here(&self, name: &str) -> bool {
         name == names::LOCK || name == names::PARTIAL || names::parse_dictionary(name).is_some()
     }
@@ -307,13 +307,13 @@ impl Run<'_, '_> {
             self.copy(&*from, name, end)?;
         }
         self.rules(inventory.superblock.rules)?;
-        // A dictionary is older than the first record that names it: by now those of all copied
-        // records exist.
+        // A dictionary is older than the first record that names it, so those of all copied
+        // records exist by now.
         self.bring_dictionaries(inventory)
     }
 
-    /// Copies the rules of erasures. RULES is replaced before a superblock names its generation,
-    /// so it is at least `vouched`.
+    /// Copies the erasure rules. RULES is replaced before a superblock names its generation, so it
+    /// is at least `vouched`.
     fn rules(&mut self, vouched: u64) -> Result<()> {
         let (dir, store_id) = (self.reading.dir(), &self.reading.birth().store_id);
         let rules = rules::read(dir, store_id, vouched, Access::Read)?;
@@ -324,9 +324,9 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Returns the ids of the dictionaries to bring, and whether the superblock names each as not
-    /// lost: all those, and any other whole one (made since, or restored after its loss was
-    /// accepted).
+    /// Returns the ids of the dictionaries to bring: those that the superblock names and does not
+    /// list as lost (flag true), and every other intact one, made since or restored after its loss
+    /// was accepted (flag false).
     fn dictionaries(&self, inventory: &Inventory) -> Result<Vec<(u32, bool)>> {
         let dir = &self.reading.dir();
         let listed = dir.list().map_err(Error::io("list", dir.path().display()))?;
@@ -421,8 +421,8 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Copies a file up to `end` and syncs the copy. What an earlier attempt copied of a log is
-    /// kept: logs are only appended to.
+    /// Copies a file up to `end` and syncs the copy. The part of a log that an earlier attempt
+    /// copied is kept, since logs are only appended to.
     fn copy(&mut self, from: &dyn File, name: &str, end: u64) -> Result<()> {
         let to = self.open_copy(from, name)?;
         let start = match length(&*to, name)? {
@@ -436,7 +436,7 @@ impl Run<'_, '_> {
         if !planted(Fault::BackupNotSynced) {
             to.sync().map_err(Error::io("sync", name))?;
         }
-        // The copy is not read soon.
+        // The copy will not be read soon.
         to.advise(Advice::DropCache, 0, 0);
         self.add(end, How::Copied);
         Ok(())
@@ -453,7 +453,7 @@ impl Run<'_, '_> {
                 to.open(name, Access::Write).map_err(Error::io("open", name))
             }
             Ok(_) => {
-                // The number was reused by another file; the earlier copy may be shared, so it is
+                // The number was reused by another file. The earlier copy may be shared, so it is
                 // not overwritten.
                 to.remove(name).map_err(Error::io("remove", name))?;
                 create()

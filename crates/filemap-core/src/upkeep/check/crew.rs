@@ -1,9 +1,9 @@
-//! Expands records on helper threads beside the reading thread: decompression is most of the work
-//! of a verification.
+//! Decompresses records on helper threads beside the reading thread: decompression is most of the
+//! work of a verification.
 //!
-//! The reading thread queues batches, which helpers take in any order. The reader processes
-//! batches that no helper takes. Problems are collected per segment and sorted, so their order
-//! does not depend on the threads. One other job can also be set aside for helpers.
+//! The reading thread queues batches, which helpers take in any order. It processes batches that
+//! no helper takes. Problems are collected per segment and sorted, so their order does not depend
+//! on the threads. One other job can also be set aside for helpers.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -17,10 +17,10 @@ use crate::upkeep::check::expand::{Flaw, expand};
 
 /// Approximate record bytes in a batch.
 const BATCH_BYTES: usize = 1 << 20;
-/// Queued batches, at most.
+/// Greatest number of queued batches.
 const WAITING: usize = 8;
 
-/// Records to expand.
+/// Records to decompress.
 #[derive(Debug, Default)]
 struct Batch {
     bytes: Vec<u8>,
@@ -63,7 +63,7 @@ impl<T> Drop for Aside<T> {
 #[derive(Debug, Default)]
 pub(super) struct Filling {
     batch: Batch,
-    /// Buffer for expanded records.
+    /// Buffer for decompressed records.
     expanded: Vec<u8>,
 }
 
@@ -73,7 +73,7 @@ impl<'a> Crew<'a> {
         Crew { dictionaries, work: Ranked::default(), changed: Condvar::default() }
     }
 
-    /// Works on what is queued until [`Crew::end`]. Run by helper threads.
+    /// Processes queued work until [`Crew::end`]. Run by helper threads.
     pub(crate) fn help(&self) {
         let mut expanded = Vec::new();
         let mut work = lock(&self.work);
@@ -125,7 +125,7 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// Takes and expands one queued batch. Returns false if there was none.
+    /// Takes and decompresses one queued batch. Returns false if there was none.
     fn take_one(&self, filling: &mut Filling) -> bool {
         let mut work = lock(&self.work);
         let Some(batch) = work.waiting.pop_front() else { return false };
@@ -150,8 +150,7 @@ impl<'a> Crew<'a> {
         problems
     }
 
-    /// Sets a job aside for a helper, one at a time. The job is passed a check for its
-    /// cancellation.
+    /// Sets a job aside for a helper, one at a time. The job is passed its cancellation check.
     pub(super) fn aside<T: Send + 'a>(&self, job: impl FnOnce(&dyn Fn() -> bool) -> T + Send + 'a) -> Aside<T> {
         let aside = Aside { is_unwanted: Arc::default(), result: Arc::new(Ranked::new(None)) };
         let (is_unwanted, result) = (Arc::clone(&aside.is_unwanted), Arc::clone(&aside.result));
@@ -185,7 +184,7 @@ impl<'a> Crew<'a> {
         aside();
     }
 
-    /// Expands the records of a batch.
+    /// Decompresses the records of a batch.
     fn expand(&self, batch: Batch, expanded: &mut Vec<u8>) {
         let mut taken = Taken { crew: self, batch, problems: Vec::new() };
         for (offset, range) in &taken.batch.records {
@@ -206,7 +205,7 @@ impl Work<'_> {
     }
 }
 
-/// A batch or job in progress. Dropping it reports it as done, even on a panic, so that nobody
+/// A batch or job in progress. Dropping it reports it as done, even on a panic, so that no thread
 /// waits for ever.
 struct Taken<'c, 'a> {
     crew: &'c Crew<'a>,
