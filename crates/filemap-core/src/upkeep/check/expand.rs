@@ -1,4 +1,4 @@
-//! Checks that the content of a whole record can be expanded.
+//! Checks that the content of an intact record can be decompressed.
 
 use crate::error::Error;
 use crate::format::value::{self, Kind};
@@ -6,7 +6,7 @@ use crate::logs::values::dictionaries::{Part as RecordPart, Registry};
 use crate::logs::values::draft::digest;
 use crate::logs::values::read;
 
-/// Why a record cannot be expanded.
+/// Reason why a record cannot be decompressed.
 #[derive(Debug)]
 pub(super) enum Flaw {
     /// The record is damaged.
@@ -21,8 +21,8 @@ impl From<&'static str> for Flaw {
     }
 }
 
-/// Checks that a record's parts expand to their recorded lengths, that a page matches its digest,
-/// and that a list of chunks adds up.
+/// Checks that a record's parts decompress to their recorded lengths, that a page matches its
+/// digest, and that a list of chunks adds up.
 pub(super) fn expand(dictionaries: &Registry, bytes: &[u8], out: &mut Vec<u8>) -> std::result::Result<(), Flaw> {
     let header = value::peek(bytes)?;
     let part = |part, stored: &[u8], raw_bytes, out: &mut Vec<u8>| -> std::result::Result<(), Flaw> {

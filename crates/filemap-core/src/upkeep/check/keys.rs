@@ -1,4 +1,4 @@
-//! Verification of the key log: every record is whole, and every chain is followed from the head
+//! Verification of the key log: every record is intact, and every chain is followed from the head
 //! that the index leads to.
 
 use std::collections::HashSet;
@@ -53,7 +53,7 @@ impl Check<'_, '_> {
         let mut scan = reading.keys().scan(segment, file, FIRST_RECORD..end)?.once();
         while let Some(item) = scan.next()? {
             match item {
-                // Interrupted checkpoints leave such bytes. They are damage only if something
+                // Interrupted checkpoints leave these bytes. They are damage only if something
                 // leads to them.
                 Item::Gap { bytes, .. } | Item::Filler { bytes } => {
                     read += bytes;
@@ -68,7 +68,7 @@ impl Check<'_, '_> {
                     let found = reading.looking_again(|| reading.candidates_near(hash, &mut last));
                     let candidates = match found {
                         Ok(candidates) => candidates,
-                        // The walk over the leaves tells of the damage.
+                        // The walk over the leaves reports the damage.
                         Err(error) => {
                             not_read(&error)?;
                             continue;
@@ -94,20 +94,20 @@ impl Check<'_, '_> {
         Ok(heads)
     }
 
-    /// Counts a key in the index, if it is one that counts.
+    /// Counts a key in the index, if the option `counted` counts it.
     fn count(&mut self, key: &[u8]) {
         let is_counted = self.reading.options().counted.is_some_and(|is_counted| is_counted(key));
         self.counted = self.counted.map(|counted| counted + u64::from(is_counted));
     }
 
-    /// Returns true if key-log segments were removed since the pass began: a chain that ends in a
-    /// missing segment is then not damage.
+    /// Returns true if key-log segments were removed since the pass began: then a chain that ends
+    /// in a missing segment is not damaged.
     pub(super) fn has_moved(&self) -> bool {
         self.reading.keys().removals() != self.removals
     }
 
-    /// Follows a key's chain from its second record on. Each record must be whole, of the same
-    /// key, and lead to a value; each version referred to must be in the chain.
+    /// Follows a key's chain from its second record on. Each record must be intact, belong to the
+    /// same key, and lead to a value; each version referred to must be in the chain.
     fn chain(&mut self, key: &[u8], first: u64, head: &KeyRecord) -> Result<()> {
         let (mut last, mut address, mut chain) = (first, head.previous, head.chain);
         let most = self.reading.options().limits.chain_count;
@@ -142,7 +142,7 @@ impl Check<'_, '_> {
             let location = record.extent.location;
             self.note_whose(key, location);
             if self.places.were_scanned(location) && !self.places.has(location) {
-                let what = "an earlier version should be here, but there is no whole record";
+                let what = "an earlier version should be here, but no intact record is";
                 self.problem(names::segment(location.segment), location.offset(), what);
             }
             self.found.credit_key(address, ordinal(address), record.total_bytes());
@@ -154,15 +154,15 @@ impl Check<'_, '_> {
         }
         for (location, holder) in holders {
             if holder != 0 && !versions.contains(&holder) {
-                let what = format!("it refers to version {holder}, which is not there");
+                let what = format!("it refers to version {holder}, which is missing");
                 self.problem(names::segment(location.segment), location.offset(), what);
             }
         }
         Ok(())
     }
 
-    /// Counts what a version keeps alive, and checks that the chunks of a large body exist. Owner
-    /// and content of the chunks are left to reads.
+    /// Counts the bytes that a version keeps alive, and checks that the chunks of a large body
+    /// exist. Reads check the owner and the content of the chunks.
     fn version(&mut self, record: &KeyRecord) {
         let place = record.extent.location;
         let chunks = if record.chunked { self.lists.get(&place) } else { None };
@@ -173,11 +173,11 @@ impl Check<'_, '_> {
         let has = |l: Location| self.chunks.get(&l.segment).is_some_and(|s| s.has(u64::from(l.unit)));
         let is_lost = |c: &Extent| self.places.were_scanned(c.location) && !has(c.location);
         if chunks.is_some_and(|list| list.iter().any(is_lost)) {
-            self.problem(names::segment(place.segment), place.offset(), "it lists a chunk that is not there");
+            self.problem(names::segment(place.segment), place.offset(), "it lists a chunk that is missing");
         }
     }
 
-    /// Returns true if there is a whole key record at an address, or if that cannot be known.
+    /// Returns true if an intact key record starts at an address, or if that cannot be known.
     pub(super) fn has_key(&self, address: u64) -> bool {
         let place = self.reading.keys().position(address);
         let met = |address| self.keys.get(&segment_of(address)).is_some_and(|s| s.has(offset_of(address) / KEY_UNIT));

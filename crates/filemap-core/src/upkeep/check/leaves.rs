@@ -1,5 +1,5 @@
-//! Verification of the index: every leaf, and where its slots lead. The walk does not depend on
-//! the scan of the key log, so it runs beside it.
+//! Verification of the index: every leaf, and the targets of its slots. The walk does not depend
+//! on the scan of the key log, so it runs in parallel.
 
 use crate::error::{Error, Result};
 use crate::format::PAGE_BYTES;
@@ -14,7 +14,7 @@ use crate::upkeep::check::{Check, stamp};
 /// Leaves between two progress reports.
 const LEAVES: u64 = 256;
 
-/// File, offset and flaw of places to which slots lead wrongly.
+/// File, offset and flaw of each wrong target of a slot.
 type Bad = Vec<(String, u64, &'static str)>;
 
 /// Findings of a walk over all leaves.
@@ -23,12 +23,12 @@ pub(super) struct Leaves {
     pages: u64,
     keys: u64,
     bad: Bad,
-    /// Pages that are not whole leaves, and why.
+    /// Pages that are not intact leaves, and why.
     flawed: Vec<(u32, String)>,
 }
 
-/// Walks over all leaves. `lead` adds the places to which a slot leads wrongly. `tell` gets the
-/// number of pages read and may end the walk.
+/// Walks over all leaves. `lead` adds the wrong targets of a slot. `tell` gets the number of pages
+/// read and may end the walk.
 fn walk(
     reading: &Reading,
     lead: &mut dyn FnMut(&Slot, &mut Bad),
@@ -48,12 +48,12 @@ fn walk(
     Ok(Leaves { pages, keys, bad, flawed })
 }
 
-/// The walk that checks where slots lead in the value log.
+/// The walk that checks the targets of slots in the value log.
 fn walk_to_values(reading: &Reading, places: &Places, tell: &mut dyn FnMut(u64) -> Result<()>) -> Result<Leaves> {
     let mut lead = |slot: &Slot, bad: &mut Bad| {
         if places.were_scanned(slot.location) && !places.has(slot.location) {
             let name = names::segment(slot.location.segment);
-            bad.push((name, slot.location.offset(), "the index leads here, but there is no whole record"));
+            bad.push((name, slot.location.offset(), "the index leads here, but no intact record is here"));
         }
     };
     walk(reading, &mut lead, tell)
@@ -94,12 +94,12 @@ impl Check<'_, '_> {
             }
         };
         let Leaves { pages, keys, mut bad, flawed } = leaves;
-        // If each slot leads to a head of its own, none leads elsewhere.
+        // If each slot leads to a different head, none leads elsewhere.
         if heads != keys {
             let mut lead = |slot: &Slot, bad: &mut Bad| {
                 if !self.has_key(slot.key) {
                     let (name, offset) = (names::keys(segment_of(slot.key)), offset_of(slot.key));
-                    bad.push((name, offset, "the index leads here, but there is no whole key record"));
+                    bad.push((name, offset, "the index leads here, but no intact key record is here"));
                 }
             };
             bad.extend(walk(self.reading, &mut lead, &mut |_| Ok(()))?.bad);
@@ -113,8 +113,8 @@ impl Check<'_, '_> {
         }
         let latest = self.reading.latest().index;
         let expected = latest.keys;
-        // The counts are comparable only if no checkpoint changed the index, not even one still
-        // running.
+        // The counts are comparable only if no checkpoint, not even a running one, changed the
+        // index.
         let unchanged = settled.is_some() && stamp(self.reading) == settled;
         if unchanged && self.report.problems.is_empty() && (keys != expected || heads != keys) {
             let what =

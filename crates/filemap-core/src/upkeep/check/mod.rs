@@ -1,5 +1,6 @@
-//! `verify`: reads every byte of a store, or only what leads somewhere, and reports the place of
-//! each flaw. Damage does not stop a pass; the caller may, and can resume it later.
+//! `verify`: reads every byte of a store, or in a quick pass only references and their targets,
+//! and reports the place of each flaw. Damage does not stop a pass; the caller may, and can resume
+//! it later.
 
 mod crew;
 mod expand;
@@ -50,7 +51,7 @@ struct Check<'a, 's> {
     reading: &'s Reading,
     report: VerifyReport,
     total_bytes: u64,
-    /// The whole records of the value log.
+    /// The intact records of the value log.
     places: Places<'s>,
     /// The chunks among them.
     chunks: HashMap<u16, Starts>,
@@ -61,30 +62,30 @@ struct Check<'a, 's> {
     tail: Tail,
     /// By id of an unreadable dictionary.
     unread: BTreeMap<u32, Unread>,
-    /// Dictionaries present or named when the pass began, and the highest id given by then: only
-    /// one of these, or a newer one, can have been erased since.
+    /// Dictionaries present or named when the pass began, and the highest id assigned by then:
+    /// only one of these, or a newer one, can have been erased since.
     named: BTreeSet<u32>,
     last_dictionary: u32,
     keys: HashMap<u16, Starts>,
-    /// Heads of keys that are counted; `None` without a rule for that.
+    /// Heads of keys that are counted; `None` without a rule for counting.
     counted: Option<u64>,
     /// The runs of keys in order when the pass began, and the sum of the hashes of their keys.
     order: Option<KeyRuns>,
     run_hashes: Option<u64>,
     /// The sum of the hashes of heads of keys.
     head_hashes: u64,
-    /// Keys of value records that are not whole.
+    /// Keys of damaged value records.
     whose: Whose,
-    /// End of the key-log scan: what the index leads to beyond it was written since.
+    /// End of the key-log scan. Records beyond it were written since.
     key_end: Tail,
     /// Segments of the key log, and the value of `KeyLog::removals` when they were opened.
-    /// Addresses found then and now are comparable only while that stays.
+    /// Addresses found then and now are comparable only while that value is unchanged.
     key_files: Vec<KeyFile>,
     removals: u64,
     options: &'a VerifyOptions,
     crew: &'a Crew<'s>,
     begun: Instant,
-    /// Segments that an earlier part of the pass found whole, by ordinal, and the file that
+    /// Segments that an earlier part of the pass found intact, by ordinal, and the file that
     /// records them.
     known: HashMap<u64, Findings>,
     position: Option<Position>,
@@ -102,7 +103,7 @@ pub(crate) fn verify<'a, 's>(
 ) -> Result<VerifyReport> {
     reading.check_open()?;
     match upkeep {
-        // Then the memtables hold only what is put during the pass.
+        // Then the memtables hold only versions put during the pass.
         Some(upkeep) => upkeep.checkpoint()?,
         None => reading.follow_writer()?,
     }
@@ -112,7 +113,7 @@ pub(crate) fn verify<'a, 's>(
     check.absent();
     check.name_problems();
     let Check { mut report, position, places, .. } = check;
-    // What was found after the handle was closed may be another writer's.
+    // Anything found after the handle was closed may be another writer's.
     reading.check_open()?;
     if let Some(e) = places.failed() {
         return Err(e);
@@ -188,7 +189,7 @@ fn check<'a, 's>(
     })
 }
 
-/// Records that a full pass has ended. Advice only, so a failure to write it is not an error.
+/// Records the end of a full pass. Advisory, so a failure to write it is not an error.
 fn note_verified(reading: &Reading, report: &VerifyReport, begun_ms: i64, options: &VerifyOptions) {
     let (store_id, problems) = (reading.birth().store_id, report.problems.len() as u64);
     let note = Verified { store_id, ended_ms: now_ms(), bytes: report.bytes, problems, begun_ms };
@@ -218,10 +219,10 @@ fn stamp(reading: &Reading) -> Option<(u64, u64)> {
     (reading.is_writer() || settled == epoch).then_some((settled, epoch))
 }
 
-/// Filters errors of the system (no file descriptor, say), which are not damage.
+/// Passes on system errors (for example no free file descriptor), which are not damage.
 ///
 /// # Errors
-/// The error, if it is one of the system.
+/// The error, if it is a system error.
 fn not_read(error: &Error) -> Result<()> {
     if matches!(error, Error::Storage(StorageError::Io { .. })) { Err(error.clone()) } else { Ok(()) }
 }
@@ -308,7 +309,7 @@ impl Check<'_, '_> {
         Ok(())
     }
 
-    /// Reports missing files that no other problem has named.
+    /// Reports missing files that no other problem names.
     fn absent(&mut self) {
         let told = |report: &VerifyReport, file: &str| report.problems.iter().any(|p| p.file == file);
         for absent in self.reading.absent().iter().filter(|a| a.is_missed()) {
@@ -337,7 +338,7 @@ impl Check<'_, '_> {
         Ok(())
     }
 
-    /// Verifies the rules of erasures.
+    /// Verifies the erasure rules.
     pub(super) fn rules(&mut self) -> Result<()> {
         let (dir, vouched) = (self.reading.dir(), self.reading.latest().rules);
         match rules::read(dir, &self.reading.birth().store_id, vouched, Access::Read) {
@@ -349,9 +350,9 @@ impl Check<'_, '_> {
     }
 
     /// Returns true if an erasure has removed a dictionary since the pass began: the last
-    /// superblock does not name it, so no record that counts does either. Never true of an id that
-    /// was given before the pass and neither present nor named then: records name what no segment
-    /// table does.
+    /// superblock does not name it, so no record that counts does either. Always false for an id
+    /// that was assigned before the pass but neither present nor named then: records may name
+    /// dictionaries that no segment table does.
     fn has_gone(&self, id: u32) -> Result<bool> {
         if id <= self.last_dictionary && !self.named.contains(&id) {
             return Ok(false);
@@ -368,7 +369,7 @@ impl Check<'_, '_> {
             if self.has_gone(id)? {
                 continue;
             }
-            let some = if is_cut { ", not all of which are named" } else { "" };
+            let some = if is_cut { ", only some of which are listed" } else { "" };
             let what = format!("{records} records cannot be expanded without it{some}: {error}");
             self.problem_with(names::dictionary(id), 0, what, keys.into_iter().collect());
         }

@@ -1,5 +1,5 @@
-//! Verification of the runs of keys in order: every byte of them, and that they have the keys of
-//! the index and no others.
+//! Verification of the runs of keys in order: every byte of them, and that they hold exactly the
+//! keys of the index.
 
 use std::ops::Bound;
 
@@ -12,7 +12,7 @@ use crate::index::key_runs::{RunKeys, unsound};
 use crate::options::KeyOrder;
 use crate::upkeep::check::Check;
 
-/// Keys between two looks whether the pass is to end.
+/// Keys between two cancellation checks.
 const SOME_KEYS: u64 = 1 << 16;
 
 impl Check<'_, '_> {
@@ -45,7 +45,7 @@ impl Check<'_, '_> {
         let Some(order) = order.filter(|_| self.report.problems.is_empty()) else { return Ok(()) };
         match self.add_up(order) {
             Ok(sum) => self.run_hashes = Some(sum),
-            // They may have been joined and removed meanwhile.
+            // The runs may have been joined and removed meanwhile.
             Err(e) if e.is_corrupt() => {
                 self.reading.follow_writer()?;
                 if self.reading.segment_table().key_runs() == self.runs() {
@@ -88,16 +88,16 @@ impl Check<'_, '_> {
         Ok(sum)
     }
 
-    /// Compares the runs with the index, which nothing has changed during the pass. Keys that no
-    /// run has yet are told of by the superblock.
+    /// Compares the runs with the index, which did not change during the pass. The superblock
+    /// tells whether keys are not yet in a run.
     pub(super) fn compare_order(&mut self, keys: u64, is_full: bool) {
         let Some(named) = self.order.as_ref().filter(|named| named.behind.is_none()) else { return };
         let in_runs = named.keys();
         let is_same = !is_full || self.run_hashes.is_none_or(|sum| sum == self.head_hashes);
         if in_runs != keys.cast_signed() {
-            self.problem(names::KEY_RUNS, 0, format!("keys in order are {in_runs}, the index has {keys}"));
+            self.problem(names::KEY_RUNS, 0, format!("the runs have {in_runs} keys, the index has {keys}"));
         } else if !is_same {
-            self.problem(names::KEY_RUNS, 0, "keys in order are as many as the index has, but others");
+            self.problem(names::KEY_RUNS, 0, "the runs have as many keys as the index, but not the same");
         }
     }
 }

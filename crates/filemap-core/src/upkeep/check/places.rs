@@ -1,4 +1,4 @@
-//! Locations of the whole records of the value log, for checking what leads to them.
+//! Locations of the intact records of the value log, for checking references to them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use crate::handle::reading::Reading;
 use crate::sync::{Ranked, lock, rank};
 use crate::upkeep::check::starts::Starts;
 
-/// Locations of whole records, by segment.
+/// Locations of intact records, by segment.
 #[derive(Clone)]
 pub(super) struct Places<'a> {
     reading: &'a Reading,
     segments: Arc<HashMap<u16, Starts>>,
-    /// End of the scan: what the index leads to beyond it was written since.
+    /// End of the scan. Records beyond it were written since.
     pub(super) end: Tail,
     /// First error that left a place undecided.
     failed: Arc<Ranked<{ rank::FAILED }, Option<Error>>>,
@@ -36,7 +36,7 @@ impl<'a> Places<'a> {
         Arc::make_mut(&mut self.segments).insert(segment, starts);
     }
 
-    /// Returns true if a whole record starts there.
+    /// Returns true if an intact record starts there.
     pub(super) fn has(&self, place: Location) -> bool {
         self.segments.get(&place.segment).is_some_and(|s| s.has(u64::from(place.unit)))
     }
@@ -48,7 +48,7 @@ impl<'a> Places<'a> {
             self.reading.catch_up().and_then(|_| self.reading.values().segments.get(place.segment))
         });
         match found {
-            // Output of compaction since the scan was not scanned.
+            // An output of compaction begun after the scan was not scanned.
             Ok(s) if s.is_output => self.segments.contains_key(&s.id),
             Ok(s) => Tail { ordinal: s.ordinal, offset: place.offset() } < self.end,
             // A missing segment is damage only if the directory could be read.

@@ -1,9 +1,9 @@
 //! Progress of a resumable verification: the file VERIFYING. The findings of a segment are
-//! appended when all of it is whole. A segment with any flaw is read again, since it may have been
-//! repaired.
+//! appended once all of it is known to be intact. A segment with any flaw is read again, since it
+//! may have been repaired.
 //!
-//! Decoding is total: any file yields segments or ends. The file is never synced; damage in it
-//! costs only time.
+//! Decoding is total: for any file it yields segments or ends. The file is never synced; damage in
+//! it costs only time.
 //!
 //! The file is a head ([`UnderWay`]), then a frame per segment: [`FrameLayout`] and numbers in
 //! LEB128.
@@ -23,7 +23,7 @@ use crate::upkeep::check::values::{Findings, List};
 
 /// Older findings say little about what the disk holds today.
 const LONGEST_PASS_MS: i64 = 30 * 24 * 3600 * 1000;
-/// Longest frame: no segment needs more.
+/// Longest frame; no segment needs a longer one.
 const MOST_BYTES: u64 = 256 << 20;
 const HEAD_BYTES: usize = FrameLayout::BYTES;
 
@@ -38,7 +38,7 @@ pub(super) struct Position {
 }
 
 impl Position {
-    /// The beginning of a pass.
+    /// A pass at its beginning.
     pub(super) fn new(store_id: [u8; 16]) -> Position {
         Position { file: None, end: 0, store_id, begun_ms: now_ms() }
     }
@@ -69,7 +69,7 @@ impl Position {
         self.file.is_some()
     }
 
-    /// Records the findings of a segment that is all whole.
+    /// Records the findings of an intact segment.
     pub(super) fn add(&mut self, dir: &dyn Dir, findings: &Findings) -> Result<()> {
         let file = match &self.file {
             Some(file) => Arc::clone(file),
@@ -102,17 +102,17 @@ fn read(file: &dyn File, offset: u64, len: u64) -> Option<(Findings, u64)> {
     Some((decode(&frame)?, bytes))
 }
 
-/// A whole frame as `inspect` shows it.
+/// An intact frame as `inspect` shows it.
 pub(crate) struct Frame {
     /// Length in bytes.
     pub(crate) bytes: u64,
-    /// What [`FrameLayout`] describes.
+    /// The head, laid out as [`FrameLayout`].
     pub(crate) head: [u8; HEAD_BYTES],
-    /// Names and values; of lists, their lengths.
+    /// Names and values; a list is shown by its length.
     pub(crate) numbers: [(&'static str, u64); 8],
 }
 
-/// Returns the frame at an offset of a file of `len` bytes; `None` if it is not whole.
+/// Returns the frame at an offset of a file of `len` bytes; `None` if it is damaged or cut short.
 pub(crate) fn frame(file: &dyn File, offset: u64, len: u64) -> Option<Frame> {
     let (findings, bytes) = read(file, offset, len)?;
     let mut head = [0; HEAD_BYTES];
@@ -182,7 +182,7 @@ impl Reader<'_> {
         varint::take(&mut self.0)
     }
 
-    /// A count of items of at least one byte each.
+    /// A number of items, each of at least one byte.
     fn count(&mut self) -> Option<usize> {
         let n = usize::try_from(self.number()?).ok()?;
         (n <= self.0.len()).then_some(n)
@@ -271,7 +271,7 @@ mod tests {
             let expected = cut.saturating_sub(UNDER_WAY_BYTES) / encode(&example(0)).len();
             assert_eq!(known.len(), expected, "cut at {cut}");
             assert!(cut < UNDER_WAY_BYTES || resumed.begun_ms == position.begun_ms);
-            // A resumed pass appends after the last whole frame.
+            // A resumed pass appends after the last intact frame.
             resumed.add(&dir, &example(9)).unwrap();
             let (_, known) = Position::resume(&dir, [5; 16]);
             assert_eq!((known.len(), known.get(&9)), (expected + 1, Some(&example(9))));

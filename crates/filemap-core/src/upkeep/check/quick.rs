@@ -1,5 +1,5 @@
-//! The quick verification: everything that leads somewhere, and that something is there. Of the
-//! values it reads only those that no checkpoint has covered.
+//! The quick verification: checks that all references lead to existing bytes. It reads only those
+//! values that no checkpoint has covered.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl Check<'_, '_> {
         Ok(())
     }
 
-    /// Checks a segment's header, and reads the part of it beyond the last checkpoint.
+    /// Checks that a segment can be opened, and reads the part of it beyond the last checkpoint.
     fn head(&mut self, segment: &Arc<Segment>) -> Result<()> {
         let end = self.places.end;
         if segment.is_output || segment.ordinal > end.ordinal {
@@ -70,7 +70,7 @@ impl Check<'_, '_> {
         while let Some(item) = scan.next()? {
             match item {
                 Item::Gap { offset, bytes, what } => {
-                    self.problem(&name, offset, format!("{bytes} bytes belong to no whole record: {what}"));
+                    self.problem(&name, offset, format!("{bytes} bytes belong to no intact record: {what}"));
                 }
                 Item::Record { .. } => self.report.value_records += 1,
                 Item::Filler { .. } => {}
@@ -95,7 +95,7 @@ impl Check<'_, '_> {
                 Ok(len) if len >= useful => {}
                 _ if self.reading.segment_table().values.get(id) != Some(row) => {}
                 Ok(len) => {
-                    let what = format!("it has {len} bytes, the segment table says that {useful} are in use");
+                    let what = format!("it has {len} bytes, but the segment table counts {useful} in use");
                     self.problem(names::segment(*id), len, what);
                 }
                 Err(e) => self.judge(names::segment(*id), e)?,
@@ -115,11 +115,11 @@ impl Check<'_, '_> {
             for slot in slots {
                 if !self.may_be_value(slot.location)? {
                     let name = names::segment(slot.location.segment);
-                    bad.push((name, slot.location.offset(), "the index leads here, where nothing is"));
+                    bad.push((name, slot.location.offset(), "the index leads here, but the file has no bytes here"));
                 }
                 if !self.may_be_key(slot.key, &lengths) {
                     let (name, offset) = (names::keys(segment_of(slot.key)), offset_of(slot.key));
-                    bad.push((name, offset, "the index leads here, where nothing is"));
+                    bad.push((name, offset, "the index leads here, but the file has no bytes here"));
                 }
             }
             Ok(())
@@ -136,8 +136,8 @@ impl Check<'_, '_> {
         Ok(keys)
     }
 
-    /// Returns true if there are bytes at a place of the value log. What was written or moved
-    /// since is not judged.
+    /// Returns true if bytes exist at a place of the value log. Places written or moved since are
+    /// not judged.
     fn may_be_value(&self, place: Location) -> Result<bool> {
         let segments = &self.reading.values().segments;
         match segments.get(place.segment) {
@@ -153,7 +153,7 @@ impl Check<'_, '_> {
         }
     }
 
-    /// Returns true if there are bytes at a key-log address, given the lengths of its segments by
+    /// Returns true if bytes exist at a key-log address, given the lengths of its segments by
     /// ordinal.
     fn may_be_key(&self, address: u64, lengths: &HashMap<u64, u64>) -> bool {
         self.has_moved()
@@ -182,7 +182,7 @@ impl Check<'_, '_> {
         for facts in self.reading.values().dictionaries.facts() {
             self.report.files += 1;
             match facts.problem {
-                // It could not be opened then.
+                // The dictionary could not be opened at that time.
                 Some(Error::Storage(StorageError::Io { .. })) => {
                     if let Err(e) = self.reading.values().dictionaries.check(facts.id) {
                         self.judge(names::dictionary(facts.id), e)?;

@@ -1,6 +1,6 @@
-//! What a verification is given and returns: options, progress and report.
+//! Input and output of a verification: options, progress and report.
 
-/// What is verified, how fast, and whether the pass can be resumed.
+/// Options of a verification: scope, rate, and whether the pass can be resumed.
 ///
 /// ```
 /// let slowly = filemap_core::check::VerifyOptions::new().rate(Some(50_000_000)).resumable();
@@ -20,8 +20,8 @@ impl VerifyOptions {
         VerifyOptions::default()
     }
 
-    /// Verifies only what leads somewhere: superblock, index, heads of the files, and the log
-    /// after the last checkpoint. Older values are not read.
+    /// Verifies only references and the existence of their targets: superblock, index, heads of
+    /// the files, and the log after the last checkpoint. Older values are not read.
     pub fn quick(mut self) -> VerifyOptions {
         self.is_quick = true;
         self
@@ -34,8 +34,8 @@ impl VerifyOptions {
     }
 
     /// Makes a full pass resumable: it continues an earlier resumable pass that began less than 30
-    /// days ago. The pass records in the store's file `VERIFYING` which segments it found whole,
-    /// in a byte or two per record; these are not read again unless they have changed. However it
+    /// days ago. The pass records the segments found intact in the store's file `VERIFYING`, in a
+    /// byte or two per record; these are not read again unless they have changed. However a pass
     /// ends, even by a power loss, at most the segment being read is read again. A store that
     /// cannot be written is verified as without this option.
     pub fn resumable(mut self) -> VerifyOptions {
@@ -49,7 +49,7 @@ impl VerifyOptions {
         self
     }
 
-    /// Lets a read-only handle, too, record the end of a full pass in the store, for
+    /// Lets a follower, too, record the end of a full pass in the store, for
     /// [`Stats::verified_ms`](crate::Stats). A writer always does.
     pub fn note(mut self) -> VerifyOptions {
         self.is_noted = true;
@@ -74,12 +74,12 @@ pub struct Problem {
     pub file: String,
     /// Byte offset of the damage.
     pub offset: u64,
-    /// Number of bytes that belong to no whole record; 0 if the flaw is another.
+    /// Number of bytes that belong to no intact record; 0 for any other flaw.
     pub bytes: u64,
-    /// What is wrong.
+    /// Description of the damage.
     pub what: String,
-    /// Keys of the records that begin in the damaged place, as far as the key log or their own
-    /// heads tell.
+    /// Keys of the records that begin in the damaged place, as far as the key log or their heads
+    /// name them.
     pub keys: Vec<Vec<u8>>,
 }
 
@@ -131,9 +131,9 @@ pub struct VerifyReport {
     pub bytes: u64,
     /// Of these, bytes read by earlier parts of the pass.
     pub resumed_bytes: u64,
-    /// Whole records of the value log.
+    /// Intact records of the value log.
     pub value_records: u64,
-    /// Whole records of the key log.
+    /// Intact records of the key log.
     pub key_records: u64,
     /// Bytes of the key log outside any record, left by interrupted checkpoints. Not damage.
     pub unused_key_bytes: u64,

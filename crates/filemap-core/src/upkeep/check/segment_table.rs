@@ -1,4 +1,4 @@
-//! Comparison of the segment table with the live bytes that a verification found.
+//! Comparison of the segment table with the live bytes found by a verification.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -21,8 +21,8 @@ impl Check<'_, '_> {
 }
 
 /// Returns the files for which table and findings differ, and how. `there` has id and ordinal of
-/// the existing value segments. Compaction may have removed an empty segment since the scan, or
-/// since the table was written, so both are judged by this one look.
+/// the existing value segments. Compaction may have removed an empty segment since the scan or
+/// since the table was written, so both are filtered by the segments that exist now.
 fn disagreements(
     mut told: SegmentTable,
     mut found: SegmentTable,

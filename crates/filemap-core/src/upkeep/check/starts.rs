@@ -1,6 +1,6 @@
 //! Starts of the records found in a segment, as a set of units.
 
-/// A set of unit offsets at which whole records start: a list or a bitmap, whichever is shorter.
+/// A set of unit offsets at which intact records start: a list or a bitmap, whichever is shorter.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Starts {
     bits: Vec<u64>,

@@ -24,10 +24,10 @@ pub(super) type List = (u32, Vec<Extent>);
 pub(super) struct Findings {
     pub(super) id: u16,
     pub(super) ordinal: u64,
-    /// End of what was read.
+    /// End of the part that was read.
     pub(super) end: u64,
     pub(super) records: u64,
-    /// Units at which whole records start, ascending; and those of them that are chunks.
+    /// Units at which intact records start, ascending; and those of them that are chunks.
     pub(super) starts: Vec<u32>,
     pub(super) chunks: Vec<u32>,
     pub(super) lists: Vec<List>,
@@ -39,25 +39,25 @@ pub(super) struct Findings {
 #[derive(Debug, Default)]
 struct Scanned {
     findings: Findings,
-    /// Offset and description of each flaw, and the number of bytes that belong to no whole
-    /// record.
+    /// Offset of each flaw, number of bytes there that belong to no intact record, and
+    /// description.
     problems: Vec<(u64, u64, String)>,
     whose: Whose,
     /// By id of an unreadable dictionary.
     unread: BTreeMap<u32, Unread>,
 }
 
-/// What needs an unreadable dictionary.
+/// Records that need an unreadable dictionary.
 #[derive(Debug)]
 pub(super) struct Unread {
     pub(super) records: u64,
     pub(super) keys: BTreeSet<Vec<u8>>,
-    /// Further keys were not remembered.
+    /// Further keys were not kept.
     pub(super) is_cut: bool,
     pub(super) error: Error,
 }
 
-/// Adds records that need the dictionary `id`, and their keys as long as there is room.
+/// Adds records that need the dictionary `id`, and as many of their keys as fit.
 fn add_unread(all: &mut BTreeMap<u32, Unread>, id: u32, more: Unread) {
     let named: usize = all.values().map(|unread| unread.keys.len()).sum();
     let room = whose::NAMED_MAX.saturating_sub(named);
@@ -73,7 +73,7 @@ fn add_unread(all: &mut BTreeMap<u32, Unread>, id: u32, more: Unread) {
 }
 
 impl Scanned {
-    /// Takes over the flaws found while expanding the records.
+    /// Adds the flaws found while decompressing the records.
     fn judge(&mut self, flaws: Vec<(u64, Flaw)>) {
         let mut bad = HashSet::new();
         for (offset, flaw) in flaws {
@@ -108,7 +108,7 @@ impl Check<'_, '_> {
             false => s.ordinal <= end.ordinal,
         };
         for segment in self.reading.values().segments.all().iter().filter(|s| counts(s)) {
-            // What lies below the checkpoint's tail no longer changes.
+            // Segments below the checkpoint's tail no longer change.
             let is_settled = segment.is_output || segment.ordinal < self.tail.ordinal;
             let known = self.known.remove(&segment.ordinal).filter(|f| is_settled && f.id == segment.id);
             let known =
@@ -141,7 +141,7 @@ impl Check<'_, '_> {
         }
     }
 
-    /// Takes over the result of one segment.
+    /// Adds the result of one segment to the report.
     fn tell(&mut self, segment: &Segment, scanned: Scanned) {
         let file = segment.name();
         for (offset, bytes, what) in scanned.problems {
@@ -175,7 +175,7 @@ impl Check<'_, '_> {
             Ok(file) => file,
             Err(e) => {
                 not_read(&e)?;
-                // Its live records are checked at their new places, if those count.
+                // Its live records are checked at their new places.
                 self.reading.catch_up()?;
                 if self.reading.values().segments.get(segment.id).is_ok_and(|s| s.ordinal == segment.ordinal) {
                     self.problem(name, 0, e.to_string());
@@ -191,7 +191,7 @@ impl Check<'_, '_> {
             match item {
                 Item::Filler { .. } => {}
                 Item::Gap { offset, bytes, what } => {
-                    let what = format!("{bytes} bytes belong to no whole record: {what}");
+                    let what = format!("{bytes} bytes belong to no intact record: {what}");
                     scanned.problems.push((offset, bytes, what));
                     scanned.whose.extend(whose::of_gap(segment, &*file, offset, bytes)?);
                 }
@@ -211,7 +211,7 @@ impl Check<'_, '_> {
         Ok(Some(scanned))
     }
 
-    /// Records what a record is. The crew checks meanwhile that it can be expanded.
+    /// Notes the kind of a record. Meanwhile the crew checks that it can be decompressed.
     fn record(&self, segment: &Segment, offset: u64, bytes: &[u8], findings: &mut Findings) {
         findings.records += 1;
         let Ok(header) = value::peek(bytes) else { return };

@@ -1,5 +1,5 @@
-//! Owners of damaged records: found by the key log, which leads to them, or by their own heads if
-//! those are whole.
+//! Keys of damaged records: found by the key log, which leads to them, or by their own heads if
+//! those are intact.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use crate::logs::segments::Segment;
 use crate::logs::values::{HeadFraming, ValueFraming};
 use crate::upkeep::check::Check;
 
-/// Most keys remembered.
+/// Greatest number of keys kept.
 pub(super) const NAMED_MAX: usize = 1 << 20;
 
-/// Keys of records that are not whole, by segment and unit.
+/// Keys of damaged records, by segment and unit.
 pub(super) type Whose = BTreeMap<(u16, u32), Vec<u8>>;
 
-/// Returns the keys of records in a gap whose heads are whole.
+/// Returns the keys of records in a gap whose heads are intact.
 pub(super) fn of_gap(segment: &Segment, file: &dyn File, offset: u64, bytes: u64) -> Result<Whose> {
     let framing = HeadFraming(ValueFraming { seed: segment.seed });
     let mut scan = Scan::new(file, segment.name(), framing, offset, offset + bytes)?;
@@ -37,7 +37,7 @@ pub(super) fn of_gap(segment: &Segment, file: &dyn File, offset: u64, bytes: u64
 }
 
 impl Check<'_, '_> {
-    /// Remembers the key of a record that the key log leads to but that was not found whole.
+    /// Keeps the key of a record that the key log leads to but the scan did not find intact.
     pub(super) fn note_whose(&mut self, key: &[u8], place: Location) {
         if self.whose.len() < NAMED_MAX && self.places.were_scanned(place) && !self.places.has(place) {
             self.whose.entry((place.segment, place.unit)).or_insert_with(|| key.to_vec());

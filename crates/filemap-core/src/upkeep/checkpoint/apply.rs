@@ -1,5 +1,5 @@
-//! What a checkpoint enters in the index, in hash order: the keys of a memtable and a task. Leaves
-//! are changed in place or, in a larger index, changes gathered for runs; then others settle.
+//! Enters a memtable and a task in the index, in hash order. Leaves are changed in place or, in a
+//! larger index, changes are gathered for runs; then waiting changes settle.
 
 use super::merge::Merge;
 use super::work::{Keeping, Ordered, Task, told};
@@ -17,16 +17,17 @@ use crate::upkeep::state::Checkpointer;
 const LEAVES_AHEAD: usize = 64;
 /// Keys whose index pages and key records are read ahead, when runs are written.
 const KEYS_AHEAD: usize = 256;
-/// Bytes of a key record, about.
+/// Approximate size of a key record, in bytes.
 const KEY_RECORD_BYTES: u64 = 112;
-/// What a chain that is examined pays for, which may write no record: a leaf for every eight.
+/// Bytes charged for an examined chain, which may write no record: one leaf for every eight
+/// chains.
 const EXAMINED_BYTES: u64 = 2048;
-/// Leaves that a checkpoint rewrites which is to let all changes settle.
+/// Leaves rewritten by a checkpoint that lets all changes settle.
 const SETTLED_AT_ONCE: u64 = 1 << 16;
 
 impl Upkeep {
     /// Enters all keys of a table in the index and applies the task, in hash order, committing
-    /// each stage that is full.
+    /// each stage once it is full.
     pub(crate) fn apply(&self, c: &mut Checkpointer, table: &Memtable, mut task: Task) -> Result<()> {
         let (keys, entered_bytes) = table.newest(&make_way);
         task.sort();
@@ -48,8 +49,8 @@ impl Upkeep {
         merge_leaves(c, None)
     }
 
-    /// Lets changes settle that wait in runs, as far as that is paid. If none is left to wait,
-    /// leaves may be changed in place again.
+    /// Lets waiting changes settle from runs into leaves, as far as that is paid for. If none is
+    /// left waiting, leaves may be changed in place again.
     fn settle(&self, c: &mut Checkpointer) -> Result<()> {
         while c.index.settle()? {
             if c.index.wants_flush() {
@@ -101,8 +102,8 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Gathers changes of slots, to be written as runs. Pages of the index and key records of some
-    /// hundred keys are asked for before the first of them is merged.
+    /// Gathers changes of slots, to be written as runs. Index pages and key records of some
+    /// hundred keys are requested before the first of them is merged.
     fn apply_to_runs(&self, c: &mut Checkpointer, work: &Work<'_>) -> Result<()> {
         let (mut rest, mut mine, mut task) = (&work.hashes[..], work.keys, Ordered::new(work.task));
         while !rest.is_empty() {
@@ -143,7 +144,7 @@ impl Upkeep {
     }
 
     /// Merges into slots, those of a leaf or of one hash: first the table's keys, then the task
-    /// for all touched hashes. Returns how many counted keys more there are, if that is known.
+    /// for all touched hashes. Returns the change in the number of counted keys, if known.
     fn merge_slots(
         &self,
         c: &mut Checkpointer,
@@ -188,7 +189,7 @@ impl Upkeep {
     }
 }
 
-/// Merges leaves that have lost slots, up to the next hash to be entered.
+/// Merges leaves that have lost slots, up to the next hash to enter.
 fn merge_leaves(c: &mut Checkpointer, next: Option<&u64>) -> Result<()> {
     if !c.index.has_smaller_leaves() {
         return Ok(());
@@ -199,7 +200,7 @@ fn merge_leaves(c: &mut Checkpointer, next: Option<&u64>) -> Result<()> {
     Ok(())
 }
 
-/// The slots of a leaf whose hash bits are those of one of these hashes.
+/// The slots of a leaf whose hash bits match one of these hashes.
 fn slots_of<'s>(slots: &'s [Slot], hashes: &[u64]) -> impl Iterator<Item = &'s Slot> {
     hashes.iter().map(|hash| kept_bits(*hash)).flat_map(|kept| {
         let first = slots.partition_point(|slot| slot.hash < kept);
@@ -207,27 +208,27 @@ fn slots_of<'s>(slots: &'s [Slot], hashes: &[u64]) -> impl Iterator<Item = &'s S
     })
 }
 
-/// Splits off the items at the front that match, which are few beside the rest: to halve that
-/// would touch more of it.
+/// Splits off the matching items at the front. They are few, so a scan touches less than a binary
+/// search would.
 fn split<T>(items: &[T], matches: impl Fn(&T) -> bool) -> (&[T], &[T]) {
     items.split_at(items.iter().take_while(|item| matches(item)).count())
 }
 
-/// What a checkpoint enters in the index.
+/// Work of a checkpoint on the index.
 struct Work<'a> {
     /// All touched hashes, sorted, each once.
     hashes: Vec<u64>,
     table: &'a Memtable,
     /// The newest entry of each key of the table, by hash.
     keys: &'a [(u64, u32)],
-    /// Bytes that the records of all the table's entries take in the value log.
+    /// Bytes of the records of all the table's entries in the value log.
     entered_bytes: u64,
     task: &'a Task,
 }
 
 impl Work<'_> {
-    /// Bytes of both logs that the work is for, by estimate: those of the table, moved records,
-    /// and a key record for each hash; more for chains that are examined.
+    /// Estimated bytes of both logs that the work covers: those of the table, moved records, and a
+    /// key record for each hash; more for chains that are examined.
     fn log_bytes(&self) -> u64 {
         let moved = self.task.ops.iter().map(|op| op.to.bytes()).sum::<u64>();
         let examined = self.task.chains.len() as u64 * EXAMINED_BYTES;

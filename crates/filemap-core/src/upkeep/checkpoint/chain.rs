@@ -1,6 +1,6 @@
-//! A chain of key records as a merge reads it: its records and its versions.
+//! A chain of key records as read by a merge: its records and its versions.
 //!
-//! Takes 56 bytes of memory per record of one chain; no operation takes longer than a sort.
+//! Takes 56 bytes of memory per record of the chain; no operation takes longer than a sort.
 
 use crate::format::key::KeyRecord;
 use crate::handle::spot::Spot;
@@ -14,8 +14,8 @@ pub(super) struct Chain {
     records: Vec<(u64, u32)>,
     /// The versions, newest first, each once.
     spots: Vec<Spot>,
-    /// The unreadable rest: a damaged record's address and its expected chain length. (0, 0) if
-    /// there is none.
+    /// The unreadable rest: address and expected chain length of a damaged record; (0, 0) if the
+    /// chain is intact.
     pub(super) behind: (u64, u32),
 }
 

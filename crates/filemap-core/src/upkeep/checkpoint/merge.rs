@@ -3,7 +3,7 @@
 //!
 //! The head of a chain is its newest version. The rest may be in any order, and a version may
 //! occur twice (readers drop the second). So a put with an older time is chained behind a restated
-//! head, and nothing written is ever changed.
+//! head, and nothing already written is changed.
 
 use crate::error::Result;
 use crate::failpoint::{Fault, planted};
@@ -34,25 +34,25 @@ pub(super) struct Merge<'a> {
     pub(super) replayed_below: u64,
     /// See [`Limits::chain_count`](crate::limits::Limits::chain_count).
     pub(super) chain_count: u32,
-    /// Set when the handle is being closed, which waits for this: the rest of the task is then
-    /// left undone. `None`: it must be done.
+    /// Set when the handle is being closed, which waits for the checkpoint: the rest of the task
+    /// is then left undone. `None`: the task must be completed.
     pub(super) closed: Option<&'a AtomicBool>,
     /// Set if part of the task was left undone.
     pub(super) is_cut: &'a mut bool,
     pub(super) counts: Option<CountedOf>,
-    /// Counted keys that the leaf has more than before, or fewer; `None` if nobody knows.
+    /// Change in the number of counted keys of the leaf; `None` if unknown.
     pub(super) counted: Option<i64>,
     pub(super) gathered: Option<&'a mut Gathered>,
-    /// The runs of keys in order may not know what became of the table's keys.
+    /// The runs of keys in order may not reflect the state of the table's keys.
     pub(super) settles_order: bool,
-    /// By how much the key being merged is there more than before: 1, 0 or -1.
+    /// Change in the existence of the key being merged: 1 if it came, -1 if it went, 0 otherwise.
     pub(super) came: i64,
 }
 
 /// Key records between two checks for closing: less than about a tenth of a millisecond.
 const SOME_RECORDS: usize = 256;
 
-/// Whether a chain may be left as it is when the handle is being closed.
+/// Tells whether a chain may be left unchanged while the handle is being closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Duty {
     /// The chain must be merged.
@@ -65,7 +65,7 @@ enum Duty {
 struct Existing {
     at: usize,
     head: KeyRecord,
-    /// Address of the key record; 0 when that is damaged, and was reconstructed from the value
+    /// Address of the key record; 0 when that is damaged and was reconstructed from the value
     /// record.
     address: u64,
 }
@@ -135,7 +135,7 @@ impl Merge<'_> {
             let kept = retention.kept(all);
             let loses_damage = chain.behind != (0, 0) && retention.is_satisfied(kept.len());
             let loses_versions = without(chain.spots(), &kept, Spot::eq).next().is_some();
-            // Of records that say a version again, no more than there are versions.
+            // Bounds the records that restate a version to the number of versions.
             let is_long = chain.records().count() > 2 * chain.spots().len();
             let loses = loses_damage || loses_versions || is_long && !retention.keeps_all();
             if floor == 0 && existing.address != 0 && !loses {
@@ -147,7 +147,7 @@ impl Merge<'_> {
         if new.is_empty() { Ok(()) } else { self.extend(slots, hash, key, &existing, new) }
     }
 
-    /// Applies the task to all keys with these hash bits: moves of their versions, and whatever
+    /// Applies the task to all keys with these hash bits: moves of their versions, and work that
     /// needs the whole chain.
     pub(super) fn restate(&mut self, slots: &mut Vec<Slot>, hash: u64, ops: &[Op], task: &Task) -> Result<()> {
         let first = slots.partition_point(|s| s.hash < hash);
@@ -193,7 +193,7 @@ impl Merge<'_> {
             if self.came < 0
                 && let Some(gathered) = &mut self.gathered
             {
-                // No log tells of it: a crash after this stage must find it in a run.
+                // The log has no record of it: a crash after this stage must find it in a run.
                 gathered.note(key, News::Went);
                 if !planted(Fault::DropsNotDue) {
                     gathered.be_due();
@@ -206,7 +206,7 @@ impl Merge<'_> {
         Ok(())
     }
 
-    /// Counts what is dropped with the versions of a chain that are not kept.
+    /// Counts the versions of a chain that are not kept, and their bytes.
     fn dropped_from(&self, before: &[Spot], kept: &[Spot]) -> Result<Dropped> {
         let mut dropped = Dropped::default();
         if kept.len() == before.len() {
@@ -220,7 +220,7 @@ impl Merge<'_> {
         Ok(dropped)
     }
 
-    /// Returns the key of the slot at an index.
+    /// Returns the head and the key of the slot at an index.
     fn at(&self, slots: &[Slot], at: usize) -> Result<Option<(Existing, Vec<u8>)>> {
         let slot = &slots[at];
         match self.keys.read(slot.key) {
@@ -234,7 +234,7 @@ impl Merge<'_> {
     }
 
     /// Finds the slot of a key in its leaf. A slot's key is in its key record or, if that is
-    /// damaged, in its value record; if both are damaged, the slot is left alone.
+    /// damaged, in its value record. If both are damaged, the slot is left unchanged.
     fn find(&self, slots: &[Slot], hash: u64, key: &[u8]) -> Result<Option<Existing>> {
         let first = slots.partition_point(|s| s.hash < hash);
         for (at, _) in slots.iter().enumerate().skip(first).take_while(|(_, s)| s.hash == hash) {
@@ -286,7 +286,7 @@ impl Merge<'_> {
                     (address, last) = (last.previous, record);
                 }
                 Ok(_) => return Ok(Some(chain.ended(behind))),
-                // Readers are told that what lies behind a damaged record is lost. It must not
+                // Readers report that everything behind a damaged record is lost. It must not
                 // block the merge of the rest.
                 Err(e) if e.is_corrupt() => return Ok(Some(chain.ended(behind))),
                 Err(e) => return Err(e),
@@ -295,12 +295,12 @@ impl Merge<'_> {
         Ok(None)
     }
 
-    /// Returns true if the rest of a task is to be left undone.
+    /// Returns true if the rest of a task must be left undone.
     pub(super) fn stops_task(&mut self) -> bool {
         self.stops(0, Duty::May)
     }
 
-    /// Returns true if work that may wait is to stop before the nth record.
+    /// Returns true if work that may wait must stop before the nth record.
     fn stops(&mut self, nth: usize, duty: Duty) -> bool {
         let stops = duty == Duty::May
             && nth.is_multiple_of(SOME_RECORDS)
@@ -320,7 +320,7 @@ impl Merge<'_> {
         kept: &[Spot],
         duty: Duty,
     ) -> Result<()> {
-        // Readers are told of what lies behind damage, unless it would not be kept.
+        // Keep the damaged part, which readers report, unless its versions would not be kept.
         let behind = if self.retention.of(hash).is_satisfied(kept.len()) { (0, 0) } else { chain.behind };
         let Some(address) = self.append(key, behind, kept, Holders::default(), duty)? else { return Ok(()) };
         for spot in without(chain.spots(), kept, Spot::eq) {
@@ -350,7 +350,7 @@ impl Merge<'_> {
         Ok(())
     }
 
-    /// Counts a key that has got its slot, or lost it.
+    /// Counts a key that has gained or lost its slot.
     fn count(&mut self, key: &[u8], more: i64) {
         self.came += more;
         let more = self.counts.map(|is_counted| if is_counted(key) { more } else { 0 });
@@ -391,7 +391,7 @@ impl Merge<'_> {
 
     /// Appends key records for versions, given newest first, oldest first behind a chain (its
     /// address and length). Returns the newest record's address. `None` if this may wait and the
-    /// handle is being closed: then nothing leads to what was appended.
+    /// handle is being closed: then nothing leads to the appended records.
     fn append(
         &mut self,
         key: &[u8],
@@ -468,7 +468,7 @@ fn slot(hash: u64, address: u64, newest: &Spot) -> Slot {
 }
 
 /// Addresses of versions that hold bodies, as far as known: those just appended, the former head,
-/// and the one that the former head named.
+/// and the version that the former head refers to.
 #[derive(Default)]
 struct Holders {
     known: Vec<(u64, u64)>,
@@ -481,7 +481,7 @@ impl Holders {
     }
 
     fn add(&mut self, sequence: u64, address: u64) {
-        // Only the latest are worth remembering: a reader that finds no address walks the chain.
+        // Only the latest are worth keeping: a reader that finds no address walks the chain.
         if self.known.len() >= 64 {
             self.known.remove(0);
         }

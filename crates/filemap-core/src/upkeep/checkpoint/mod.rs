@@ -1,12 +1,12 @@
 //! A checkpoint merges the memtable into the index and makes it durable, in the background, while
-//! puts go on into a second table.
+//! puts continue into a second memtable.
 //!
 //! The order makes it safe: freeze table, tail and next sequence in one step; sync the value log;
 //! then, in hash order, append key records and write new leaves, or runs, to free pages. A stage
 //! ends by syncing the key log, then address.idx, then writing and syncing the superblock. Until
 //! then nothing that the last superblock names is touched. The last stage's superblock has the new
-//! tail, and names a run of the keys that came and went. Earlier ones keep the old tail, so after
-//! a crash their entries are replayed a second time, without harm.
+//! tail, and names a run of the keys that came and went. Earlier stages keep the old tail, so
+//! after a crash their entries are replayed a second time, without harm.
 
 mod apply;
 mod chain;
@@ -68,11 +68,11 @@ impl Upkeep {
         self.checkpoint_held(&mut c, task)
     }
 
-    /// Runs the last checkpoint of a handle that is being closed, unless it is poisoned, and shuts
-    /// the gate under the same lock, so that no other checkpoint is in the middle of writing.
+    /// Runs the last checkpoint of a handle that is being closed, unless it is poisoned. Shuts the
+    /// gate under the same lock, so that no other checkpoint is in the middle of writing.
     ///
     /// # Errors
-    /// As [`Upkeep::checkpoint`]. The gate is shut and the lock file given up in any case.
+    /// As [`Upkeep::checkpoint`]. The gate is shut and the lock file released in any case.
     pub(crate) fn end(&self) -> Result<()> {
         let mut c = lock(&self.checkpointer);
         if self.writing.gate().is_shut() {
@@ -84,8 +84,8 @@ impl Upkeep {
     }
 
     /// Writes a superblock that names the present dictionaries: from then on they are used, and
-    /// noticed when lost. Changes nothing in the index; costs a superblock and the segment table,
-    /// unless nothing has changed.
+    /// their loss is noticed. Changes nothing in the index. Costs a superblock and the segment
+    /// table, unless nothing has changed.
     ///
     /// # Errors
     /// As [`Upkeep::checkpoint`].
@@ -99,14 +99,14 @@ impl Upkeep {
         self.commit_alone(&mut c)
     }
 
-    /// Writes a superblock for a change that no checkpoint makes.
+    /// Writes a superblock for a change outside any checkpoint.
     pub(super) fn commit_alone(&self, c: &mut Checkpointer) -> Result<()> {
         let _guard = PoisonOnUnwind(self.writing.poisoned());
         self.commit(c).inspect_err(|e| self.writing.poison(e))
     }
 
-    /// Removes the files of dictionaries that no record names, durably, after a superblock that
-    /// does not name them. Returns false, and does nothing, while a backup holds an older
+    /// Removes the files of dictionaries that no record names, durably, after writing a superblock
+    /// that does not name them. Returns false, and does nothing, while a backup holds an older
     /// superblock.
     ///
     /// # Errors
@@ -138,8 +138,8 @@ impl Upkeep {
         let _guard = PoisonOnUnwind(self.writing.poisoned());
         let first = c.current.next_sequence;
         let own = Retention::of(self.reading.options());
-        // Readers are not shown more versions than are kept, unless what hides the surplus is
-        // dropped at the same time.
+        // Readers are not shown more versions than are kept, unless versions that hide the surplus
+        // are dropped at the same time.
         let drops_more = !task.retention.keeps_all() || !task.erased.is_empty();
         c.retention = own.entering(first, own.versions.is_none() || drops_more);
         task.retention = task.retention.entering(first, true);
@@ -172,14 +172,14 @@ impl Upkeep {
             self.writing.sync_to(frozen.position)?;
         }
         step();
-        // From here on the index may hold versions this late: reads of recent entries must look
-        // there too.
+        // From here on the index may hold versions up to this time: reads of recent entries must
+        // consult it too.
         self.reading.will_index(frozen.table.max_time_ms());
         if planted(Fault::TailWithTheFirstStage) {
             c.current.tail = frozen.tail;
         }
         let entries = frozen.table.entries();
-        // A repair gives sequences at its end.
+        // A repair assigns sequences at its end.
         c.behind = Some(Behind { entries, before: frozen.next_sequence.max(entries) });
         if let Some(segment) = task.evacuated {
             c.keys.leave(segment)?;
@@ -204,7 +204,7 @@ impl Upkeep {
         self.commit(c)?;
         c.index.punch();
         step();
-        // Counted before the frozen table goes, so a put that has read it notices.
+        // Counted before the frozen table goes, so that a put that has read it notices.
         Counters::add(&self.reading.counters().checkpoints, 1);
         self.reading.merged();
         lock(self.writing.log()).pins.merged();
@@ -220,8 +220,8 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Replaces the active table by an empty one and notes the log's state, in one step. `None` if
-    /// nothing was logged since the last checkpoint and the task is empty.
+    /// Replaces the active table with an empty one and notes the log's state, in one step. `None`
+    /// if nothing was logged since the last checkpoint and the task is empty.
     pub(crate) fn freeze(&self, c: &Checkpointer, task: &Task) -> Result<Option<Frozen>> {
         let fresh = Arc::new(Memtable::new(self.reading.options().memtable_bytes, 0));
         let mut log = lock(self.writing.log());
@@ -263,7 +263,7 @@ impl Upkeep {
         c.current.epoch = c.index.epoch();
         c.current.key_tail = self.reading.keys().end();
         if c.dropped.versions > c.told_versions {
-            // Readers may have followed what is dropped. If this superblock is lost after a reader
+            // Followers may have read what is dropped. If this superblock is lost after a follower
             // has seen it, recovery writes another epoch.
             c.current.dropped_epoch = c.current.epoch;
             c.told_versions = c.dropped.versions;
@@ -304,7 +304,7 @@ impl Upkeep {
     }
 
     /// Removes the key-log segments that no durable superblock leads to, unless a backup holds an
-    /// older one.
+    /// older superblock.
     pub(crate) fn remove_dead_keys(&self, c: &Checkpointer) -> Result<()> {
         if c.holds > 0 && !planted(Fault::BackupNotHeld) {
             return Ok(());
@@ -313,8 +313,8 @@ impl Upkeep {
     }
 }
 
-/// Poisons the handle if a checkpoint panics (in the caller's event sink, say): another checkpoint
-/// would replace the frozen table, which is not merged.
+/// Poisons the handle if a checkpoint panics (for example in the caller's event sink): another
+/// checkpoint would replace the frozen table, which is not merged.
 struct PoisonOnUnwind<'a>(&'a Poison);
 
 impl Drop for PoisonOnUnwind<'_> {

@@ -1,5 +1,5 @@
-//! Checks that a writer's open files still have their names. If a file was removed or replaced,
-//! what is written to it is lost when the handle is closed.
+//! Checks that a writer's open files still have their names. Data written to a file that was
+//! removed or replaced would be lost when the handle is closed.
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
@@ -14,11 +14,11 @@ use crate::upkeep::Upkeep;
 use crate::upkeep::state::Checkpointer;
 
 impl Upkeep {
-    /// Compares the names of the store's files with the open files, without opening any. What the
-    /// system does not tell counts as unchanged.
+    /// Compares the names of the store's files with the open files, without opening any. Files
+    /// that the system cannot identify count as unchanged.
     ///
     /// # Errors
-    /// `Corrupt` when an open file has no name any more, or another file has its name.
+    /// `Corrupt` if an open file has lost its name, or another file has taken it.
     pub(super) fn check_names(&self, c: &Checkpointer) -> Result<()> {
         let mut open = vec![
             (names::LOCK.to_owned(), self.writing.gate().identity()),
@@ -32,7 +32,7 @@ impl Upkeep {
         for (name, identity) in open {
             self.check_name(&name, identity)?;
         }
-        // Listing takes a file descriptor, asking for one name takes none.
+        // Listing takes a file descriptor; asking for one name takes none.
         let listed: HashSet<String> = self.reading.dir().list().unwrap_or_default().into_iter().collect();
         self.check_segments(&self.reading.values().segments, &listed)?;
         self.check_segments(self.reading.keys().segments(), &listed)?;
@@ -56,7 +56,7 @@ impl Upkeep {
             Ok(found) if identity.is_none() || found.is_none() || found == identity => return Ok(()),
             Ok(_) => "another file has taken its name while the store was open",
             Err(e) if e.kind() == ErrorKind::NotFound => "its name was removed while the store was open",
-            Err(e) if e.kind() == ErrorKind::InvalidInput => "what has its name now is no file of a store",
+            Err(e) if e.kind() == ErrorKind::InvalidInput => "something other than a store file has its name now",
             Err(_) => return Ok(()),
         };
         Err(Error::corrupt(name, 0, what))

@@ -1,8 +1,9 @@
-//! Writes what a checkpoint has gathered as a run of keys in order, with the newest runs if they
-//! are small: a store of a few pages has one, however often it is opened.
+//! Writes the changes of keys that a checkpoint has gathered as a run of keys in order. Small
+//! newest runs are merged into it, so a store of a few pages has one run, however often it is
+//! opened.
 //!
-//! Runs are derived from what else is there, so what cannot be read of them fails no checkpoint: a
-//! damaged run is left alone, and where the runs must be asked, the order ends.
+//! Runs are derived data, so an unreadable run fails no checkpoint: a damaged run is left
+//! unchanged, and where the runs must be read, the order ends.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ impl Upkeep {
         if is_much { self.write_gathered(c) } else { Ok(()) }
     }
 
-    /// Writes what was gathered as a run, which the next superblock names.
+    /// Writes the gathered changes as a run, which the next superblock names.
     pub(super) fn write_gathered(&self, c: &mut Checkpointer) -> Result<()> {
         let (Some(gathered), Some(named)) = (&mut c.gathered, &mut c.segment_table.order) else { return Ok(()) };
         if gathered.is_empty() {
@@ -36,15 +37,15 @@ impl Upkeep {
             return Ok(());
         }
         let files = self.reading.key_runs();
-        // Nothing is asked of them but after a crash.
+        // The runs are read only after a crash.
         let asked = if c.settles_order { &named.runs[..] } else { &[] };
         let keys = files.open(asked).and_then(|runs| RunKeys::new(runs, Direction::Forward, Bound::Unbounded));
         let changes = match keys.and_then(|mut keys| gathered.changes(&mut |form| keys.has(form))) {
             Ok(changes) => changes,
-            // What a later call may read is not given up.
+            // A later call may succeed in reading: keep the order.
             Err(e) if !e.is_corrupt() => return Err(e),
             Err(e) => {
-                self.end_order(c, &format!("after a crash its runs could not be asked: {e}"));
+                self.end_order(c, &format!("after a crash its runs could not be read: {e}"));
                 return Ok(());
             }
         };
@@ -56,7 +57,7 @@ impl Upkeep {
                 sources.extend(folded);
                 c.left_runs.extend(named.runs.drain(first..).map(|run| run.number));
             }
-            // It stays beside the new run.
+            // The damaged run stays beside the new one.
             Err(e) => {
                 self.reading.counters().failed(&e);
                 c.damaged_runs.extend(damaged(&e));
@@ -72,7 +73,7 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Goes on without an order of keys: with the next superblock the store has none.
+    /// Ends the order of keys: from the next superblock on the store has none.
     fn end_order(&self, c: &mut Checkpointer, why: &str) {
         let runs = c.segment_table.order.take().map(|named| named.runs).unwrap_or_default();
         c.left_runs.extend(runs.iter().map(|run| run.number));
@@ -80,8 +81,8 @@ impl Upkeep {
         self.reading.order_ended(why);
     }
 
-    /// Makes runs durable that the next superblock names, and notes whether the index is ahead of
-    /// them.
+    /// Makes the runs durable that the next superblock names, and notes whether the index is ahead
+    /// of them.
     pub(super) fn name_runs(&self, c: &mut Checkpointer) -> Result<()> {
         if c.gathered.as_ref().is_some_and(|gathered| gathered.is_due()) {
             self.write_gathered(c)?;
@@ -97,7 +98,7 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Removes all runs that the last superblock does not name, of a store that was just opened.
+    /// Removes all runs that the last superblock does not name from a store that was just opened.
     ///
     /// # Errors
     /// `Io`.
@@ -107,7 +108,7 @@ impl Upkeep {
         self.reading.key_runs().remove_orphans(segment_table.key_runs(), next)
     }
 
-    /// Removes runs that no durable superblock names, but those that a backup may hold.
+    /// Removes runs that no durable superblock names, except those that a backup may hold.
     pub(crate) fn remove_left_runs(&self, c: &mut Checkpointer) -> Result<()> {
         let is_held = |number: &u64| *number < c.held_runs_below && !planted(Fault::BackupNotHeld);
         let (held, free): (Vec<u64>, Vec<u64>) = c.left_runs.iter().partition(|number| is_held(number));
@@ -116,8 +117,8 @@ impl Upkeep {
     }
 }
 
-/// Where those newest runs begin that are written anew with the next one: few pages together, and
-/// none of them behind a wall.
+/// Index of the first of the newest runs that are rewritten together with the next one: they have
+/// few pages together, and none is walled or behind a walled run.
 fn first_folded(runs: &[Info], is_walled: impl Fn(&Info) -> bool, most_pages: u64) -> usize {
     let mut pages = 0;
     let is_small = |run: &&Info| {
@@ -127,7 +128,7 @@ fn first_folded(runs: &[Info], is_walled: impl Fn(&Info) -> bool, most_pages: u6
     runs.len() - runs.iter().rev().take_while(is_small).count()
 }
 
-/// Small runs, in memory.
+/// Reads small runs into memory.
 fn read(files: &KeyRunFiles, runs: &[Info]) -> Result<Vec<Source<'static>>> {
     let entries = |run: Arc<_>| {
         let (mut cursor, mut entries) = (Cursor::first(run)?, Vec::new());

@@ -1,5 +1,5 @@
-//! The task of a checkpoint beside the memtable: lead versions to where compaction copied them,
-//! drop versions from chains, rewrite chains.
+//! The task of a checkpoint beside the memtable: move versions to the places where compaction
+//! copied them, drop versions from chains, rewrite chains.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,8 +15,8 @@ pub(crate) struct Op {
     /// Hash of the version's key.
     pub(crate) hash: u64,
     pub(crate) sequence: u64,
-    /// Location in the index when the version was copied. If it is elsewhere by now, it was
-    /// removed or moved meanwhile.
+    /// Location in the index when the version was copied. If the index names another by now, the
+    /// version was removed or moved meanwhile.
     pub(crate) from: Location,
     pub(crate) to: Extent,
 }
@@ -27,7 +27,7 @@ impl Op {
     }
 }
 
-/// Work beside merging the table.
+/// Work of a checkpoint beside merging the table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Task {
     pub(crate) ops: Vec<Op>,
@@ -39,21 +39,21 @@ pub(crate) struct Task {
     pub(crate) sweep: bool,
     /// Lets more changes settle than the rest pays for.
     pub(crate) settles: bool,
-    /// Writes a superblock even if the index is unchanged: it must name segments without a
-    /// version.
+    /// Writes a superblock even if the index is unchanged, to name segments without a version, for
+    /// example.
     pub(crate) is_due: bool,
-    /// Ordinals of value segments that may be removed if nothing is live in them at the end.
+    /// Ordinals of value segments that may be removed if they hold no live bytes at the end.
     pub(crate) leaving: Vec<u64>,
-    /// No tombstone with this sequence or a later one is dropped with them.
+    /// No tombstone with this sequence or a later one is dropped with those segments.
     pub(crate) removals_from: u64,
     /// Retention by which versions are dropped from the examined chains.
     pub(crate) retention: Retention,
-    /// What that leaves alone.
+    /// Versions exempt from that retention.
     pub(crate) spared: Spared,
-    /// Sequences of versions to drop, unless a kept version has its body from one. With each, the
-    /// sequence below which those that refer to it are dropped, too.
+    /// Sequences of versions to drop, unless a kept version refers to their body. Each maps to a
+    /// sequence: versions below that sequence which refer to it are dropped, too.
     pub(crate) erased: HashMap<u64, u64>,
-    /// It is not cut short when the handle is closed.
+    /// The task is completed even when the handle is closed.
     pub(crate) must_end: bool,
 }
 
@@ -63,7 +63,7 @@ impl Task {
         self.ops.is_empty() && self.chains.is_empty() && !has_work
     }
 
-    /// Whether a version is dropped because it refers to an erased one.
+    /// Returns whether a version is dropped because it refers to an erased one.
     fn is_parted(&self, spot: &Spot) -> bool {
         self.erased.get(&spot.refers_to).is_some_and(|below| spot.version.sequence < *below)
     }
@@ -79,7 +79,7 @@ impl Task {
         kept
     }
 
-    /// Sorts everything by hash, the order of use.
+    /// Sorts everything by hash, the order in which it is used.
     pub(crate) fn sort(&mut self) {
         self.ops.sort_unstable_by_key(|op| (told(op.hash), op.sequence));
         self.chains.sort_unstable();
@@ -101,22 +101,22 @@ impl Task {
     }
 }
 
-/// What the handle keeps of a key.
+/// Versions of a key that the handle keeps.
 #[derive(Clone, Copy)]
 pub(super) struct Keeping {
     pub(super) own: Retention,
-    /// The hash of the key of which single versions are being removed. Some are in its chain twice
-    /// for a while: they must hide no others.
+    /// Hash of the key whose single versions are being removed. Some are in its chain twice for a
+    /// while, and must not hide others.
     pub(super) parting: u64,
 }
 
 impl Keeping {
-    /// Of a key, given the bits of its hash that slots keep, whose versions are entered.
+    /// Retention for a key whose versions are entered, given the bits of its hash that slots keep.
     pub(super) fn of(self, hash: u64) -> Retention {
         if hash == kept_bits(self.parting) { Retention::default() } else { self.own }
     }
 
-    /// The versions kept of a key whose chain is examined. Of those that are there twice one
+    /// The kept versions of a key whose chain is examined. Of versions that exist twice, one
     /// counts.
     pub(super) fn kept(self, hash: u64, mut all: Vec<Spot>, task: &Task) -> Vec<Spot> {
         if hash != kept_bits(self.parting) || task.erased.is_empty() {
@@ -127,20 +127,20 @@ impl Keeping {
     }
 }
 
-/// What a task has for keys, taken in the order of their hashes.
+/// Work of a task on keys, taken in the order of their hashes.
 pub(super) struct Ordered<'t> {
     ops: &'t [Op],
     chains: &'t [u64],
 }
 
 impl<'t> Ordered<'t> {
-    /// All of a sorted task.
+    /// Everything in a sorted task.
     pub(super) fn new(task: &'t Task) -> Ordered<'t> {
         Ordered { ops: &task.ops, chains: &task.chains }
     }
 
-    /// The moves of keys whose slots look the same as for this hash, which none before was above;
-    /// `None` if nothing is to be done for such keys.
+    /// The moves of keys that share this hash's bits in slots. Hashes must be passed in ascending
+    /// order. `None` if the task has no work for these keys.
     pub(super) fn take(&mut self, hash: u64) -> Option<&'t [Op]> {
         let kept = told(hash);
         self.ops = skip(self.ops, |op| told(op.hash) < kept);
@@ -152,7 +152,7 @@ impl<'t> Ordered<'t> {
     }
 }
 
-/// The rest of a slice after the items at its front that match, which are few.
+/// The rest of a slice after its first items that match, which are few.
 fn skip<T>(items: &[T], matches: impl Fn(&T) -> bool) -> &[T] {
     &items[items.iter().take_while(|item| matches(item)).count()..]
 }

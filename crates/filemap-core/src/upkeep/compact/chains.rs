@@ -1,11 +1,11 @@
-//! What a run of compaction has learnt about keys with many versions, so that it walks a key's
-//! chain once and not for each of its records.
+//! Notes of a compaction run on keys with many versions, so that it walks a key's chain once and
+//! not for each of its records.
 //!
-//! Memory is bounded: per key only what lies in the segment being read is noted, from the current
-//! place on, and up to a limit. The notes may be outdated in two ways. A version is gone: nothing
-//! will lead to its copy. A version is new: it does not lie in a victim, which was sealed before a
-//! checkpoint entered all of it. If a live record in a victim is taken for dead, the segment table
-//! tells, and the victim stays.
+//! Memory is bounded: per key only versions in the segment being read are noted, from the current
+//! place on, and up to a limit. The notes may be outdated in two ways. A version was removed:
+//! nothing will lead to its copy. A version is new: it does not lie in a victim, which was sealed
+//! before a checkpoint entered all of it. If a live record in a victim is taken for dead, the
+//! segment table shows it, and the victim stays.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -16,10 +16,10 @@ use crate::handle::spot::Spot;
 /// Chains of at most this many versions are walked each time.
 pub(super) const FEW: usize = 8;
 
-/// Versions and chunks noted, at most; 24 and 56 bytes each.
+/// Greatest number of versions and chunks noted; 24 and 56 bytes each.
 const MOST: usize = 1 << 20;
 
-/// What becomes of a record in a victim.
+/// Verdict on a record in a victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// A version that is kept.
@@ -90,8 +90,8 @@ impl Chains {
         })
     }
 
-    /// Notes the versions of a key, and which are kept (both newest first), as far as they lie in
-    /// the segment of `from`, from there on. `None`: unknown because of damage.
+    /// Notes the versions of a key, and which are kept (both newest first), if they lie in the
+    /// segment of `from`, from there on. `None`: unknown because of damage.
     pub(super) fn note(&mut self, hash: u64, key: &[u8], from: Location, found: Option<(&[Spot], &[Spot])>) {
         let mut end = u64::MAX;
         let mut here = found.map(|(all, kept)| {

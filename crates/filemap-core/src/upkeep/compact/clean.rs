@@ -1,12 +1,12 @@
 //! The rewriting part of an erasure: empties every segment of either log that may hold bytes of
 //! erased versions, and removes its file.
 //!
-//! A value segment may hold some if anything in it is dead, if a record names a retired
+//! A value segment may hold erased bytes if anything in it is dead, if a record names a retired
 //! dictionary, or if a tombstone names an erased key. A key segment may if anything in it is dead;
 //! the last one may beyond its end. Live bytes are known not to be erased.
 //!
-//! Invariant: tombstones of erased keys are dropped only in a second pass, when nothing that they
-//! hide is left, so a repair in between brings nothing back.
+//! Invariant: tombstones of erased keys are dropped only in a second pass, when none of the
+//! versions that they hide is left, so a repair in between brings nothing back.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,8 +28,8 @@ use crate::upkeep::compact::keys;
 use crate::upkeep::compact::plan::{Candidate, Plan};
 use crate::upkeep::state::{Cleaning, Compactor};
 
-/// Rounds without gain after which a log is given up: damage may keep a segment, and concurrent
-/// puts make new garbage.
+/// Rounds without gain after which cleaning a log is given up: damage may keep a segment, and
+/// concurrent puts make new garbage.
 const ROUNDS: u32 = 6;
 
 /// Counts consecutive rounds without gain.
@@ -43,7 +43,7 @@ impl Gain {
         Gain { live: u64::MAX, idle: 0 }
     }
 
-    /// Returns true to go on, given the live bytes in segments still to be emptied. A run that
+    /// Returns true to continue, given the live bytes in segments still to be emptied. A run that
     /// ends within a segment is a gain too.
     fn goes_on(&mut self, live: u64) -> bool {
         self.idle = if live < self.live { 0 } else { self.idle + 1 };

@@ -1,4 +1,4 @@
-//! Copies what is live in the victims to the output, and notes the new place of each version.
+//! Copies live records in the victims to the output, and notes the new place of each version.
 //!
 //! A version moves whole: a live list of chunks takes its chunks in victims with it and names
 //! their new places, wherever the list itself lies. Sequence, time and body stay the same.
@@ -32,8 +32,8 @@ pub(super) struct Copier<'s> {
     reading: &'s Reading,
     pub(super) output: Output<'s>,
     pub(super) task: Task,
-    /// Old and new places of records copied unchanged, for the value cache, if there is one. A
-    /// recompressed record is a different one: a get shows its stored length.
+    /// Old and new places of records copied unchanged, for the value cache, if the store has one.
+    /// Excludes recompressed records: a get shows their stored length.
     pub(super) unchanged: Vec<(Location, Location)>,
     retention: Retention,
     chains: Chains,
@@ -52,14 +52,14 @@ pub(super) struct Copier<'s> {
     pause: &'s dyn Fn(u64) -> Result<()>,
     /// The erasure in progress, if any.
     pub(super) cleaning: Option<Arc<Cleaning>>,
-    /// Tombstones from this time on stay, in ms since 1970: whoever asks what has changed has not
-    /// heard of them yet.
+    /// Tombstones from this time on stay, in ms since 1970: readers of the changes may not have
+    /// seen them yet.
     removals_since_ms: i64,
     /// No tombstone with this sequence or a later one was dropped.
     pub(super) removals_from: u64,
-    /// True if damage kept something from being copied.
+    /// Damage kept something from being copied.
     pub(super) met_damage: bool,
-    /// Records to recompress that could not be expanded.
+    /// Number of records to recompress that could not be decompressed.
     pub(super) unexpanded: u64,
 }
 
@@ -100,7 +100,7 @@ impl<'s> Copier<'s> {
         }
     }
 
-    /// Copies what is live in one victim, from an offset on. Returns where it stopped if it
+    /// Copies the live records of one victim, from an offset on. Returns the offset where it
     /// stopped early, with as much work as one checkpoint should do.
     pub(super) fn segment(&mut self, segment: &Arc<Segment>, from: u64) -> Result<Option<u64>> {
         if self.is_full() {
@@ -118,7 +118,7 @@ impl<'s> Copier<'s> {
                 // Damaged bytes stay: if the index leads there, the victim is not removed.
                 self.met_damage |= item.is_gap;
                 if item.is_gap {
-                    // They may have been a tombstone.
+                    // The damaged bytes may have held a tombstone.
                     self.removals_from = self.removals_from.max(self.output.floor());
                 }
                 if self.is_full() {
@@ -137,7 +137,7 @@ impl<'s> Copier<'s> {
         Ok(None)
     }
 
-    /// Whether there is as much work as one checkpoint should do.
+    /// Returns whether the task holds as much work as one checkpoint should do.
     fn is_full(&self) -> bool {
         self.task.ops.len() + self.task.chains.len() >= self.most_ops
     }
@@ -185,8 +185,8 @@ impl<'s> Copier<'s> {
         Ok(())
     }
 
-    /// Appends a record, recompressed if that is wanted and shorter, or if its dictionary is
-    /// retired.
+    /// Appends a record, recompressed if that is wanted and makes it shorter, or if its dictionary
+    /// is retired.
     fn append(&mut self, at: Location, header: &Header, bytes: &[u8]) -> Result<Extent> {
         let must = self.must_repack(header);
         if (self.level > 0 || must)
@@ -209,8 +209,8 @@ impl<'s> Copier<'s> {
         is_retired && !planted(Fault::RetiredDictionariesNamed)
     }
 
-    /// Recompresses a record. `None` if it cannot be expanded, perhaps for want of its dictionary:
-    /// it moves as it is, and is counted.
+    /// Recompresses a record. `None` if it cannot be decompressed, perhaps because its dictionary
+    /// is missing: then it moves unchanged, and is counted.
     fn repacked(&mut self, at: Location, header: &Header, bytes: &[u8]) -> Result<Option<Recompressed>> {
         let level = if self.level > 0 { i32::from(self.level) } else { self.reading.options().compression_level };
         let (key, meta) = (&bytes[header.key_at()..header.meta_at()], &bytes[header.meta_at()..header.payload_at()]);
@@ -225,16 +225,16 @@ impl<'s> Copier<'s> {
         .inspect(|new| self.note_need(header, new.is_none()))
     }
 
-    /// Notes that a retired dictionary is still needed, if the record moves as it is.
+    /// Notes that a retired dictionary is still needed, if the record moves unchanged.
     fn note_need(&self, header: &Header, moves_as_it_is: bool) {
         if let Some(cleaning) = self.cleaning.as_ref().filter(|_| moves_as_it_is && self.must_repack(header)) {
             lock(&cleaning.needed).insert(header.dictionary);
         }
     }
 
-    /// Returns true if a tombstone is old, and no earlier version of the key can exist outside of
-    /// its own segment: every other segment has a higher floor. A victim counts until its file is
-    /// removed.
+    /// Returns true if a tombstone is old enough, and no earlier version of the key can exist
+    /// outside its own segment: every other segment has a higher floor. A victim counts until its
+    /// file is removed.
     fn is_obsolete(&self, tombstone: &Header, own: &Segment) -> bool {
         if planted(Fault::TombstonesDropped) {
             return true;
@@ -252,7 +252,7 @@ impl<'s> Copier<'s> {
         }
     }
 
-    /// Handles a chunk: versions that list it move.
+    /// Handles a chunk: moves the versions that list it.
     fn chunk(&mut self, key: &[u8], at: Location) -> Result<()> {
         let known = (&self.victims, &mut self.chains);
         let Some(owners) = owners(self.reading, key, at, self.retention, known)? else {

@@ -1,5 +1,5 @@
-//! Returns free pages of the index file to the file system, when that is worth it. The merging of
-//! leaves, which frees pages, is part of every checkpoint.
+//! Returns free pages of the index file to the file system, when that pays. The merging of leaves,
+//! which frees pages, is part of every checkpoint.
 
 use crate::error::Result;
 use crate::failpoint::step;
@@ -8,7 +8,7 @@ use crate::upkeep::Upkeep;
 use crate::upkeep::checkpoint::Task;
 
 /// Moves leaves to the front of address.idx, one stage per checkpoint, and punches out the free
-/// space behind them, if there is much of it. Returns true if it did.
+/// space behind them, if that is large enough. Returns true if it did.
 ///
 /// # Errors
 /// As of a checkpoint.
@@ -24,7 +24,7 @@ pub(crate) fn shrink_index(upkeep: &Upkeep) -> Result<bool> {
     Ok(is_worth_it)
 }
 
-/// As [`shrink_index`], whether it is worth it or not.
+/// [`shrink_index`] without that condition.
 ///
 /// # Errors
 /// As of a checkpoint.
@@ -40,9 +40,8 @@ pub(crate) fn sweep(upkeep: &Upkeep) -> Result<()> {
 }
 
 impl Upkeep {
-    /// Lets all changes settle that wait by now, so that no old slot is left in a leaf or a run,
-    /// and punches out all free pages of the index. Returns false if damage keeps some from
-    /// settling.
+    /// Lets all changes settle that wait now, so that no old slot is left in a leaf or a run, and
+    /// punches out all free pages of the index. Returns false if damage keeps some from settling.
     ///
     /// # Errors
     /// As of a checkpoint.

@@ -1,7 +1,7 @@
-//! Decides what becomes of a record that compaction finds in a victim.
+//! Decides the verdict on a record that compaction finds in a victim.
 //!
-//! A verdict need not hold later: the checkpoint that follows looks again, and moves only versions
-//! whose old place the index still names.
+//! A verdict need not hold later: the checkpoint that follows checks again, and moves only
+//! versions whose old place the index still names.
 
 use std::collections::HashSet;
 
@@ -14,8 +14,8 @@ use crate::handle::spot::Spot;
 use crate::logs::values::read::Want;
 use crate::upkeep::compact::chains::{Chains, FEW, Owner, Verdict};
 
-/// Judges a page, a reference or a list of chunks, which lies `at` a place. `is_led_to`: a slot of
-/// the index led there a moment ago. Notes the versions of keys that have many.
+/// Judges a page, a reference or a list of chunks at a given place. `is_led_to`: a slot of the
+/// index led there a moment ago. Notes the versions of keys that have many.
 pub(super) fn judge(
     reading: &Reading,
     key: &[u8],
@@ -74,8 +74,8 @@ pub(super) fn judge(
     Ok(if retention.kept(spots).iter().any(is_it) { Verdict::Live } else { Verdict::Expired })
 }
 
-/// Returns true if no record with this sequence can be in a memtable, so that a later look at the
-/// index finds it, if it is anywhere.
+/// Returns true if no record with this sequence can be in a memtable, so that a later lookup in
+/// the index finds it, if it exists.
 fn is_before_memtables(reading: &Reading, sequence: u64) -> bool {
     let tables = reading.tables();
     let both = [Some(&tables.active), tables.frozen.as_ref()];
@@ -105,7 +105,7 @@ pub(super) fn owners(
     Ok(owners)
 }
 
-/// Returns all chunks in victims that versions of a key have.
+/// Returns all chunks in victims that belong to versions of a key.
 fn all_owners(
     reading: &Reading,
     key: &[u8],
