@@ -255,7 +255,7 @@ fn a_list_of_chunks_that_names_itself_another_key_or_nothing_gives_no_body() {
             if is_verified && writes && store.history(key.as_bytes()).is_ok_and(|h| !h.is_empty()) {
                 let problems = store.verify().unwrap().problems;
                 let told = problems.iter().find(|p| p.offset == at as u64).expect("verify tells it");
-                assert!(told.what.contains("lists a chunk that is not there"), "{told:?}");
+                assert!(told.what.contains("lists a chunk that is missing"), "{told:?}");
             }
             match store.get(key.as_bytes()) {
                 // A list of what lies behind the end was never written, to recovery and to

@@ -436,7 +436,7 @@ fn a_repair_that_cannot_tell_a_loss_from_a_segment_that_was_given_back_ends_with
     }
     let (ran, left) = repair(&["SUPERBLOCK", "value1.dat"]);
     assert!(left.len() < all.len());
-    ran.ended(3).said("value1.dat: given back by compaction, or lost");
+    ran.ended(3).said("value1.dat: removed by compaction, or lost");
     // The superblock tells.
     let (ran, _) = repair(&["value1.dat"]);
     assert!(ran.ended(3).text().contains("value1.dat"));

@@ -1,11 +1,11 @@
-//! What a checkpoint has learnt of keys in order, until it is written as a run: which keys came to
-//! the index and which went.
+//! Changes of keys in order that a checkpoint has gathered, until they are written as a run: keys
+//! that came to the index and keys that went.
 //!
 //! A run is written at the end of a checkpoint and not with each stage, so after a crash in the
 //! middle the index is ahead of the runs by keys of the checkpoint's table. All of these are in
-//! the log after the tail. So the first checkpoint after recovery notes of each key of its table
-//! whether it is there, and what the runs lack is found when they are compared. A key that a task
-//! has removed is in no log: its stage must write a run.
+//! the log after the tail. So the first checkpoint after recovery notes for each key of its table
+//! whether the index has it, and the keys missing from the runs are found by comparison. A key
+//! that a task has removed is in no log: its stage must write a run.
 
 use filemap_runs::ordered::{Change, Entry, sort};
 
@@ -13,19 +13,19 @@ use crate::error::Result;
 use crate::options::KeyOrder;
 use crate::sync::make_way;
 
-/// Entries looked at in about a tenth of a millisecond.
+/// Entries processed in about a tenth of a millisecond.
 const SOME_ENTRIES: usize = 1024;
 
-/// What was learnt of a key.
+/// Change noted for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum News {
     Came,
     Went,
-    /// It is in the index or not, and the runs may not say so yet.
+    /// Whether it is in the index; the runs may not say so yet.
     Is(bool),
 }
 
-/// An ordered form, as a part of all their bytes, and what was learnt of its key.
+/// An ordered form, as a range of the shared bytes, and the change noted for its key.
 #[derive(Clone, Copy, Debug)]
 struct Noted {
     at: usize,
@@ -33,7 +33,7 @@ struct Noted {
     news: News,
 }
 
-/// The news of some stages.
+/// The changes gathered over some stages.
 #[derive(Debug)]
 pub(crate) struct Gathered {
     order: KeyOrder,
@@ -43,19 +43,19 @@ pub(crate) struct Gathered {
 }
 
 impl Gathered {
-    /// Nothing yet.
+    /// Starts without changes.
     pub(crate) fn new(order: KeyOrder) -> Gathered {
         Gathered { order, bytes: Vec::new(), noted: Vec::new(), is_due: false }
     }
 
-    /// Notes what was learnt of a key.
+    /// Notes a change of a key.
     pub(crate) fn note(&mut self, key: &[u8], news: News) {
         let at = self.bytes.len();
         (self.order.ordered)(key, &mut self.bytes);
         self.noted.push(Noted { at, bytes: (self.bytes.len() - at) as u32, news });
     }
 
-    /// The next stage must write a run.
+    /// Marks a run as due: the next stage must write it.
     pub(crate) fn be_due(&mut self) {
         self.is_due = true;
     }
@@ -68,13 +68,13 @@ impl Gathered {
         self.noted.is_empty()
     }
 
-    /// Bytes of memory, about.
+    /// Approximate memory use in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.bytes.len() + self.noted.len() * size_of::<Noted>()
     }
 
-    /// The changes, in order, each key once; what has cancelled is left out. `is_in_runs` tells of
-    /// rising ordered forms.
+    /// The changes, in order, each key once, without those that cancel out. `is_in_runs` is called
+    /// with ascending ordered forms.
     pub(crate) fn changes(&mut self, is_in_runs: &mut dyn FnMut(&[u8]) -> Result<bool>) -> Result<Vec<Entry<'_>>> {
         let bytes = &self.bytes;
         sort(&mut self.noted, &|noted| form(&noted, bytes), &make_way);
@@ -102,7 +102,7 @@ impl Gathered {
         Ok(changes)
     }
 
-    /// Forgets what is in a run.
+    /// Forgets the changes, which are now in a run.
     pub(crate) fn clear(&mut self) {
         (self.bytes, self.noted, self.is_due) = (Vec::new(), Vec::new(), false);
     }

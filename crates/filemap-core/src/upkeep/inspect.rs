@@ -48,15 +48,15 @@ pub struct Inspected {
     pub kind: String,
     /// Its fields: name and value.
     pub fields: Vec<(&'static str, String)>,
-    /// What is wrong with the item, if anything.
+    /// Description of the damage, if any.
     pub problem: Option<String>,
 }
 
-/// Passes every item of a file to `progress`, front to back, until that breaks off. The magic
+/// Passes every item of a file to `progress`, front to back, until it breaks. The magic number
 /// tells the kind of file.
 ///
 /// # Errors
-/// [`Error::NotAStore`] when it is not a file of FileMap; `Io`.
+/// [`Error::NotAStore`] if it is not a FileMap file; `Io`.
 pub fn inspect(path: impl AsRef<Path>, progress: &mut Progress<'_, Inspected>) -> Result<()> {
     let path = path.as_ref();
     let not = |why: &str| Error::NotAStore { path: path.to_owned(), why: why.to_owned() };
@@ -80,7 +80,7 @@ pub fn inspect(path: impl AsRef<Path>, progress: &mut Progress<'_, Inspected>) -
         return key_run(&*file, name, progress);
     }
     if !Kind::ALL.iter().any(|k| b.starts_with(k.magic())) {
-        return Err(not("it does not start like a file of FileMap"));
+        return Err(not("not a FileMap file: unknown magic number"));
     }
     let head = FileHeader::decode(&b);
     let shown = head.as_ref().map(|head| header_fields(head, &b)).map_err(|what| *what);
@@ -127,7 +127,7 @@ fn lower(value: impl std::fmt::Debug) -> String {
     format!("{value:?}").to_lowercase()
 }
 
-/// An item with its fields, or what is wrong with it.
+/// An item with its fields, or with its damage.
 fn item(offset: u64, bytes: usize, kind: &str, fields: std::result::Result<Fields, &str>) -> Inspected {
     let problem = fields.as_ref().err().map(|what| (*what).to_owned());
     let fields = fields.unwrap_or_default();
@@ -162,7 +162,7 @@ fn verifying(file: &dyn File, name: &str, b: &[u8], progress: &mut Progress<'_, 
         at += frame.bytes;
     }
     if at < len {
-        let _ = progress(item(at, (len - at) as usize, "verified segment", Err("not whole: it is read again")));
+        let _ = progress(item(at, (len - at) as usize, "verified segment", Err("cut short: it is read again")));
     }
     Ok(())
 }
@@ -173,7 +173,7 @@ fn rules(file: &dyn File, name: &str, progress: &mut Progress<'_, Inspected>) ->
     let b = files::read(file, name, 0, len.min(rules::LONGEST) as usize)?;
     let store_id = files::read(file, name, 0, rules::Layout::BYTES)?;
     let decoded = match store_id.len() < rules::Layout::BYTES {
-        true => Err("it is cut off"),
+        true => Err("it is cut short"),
         false => Rules::decode(&b, &rules::Layout::STORE_ID.get(&store_id)),
     };
     let head = decoded.as_ref().map(|_| fields(rules::Layout::ROWS, &b, [])).map_err(|what| *what);
@@ -195,7 +195,7 @@ fn rules(file: &dyn File, name: &str, progress: &mut Progress<'_, Inspected>) ->
     Ok(())
 }
 
-/// Lists a run of keys in order: its header, and what each block begins with.
+/// Lists a run of keys in order: its header, and the header of each block.
 fn key_run(file: &dyn File, name: &str, progress: &mut Progress<'_, Inspected>) -> Result<()> {
     let [.., header_rows, block_rows] = filemap_runs::layouts();
     let len = file.len().map_err(Error::io("measure", name))?;
@@ -370,7 +370,8 @@ fn slot_text(slot: &Slot) -> String {
     format!("{:010x}->{}@{segment}:{offset}", slot.hash, place(slot.key))
 }
 
-/// The fields of a page of changes; each change as the slot that it replaces, if any, and its own.
+/// The fields of a page of changes; each change as the slot that it replaces, if any, and the new
+/// slot.
 fn changes_fields(changes: &[Change], b: &[u8]) -> Fields {
     let text = |change: &Change| {
         let slot = if change.removes() { format!("{:010x}-", change.hash()) } else { slot_text(&change.slot) };

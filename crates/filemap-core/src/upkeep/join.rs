@@ -1,9 +1,9 @@
-//! Joins runs of keys in order in the background: neighbours in time only, by eights of one size,
-//! so that a key is written once a level and the number of runs grows with the logarithm of the
+//! Joins runs of keys in order in the background: only neighbours in time, by eights of one size.
+//! So a key is written once per level, and the number of runs grows with the logarithm of the
 //! store.
 //!
-//! Checkpoints go on meanwhile; they add newer runs behind those being joined. Lists that have
-//! begun keep the files that they have opened.
+//! Checkpoints continue meanwhile; they add newer runs behind those being joined. Running lists
+//! keep the files that they have opened.
 
 use std::collections::BTreeSet;
 
@@ -17,31 +17,31 @@ use crate::sync::{lock, make_way};
 use crate::upkeep::Upkeep;
 use crate::upkeep::state::Checkpointer;
 
-/// All runs are joined when more than one in so many entries is dead: it has cancelled with a
+/// All runs are joined when more than one in this many entries is dead, that is cancelled by a
 /// later one.
 const DEAD_SHARE: u64 = 5;
-/// Most runs joined at once: each is an open file.
+/// Greatest number of runs joined at once: each is an open file.
 const WIDEST: usize = 64;
-/// Pages of a run that the superblock can name.
+/// Greatest number of pages of a run that the superblock can name.
 const PAGES_MAX: u64 = u32::MAX as u64;
 
-/// Chooses runs to be joined, given the numbers of damaged ones.
+/// Chooses the runs to join, given the numbers of damaged ones.
 type Choose = dyn for<'r> Fn(&'r [Info], &BTreeSet<u64>) -> &'r [Info];
 
 impl Upkeep {
-    /// Joins runs of keys in order if there are enough, and room for the result. Returns true if
-    /// it did.
+    /// Joins runs of keys in order if there are enough, and the disk has room for the result.
+    /// Returns true if it did.
     ///
     /// # Errors
-    /// `Corrupt`, `Io`: the runs stay as they were, and a damaged one is left alone from then on.
-    /// Those of a checkpoint.
+    /// `Corrupt`, `Io`: the runs are unchanged, and a damaged one is no longer joined. Those of a
+    /// checkpoint.
     pub(crate) fn join_if_due(&self) -> Result<bool> {
         let limit = self.reading.options().limits.join_runs;
         self.join(&move |runs, damaged| due(runs, damaged, limit))
     }
 
-    /// Joins all runs that there are, so that no file has a key that was removed before the call;
-    /// newer ones only if they come between. Returns the numbers of runs that may still have one:
+    /// Joins all existing runs, so that no file holds a key that was removed before the call;
+    /// newer runs only if they come between. Returns the numbers of runs that may still hold one:
     /// damage or a full disk kept them from being joined, or a backup holds them.
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl Upkeep {
         Ok(unjoined.iter().map(|run| run.number).chain(c.left_runs.iter().copied()).collect())
     }
 
-    /// Joins the runs chosen, which stand one after the other.
+    /// Joins the chosen consecutive runs.
     fn join(&self, choose: &Choose) -> Result<bool> {
         let _turn = lock(&self.joining);
         let (runs, number) = {
@@ -87,14 +87,14 @@ impl Upkeep {
         self.name_joined(&mut c, &runs, written?)
     }
 
-    /// Whether the disk has room for what is joined, and for what puts need.
+    /// Returns whether the disk has room for the result, in addition to the space that puts need.
     fn has_room(&self, runs: &[Info]) -> bool {
         let floor = self.reading.options().free_space_floor;
         let bytes = runs.iter().map(Info::disk_bytes).sum::<u64>();
         floor == 0 || self.reading.dir().free_bytes().is_ok_and(|free| free >= floor.saturating_add(bytes))
     }
 
-    /// Writes the sum of runs; durable but for its name. `None` if nothing is left of them.
+    /// Writes the sum of runs, durable except for its name. `None` if their entries all cancel.
     fn write_joined(&self, runs: &[Info], number: u64) -> Result<Option<Info>> {
         let files = self.reading.key_runs();
         let sources = files.open(runs)?.into_iter().map(Source::Run).collect();
@@ -105,7 +105,7 @@ impl Upkeep {
         })
     }
 
-    /// Names a run instead of those that it was joined from.
+    /// Names a run in place of those joined into it.
     fn name_joined(&self, c: &mut Checkpointer, runs: &[Info], written: Option<Info>) -> Result<bool> {
         self.reading.check_open()?;
         self.writing.poisoned().check()?;
@@ -124,12 +124,12 @@ impl Upkeep {
     }
 }
 
-/// The runs to be joined next, neighbours in time; fewer than two if none need be. `limit` runs of
-/// a level make one of the next, which holds eight times as much; smaller runs between them go
-/// along. No damaged run is among them.
+/// The runs to join next, neighbours in time; fewer than two if none are due. `limit` runs of a
+/// level make one of the next, which holds eight times as much; smaller runs between them are
+/// joined too. Excludes damaged runs.
 fn due<'r>(runs: &'r [Info], damaged: &BTreeSet<u64>, limit: usize) -> &'r [Info] {
     let (added, removed) = runs.iter().fold((0, 0), |sum, run| (sum.0 + run.added, sum.1 + run.removed));
-    // What cancels with a damaged run stays as it is.
+    // Entries that cancel with a damaged run stay.
     if damaged.is_empty() && removed.saturating_mul(DEAD_SHARE) > added {
         return &runs[..runs.len().min(WIDEST)];
     }
@@ -147,7 +147,7 @@ fn due<'r>(runs: &'r [Info], damaged: &BTreeSet<u64>, limit: usize) -> &'r [Info
     &[]
 }
 
-/// How often eight times as much was joined.
+/// Level of a run: the logarithm of its pages to base 8.
 fn level(run: &Info) -> u32 {
     run.pages.max(1).ilog2() / 3
 }
@@ -160,7 +160,8 @@ mod tests {
         Info { number, leaves: 1, pages, added: 100 * pages, removed: 0 }
     }
 
-    /// Checkpoints of a store add runs: what is written a page, and the most runs that there are.
+    /// Simulates checkpoints that add runs. Returns pages written per page put, and the greatest
+    /// number of runs.
     fn cost(pages: impl Iterator<Item = u64>) -> (f64, usize) {
         let (mut runs, mut put, mut written, mut most) = (Vec::new(), 0, 0, 0);
         for (number, pages) in (1..).zip(pages) {
@@ -200,7 +201,7 @@ mod tests {
         assert!(due(&[], &none, 4).is_empty());
         let many: Vec<Info> = (0..1000).map(|number| run(number, 100)).collect();
         assert_eq!(due(&many, &none, 8), &many[..WIDEST]);
-        // None of what is damaged, or stands before it.
+        // No damaged run, and none before it.
         assert_eq!(due(&many, &[980].into(), 8), &many[981..]);
     }
 

@@ -1,6 +1,6 @@
-//! Maintenance beside puts and gets: checkpoints, compaction, pruning, dictionaries, verification,
-//! repair, backups, and the threads that run them. What only the writer may do belongs to
-//! [`Upkeep`]; the rest needs a [`Reading`].
+//! Maintenance concurrent with puts and gets: checkpoints, compaction, pruning, dictionaries,
+//! verification, repair, backups, and the threads that run them. Work reserved to the writer
+//! belongs to [`Upkeep`]; the rest needs a [`Reading`].
 //!
 //! Only `store` (and the simulation, `sim`) calls this.
 
@@ -39,13 +39,13 @@ pub(crate) struct Upkeep {
     compactor: Ranked<{ rank::COMPACTOR }, Compactor>,
     /// Ordinals of key-log segments that compaction could not empty.
     kept_keys: Ranked<{ rank::KEPT_KEYS }, BTreeSet<u64>>,
-    /// As in the file RULES.
+    /// The rules in the file RULES.
     rules: Ranked<{ rank::RULES }, Rules>,
     /// Held while runs of keys in order are joined.
     joining: Ranked<{ rank::JOIN }, ()>,
     /// Held while single versions of a key are removed.
     removing: Ranked<{ rank::REMOVE }, ()>,
-    /// The hash of that key, or `NO_KEY`: what is put again must hide nothing.
+    /// The hash of that key, or `NO_KEY`: versions put again must hide no others.
     parting: AtomicU64,
 }
 

@@ -2,9 +2,9 @@
 //! from their chains.
 //!
 //! One sequential pass over the key log finds the keys that may lose a version, a bounded number
-//! of hashes at a time. The checkpoint, which sees the whole chain, decides what each really
-//! loses. What was put since the pass began is left alone, unless it is a version of such a key.
-//! Pruning frees no space: compaction does, once the segment table shows what is dead.
+//! of hashes at a time. The checkpoint, which reads the whole chain, decides which versions each
+//! key loses. Versions put since the pass began are not examined, unless they belong to such a
+//! key. Pruning frees no space: compaction does, once the segment table shows the dead bytes.
 
 use std::ops::ControlFlow;
 
@@ -27,7 +27,8 @@ use crate::upkeep::checkpoint::Task;
 /// Bytes of key log between two cancellation checks.
 const LOOK_UP_BYTES: u64 = 1 << 20;
 
-/// Hashes per checkpoint, for each move that compaction would gather: a hash takes less memory.
+/// Hashes per checkpoint, as a multiple of the moves that compaction would gather: a hash takes
+/// less memory.
 const HASHES_PER_OP: usize = 4;
 
 /// Progress of a prune.
@@ -48,15 +49,15 @@ const HASHES_PER_OP: usize = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PruneProgress {
-    /// Done in the current pass, in its own unit.
+    /// Work done in the current pass, in its own unit.
     pub done: u64,
     /// Total of the current pass.
     pub total: u64,
 }
 
 impl Upkeep {
-    /// Drops versions that neither the rule nor the store's options keep, and that no other needs.
-    /// What was dropped before an error or cancellation stays dropped.
+    /// Drops versions that neither the rule nor the store's options keep, and that no other
+    /// version needs. Versions dropped before an error or cancellation stay dropped.
     ///
     /// # Errors
     /// `Cancelled`; those of a checkpoint.
@@ -67,11 +68,11 @@ impl Upkeep {
         progress: &mut Progress<'_, PruneProgress>,
         dropped: &mut Dropped,
     ) -> Result<()> {
-        // Puts that are only in memory get into the key log.
+        // Moves puts that are only in memory into the key log.
         self.checkpoint()?;
         let mut hashes = Vec::new();
-        // They stay readable if compaction of the key log removes them. What that rewrites was
-        // read before.
+        // The files stay readable if compaction of the key log removes them. Records that it
+        // rewrites were read before.
         let (files, end) = self.reading.key_files()?;
         let mut gaps = self.reading.missing_keys(&files, end);
         let total = self.reading.keys().bytes().0;
@@ -137,7 +138,7 @@ impl Upkeep {
         let hash = self.reading.hash(key);
         match self.reading.candidates(hash) {
             Ok(slots) => Ok(slots.iter().next().map(|_| hash)),
-            // Keys of a damaged index page are left alone.
+            // Keys of a damaged index page are left unchanged.
             Err(e) if e.is_corrupt() => {
                 dropped.hidden += 1;
                 Ok(None)
@@ -146,7 +147,7 @@ impl Upkeep {
         }
     }
 
-    /// Drops versions that are too old by the store's options. Returns true if there were any.
+    /// Drops versions that the store's options count as too old. Returns true if there were any.
     ///
     /// # Errors
     /// As [`Upkeep::prune`].

@@ -1,9 +1,9 @@
 //! Removal of single versions: a tombstone names each, and a checkpoint drops them from their
 //! chain.
 //!
-//! The tombstones are for whoever has no index, or another one: a repair, and who asks what has
-//! changed. Whoever was told of one must not find the version later; so a recovery that replays a
-//! tombstone of one version drops that version again.
+//! The tombstones serve readers without this index: a repair, and users of the changes. A removal
+//! that was returned as a change must not be undone; so a recovery that replays a tombstone of one
+//! version drops that version again.
 
 use crate::error::Result;
 use crate::failpoint::step;
@@ -17,11 +17,11 @@ use crate::upkeep::state::Checkpointer;
 /// A hash of a key, and a version of it that was removed.
 pub(crate) type OneOf = (u64, Removed);
 
-/// No hash of a key: one that ends in such bits is as rare as any.
+/// Not the hash of a key: a key's hash is no more likely to be this value than any other.
 pub(crate) const NO_KEY: u64 = u64::MAX;
 
-/// While it lives no other removal of single versions runs, and checkpoints drop nothing of one
-/// key because it has too many versions: some of them are there twice.
+/// While it exists, no other removal of single versions runs, and checkpoints drop no version of
+/// the key for exceeding the number kept: some of its versions exist twice.
 pub(crate) struct Removing<'u> {
     upkeep: &'u Upkeep,
     _alone: Held<'u, ()>,
@@ -41,28 +41,28 @@ impl Upkeep {
         Removing { upkeep: self, _alone: alone }
     }
 
-    /// Waits for the end of a removal of single versions that has begun.
+    /// Waits for the end of a running removal of single versions.
     pub(crate) fn removals_ended(&self) {
         drop(lock(&self.removing));
     }
 
-    /// Removes a version of a key, durably, with those parted from it; but if it holds the body of
-    /// another, it stays. Two checkpoints.
+    /// Removes a version of a key, durably, with the references parted from it. It stays if it
+    /// still holds the body of another. Takes two checkpoints.
     ///
     /// # Errors
     /// As [`Upkeep::checkpoint`].
     pub(crate) fn remove_version(&self, key: &[u8], removed: Removed) -> Result<()> {
         let mut c = lock(&self.checkpointer);
         self.reading.check_open()?;
-        // Versions that are in memory only are in their chain after this. As no other checkpoint
-        // comes between, a crash replays the tombstones until their versions are dropped.
+        // Puts versions that are only in memory into their chains. As no other checkpoint comes
+        // between, a crash replays the tombstones until their versions are dropped.
         self.checkpoint_held(&mut c, Task::default())?;
         self.writing.append_removed(key, &removed)?;
         step();
         self.drop_removed(&mut c, &[(self.reading.hash(key), removed)])
     }
 
-    /// Removes single versions of keys whose tombstones a recovery or a repair has met.
+    /// Removes single versions of keys whose tombstones a recovery or a repair has found.
     ///
     /// # Errors
     /// As [`Upkeep::checkpoint`].
@@ -73,14 +73,16 @@ impl Upkeep {
         let mut c = lock(&self.checkpointer);
         let first = c.current.next_sequence;
         self.drop_removed(&mut c, removed)?;
-        // Only where a superblock was lost: the checkpoint has just entered what stays.
+        // Only after the loss of a superblock: the checkpoint has just entered the versions that
+        // stay.
         let is_entered = |(_, one): &&OneOf| one.version.sequence.max(one.parted_below) >= first;
         let entered: Vec<OneOf> = removed.iter().filter(is_entered).copied().collect();
         if entered.is_empty() { Ok(()) } else { self.drop_removed(&mut c, &entered) }
     }
 
     fn drop_removed(&self, c: &mut Checkpointer, removed: &[OneOf]) -> Result<()> {
-        // Their tombstones may have been told of: a handle that is being closed ends this, too.
+        // Their tombstones may have been returned as changes, so this completes even on a handle
+        // that is being closed.
         let mut task = Task { must_end: true, ..Task::default() };
         for (hash, one) in removed {
             task.chains.push(*hash);

@@ -1,4 +1,4 @@
-//! A writer's rules of erasures: kept in the file RULES, whose generation the superblock names.
+//! A writer's erasure rules: kept in the file RULES, whose generation the superblock names.
 
 use crate::error::{Error, Result, StorageError};
 use crate::event::Event;
@@ -19,7 +19,7 @@ impl Upkeep {
     /// true if they were written.
     ///
     /// # Errors
-    /// `Full` when they are too long, with nothing changed; `Poisoned`; `Io`; those of a
+    /// `Full` if the rules are too long, with nothing changed; `Poisoned`; `Io`; those of a
     /// checkpoint.
     pub(crate) fn change_rules(&self, change: impl FnOnce(&mut Rules) -> bool) -> Result<bool> {
         let mut held = lock(&self.rules);
@@ -30,7 +30,8 @@ impl Upkeep {
         }
         rules.generation += 1;
         let lifted = |rules: &Rules| rules.list.iter().filter(|r| r.state == RuleState::Lifted).count();
-        // It does not say any more what it erased: who has not heard of it cannot.
+        // A lifted rule no longer says what it erased, so a reader of the changes that missed it
+        // can never learn.
         let is_lifted = lifted(&rules) > lifted(&held);
         let life = if is_lifted { Some(next_life(self.reading.dir(), self.reading.latest().life)?) } else { None };
         // A failed sync must not be retried as if nothing had happened.
@@ -38,7 +39,7 @@ impl Upkeep {
             Error::Storage(StorageError::Full { .. }) => {}
             e => self.writing.poison(e),
         })?;
-        // The file first: what a superblock names must exist.
+        // The file first: a rule generation that a superblock names must exist.
         let mut c = lock(&self.checkpointer);
         c.current.rules = rules.generation;
         c.current.life = life.unwrap_or(c.current.life);
@@ -48,7 +49,7 @@ impl Upkeep {
         Ok(true)
     }
 
-    /// Emits an event for erasures that were begun and not finished.
+    /// Emits an event for unfinished erasures.
     pub(crate) fn tell_unfinished(&self) {
         let rules = lock(&self.rules);
         let unfinished = rules.list.iter().filter(|r| r.state == RuleState::Unfinished);

@@ -20,11 +20,11 @@ use crate::upkeep::gathered::Gathered;
 pub(crate) struct Checkpointer {
     pub(crate) index: IndexWriter,
     pub(crate) keys: KeyAppender,
-    /// As of the index as it is now, ahead of the last superblock during a checkpoint.
+    /// Matches the current index, which is ahead of the last superblock during a checkpoint.
     pub(crate) segment_table: SegmentTable,
     /// The last durable superblock; a running checkpoint prepares the next one here.
     pub(crate) current: Superblock,
-    /// Backups that hold a superblock: what it names is neither removed nor overwritten.
+    /// Number of backups that hold a superblock: nothing that it names is removed or overwritten.
     pub(crate) holds: u32,
     /// Retention of the running checkpoint, and what it has dropped.
     pub(crate) retention: Retention,
@@ -37,17 +37,17 @@ pub(crate) struct Checkpointer {
     /// Entries with a lower sequence were replayed: an interrupted checkpoint may have entered
     /// them before.
     pub(crate) replayed_below: u64,
-    /// What is to be written of keys in order, if the store has an order.
+    /// Gathered changes of keys in order, if the store has an order.
     pub(crate) gathered: Option<Gathered>,
     /// The runs may lack keys of the replayed table: see [`Gathered`].
     pub(crate) settles_order: bool,
     /// The table of the running checkpoint.
     pub(crate) behind: Option<Behind>,
-    /// Runs were written whose names are not durable.
+    /// Runs were written whose names are not durable yet.
     pub(crate) has_new_runs: bool,
-    /// Runs that are being joined.
+    /// Runs being joined.
     pub(crate) joined: Vec<Info>,
-    /// Numbers of runs that are not folded or joined any more.
+    /// Numbers of damaged runs, which are no longer merged or joined.
     pub(crate) damaged_runs: BTreeSet<u64>,
     /// Numbers of runs that the next superblock does not name.
     pub(crate) left_runs: Vec<u64>,
@@ -93,32 +93,33 @@ impl Checkpointer {
     }
 }
 
-/// What compaction leaves out during an erasure.
+/// Records that compaction drops or rewrites during an erasure.
 pub(crate) struct Cleaning {
     /// Records that name these dictionaries are recompressed.
     pub(crate) retired: BTreeSet<u32>,
-    /// Filter of erased keys: their tombstones below this sequence are dropped, since nothing that
-    /// they hide is left.
+    /// Filter of erased keys: their tombstones below this sequence are dropped, since none of the
+    /// versions that they hide is left.
     pub(crate) tombstones: Option<(KeyFilter, u64)>,
-    /// Retired dictionaries still needed by records that cannot be expanded and move as they are.
+    /// Retired dictionaries still needed by records that cannot be decompressed and so move
+    /// unchanged.
     pub(crate) needed: Ranked<{ rank::NEEDED }, BTreeSet<u32>>,
 }
 
 impl Cleaning {
-    /// Returns true if a tombstone is to be dropped.
+    /// Returns true if a tombstone must be dropped.
     pub(crate) fn drops(&self, key: &[u8], sequence: u64) -> bool {
         self.tombstones.as_ref().is_some_and(|(is_meant, below)| sequence < *below && is_meant(key))
     }
 }
 
-/// Where the next run goes on in a segment.
+/// Position at which the next run continues in a segment.
 #[derive(Clone, Copy)]
 pub(crate) struct Cut {
     pub(crate) offset: u64,
-    /// Whether damage kept something from being copied before that.
+    /// Damage kept something before that position from being copied.
     pub(crate) met_damage: bool,
-    /// Whether it is looked at for the second time: what kept it from being emptied may have been
-    /// a concurrent put.
+    /// The segment is being processed for the second time: a concurrent put may have kept it from
+    /// being emptied.
     pub(crate) is_second: bool,
 }
 
@@ -132,9 +133,9 @@ impl Default for Cut {
 #[derive(Clone, Default)]
 pub(crate) struct Compactor {
     /// Ordinals of segments that could not be emptied; true if because of damage, false if a
-    /// concurrent put needs what they hold.
+    /// concurrent put needs a record in one.
     pub(crate) stuck: HashMap<u64, bool>,
-    /// By ordinal: segments that a run left in the middle.
+    /// Segments that a run left in the middle, by ordinal.
     pub(crate) cut: HashMap<u64, Cut>,
     /// Segments emptied while a backup needed their files.
     pub(crate) emptied: Vec<Arc<Segment>>,

@@ -1,9 +1,9 @@
-//! Makes dictionaries from the store's own pages: chooses samples, tries a dictionary, and keeps
-//! it if it pays.
+//! Trains dictionaries on the store's own pages: chooses samples, tries a dictionary, and keeps it
+//! if it pays.
 //!
-//! Invariants: this holds no lock that a put or a get waits for, except the brief one of the
+//! Invariants: training holds no lock that a put or a get waits for, except the brief one of the
 //! tally. A dictionary is used only if it compresses held-out pages better than before, at the
-//! level at which pages stay, by more than its file will cost.
+//! level of the last recompression, by more than its file will cost.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -23,42 +23,42 @@ use crate::logs::values::read::Want;
 use crate::record::now_ms;
 use crate::upkeep::Upkeep;
 
-/// Bytes of bodies per byte of dictionary, at least: its file holds it twice.
+/// Least number of bytes of bodies per byte of dictionary, whose file holds it twice.
 const BODIES_TO_DICTIONARY: u64 = 32;
 /// Shortest dictionary tried, in bytes.
 const SHORTEST: u64 = 16 << 10;
-/// A group's dictionary is at most this part of the longest, less a little: at exactly 256 KiB,
-/// the part of the default, zstd takes tables of twice the length.
+/// A group's dictionary is at most this fraction of the longest, less a little: at exactly 256
+/// KiB, that fraction of the default, zstd uses tables of twice the length.
 const GROUP_PART: usize = 4;
 const LITTLE_LESS: usize = 128;
 /// Length of a dictionary for metas, in bytes.
 const META_BYTES: usize = 8 << 10;
-/// Sample bytes per byte of dictionary, and in all at most.
+/// Sample bytes per byte of dictionary, and the greatest number in all.
 const SAMPLES_TO_DICTIONARY: usize = 16;
 const MOST_SAMPLE_BYTES: usize = 16 << 20;
 /// Expected growth of a group, and of the whole store, as a factor: over that much data a
-/// dictionary must save more than its own file.
+/// dictionary must save more than its file costs.
 const EXPECTED: f64 = 4.0;
 const EXPECTED_IN_ALL: f64 = 16.0;
 /// Least gain on held-out pages, as a share of the size before.
 const LEAST_GAIN: f64 = 0.03;
-/// Memory of a dictionary digested for compression, in times of its length.
+/// Memory of a dictionary digested for compression, as a multiple of its length.
 const DIGESTED: usize = 5;
 
 impl Upkeep {
-    /// Takes over another store's dictionaries; see [`Registry::adopt`].
+    /// Copies another store's dictionaries; see [`Registry::adopt`].
     ///
     /// # Errors
     /// `Poisoned`; `Io`; those of a checkpoint.
     pub(crate) fn adopt_dictionaries(&self, other: &Reading) -> Result<BTreeSet<u32>> {
         self.writing.poisoned().check()?;
         let adopted = self.reading.values().dictionaries.adopt(&other.values().dictionaries);
-        // As when a dictionary is made.
+        // As after a dictionary is made.
         if let Err(e @ Error::Storage(StorageError::Io { op: "sync", .. })) = &adopted {
             self.writing.poison(e);
         }
         let adopted = adopted?;
-        // Before a record names them.
+        // The superblock must name them before a record does.
         self.name_dictionaries()?;
         Ok(adopted)
     }
@@ -161,9 +161,9 @@ impl Upkeep {
         (self.reading.values().dictionaries.groups() + 1) * one <= self.reading.options().dictionary_memory_bytes / 2
     }
 
-    /// Reads sample pages: bodies and metas. Skips pages that cannot be read or have moved, and
-    /// those that are no longer their key's newest version: no text of a removed page gets into a
-    /// dictionary.
+    /// Reads sample pages: bodies and metas. Skips pages that are unreadable or have moved, and
+    /// those that are no longer their key's newest version, so that no text of a removed page gets
+    /// into a dictionary.
     fn gather(&self, spots: &[(Location, SizeClass)], most_bytes: usize) -> (Samples, Samples) {
         let (mut bodies, mut metas) = (Samples::default(), Samples::default());
         for (location, size) in spots {
@@ -236,7 +236,7 @@ enum Outcome {
     Nothing,
 }
 
-/// A new dictionary, and what was used before.
+/// A new dictionary, and the one used before.
 struct Trial {
     made: Candidate,
     before: Vec<u8>,
@@ -248,7 +248,7 @@ impl Trial {
         self.before_bytes as f64 / samples.held_out_bytes().max(1) as f64
     }
 
-    /// The saving of the new one, as a share of the uncompressed bytes.
+    /// Bytes saved by the new one, as a share of the uncompressed bytes.
     fn gain(&self, samples: &Samples) -> f64 {
         let saved = self.before_bytes as f64 - self.made.compressed_bytes as f64;
         saved / samples.held_out_bytes().max(1) as f64

@@ -1,5 +1,5 @@
 //! The background threads of a writer: one syncs the log and prepares segments, one checkpoints,
-//! one compacts, one makes dictionaries, two serve keys in order: one joins their runs, one sorts
+//! one compacts, one trains dictionaries. Two serve keys in order: one joins their runs, one sorts
 //! those in memory. Nothing else in the crate starts a thread.
 
 use std::ops::ControlFlow;
@@ -24,17 +24,17 @@ use crate::upkeep::compact::keys::compact_keys;
 /// Sleep of an idle thread.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// Interval at which the compaction thread looks for work without puts; passes for expired
+/// Interval at which the compaction thread checks for work without puts; passes for expired
 /// versions are at least this far apart.
 const UPKEEP: Duration = Duration::from_secs(60);
 
-/// Rest of the training thread, in times of what the dictionary took. zstd's trainer is one call
-/// of some tenths of a second that cannot make way ([`crate::sync::make_way`]), and in a store of
-/// many groups another is always due.
+/// Pause of the training thread, as a multiple of the time that the dictionary took. zstd's
+/// trainer is one call of some tenths of a second that cannot make way
+/// ([`crate::sync::make_way`]), and in a store of many groups another dictionary is always due.
 const TRAINING_REST: u32 = 8;
 
-/// Intervals at which keys in memory are sorted: after some were, after none were, and while no
-/// list has asked for them.
+/// Intervals at which keys in memory are sorted: after a sort that found some, after one that
+/// found none, and while no list has asked for them.
 const SORT: [Duration; 3] = [Duration::from_millis(10), Duration::from_millis(100), Duration::from_secs(1)];
 
 /// More helpers do not speed up a verification: one thread reads.
@@ -66,8 +66,8 @@ pub(crate) fn start(upkeep: &Arc<Upkeep>) -> Result<Vec<JoinHandle>> {
     start_some(upkeep, &jobs)
 }
 
-/// Starts only the threads for checkpoints and what they write: for a store that is being rebuilt
-/// from its log.
+/// Starts only the threads for checkpoints and for joining their runs: for a store that is being
+/// rebuilt from its log.
 pub(crate) fn start_checkpoints(upkeep: &Arc<Upkeep>) -> Result<Vec<JoinHandle>> {
     start_some(upkeep, &[("filemap-checkpoint", keep_checkpointed), ("filemap-join", keep_joined)])
 }
@@ -107,9 +107,10 @@ impl Drop for PoisonOnPanic<'_> {
 }
 
 /// Runs `work`, which mostly waits for the device, while threads run `help`, one per processor up
-/// to a limit. `end` tells them to finish. If the system gives no thread, `work` has no help.
+/// to a limit. `end` tells them to finish. If the system can start no thread, `work` runs without
+/// help.
 pub(crate) fn with_help<T>(help: &(dyn Fn() + Sync), end: &dyn Fn(), work: impl FnOnce() -> T) -> T {
-    /// Ends the help even if the work panics: the threads are waited for.
+    /// Ends the help even if the work panics, since the threads are joined.
     struct Ending<'a>(&'a dyn Fn());
     impl Drop for Ending<'_> {
         fn drop(&mut self) {
@@ -135,8 +136,8 @@ pub(crate) fn with_help<T>(help: &(dyn Fn() + Sync), end: &dyn Fn(), work: impl 
     })
 }
 
-/// Maps `work` over a list, in order: a thread for each part, the caller for the first and for
-/// those without a thread.
+/// Maps `work` over a list, in order. Each part gets a thread; the caller processes the first part
+/// and those for which no thread could be started.
 pub(crate) fn side_by_side<P: Copy + Send, T: Send>(parts: &[P], work: &(dyn Fn(P) -> T + Sync)) -> Vec<T> {
     let Some((first, others)) = parts.split_first() else { return Vec::new() };
     std::thread::scope(|scope| {
@@ -158,7 +159,7 @@ pub(crate) fn side_by_side<P: Copy + Send, T: Send>(parts: &[P], work: &(dyn Fn(
     })
 }
 
-/// Number of threads that can run at once. Asked once, since the system reads files to answer.
+/// Number of threads that can run at once. Cached, since the system reads files to determine it.
 pub(crate) fn processors() -> usize {
     static PROCESSORS: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
     // A model checker does not know threads that it has not made.
@@ -166,7 +167,8 @@ pub(crate) fn processors() -> usize {
     if cfg!(filemap_shuttle) { 1 } else { *PROCESSORS.get_or_init(count) }
 }
 
-/// Syncs the log in time, bounds the kernel's dirty pages, and keeps the next segment ready.
+/// Syncs the log at the interval, bounds the kernel's dirty pages, and keeps the next segment
+/// ready.
 fn keep_synced(upkeep: &Upkeep) {
     let interval = match upkeep.reading.options().durability {
         Durability::Interval(interval) => interval,
@@ -198,14 +200,14 @@ pub(crate) fn write_back(upkeep: &Upkeep, is_due: bool) {
     // Another thread may have appended and synced since the position was taken.
     let unwritten = position.saturating_sub(upkeep.writing.synced());
     if (is_due && unwritten > 0) || unwritten >= upkeep.reading.options().writeback_bytes {
-        // The error has poisoned the handle; callers learn of it from that.
+        // The error has poisoned the handle, which tells the callers.
         let _ = upkeep.writing.sync_to(position);
     }
     if let Some(floor) = floor {
         match upkeep.reading.values().segments.prepare(floor) {
             // A failed sync is never retried: the second may wrongly succeed.
             Err(e @ Error::Storage(StorageError::Io { op: "sync", .. })) => upkeep.writing.poison(&e),
-            // The roll itself tries again, and reports a failure.
+            // The roll itself retries, and reports a failure.
             Err(e) => upkeep.reading.counters().failed(&e),
             Ok(()) => {}
         }
@@ -213,7 +215,7 @@ pub(crate) fn write_back(upkeep: &Upkeep, is_due: bool) {
 }
 
 fn keep_checkpointed(upkeep: &Upkeep) {
-    // Opening leaves it to the first who needs it: in a large index each look-up would read a
+    // Opening leaves the directory to its first user: in a large index each lookup would read a
     // node.
     let stops = || upkeep.writing.bells().checkpoint.is_stopped();
     if let Err(e) = upkeep.reading.index().read_directory(stops) {
@@ -249,7 +251,7 @@ pub(crate) fn join_next(upkeep: &Upkeep) -> bool {
     })
 }
 
-/// Sorts the keys in memory as they come, once a list has asked for them in order.
+/// Sorts the keys in memory as they arrive, once a list has asked for them in order.
 fn keep_sorted(upkeep: &Upkeep) {
     let bell = &upkeep.writing.bells().sort;
     while !bell.is_stopped() {
@@ -299,7 +301,7 @@ pub(crate) fn checkpoint_if_due(upkeep: &Upkeep) {
     }
 }
 
-/// Compacts and prunes when that is due, which any put may cause.
+/// Compacts and prunes when due; any put may make it due.
 fn keep_compacted(upkeep: &Upkeep) {
     let look = upkeep.reading.options().keep_age.map(|age| (age / 16).max(UPKEEP));
     let (mut last, mut filling) = (Instant::now(), Filling::default());
@@ -324,14 +326,14 @@ fn keep_compacted(upkeep: &Upkeep) {
             match compact_if_due(upkeep) {
                 Ok(true) => {}
                 Ok(false) => break,
-                // The cause, such as a full disk, may be gone at the next attempt.
+                // The cause, such as a full disk, may be resolved by the next attempt.
                 Err(_) => failed = true,
             }
         }
     }
 }
 
-/// Runs one compaction of values, keys or index, if the bound or the recompression level asks for
+/// Runs one compaction of values, keys or index, if the bound or the recompression level requires
 /// it. Returns true if it did something.
 ///
 /// # Errors

@@ -1,8 +1,8 @@
 //! Compaction of the key log: rewrites the chains with a record in a mostly dead segment at the
 //! end of the log; the checkpoint that enters them removes the segment.
 //!
-//! Invariants: the choice of the segment depends on the segment table alone; a segment into which
-//! a damaged chain leads is kept, since its live bytes never reach 0, and not tried again by the
+//! Invariants: the choice of the segment depends on the segment table alone. A segment that a
+//! damaged chain leads to is kept, since its live bytes never reach 0, and not tried again by the
 //! same handle.
 
 use std::collections::BTreeSet;
@@ -48,16 +48,15 @@ fn plan(segments: &[Candidate], limits: &Limits) -> Option<Candidate> {
     segments.iter().filter(|s| s.dead_bytes() > 0).max_by_key(|s| share(s)).copied()
 }
 
-/// Gives back the space of one key-log segment, if that is worth it. Returns true if it did
-/// something. Takes the time to read the segment and rewrite its live chains; other threads go on
-/// meanwhile.
+/// Frees the space of one key-log segment, if that pays. Returns true if it did something. Takes
+/// the time to read the segment and rewrite its live chains; other threads continue meanwhile.
 ///
 /// # Errors
 /// As of a checkpoint.
 pub(crate) fn compact_keys(upkeep: &Upkeep) -> Result<bool> {
     let _turn = upkeep.turn_to_compact()?;
     if lock(&upkeep.checkpointer).holds > 0 {
-        // A backup holds what would be removed.
+        // A backup holds the segments that would be removed.
         return Ok(false);
     }
     let all = candidates(upkeep, &lock(&upkeep.kept_keys))?;
@@ -65,8 +64,8 @@ pub(crate) fn compact_keys(upkeep: &Upkeep) -> Result<bool> {
     empty(upkeep, victim.ordinal, Way::Make).map(|()| true)
 }
 
-/// Empties the key-log segment with index `pick` modulo their number, however little that gains:
-/// for tests.
+/// For tests: empties the key-log segment with index `pick` modulo their number, however little
+/// that frees.
 ///
 /// # Errors
 /// As of a checkpoint.
@@ -78,7 +77,7 @@ pub(crate) fn empty_any(upkeep: &Upkeep, pick: usize) -> Result<()> {
 }
 
 /// Returns ordinal and name of the segments up to `last` that may hold bytes of erased keys: those
-/// with dead bytes, and `last`, where interrupted checkpoints may have left something.
+/// with dead bytes, and `last`, where interrupted checkpoints may have left bytes.
 ///
 /// # Errors
 /// `Io`.
@@ -88,7 +87,7 @@ pub(super) fn tainted(upkeep: &Upkeep, last: u64) -> Result<Vec<(u64, String)>> 
     Ok(all.iter().filter(is_tainted).map(|c| (c.ordinal, names::keys(c.ordinal as u16))).collect())
 }
 
-/// Empties the segment with an ordinal.
+/// Empties the segment with this ordinal.
 ///
 /// # Errors
 /// As of a checkpoint.
@@ -97,8 +96,8 @@ pub(super) fn empty_one(upkeep: &Upkeep, ordinal: u64) -> Result<()> {
     empty(upkeep, ordinal, Way::Keep)
 }
 
-/// Whether key-log compaction ends early when puts wait for compaction of the value log. Work done
-/// is not repeated.
+/// Tells whether key-log compaction ends early when puts wait for compaction of the value log.
+/// Work done is not repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Make,
@@ -111,7 +110,7 @@ fn empty(upkeep: &Upkeep, ordinal: u64, way: Way) -> Result<()> {
     let is_live = || upkeep.reading.segment_table().live_key_bytes(ordinal) > 0;
     for want in [Want::Heads, Want::All] {
         let mut from = Some(FIRST_RECORD);
-        // At least once, even if nothing is live: the segment may be the one that is appended to.
+        // At least once, even if nothing is live: the segment may still be appended to.
         while let Some(at) = from.filter(|at| is_live() || (want == Want::Heads && *at == FIRST_RECORD)) {
             if upkeep.writing.bells().checkpoint.is_stopped() {
                 return Ok(());
@@ -142,17 +141,18 @@ fn candidates(upkeep: &Upkeep, kept: &BTreeSet<u64>) -> Result<Vec<Candidate>> {
     Ok(lengths.map(candidate).collect())
 }
 
-/// Which chains to look for.
+/// Chains to look for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Want {
-    /// Keys whose newest record is there. They are known without another read, and are nearly all.
+    /// Keys whose newest record is in the segment. They are known without another read, and are
+    /// nearly all.
     Heads,
-    /// All live keys with a record there.
+    /// All live keys with a record in the segment.
     All,
 }
 
 /// Returns hashes of keys whose chains may have a record in a segment, from an offset on, as many
-/// as one checkpoint handles; and the offset to go on from.
+/// as one checkpoint handles, and the offset from which to continue.
 fn gather(upkeep: &Upkeep, ordinal: u64, want: Want, from: u64) -> Result<(Vec<u64>, Option<u64>)> {
     let mut hashes = Vec::new();
     let Some((segment, file)) = upkeep.reading.keys().file(ordinal)? else { return Ok((hashes, None)) };
@@ -161,7 +161,7 @@ fn gather(upkeep: &Upkeep, ordinal: u64, want: Want, from: u64) -> Result<(Vec<u
         let Item::Record { offset, bytes } = item else { continue };
         let (_, key) = upkeep.reading.keys().decode(&segment, bytes, offset)?;
         let hash = upkeep.reading.hash(key);
-        // If the index page is damaged, the chain is left alone, and so the segment stays.
+        // If the index page is damaged, the chain is left unchanged, and so the segment stays.
         let Ok(slots) = upkeep.reading.candidates(hash) else { continue };
         let here = Some(Tail { ordinal, offset });
         let is_wanted = match want {

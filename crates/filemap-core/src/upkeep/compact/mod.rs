@@ -1,9 +1,9 @@
-//! Compaction: copies what is live in the worst segments into new ones, has a checkpoint lead the
-//! index there, and removes the old files.
+//! Compaction: copies the live records of the worst segments into new ones, has a checkpoint point
+//! the index to the copies, and removes the old files.
 //!
 //! Nothing here holds a lock that a put waits for. Output does not count before a superblock names
-//! it: a crash or error leaves output segments, which the next writer removes, and the store as it
-//! was.
+//! it: a crash or error leaves the store unchanged and output segments that the next writer
+//! removes.
 
 mod chains;
 pub(crate) mod clean;

@@ -1,5 +1,5 @@
-//! The segments that compaction writes: filled one after the other, synced before anything may
-//! lead to them, removed if nothing will.
+//! The segments that compaction writes: filled one after the other, synced before the index may
+//! lead to them, and removed if it never will.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ impl<'s> Output<'s> {
         }
     }
 
-    /// Everything that compaction moves here has a lower sequence.
+    /// Every record that compaction moves here has a lower sequence.
     pub(super) fn floor(&self) -> u64 {
         self.floor
     }
@@ -65,7 +65,7 @@ impl<'s> Output<'s> {
         self.bytes
     }
 
-    /// Appends a whole record with this header, sealed for its new place. Returns its extent.
+    /// Appends a complete record with this header, sealed for its new place. Returns its extent.
     pub(super) fn append(&mut self, header: &Header, record: &[u8]) -> Result<Extent> {
         let total = header.total_bytes();
         assert_eq!(total, record.len() as u64, "a record has its whole length");
@@ -137,19 +137,19 @@ impl<'s> Output<'s> {
         Ok(())
     }
 
-    /// Ends the last segment: then all are durable.
+    /// Ends the last segment, after which all are durable.
     pub(super) fn complete(&mut self) -> Result<()> {
         self.finish()
     }
 
-    /// Gives the segments to the caller, who leads the index to them: from now on they stay.
+    /// Hands the segments to the caller, who points the index to them: from now on they stay.
     pub(super) fn give(&mut self) -> Vec<Written> {
         std::mem::take(&mut self.written)
     }
 }
 
 impl Drop for Output<'_> {
-    /// Removes what was not given to anybody: nothing will lead there.
+    /// Removes the segments that were not handed over: nothing will lead there.
     fn drop(&mut self) {
         let mut gone: Vec<Arc<Segment>> = self.written.drain(..).map(|w| w.segment).collect();
         gone.extend(self.current.take().map(|(segment, _)| segment));

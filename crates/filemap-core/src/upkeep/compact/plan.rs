@@ -1,4 +1,4 @@
-//! Chooses the segments to compact, or says why none: a pure function of the segment table.
+//! Chooses the segments to compact, or tells why none is: a pure function of the segment table.
 //!
 //! Greedy cleaning: the segment with the least live share costs the least copying per byte freed.
 //! (M. Rosenblum and J. K. Ousterhout, The Design and Implementation of a Log-Structured File
@@ -15,7 +15,7 @@ pub(crate) struct Candidate {
     pub(crate) bytes: u64,
     pub(crate) live_bytes: u64,
     pub(crate) tombstone_bytes: u64,
-    /// Level at which its pages were recompressed, 0 if they are as put.
+    /// Level at which its pages were recompressed; 0 if they are stored as put.
     pub(crate) level: u8,
     pub(crate) created_ms: i64,
     /// True if its tombstones are too young to be dropped.
@@ -42,9 +42,9 @@ pub(crate) struct View {
     pub(crate) segments: Vec<Candidate>,
     /// Bytes of the log beyond the last checkpoint, whose live share is unknown.
     pub(crate) unindexed_bytes: u64,
-    /// Dead bytes tolerated beyond the bound, so that small stores are left alone.
+    /// Dead bytes tolerated beyond the bound, so that small stores are not compacted.
     pub(crate) slack_bytes: u64,
-    /// Most bytes copied in one run.
+    /// Greatest number of bytes copied in one run.
     pub(crate) run_bytes: u64,
 }
 
@@ -55,7 +55,7 @@ impl View {
 
     /// The total that the bound allows, less room for what is copied and put during a run.
     pub(crate) fn target_bytes(&self, bound: f64) -> u64 {
-        // What must stay is no garbage.
+        // Tombstones that must stay are not garbage.
         let young = |s: &&Candidate| s.keeps_removals;
         let live = self.live_bytes() + self.segments.iter().filter(young).map(|s| s.tombstone_bytes).sum::<u64>();
         let garbage = (live as f64 * bound) as u64 - live.min((live as f64 * bound) as u64);
@@ -113,7 +113,7 @@ pub(crate) fn plan(view: &View, want: Want) -> Plan {
         Want::Bound(_) if excess <= view.slack_bytes => return nothing(Reason::WithinBound),
         Want::Bound(_) => Reason::OverBound,
     };
-    // A victim must be worth it: at least a twentieth of it is dead.
+    // A victim must pay: at least a twentieth of it is dead.
     eligible.retain(|s| s.dead_bytes() > 0 && (want == Want::NoGarbage || s.dead_bytes() >= s.bytes / 20));
     eligible.sort_by(|a, b| (a.kept_bytes() * b.bytes.max(1)).cmp(&(b.kept_bytes() * a.bytes.max(1))));
     let (mut victims, mut copied, mut freed) = (Vec::new(), 0, 0);
@@ -162,7 +162,7 @@ pub(crate) fn whole(view: &View, want: Want) -> Plan {
         let (chosen, others): (Vec<_>, Vec<_>) = view.segments.iter().partition(|s| next.victims.contains(&s.id));
         let sum = |of: fn(&Candidate) -> u64| chosen.iter().copied().map(of).sum::<u64>();
         let (live_bytes, tombstone_bytes) = (sum(|s| s.live_bytes), sum(|s| s.tombstone_bytes));
-        // No later run takes their output.
+        // No later run selects their output.
         let output = Candidate {
             floor: u64::MAX,
             bytes: live_bytes + tombstone_bytes,
@@ -173,7 +173,7 @@ pub(crate) fn whole(view: &View, want: Want) -> Plan {
         };
         view.segments = others.into_iter().copied().chain([output]).collect();
         if next.reason == Reason::Tombstones {
-            // Only the run itself finds out which tombstones can be dropped.
+            // Only the run itself determines which tombstones can be dropped.
             break;
         }
         next = plan(&view, want);
@@ -220,7 +220,7 @@ mod tests {
     fn the_emptiest_segments_are_taken_until_the_bound_holds() {
         let mut some = view(vec![segment(0, 900, 0), segment(1, 300, 0), segment(2, 500, 0), segment(3, 1000, 0)]);
         // 4000 bytes for 2700 live ones: 625 too many, and 225 as room for the run; the second and
-        // third give back that much.
+        // third segment free that much.
         assert_eq!(plan(&some, Want::Bound(1.25)), Plan { victims: vec![1, 2], reason: Reason::OverBound });
         assert_eq!(plan(&some, Want::NoGarbage).victims, [1, 2], "what one run copies is bounded");
         assert_eq!(plan(&some, Want::Bound(1.4)).victims, [1]);

@@ -34,15 +34,15 @@ const MAKE_WAY_MOVES: usize = 256;
 pub(crate) enum Goal {
     /// The bound on space amplification.
     Bound,
-    /// No garbage at all.
+    /// No garbage.
     NoGarbage,
     /// All pages of segments begun before a time compressed at least at this level.
     Level(u8, i64),
 }
 
 impl Upkeep {
-    /// Returns true if the bound may be exceeded, assuming that everything beyond the last
-    /// checkpoint replaced something.
+    /// Returns true if the bound may be exceeded, assuming that all bytes beyond the last
+    /// checkpoint replaced others.
     fn may_be_over(&self, view: &View, goal: Goal) -> bool {
         match (goal, self.reading.options().space_bound) {
             (Goal::Bound, Some(bound)) => {
@@ -54,13 +54,13 @@ impl Upkeep {
     }
 
     /// Compacts the worst segments in one run, if the goal requires it; copies about one segment
-    /// at most. Only ordinals up to `last` are taken. Without such a limit (`u64::MAX`) the log is
-    /// rolled if the dead bytes lie at its end. `progress` is called now and then and may cancel.
+    /// at most. Takes only ordinals up to `last`. Without such a limit (`u64::MAX`) the log is
+    /// rolled if the dead bytes lie at its end. `progress` is called repeatedly and may cancel.
     ///
     /// # Errors
     /// `Closed` when the handle is being closed or the run makes way; `Cancelled` when it was
-    /// cancelled; those of reading and writing. None of them loses data. Only a failed checkpoint
-    /// or a failed sync of the directory stops further writes.
+    /// cancelled; those of reading and writing. No error loses data. Only a failed checkpoint or a
+    /// failed sync of the directory stops further writes.
     pub(crate) fn compact_once(
         &self,
         goal: Goal,
@@ -74,7 +74,7 @@ impl Upkeep {
             segment_table.values.get(&(ordinal as u16)).is_some_and(|a| a.ordinal == ordinal && a.live_units > 0)
         };
         compactor.stuck.retain(|ordinal, _| lives(*ordinal));
-        // Without a live byte it may still have tombstones to copy.
+        // Without a live byte the segment may still have tombstones to copy.
         let is_named = |ordinal: u64| segment_table.names(ordinal as u16, ordinal);
         compactor.cut.retain(|ordinal, _| is_named(*ordinal));
         let done = self.compact_in_turn(&mut compactor, (goal, last), progress);
@@ -94,7 +94,7 @@ impl Upkeep {
         let mut view = self.view(compactor, last)?;
         let mut plan = plan::plan(&view, want(&self.reading, goal));
         if view.unindexed_bytes > view.live_bytes() / 32 && self.may_be_over(&view, goal) {
-            // The segment table is that of the last checkpoint: find out what has died since.
+            // The segment table is as of the last checkpoint: find what has died since.
             self.checkpoint()?;
             view = self.view(compactor, last)?;
             plan = plan::plan(&view, want(&self.reading, goal));
@@ -108,8 +108,8 @@ impl Upkeep {
             // exist.
             plan = Plan { victims: Vec::new(), reason: Reason::NotYet };
         }
-        // Within the bound too: this thread may be busy (recompressing, say) when the bound is
-        // exceeded.
+        // Within the bound too: this thread may be busy (for example recompressing) when the bound
+        // is exceeded.
         let sets_limit = !matches!(goal, Goal::Level(..));
         if sets_limit {
             self.hold_back(&view, !plan.victims.is_empty() || plan.reason == Reason::WithinBound);
@@ -132,8 +132,8 @@ impl Upkeep {
         Ok(done)
     }
 
-    /// The level at which records that move are recompressed, 0 for none. Beside the level's own
-    /// goal, only if all victims are old: what will soon be replaced is not worth it.
+    /// The level at which moved records are recompressed, 0 for none. Unless the goal is a level,
+    /// only if all victims are old: recompressing pages that will soon be replaced does not pay.
     fn level(&self, plan: &Plan, goal: Goal) -> u8 {
         if let Goal::Level(level, _) = goal {
             return level;
@@ -156,7 +156,7 @@ impl Upkeep {
         view(&self.reading, (tail, &segment_table, pinned), compactor, last)
     }
 
-    /// Rolls the log if much of its last segment is dead, or only keeps tombstones. Returns true
+    /// Rolls the log if much of its last segment is dead, or holds only tombstones. Returns true
     /// if it did.
     pub(crate) fn roll_garbage(&self, goal: Goal) -> Result<bool> {
         let view = self.view(&Compactor::default(), u64::MAX)?;
@@ -170,7 +170,7 @@ impl Upkeep {
             // Tombstones can be dropped once nothing older is left, but not in the segment being
             // written.
             Goal::NoGarbage => last.dead_bytes() > 0 || last.tombstone_bytes > view.live_bytes() / 16,
-            // For all existing pages.
+            // Covers all existing pages.
             Goal::Level(..) => true,
         };
         if !is_worth_it {
@@ -186,7 +186,8 @@ impl Upkeep {
         Ok(true)
     }
 
-    /// Copies, has a checkpoint lead the index to the copies, and removes the emptied victims.
+    /// Copies live records, has a checkpoint point the index to the copies, and removes the
+    /// emptied victims.
     pub(super) fn run(
         &self,
         compactor: &mut Compactor,
@@ -211,13 +212,14 @@ impl Upkeep {
         let mut damaged = HashSet::new();
         let full: Vec<&Arc<Segment>> = victims.iter().filter(|s| kept(s.id)).collect();
         if !full.is_empty() {
-            // Before the first look: everything removed with a lower sequence is known to be dead.
+            // Before the first lookup: everything removed with a lower sequence is known to be
+            // dead.
             let floor = lock(self.writing.log()).next_sequence;
             step();
             let mut copier = Copier::new(&self.reading, &victims, floor, level, &pause);
             copier.cleaning.clone_from(&compactor.cleaning);
             for victim in full {
-                // What lies before was looked at.
+                // Earlier offsets were processed by an earlier run.
                 let from = compactor.cut.get(&victim.ordinal).copied().unwrap_or_default();
                 copier.met_damage = from.met_damage;
                 if let Some(offset) = copier.segment(victim, from.offset)? {
@@ -240,7 +242,7 @@ impl Upkeep {
             let result = self.lead_to(Some(&mut copier.output), task);
             if result.is_err() {
                 // The superblock that names the output may or may not exist: the next recovery
-                // finds out.
+                // determines which.
                 return result.map(|()| done);
             }
             for moves in copier.unchanged.chunks(MAKE_WAY_MOVES) {
@@ -256,8 +258,8 @@ impl Upkeep {
         Ok(done)
     }
 
-    /// Removes the victims that a run has emptied, and notes where those are to be gone on with
-    /// that it has cut short, and which cannot be emptied.
+    /// Removes the victims that a run has emptied. Notes where to continue with those cut short,
+    /// and which cannot be emptied.
     fn remove_victims(
         &self,
         compactor: &mut Compactor,
@@ -269,7 +271,7 @@ impl Upkeep {
         let left = self.remove(compactor, victims, done, &is_empty)?;
         let mut again = HashMap::new();
         for ordinal in left.into_iter().filter(|ordinal| !cut.contains_key(ordinal)) {
-            // One that took several runs is looked at once more, as a whole.
+            // A segment that took several runs is processed once more, as a whole.
             let was_cut = compactor.cut.get(&ordinal).is_some_and(|from| !from.is_second);
             if was_cut {
                 again.insert(ordinal, Cut { is_second: true, ..Cut::default() });
@@ -282,8 +284,8 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Has a checkpoint name the output, with its tombstones, and lead the index there. If the
-    /// handle was closed before, the output goes, or the next writer removes it.
+    /// Has a checkpoint name the output, with its tombstones, and point the index there. If the
+    /// handle was closed before, the output is removed here or by the next writer.
     fn lead_to(&self, output: Option<&mut Output<'_>>, task: Task) -> Result<()> {
         let mut checkpointer = lock(&self.checkpointer);
         if !planted(Fault::GateNotShut) {
@@ -299,7 +301,7 @@ impl Upkeep {
         self.checkpoint_held(&mut checkpointer, Task { is_due, ..task }).map(|_| ())
     }
 
-    /// Removes the victims of earlier runs that a backup has held, unless one still does.
+    /// Removes the victims of earlier runs that a backup held, unless one still does.
     pub(super) fn remove_emptied(&self, compactor: &mut Compactor, done: &mut Compacted) -> Result<()> {
         let emptied = std::mem::take(&mut compactor.emptied);
         if emptied.is_empty() {
@@ -344,7 +346,7 @@ impl Upkeep {
 
     /// Lets puts run at full speed up to half way between the start of compaction and the bound,
     /// and more slowly beyond: a run's copies add to the total until its victims are removed. Set
-    /// only after compaction has looked again, or puts would wait for nothing.
+    /// only after compaction has planned again, or puts would wait in vain.
     fn hold_back(&self, view: &View, can_help: bool) {
         let limit = match self.reading.options().space_bound {
             Some(bound) if can_help => {
@@ -359,7 +361,7 @@ impl Upkeep {
     }
 }
 
-/// Returns what successive runs with this goal would do, as seen by any handle.
+/// Returns the plan of all successive runs with this goal, as seen by any handle.
 ///
 /// # Errors
 /// `Io` when a segment cannot be measured.
@@ -386,7 +388,7 @@ pub(crate) fn planned(reading: &Reading, upkeep: Option<&Upkeep>, goal: Goal) ->
 fn want(reading: &Reading, goal: Goal) -> plan::Want {
     match (goal, reading.options().space_bound) {
         (Goal::Bound, Some(bound)) => plan::Want::Bound(bound),
-        // Without a bound only wholly dead segments are given back.
+        // Without a bound only completely dead segments are freed.
         (Goal::Bound, None) => plan::Want::Bound(f64::MAX),
         (Goal::NoGarbage, _) => plan::Want::NoGarbage,
         (Goal::Level(level, before_ms), _) => plan::Want::Level(level, before_ms),
@@ -431,7 +433,7 @@ fn view(
     Ok(view)
 }
 
-/// Keeps a run to the read rate, and cancels it.
+/// Keeps a run to the read rate, and stops it.
 struct Pace<'a> {
     upkeep: &'a Upkeep,
     reason: Reason,

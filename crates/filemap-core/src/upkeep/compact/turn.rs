@@ -12,13 +12,13 @@ pub(crate) struct Compacting<'w> {
 }
 
 impl Compacting<'_> {
-    /// Returns what compactions know. It is not locked during a run, since a progress callback may
-    /// ask for a plan.
+    /// Returns the state that compactions keep. It is not locked during a run, since a progress
+    /// callback may request a plan.
     pub(crate) fn known(&self) -> Compactor {
         Compactor::clone(&lock(self.compactor))
     }
 
-    /// Takes over what a run has learnt.
+    /// Stores the state that a run has updated.
     pub(crate) fn learn(&self, learnt: Compactor) {
         let mut known = lock(self.compactor);
         (known.stuck, known.cut, known.emptied) = (learnt.stuck, learnt.cut, learnt.emptied);

@@ -1,5 +1,5 @@
-//! A stretch of a victim, read before its first record is judged: so records are looked up in the
-//! order of the index, whose pages are asked for together and not waited for one by one.
+//! A part of a victim, read before its first record is judged. So records are looked up in the
+//! order of the index, and its pages are requested together instead of one by one.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::logs::scan::{Item, Scan};
 use crate::logs::values::ValueFraming;
 use crate::sync::make_way;
 
-/// Bytes and items of a window, but for its last item.
+/// Greatest number of bytes and of items in a window, not counting its last item.
 const BYTES: usize = 1 << 20;
 const ITEMS: usize = 4096;
 /// Records looked up in about a tenth of a millisecond.
@@ -20,7 +20,7 @@ const SOME: usize = 64;
 /// An item of a scan.
 pub(super) struct Held {
     pub(super) offset: u64,
-    /// Where the next item begins.
+    /// Offset of the next item.
     pub(super) end: u64,
     /// A record's place in the window; `None` for a gap or a filler.
     place: Option<Range<usize>>,
@@ -29,7 +29,7 @@ pub(super) struct Held {
     pub(super) is_led_to: bool,
 }
 
-/// Items of a scan that follow each other.
+/// Consecutive items of a scan.
 #[derive(Default)]
 pub(super) struct Window {
     bytes: Vec<u8>,
@@ -37,7 +37,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Replaces the items by the next ones. Returns false at the end.
+    /// Replaces the items with the next ones. Returns false at the end.
     pub(super) fn fill(&mut self, scan: &mut Scan<'_, ValueFraming>) -> Result<bool> {
         self.bytes.clear();
         self.items.clear();
@@ -58,14 +58,14 @@ impl Window {
         Ok(!self.items.is_empty())
     }
 
-    /// The record of an item.
+    /// The bytes of an item's record.
     pub(super) fn record(&self, item: &Held) -> Option<&[u8]> {
         item.place.clone().map(|place| &self.bytes[place])
     }
 
-    /// Looks up all records, in the order of the index: what one look-up has brought near serves
-    /// the next. If the index `is_long`, asks for its pages before, and for the key records of
-    /// those to which their slot does not lead.
+    /// Looks up all records, in the order of the index, so that a page read for one lookup serves
+    /// the next. If the index `is_long`, first requests its pages, and then the key records of
+    /// entries that their slot does not lead to.
     pub(super) fn look_up(&mut self, reading: &Reading, segment: u16, is_long: bool) {
         let mut keyed: Vec<(u64, usize)> = Vec::with_capacity(self.items.len());
         for (nth, item) in self.items.iter().enumerate() {
@@ -86,7 +86,7 @@ impl Window {
             }
             make_way();
             for (hash, nth) in some {
-                // Damage is met again by who judges.
+                // The judge finds the damage again.
                 let Ok(found) = reading.candidates(*hash) else { continue };
                 let at = Location::new(segment, self.items[*nth].offset);
                 self.items[*nth].is_led_to = found.iter().any(|slot| slot.location == at);

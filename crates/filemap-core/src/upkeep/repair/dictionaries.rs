@@ -1,9 +1,9 @@
-//! The dictionaries of a store under repair: copied along, and restored if one of a file's two
-//! copies is whole.
+//! The dictionaries of a store under repair: copied, and restored if one of a file's two copies is
+//! intact.
 //!
 //! Invariant: every file with a dictionary's name in a repaired store is usable. An unusable one
-//! is set aside in place, and not copied elsewhere. If it is restored whole, it is found again,
-//! since its id is not reused.
+//! is set aside in place, and not copied elsewhere. If its file is restored later, it is found
+//! again, since its id is not reused.
 
 use filemap_io::{Access, Dir, files};
 
@@ -12,7 +12,8 @@ use crate::files::check_versions;
 use crate::format::dictionary::{self, CONTENT_AT, LONGEST_FILE};
 use crate::format::{Flaw, names};
 
-/// Brings a dictionary's file to `to`, or restores it in place. Returns true if it is whole there.
+/// Copies a dictionary's file to `to`, or restores it in place. Returns true if it is intact
+/// there.
 ///
 /// # Errors
 /// `NewerFormat`; `Io`. In a copy, unreadable bytes count as damage.
@@ -20,7 +21,7 @@ pub(crate) fn carry(from: &dyn Dir, to: Option<&dyn Dir>, id: u32, store_id: &[u
     let name = names::dictionary(id);
     let found = read(from, &name, to.is_none())?;
     let (first, second) = found.split_at(found.len() / 2);
-    // The first copy tells its length, even if the file's end is lost.
+    // The first copy states its length, even if the file's end is lost.
     let whole = match judge(&name, id, store_id, &found)? {
         Some(whole) => Some(whole),
         None => judge(&name, id, store_id, second)?,
@@ -44,7 +45,7 @@ fn set_aside(dir: &dyn Dir, name: &str) -> Result<()> {
     Ok(files::sync_folder(dir)?)
 }
 
-/// Returns the copy at the front of `bytes`, if it is whole.
+/// Returns the copy at the front of `bytes`, if it is intact.
 fn judge<'b>(name: &str, id: u32, store_id: &[u8; 16], bytes: &'b [u8]) -> Result<Option<&'b [u8]>> {
     let whole = || -> std::result::Result<_, Flaw> {
         let (header, facts) = dictionary::decode_facts(&bytes[..bytes.len().min(CONTENT_AT)], store_id)?;

@@ -1,5 +1,5 @@
 //! The files of a repair. Segments are copied while they are read, or mended in place; derived
-//! files are removed and rebuilt; the superblock gets its name when all else is durable.
+//! files are removed and rebuilt; the superblock gets its name once everything else is durable.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -109,7 +109,7 @@ impl File for Copying {
 /// Opens a file for writing. If it has other hard links, a private copy replaces it first.
 ///
 /// # Errors
-/// `Io`, for instance when it belongs to another user.
+/// `Io`, for example when it belongs to another user.
 pub(crate) fn own(dir: &dyn Dir, name: &str) -> Result<Arc<dyn File>> {
     match dir.open(name, Access::Write) {
         Err(e) if e.kind() == ErrorKind::InvalidInput => {}
@@ -128,12 +128,11 @@ pub(crate) fn copy_file(from: &dyn Dir, name: &str, to: &dyn Dir, as_name: &str)
     Ok(files::copy(from, name, to, as_name)?)
 }
 
-/// Takes a store apart for repair in place: it is not a store again until [`finish`]. May be
-/// repeated after an interruption. Segments get their proper names, and headers if they have none.
+/// Prepares a store for repair in place: it is not a store again until [`finish`]. May be repeated
+/// after an interruption. Segments get their proper names, and headers if those are damaged.
 pub(crate) fn begin_in_place(shared: &Arc<dyn Dir>, survey: &Survey) -> Result<()> {
     let dir = &**shared;
-    // First, so that nobody opens a half-repaired store. Its content is needed if this is
-    // repeated.
+    // First, so that nobody opens a half-repaired store. A repeated repair needs its content.
     match dir.rename(names::SUPERBLOCK, names::OLD_SUPERBLOCK) {
         Err(e) if e.kind() != ErrorKind::NotFound => return Err(Error::io("rename", names::SUPERBLOCK)(e)),
         _ => files::sync_folder(dir)?,
@@ -174,7 +173,7 @@ pub(crate) fn begin_in_place(shared: &Arc<dyn Dir>, survey: &Survey) -> Result<(
 /// Creates a segment with its header, and syncs it.
 pub(crate) fn create_segment(dir: &dyn Dir, header: &FileHeader) -> Result<()> {
     let name = names::segment(header.ordinal as u16);
-    // A file without a record was never complete.
+    // A file without a record was never in use.
     files::remove(dir, &name)?;
     Ok(files::create(dir, &name, &header.encode())?)
 }
@@ -188,7 +187,7 @@ pub(crate) fn create_derived(dir: &dyn Dir, first: &Superblock) -> Result<()> {
     create_index(dir, first.store_id, first.created_ms)
 }
 
-/// Gives the superblock its name: from here on there is a store.
+/// Gives the superblock its name: from here on the directory is a store.
 pub(crate) fn finish(dir: &dyn Dir) -> Result<()> {
     files::sync_folder(dir)?;
     dir.rename(names::NEW_SUPERBLOCK, names::SUPERBLOCK).map_err(Error::io("rename", names::SUPERBLOCK))?;

@@ -1,5 +1,5 @@
-//! What the last superblock still tells about the segments, which existed and how long they were;
-//! and what cannot be known any more.
+//! Evidence of the last superblock on the segments: which existed and how long they were, and
+//! which facts can no longer be known.
 
 use filemap_io::{Access, Dir, files};
 
@@ -43,24 +43,24 @@ impl<'a> Known<'a> {
         let mut known = Known { superblock: superblock_if_last, segment_table: None, begun: None, unwitnessed: vec![] };
         let mut say = |what: String| known.unwitnessed.push(what);
         match (superblock, known.superblock) {
-            (None, _) => say("no copy of the superblock is whole: which segments there were is not known".into()),
+            (None, _) => say("no copy of the superblock is intact: it is unknown which segments existed".into()),
             (_, None) if newer.is_none() => {
-                say("a copy of the superblock is damaged: which segments the last one named is not known".into())
+                say("a copy of the superblock is damaged: it is unknown which segments the last one named".into())
             }
             (_, None) => say(format!(
-                "the superblock is an older one, which does not name {}: which segments the last one named is not known",
+                "the superblock is an old one that does not name {}: it is unknown which segments the last one named",
                 newer.unwrap_or_default()
             )),
             (_, Some(last)) => {
                 known.segment_table = table(dir, last, limits)
                     .inspect_err(|e| {
-                        say(format!("which segments the last checkpoint named is not known: {e}"));
+                        say(format!("it is unknown which segments the last checkpoint named: {e}"));
                     })
                     .ok();
                 known.begun = begun(dir, last)
                     .map(|rolls| rolls.after(last.tail.ordinal + 1).collect())
                     .inspect_err(|e| {
-                        say(format!("which segments were begun after the last checkpoint is not known: {e}"));
+                        say(format!("it is unknown which segments were begun after the last checkpoint: {e}"));
                     })
                     .ok();
             }
@@ -78,12 +78,12 @@ impl<'a> Known<'a> {
         self.segment_table.iter().flat_map(SegmentTable::kept_dictionaries).collect()
     }
 
-    /// The runs of keys in order that the store had.
+    /// The runs of keys in order of the store.
     pub(super) fn order(&self) -> Option<&KeyRuns> {
         self.segment_table.as_ref()?.order.as_ref()
     }
 
-    /// Returns what existed and is missing: segments, and ends of segments.
+    /// Returns the missing segments and missing ends of segments.
     pub(super) fn missing(&self, found: &[Found]) -> Vec<Loss> {
         let Some(superblock) = self.superblock else { return Vec::new() };
         let is_there = |ordinal: u64| found.iter().any(|f| f.header.ordinal == ordinal);
@@ -98,7 +98,7 @@ impl<'a> Known<'a> {
         };
         let gone =
             all().filter(|a| !a.is_leaving && !is_there(a.ordinal)).map(|a| match (a.live_units, a.tombstone_units) {
-                (0, 0) => loss(a, "the segment is missing; nothing in it counted any more"),
+                (0, 0) => loss(a, "the segment is missing; it held no live record"),
                 (_, 0) => loss(a, "the segment is missing"),
                 _ => loss(a, "segment missing; its tombstones are lost"),
             });
@@ -106,7 +106,7 @@ impl<'a> Known<'a> {
         let named = |ordinal: u64| all().any(|a| a.ordinal == ordinal);
         let later = self.begun.iter().flatten().copied().chain([tail.ordinal]);
         let unseen = later.filter(|o| !is_there(*o) && !named(*o)).map(|ordinal| {
-            let what = "the segment is missing; no checkpoint had seen all that was in it";
+            let what = "the segment is missing; no checkpoint had indexed all of it";
             loss(&SegmentRow { ordinal, ..SegmentRow::default() }, what)
         });
         let cut = found.iter().filter_map(|f| {
@@ -115,7 +115,7 @@ impl<'a> Known<'a> {
             let long = row.map_or(0, |a| a.end_units * UNIT_BYTES);
             let synced = if tail.ordinal == f.header.ordinal { tail.offset } else { 0 };
             let bytes = used.max(long).max(synced).checked_sub(f.bytes).filter(|bytes| *bytes > 0)?;
-            let what = "the segment ends here and was longer, at least by this".into();
+            let what = "the segment is cut short here, by at least this many bytes".into();
             Some(Loss { file: f.name.clone(), offset: f.bytes, bytes, key: None, version: None, what })
         });
         gone.chain(unseen).chain(cut).collect()
@@ -127,7 +127,8 @@ impl<'a> Known<'a> {
         all.chain(self.begun.iter().flatten().copied()).map(|ordinal| ordinal + 1).max().unwrap_or(0)
     }
 
-    /// Returns what cannot be known: for gaps between the segments, whether they were given back.
+    /// Returns facts that cannot be known: for gaps between the segments, whether compaction
+    /// removed them.
     pub(super) fn unwitnessed(self, found: &[Found]) -> Vec<String> {
         let mut all = self.unwitnessed;
         if self.segment_table.is_none() {
@@ -138,7 +139,7 @@ impl<'a> Known<'a> {
             all.extend(before.into_iter().chain(gaps).map(|(from, to)| {
                 let (from, to) = (names::segment(from as u16), names::segment(to as u16));
                 let which = if from == to { from } else { format!("{from} to {to}") };
-                format!("{which}: given back by compaction, or lost; nothing is left that tells")
+                format!("{which}: removed by compaction, or lost; no evidence is left")
             }));
         }
         all

@@ -1,10 +1,9 @@
-//! Repair: rebuilds the store from the value log alone. Every whole record of every segment that
+//! Repair: rebuilds the store from the value log alone. Every intact record of every segment that
 //! can be found enters a new index. Tombstones hide earlier puts wherever these lie. Damaged bytes
 //! are covered, so that they are not taken for records later.
 //!
-//! Invariants: a source that is not repaired in place is only read. What is being repaired is not
-//! a store until all of it is durable: its superblock gets its name last. Nothing whole is
-//! overwritten.
+//! Invariants: a source that is not repaired in place is only read. The target is not a store
+//! until all of it is durable: its superblock gets its name last. No intact data is overwritten.
 
 pub(crate) mod dictionaries;
 pub(crate) mod files;
@@ -38,8 +37,8 @@ pub enum RepairTo<'a> {
     /// A new or empty directory. The source is only read.
     New(&'a Path),
     /// The store's own directory. Index, key log and superblock are removed and rebuilt, and
-    /// damaged bytes of the segments are covered. Ask before doing so, and keep a copy if there is
-    /// room.
+    /// damaged bytes of the segments are covered. Ask the user first, and keep a copy if space
+    /// allows.
     InPlace,
 }
 
@@ -72,7 +71,7 @@ pub struct RepairProgress {
     pub losses: u64,
 }
 
-/// Something that was not recovered.
+/// A loss: something that was not recovered.
 ///
 /// ```
 /// # let temp = tempfile::tempdir()?;
@@ -97,15 +96,15 @@ pub struct Loss {
     pub offset: u64,
     /// Number of lost bytes.
     pub bytes: u64,
-    /// Key of the record that was there, if its head is whole.
+    /// Key of the lost record, if its head is intact.
     pub key: Option<Vec<u8>>,
     /// Version of that record, likewise.
     pub version: Option<Version>,
-    /// What is wrong.
+    /// Description of the damage.
     pub what: String,
 }
 
-/// A file that was left out.
+/// A file that was not used.
 ///
 /// ```
 /// # let temp = tempfile::tempdir()?;
@@ -126,7 +125,7 @@ pub struct Loss {
 pub struct Ignored {
     /// Its name in the source.
     pub file: String,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
@@ -153,30 +152,30 @@ pub struct RepairReport {
     pub segments: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Whole records in them.
+    /// Intact records in them.
     pub records: u64,
-    /// Whole tombstones among them.
+    /// Intact tombstones among them.
     pub tombstones: u64,
     /// Keys in the repaired store.
     pub keys: u64,
     /// Losses, in the order found. Includes damaged records that may have been replaced or removed
-    /// long ago: that can no longer be known.
+    /// long ago, which can no longer be known.
     pub losses: Vec<Loss>,
     /// Versions without their chunks or body whose keys have later versions or tombstones: nearly
-    /// always what compaction left of versions that were not kept. Not losses.
+    /// always remains of versions that compaction dropped. Not losses.
     pub outdated: u64,
-    /// Bytes beyond what the last superblock covers that are not whole records: an interrupted
-    /// write. Not a loss.
+    /// Bytes of an interrupted write: they lie beyond the part that the last superblock covers,
+    /// and are not intact records. Not a loss.
     pub unfinished_bytes: u64,
-    /// Files left out although they look like a store's.
+    /// Files not used although they look like a store's.
     pub ignored: Vec<Ignored>,
-    /// What cannot be known, in words: which segments existed, whether missing ones were given
-    /// back by compaction or are lost, whether all tombstones are known. Neither known losses nor
-    /// proof of none.
+    /// Facts that cannot be known, in words: which segments existed, whether missing ones were
+    /// removed by compaction or are lost, whether all tombstones are known. Neither known losses
+    /// nor proof of none.
     pub unwitnessed: Vec<String>,
-    /// The rule by which keys are made, from the superblock or the caller.
+    /// The canonicaliser of the keys, from the superblock or the caller.
     pub canonicalizer: Canonicalizer,
-    /// True if the rule is from the superblock.
+    /// True if the canonicaliser is from the superblock.
     pub is_rule_known: bool,
 }
 

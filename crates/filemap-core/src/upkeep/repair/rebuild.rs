@@ -1,10 +1,10 @@
-//! Reads segments record by record, once, and enters everything that counts in the memtable of a
-//! store without keys; checkpoints move it to the index, batch by batch.
+//! Reads segments record by record, once, and enters all records that count in the memtable of a
+//! store without keys; checkpoints move them to the index, batch by batch.
 //!
 //! Segments outside the log's order come first: output of compaction, and segments without a
-//! header. All their tombstones are remembered, since a version that one hides may follow, and
-//! versions that need something not yet seen wait. In the log proper everything follows what it
-//! needs, and a tombstone follows what it removes.
+//! header. All their tombstones are kept, since a version that one hides may follow, and versions
+//! that need something not yet read wait. In the log proper every record follows those it needs,
+//! and a tombstone follows the versions it removes.
 //!
 //! Memory: a batch; 50 bytes for each tombstone outside the log, or of one version, and for each
 //! waiting version; 16 bytes a chunk; a bit a record. Nothing grows with the bytes of the store.
@@ -42,9 +42,9 @@ const TELL_BYTES: u64 = 4 << 20;
 /// Findings of one segment.
 #[derive(Debug)]
 pub(crate) struct Scanned {
-    /// Offset and length of gaps between whole records.
+    /// Offset and length of gaps between intact records.
     pub(crate) gaps: Vec<(u64, u64)>,
-    /// End of the last whole record.
+    /// End of the last intact record.
     pub(crate) end: u64,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Found {
     pub(crate) dictionaries: BTreeSet<u32>,
 }
 
-/// A version that was read before what it needs.
+/// A version read before the records it needs.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     extent: Extent,
@@ -73,7 +73,7 @@ struct Waiting {
 /// A rebuild in progress.
 pub(crate) struct Rebuild<'a> {
     upkeep: &'a Upkeep,
-    /// Called when the active table is full; returns when there is room.
+    /// Called when the active table is full; returns once there is room.
     make_room: &'a dyn Fn(&Upkeep) -> Result<()>,
     progress: &'a mut Progress<'a, RepairProgress>,
     total_bytes: u64,
@@ -85,16 +85,16 @@ pub(crate) struct Rebuild<'a> {
     tombstones: HashMap<u128, u64>,
     /// Removed single versions by their sequence, with hashes of their keys.
     removed: HashMap<u64, OneOf>,
-    /// Whole chunks, with hashes of their keys.
+    /// Intact chunks, with hashes of their keys.
     chunks: HashMap<Location, u64>,
     /// Versions that hold bodies.
     holders: Sequences,
     waiting: Vec<Waiting>,
     /// Lists of chunks that wait: a reference to one must wait too.
     awaited: Sequences,
-    /// Versions that are not whole.
+    /// Versions that are incomplete.
     unwhole: Vec<Extent>,
-    /// What a surviving index says about versions.
+    /// Evidence of a surviving index on versions.
     living: Option<Living>,
     found: Found,
 }
@@ -103,7 +103,7 @@ pub(crate) struct Rebuild<'a> {
 #[derive(Debug)]
 pub(crate) struct Living {
     pub(crate) sequences: Sequences,
-    /// The index covers lower sequences.
+    /// The index covers sequences below this one.
     pub(crate) below: u64,
 }
 
@@ -185,7 +185,7 @@ impl<'a> Rebuild<'a> {
             }
         }
         self.found.bytes += scan.offset() - told;
-        // What follows the last whole record is cut off, not covered.
+        // Bytes after the last intact record are cut off, not covered.
         scanned.gaps.retain(|g| g.0 < scanned.end);
         self.tell(name)?;
         Ok(scanned)
@@ -201,12 +201,12 @@ impl<'a> Rebuild<'a> {
         unless_cancelled(told)
     }
 
-    /// Adds a loss that the caller has found.
+    /// Adds a loss found by the caller.
     pub(crate) fn lost(&mut self, loss: Loss) {
         self.found.losses.push(loss);
     }
 
-    /// Reports the losses in a gap: records with whole heads by key, the rest by place.
+    /// Reports the losses in a gap: records with intact heads by key, the rest by place.
     fn gap(&mut self, segment: &Segment, file: &dyn File, name: &str, gap: (u64, u64), what: Flaw) -> Result<()> {
         let (offset, bytes) = gap;
         let here = Tail { ordinal: segment.ordinal, offset };
@@ -285,7 +285,7 @@ impl<'a> Rebuild<'a> {
         Ok(())
     }
 
-    /// Counts a tombstone, and remembers it if something that it hides may follow.
+    /// Counts a tombstone, and keeps it if a version that it hides may follow.
     fn removal(&mut self, segment: &Segment, key: &[u8], (header, bytes): (&Header, &[u8]), extent: Extent) {
         self.found.tombstones += 1;
         let mut log = lock(self.upkeep.writing.log());
@@ -318,14 +318,14 @@ impl<'a> Rebuild<'a> {
         chunks.is_ok_and(|list| list.iter().all(|c| self.chunks.get(&c.location) == Some(&hash)))
     }
 
-    /// Returns true if a remembered tombstone hides a version of a key.
+    /// Returns true if a tombstone kept here hides a version of a key.
     fn is_removed(&self, key: &[u8], sequence: u64) -> bool {
         !planted(Fault::TombstonesForgotten)
             && !self.tombstones.is_empty()
             && self.tombstones.get(&self.hash128(key)).is_some_and(|last| *last > sequence)
     }
 
-    /// Enters a whole version or tombstone in the table.
+    /// Enters a complete version or tombstone in the table.
     fn enter(&mut self, segment: &Segment, offset: u64, bytes: &[u8], key: &[u8], header: &Header) -> Result<()> {
         if header.kind != Kind::Tombstone && self.is_removed(key, header.sequence) {
             return Ok(());
@@ -341,8 +341,8 @@ impl<'a> Rebuild<'a> {
         Ok(())
     }
 
-    /// Enters waiting versions that turned out whole, sets the end of the log, and makes the index
-    /// durable.
+    /// Enters waiting versions that turned out complete, sets the end of the log, and makes the
+    /// index durable.
     ///
     /// # Errors
     /// As [`Rebuild::segment`].
@@ -352,12 +352,12 @@ impl<'a> Rebuild<'a> {
         {
             let mut log = lock(self.upkeep.writing.log());
             log.appender = appender;
-            // Above all that there was: whoever noted where the store stood sees that it is
-            // another.
+            // Above all earlier sequences: whoever noted the place of the old store sees that this
+            // one differs.
             self.next_sequence = (self.next_sequence + 1).min(MAX_SEQUENCE);
             log.next_sequence = self.next_sequence;
         }
-        // A tombstone may have been in what is damaged.
+        // A tombstone may have been in a damaged part.
         lock(&self.upkeep.checkpointer).current.removals_from = self.next_sequence;
         let registry = &reading.values().dictionaries;
         // A missing dictionary's id is not reused, and its loss is recorded.
@@ -401,7 +401,7 @@ impl<'a> Rebuild<'a> {
         self.upkeep.reading.values().with_record(extent.location, extent.size(), Want::Whole, f)
     }
 
-    /// Decides for each version that is not whole whether it is lost or outdated.
+    /// Decides for each incomplete version whether it is lost or outdated.
     fn judge_unwhole(&mut self) -> Result<()> {
         for extent in std::mem::take(&mut self.unwhole) {
             let place = extent.location;
@@ -413,14 +413,14 @@ impl<'a> Rebuild<'a> {
             let is_removed = self.is_removed(&key, version.sequence)
                 || one.is_some_and(|(_, one)| one.removes(version.sequence, holder.unwrap_or(0)));
             let kept = self.upkeep.reading.all_spots(&key, self.upkeep.reading.hash(&key))?;
-            // The same version may exist elsewhere, whole.
+            // The same version may exist elsewhere, complete.
             if is_removed || kept.first().is_some_and(|s| s.version >= version) {
                 self.found.outdated += 1;
                 continue;
             }
             let what = match holder {
-                None => "not all of its chunks are there",
-                Some(_) => "the version that holds its body is not there",
+                None => "some of its chunks are missing",
+                Some(_) => "the version that holds its body is missing",
             };
             let (file, offset, bytes) = (names::segment(place.segment), place.offset(), extent.bytes());
             self.lost(Loss { file, offset, bytes, key: Some(key), version: Some(version), what: what.into() });

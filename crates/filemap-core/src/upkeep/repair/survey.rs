@@ -1,5 +1,5 @@
-//! Surveys a damaged store: which files are its segments, whatever their names and headers, and
-//! what the superblock still tells. Changes nothing.
+//! Surveys a damaged store: finds its segments, whatever their names and headers, and the facts
+//! that the superblock still holds. Changes nothing.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -27,9 +27,10 @@ use crate::upkeep::repair::{Ignored, Loss};
 #[derive(Debug)]
 pub(crate) struct Survey {
     pub(crate) store_id: [u8; 16],
-    /// The newest whole copy of the superblock.
+    /// The newest intact copy of the superblock.
     pub(crate) superblock: Option<Superblock>,
-    /// True if that is certainly the last one written: its tail and segment table then count.
+    /// True if that is certainly the last one written: only then do its tail and segment table
+    /// count.
     pub(crate) is_last: bool,
     /// Segments outside the log's order first, then the log.
     pub(crate) segments: Vec<Found>,
@@ -37,17 +38,17 @@ pub(crate) struct Survey {
     pub(crate) dictionaries: Vec<u32>,
     /// Ids of dictionaries that the last superblock names.
     pub(crate) named_dictionaries: Vec<u32>,
-    /// Files with a segment's name that are not used.
+    /// Unused files with a segment's name.
     pub(crate) ignored: Vec<Ignored>,
-    /// Segments that the last superblock names and that are missing.
+    /// Missing segments that the last superblock names.
     pub(crate) missing: Vec<Loss>,
-    /// What cannot be known.
+    /// Facts that cannot be known.
     pub(crate) unwitnessed: Vec<String>,
-    /// Greater than the ordinals of all segments, with a free number.
+    /// Greater than the ordinals of all segments, and with an unused number.
     pub(crate) next_ordinal: u64,
-    /// The runs of keys in order that the store had, as far as that is known.
+    /// The runs of keys in order of the store, as far as known.
     pub(crate) order: Option<KeyRuns>,
-    /// Greater than the numbers of all runs of keys in order that there were, as far as files and
+    /// Greater than the numbers of all earlier runs of keys in order, as far as files and
     /// superblock tell: a backup may have such files.
     pub(crate) next_run: u64,
 }
@@ -61,10 +62,11 @@ struct Candidate {
     header: std::result::Result<FileHeader, &'static str>,
 }
 
-/// Examines all files of a directory. Unreadable bytes are damage, or an error if `is_strict`.
+/// Examines all files of a directory. Unreadable bytes count as damage, or as an error if
+/// `is_strict`.
 ///
 /// # Errors
-/// `NotAStore` when nothing there belongs to a store; `NewerFormat`; `Io`.
+/// `NotAStore` if nothing there belongs to a store; `NewerFormat`; `Io`.
 pub(crate) fn survey(dir: &dyn Dir, is_strict: bool, limits: &Limits) -> Result<Survey> {
     let mut listed = dir.list().map_err(Error::io("list", dir.path().display()))?;
     listed.sort();
@@ -77,7 +79,7 @@ pub(crate) fn survey(dir: &dyn Dir, is_strict: bool, limits: &Limits) -> Result<
     }
     let superblocks = superblocks(dir, is_strict)?;
     let not =
-        || Error::NotAStore { path: dir.path().to_owned(), why: "no file in it is a whole one of FileMap".into() };
+        || Error::NotAStore { path: dir.path().to_owned(), why: "it holds no intact file of a FileMap store".into() };
     let store_id = owner(dir, &listed, &candidates, &superblocks).ok_or_else(not)?;
     let found = superblocks.into_iter().find(|s| s.0.store_id == store_id);
     let is_whole = found.as_ref().is_some_and(|f| f.1);
@@ -114,7 +116,7 @@ pub(crate) fn survey(dir: &dyn Dir, is_strict: bool, limits: &Limits) -> Result<
     })
 }
 
-/// Parses a segment's name, including that of one a repair was about to rename.
+/// Parses a segment's name, including the temporary name of a segment that a repair was renaming.
 fn segment_id(name: &str) -> Option<u16> {
     let moved = || names::parse_segment(name.strip_suffix(".moved")?);
     names::parse_segment(name).or_else(moved)
@@ -151,7 +153,7 @@ fn candidate(
         Ok(h) => {
             check_versions(name, h.read_version, h.write_version, Access::Write)?;
             // A power loss may leave another segment's header in a file that was created ahead.
-            // That is not the other segment, cut short.
+            // That file is not the other segment, cut short.
             if bytes <= FIRST_RECORD && h.ordinal as u16 != id {
                 return Ok(None);
             }
@@ -164,7 +166,7 @@ fn candidate(
     Ok(Some(Candidate { name: name.to_owned(), id, bytes, file, header }))
 }
 
-/// Returns all whole superblock copies, the one that counts first, and whether each is certainly
+/// Returns all intact superblock copies, the one that counts first, and whether each is certainly
 /// the last.
 fn superblocks(dir: &dyn Dir, is_strict: bool) -> Result<Vec<(Superblock, bool)>> {
     let mut all = Vec::new();
@@ -196,8 +198,8 @@ fn superblocks(dir: &dyn Dir, is_strict: bool) -> Result<Vec<(Superblock, bool)>
     Ok(all)
 }
 
-/// Returns the store's id: the one that most files have; among equals the superblock's, then the
-/// one with more bytes of segments.
+/// Returns the store's id: the one in most files; on a tie the superblock's, then the one with
+/// more bytes of segments.
 fn owner(
     dir: &dyn Dir,
     listed: &[String],
@@ -267,7 +269,7 @@ impl Sorting<'_> {
             };
             match (header, candidate.header) {
                 (Some(header), was) => self.take(&mut found, candidate, header, was.is_err()),
-                (None, Err(what)) => self.ignore(&candidate.name, &format!("{what}, and no record in it is whole")),
+                (None, Err(what)) => self.ignore(&candidate.name, &format!("{what}, and no record in it is intact")),
                 (None, Ok(_)) => {}
             }
         }
@@ -289,9 +291,10 @@ impl Sorting<'_> {
         found.push(Found { name: candidate.name, bytes: candidate.bytes, header, is_guessed });
     }
 
-    /// Reconstructs the header of a segment: its number is in the file's name, and a whole record
-    /// verifies only under the right ordinal. It is marked as output, since its place in the log's
-    /// order is unknown, with floor 0, since it may hold versions older than any tombstone.
+    /// Reconstructs the header of a segment: its number is in the file's name, and an intact
+    /// record verifies only under the right ordinal. The segment is marked as output, since its
+    /// place in the log's order is unknown, with floor 0, since it may hold versions older than
+    /// any tombstone.
     fn guess(&self, candidate: &Candidate, greatest: u64) -> Result<Option<FileHeader>> {
         for life in 0..=(greatest >> 16) + 1 {
             let ordinal = u64::from(candidate.id) | life << 16;
