@@ -1,5 +1,5 @@
-//! Backups: while others write, incremental, over what a killed one left; that both stores can be
-//! written afterwards and share no byte that changes. Copies and merges of whole stores.
+//! Backups: concurrent with writers, incremental, and over leftovers of a killed one. Both stores
+//! can be written afterwards and share no byte that changes. Copies and merges of whole stores.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -15,7 +15,7 @@ fn options() -> Options {
     Options::new().segment_bytes(1 << 20).large_value_bytes(64 << 10).free_space_floor(0)
 }
 
-/// Bytes that do not compress, of a seed.
+/// Incompressible bytes from a seed.
 fn body(seed: u64, bytes: usize) -> Vec<u8> {
     let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -62,7 +62,7 @@ fn is_sound(store: &Store) {
     assert_eq!(store.verify().unwrap().problems, []);
 }
 
-/// The files of a directory that have several names.
+/// Files of a directory that have several names.
 fn shared_files(path: &Path) -> Vec<String> {
     let files = std::fs::read_dir(path).unwrap().map(|f| f.unwrap()).filter(|f| f.metadata().unwrap().nlink() > 1);
     let mut names: Vec<String> = files.map(|f| f.file_name().into_string().unwrap()).collect();
@@ -88,7 +88,7 @@ fn a_backup_is_a_store_and_both_can_be_written_and_compacted_afterwards() {
     assert_eq!(names[..2], ["LOCK", "SUPERBLOCK"]);
     assert!(!temp.path().join("b.partial").exists());
 
-    // Each is written, emptied in part and compacted, while the other is not touched.
+    // Each is written, partly emptied and compacted, while the other is not touched.
     let copy = open(&b);
     assert_eq!(contents(&copy), before);
     is_sound(&copy);
@@ -142,14 +142,14 @@ fn a_backup_holds_what_was_put_before_it_while_puts_checkpoints_and_compaction_g
                 let rule = PruneRule { keep_versions: Some(2), ..PruneRule::default() };
                 store.prune(rule, &mut |_| ControlFlow::Continue(())).unwrap();
                 store.compact().unwrap();
-                // A reader must be faster now and then.
+                // Lets a follower be faster now and then.
                 std::thread::sleep(std::time::Duration::from_millis(50));
             }
         });
         let reader = Store::open_read_only(store.path(), small()).unwrap();
         for nth in 0..6 {
             let to = temp.path().join(format!("backup{nth}"));
-            // Slowly, so that much happens meanwhile; every other one by a handle that only reads.
+            // Slowly, so that much happens meanwhile; every other one through a follower.
             let mut watch = |_: filemap_core::backup::BackupProgress| {
                 std::thread::sleep(std::time::Duration::from_micros(200));
                 ControlFlow::Continue(())
@@ -183,14 +183,13 @@ fn a_backup_holds_what_was_put_before_it_while_puts_checkpoints_and_compaction_g
 #[test]
 fn an_incremental_backup_shares_what_the_one_before_it_has() {
     let temp = tempfile::tempdir().unwrap();
-    // Another file system, where there is one: nothing can be shared with the store then.
+    // Another file system, if available: then nothing can be shared with the store.
     let elsewhere = tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap());
     let store = Store::create(temp.path().join("a"), options()).unwrap();
     (0..1200).for_each(|i| put(&store, i, 0));
     let first = elsewhere.path().join("first");
     back_up(&store, &first).unwrap();
-    // Somebody writes to the first backup meanwhile: its own segments are not taken for the
-    // store's.
+    // Write to the first backup meanwhile: its segments must not be taken for the store's.
     let diverged = open(&first);
     (0..500).for_each(|i| put(&diverged, i, 77));
     diverged.close().unwrap();
@@ -216,7 +215,7 @@ fn what_a_backup_that_was_broken_off_leaves_is_replaced_and_what_is_not_its_own_
     let store = Store::create(temp.path().join("a"), options()).unwrap();
     (0..1000).for_each(|i| put(&store, i, 0));
     let (to, partial) = (temp.path().join("b"), temp.path().join("b.partial"));
-    // As a process leaves it that is killed in the middle: the mark, and some files.
+    // The state after a process was killed in the middle: the mark, and some files.
     std::fs::create_dir(&partial).unwrap();
     for name in ["PARTIAL", "LOCK", "value0.dat", "key0.dat", "dict1.zdict", "address.idx"] {
         std::fs::write(partial.join(name), "half").unwrap();
@@ -256,7 +255,7 @@ fn what_a_backup_that_was_broken_off_leaves_is_replaced_and_what_is_not_its_own_
 fn two_backups_to_one_path_at_once_are_refused_and_the_store_is_not_written_by_a_reader() {
     let temp = tempfile::tempdir().unwrap();
     let a = temp.path().join("a");
-    // Nothing changes the files in the background.
+    // No background work changes the files.
     let store = Store::create(&a, options().space_bound(None)).unwrap();
     (0..300).for_each(|i| put(&store, i, 0));
     let to = temp.path().join("b");
@@ -269,7 +268,7 @@ fn two_backups_to_one_path_at_once_are_refused_and_the_store_is_not_written_by_a
         })
         .unwrap();
     assert!(matches!(tried, Some(Err(Error::Storage(StorageError::Locked { .. })))), "{tried:?}");
-    // Of a store that was not closed: the log beyond the checkpoint comes along.
+    // Of a store that was not closed: the log beyond the checkpoint is copied too.
     (300..400).for_each(|i| put(&store, i, 0));
     let names = || -> Vec<(String, u64)> {
         let mut all: Vec<_> = std::fs::read_dir(&a)
@@ -300,7 +299,7 @@ fn a_copy_has_every_version_in_its_order_with_other_options_and_no_garbage() {
     let temp = tempfile::tempdir().unwrap();
     let store = Store::create(temp.path().join("a"), options().space_bound(None)).unwrap();
     (0..2000).for_each(|i| put(&store, i % 700, i / 700));
-    // An older time after a younger, equal times, and bodies that did not change.
+    // An older time after a younger, equal times, and unchanged bodies.
     let same = vec![b'x'; 3000];
     for (time, body) in [(50, &same), (40, &same), (50, &b"other".to_vec()), (60, &b"other".to_vec())] {
         store.put_if_changed(&Record::new(b"k", body).time(time).meta(b"m")).unwrap();
@@ -323,7 +322,7 @@ fn a_copy_has_every_version_in_its_order_with_other_options_and_no_garbage() {
         to.checkpoint().unwrap();
         let stats = to.stats();
         assert_eq!((stats.dead_bytes, stats.tombstone_bytes), (0, 0));
-        // Done again it adds nothing.
+        // A second copy adds nothing.
         let copied = copy(&store, &to, how);
         assert_eq!((copied.versions, copied.already_there), (0, all.values().map(Vec::len).sum::<usize>() as u64));
     }
@@ -345,7 +344,7 @@ fn a_copy_goes_on_where_it_was_stopped_and_tells_of_damage() {
     assert_eq!((rest.versions, rest.already_there), (300, 200));
     assert_eq!(contents(&to), contents(&store));
 
-    // A byte of one body.
+    // Damage a byte of one body.
     let place = store.head(b"http://example.com/3").unwrap().unwrap().place;
     let file = std::fs::OpenOptions::new().write(true).open(store.path().join("value0.dat")).unwrap();
     assert_eq!(place.segment, 0);

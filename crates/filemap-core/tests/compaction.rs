@@ -1,4 +1,4 @@
-//! Compaction: what is dead gives its space back, what lives stays as it was, and nobody notices.
+//! Compaction: the space of dead records is freed, live ones are unchanged, and no reader notices.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -16,7 +16,7 @@ fn options() -> Options {
         .memtable_bytes(1 << 20)
         .dictionaries(Dictionaries::Off)
         .recompression_level(None)
-        // Nothing is done in the background but where a test is about that.
+        // No background work, except where a test is about that.
         .space_bound(None)
         .free_space_floor(0)
         .keep_removals(std::time::Duration::ZERO)
@@ -26,7 +26,7 @@ fn key(i: u64) -> Vec<u8> {
     format!("http://host{}.example/{i}", i % 7).into_bytes()
 }
 
-/// Bytes that do not shrink, different for each page and round.
+/// Incompressible bytes, different for each page and round.
 fn body(i: u64, round: u64) -> Vec<u8> {
     let mut body = vec![0; 1500 + (i % 1000) as usize];
     fastrand::Rng::with_seed(i << 20 | round).fill(&mut body);
@@ -103,7 +103,7 @@ fn what_is_all_live_is_left_alone_and_says_so() {
         store.compact_with(CompactionGoal::Bound, &mut |_| ControlFlow::Continue(())).unwrap().reason,
         Reason::AllLive
     );
-    // Versions that are all kept are live, too.
+    // Versions that are all kept count as live, too.
     put(&store, 0..500, 2);
     assert_eq!(store.compact().unwrap().copied_bytes, 0);
 }
@@ -124,8 +124,8 @@ fn removed_pages_give_their_space_back_and_in_the_end_their_removals_too() {
         assert_eq!(store.contains(&key(i)).unwrap(), i % 10 == 0);
     }
     verify(&store);
-    // All segments that may hold older versions have gone: at the next occasion the removals go as
-    // well.
+    // All segments that may hold older versions have gone: the next compaction drops the
+    // tombstones as well.
     put(&store, 0..1, 2);
     store.remove(&key(0)).unwrap();
     store.compact().unwrap();
@@ -144,7 +144,7 @@ fn large_bodies_and_their_versions_move_with_all_their_chunks() {
         store.put(&Record::new(&key(i), &large(i)).time(5)).unwrap();
         put(&store, 100..400, i);
     }
-    // One that is being put while the segment of its first chunk is filled with garbage.
+    // A body being put while the segment of its first chunk is filled with garbage.
     let mut writer = store.put_stream(b"http://streamed/", b"", 1).unwrap();
     std::io::Write::write_all(&mut writer, &large(77)[..300_000]).unwrap();
     for i in 100..400 {
@@ -154,7 +154,7 @@ fn large_bodies_and_their_versions_move_with_all_their_chunks() {
     let mut start = vec![0; 100_000];
     std::io::Read::read_exact(&mut reader, &mut start).unwrap();
     assert!(store.compact().unwrap().copied_bytes > 0);
-    // A reader that was there before reads on.
+    // A reader opened before continues to read.
     let mut rest = Vec::new();
     std::io::Read::read_to_end(&mut reader, &mut rest).unwrap();
     assert!([start, rest].concat() == large(3));
@@ -194,7 +194,7 @@ fn unchanged_versions_keep_what_they_refer_to_wherever_it_moves() {
 fn pages_are_compressed_again_and_stay_the_same() {
     let temp = tempfile::tempdir().unwrap();
     let store = Store::create(temp.path().join("a"), options().compression_level(1)).unwrap();
-    // Words that come in any order: a higher level finds more of them again.
+    // Words in random order: a higher level finds more of the repetitions.
     let words = ["page", "of", "many", "words", "crawler", "archive", "href", "index", "title", "paragraph"];
     let text = |i: u64| {
         let mut rng = fastrand::Rng::with_seed(i);
@@ -224,7 +224,7 @@ fn readers_lists_and_other_processes_notice_nothing() {
     let path = temp.path().join("a");
     let store = Store::create(&path, options().keep_versions(Some(1))).unwrap();
     put(&store, 0..KEYS, 0);
-    // Half of the pages never change; of the others the round only rises.
+    // Half of the pages never change; the round of the others only rises.
     let done = AtomicBool::new(false);
     let number = |key: &[u8]| String::from_utf8_lossy(key).rsplit('/').next().and_then(|number| number.parse().ok());
     let changes = |key: &[u8]| number(key).is_some_and(|number: u64| number < KEYS / 2);
@@ -252,8 +252,9 @@ fn readers_lists_and_other_processes_notice_nothing() {
                         assert!(round >= seen[i as usize], "page {i} went back");
                         seen[i as usize] = round;
                     }
-                    // Of what is replaced meanwhile neither version need be met. Nothing is met
-                    // twice but, once more, what was put again after it was met and then dropped.
+                    // Neither version of a page replaced meanwhile need be returned. No page is
+                    // returned twice, except one that was put again after it was returned, if the
+                    // first version was then dropped.
                     let mut met: Vec<Vec<u8>> = reader.pages().map(|p| p.unwrap().0).collect();
                     met.sort();
                     for keys in met.chunk_by(|a, b| a == b) {
@@ -299,7 +300,7 @@ fn what_a_compaction_that_was_cut_short_has_written_is_removed() {
     check(&store, 0..2000, 1);
     verify(&store);
     let mut left = files(&path);
-    // The note of the verification.
+    // Record of the full verification.
     left.remove("VERIFIED");
     assert!(left.iter().all(|f| before.contains(f)), "{left:?}");
 }

@@ -1,8 +1,6 @@
-//! Many threads on one handle, and read-only handles beside it, through checkpoints, growth and
-//! rolls.
+//! Many threads on one handle, and followers beside it, through checkpoints, growth and rolls.
 //!
-//! A program of its own: ThreadSanitizer runs it (`.ci/run`) and need not build the other tests
-//! for that.
+//! A separate program, so that ThreadSanitizer (`.ci/run`) need not build the other tests.
 
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,7 +23,7 @@ fn key(i: u64) -> Vec<u8> {
     format!("http://host{}.example/{i}", i % 17).into_bytes()
 }
 
-/// A body that tells its key and round, so that a mixture shows.
+/// A body that names its key and round, so that a mixture shows.
 fn body(i: u64, round: u64) -> Vec<u8> {
     format!("{i} {round} ").repeat(1 + (i as usize * 7 + round as usize) % 90).into_bytes()
 }
@@ -93,7 +91,7 @@ fn readers_see_whole_pages_that_never_go_back_in_time() {
                             store.put(&Record::new(&key(i), &body(i, round)).time(round as i64)).unwrap();
                             acknowledged[i as usize].store(round, Ordering::Release);
                         }
-                        // However slow the background is, what was put since needs a checkpoint.
+                        // However slow the background is, later puts need a checkpoint.
                         if w == 0 && round % 5 == 0 {
                             store.checkpoint().unwrap();
                         }
@@ -197,10 +195,9 @@ fn few_files_stay_open_however_many_segments_there_are() {
     for i in 0..400 {
         store.put(&Record::new(&key(i), &noise[i as usize..]).time(1)).unwrap();
     }
-    // Segments that are not synced yet stay open whatever the bound, as many as a slow device
-    // makes them.
+    // Segments not synced yet stay open whatever the bound, as many as a slow device requires.
     store.sync().unwrap();
-    // After the puts, not after the gets: opening a file for reading closes others in passing.
+    // After the puts, not after the gets: opening a file for reading also closes others.
     let open = open_files_of(&store);
     assert!(store.stats().segments > 15, "{}", store.stats().segments);
     assert!(open < 16, "{open} files of the store are open");
@@ -211,7 +208,7 @@ fn few_files_stay_open_however_many_segments_there_are() {
     assert!(open < 16, "{open} files of the store are open");
 }
 
-/// Descriptors of this process that lead into a store.
+/// Number of this process's descriptors that lead into a store.
 fn open_files_of(store: &Store) -> usize {
     let links = std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
     links.filter(|target| target.starts_with(store.path())).count()

@@ -1,5 +1,5 @@
-//! The number of counted keys: kept by checkpoints, known to be unknown, verified, and right
-//! beside puts, removals and checkpoints on other threads.
+//! The number of counted keys: kept by checkpoints, reported as unknown if it is, verified, and
+//! right beside puts, removals and checkpoints on other threads.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -52,7 +52,7 @@ fn a_writer_without_the_rule_makes_the_number_unknown_only_if_keys_come_or_go() 
     store.checkpoint().unwrap();
     assert_eq!(store.counted_keys().unwrap(), None, "nothing has counted the others");
     assert_eq!(store.verify().unwrap().problems, []);
-    // A copy, a repair and an empty store know it.
+    // A copy, a repair and an empty store know the number.
     let copy = Store::create(temp.path().join("b"), counting()).unwrap();
     store
         .copy_to(&copy, filemap_core::backup::CopyOptions::new(), &mut |_| std::ops::ControlFlow::Continue(()))

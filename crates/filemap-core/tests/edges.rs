@@ -10,16 +10,16 @@ fn options() -> Options {
     Options::new().segment_bytes(1 << 20).large_value_bytes(LARGE as u64).free_space_floor(0)
 }
 
-/// Ends a handle without a checkpoint, as a crash of the process does: what was put is in the log
-/// only. Gives a copy of the store as it is then.
+/// Ends a handle without a checkpoint, as a crash of the process does: puts are only in the log.
+/// Returns a copy of the store in that state.
 fn crashed(store: &Store) -> tempfile::TempDir {
     let temp = tempfile::tempdir().unwrap();
     moment::copy(store.path(), &temp.path().join("a"));
     temp
 }
 
-/// Lets `check` look at a store as it is: from its memtable, after recovery, from another
-/// process's view, after a checkpoint, and reopened.
+/// Runs `check` on a store as it is: from its memtable, after recovery, through a follower, after
+/// a checkpoint, and reopened.
 fn from_all_sides(store: Store, check: impl Fn(&Store, &str)) {
     check(&store, "recent");
     let copy = crashed(&store);
@@ -144,7 +144,7 @@ fn values_and_meta_at_their_limits_come_back_and_beyond_are_refused() {
     });
 }
 
-/// 1970, 2038, 2106, the first and the last moment that there are, and their neighbours.
+/// 1970, 2038, 2106, the first and the last possible moment, and their neighbours.
 const TIMES: [i64; 14] = [
     0,
     -1,
@@ -169,7 +169,7 @@ fn versions_are_in_order_of_time_then_of_putting_whatever_the_times() {
     let mut put: Vec<(Version, usize)> = Vec::new();
     for (i, time_ms) in TIMES.iter().enumerate() {
         put.push((store.put(&Record::new(b"k", &i.to_le_bytes()).time(*time_ms)).unwrap(), i));
-        // Each alone, too.
+        // Each in a separate key, too.
         store.put(&Record::new(format!("alone {i}").as_bytes(), &i.to_le_bytes()).time(*time_ms)).unwrap();
         if i == TIMES.len() / 2 {
             store.checkpoint().unwrap();
@@ -200,7 +200,7 @@ fn a_clock_that_is_set_back_hides_a_page_behind_the_later_one_and_a_removal_ends
         store.put(&Record::new(key, b"future").time(i64::MAX)).unwrap();
         store.put(&Record::new(key, b"set back").time(1_000)).unwrap();
     }
-    // A removal counts by order of putting, not by the clock.
+    // A removal applies by the order of puts, not by the clock.
     assert!(store.remove(b"gone").unwrap());
     from_all_sides(store, |store, side| {
         assert_eq!(store.get(b"kept").unwrap().unwrap().body, b"future", "{side}");

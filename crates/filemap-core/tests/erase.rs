@@ -1,5 +1,4 @@
-//! What is erased is in no file of the store any more, and in no dictionary that it was a sample
-//! of.
+//! Erased text is in no file of the store any more, and in no dictionary trained on it.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -70,7 +69,7 @@ fn erase(store: &Store, what: &Erasure) -> Erased {
     erased
 }
 
-/// Names of the files that hold some bytes.
+/// Names of the files that contain these bytes.
 fn holders(path: &Path, text: &[u8]) -> BTreeSet<String> {
     let files = std::fs::read_dir(path).unwrap().map(|f| f.unwrap());
     let has = |bytes: Vec<u8>| memchr::memmem::find(&bytes, text).is_some();
@@ -127,7 +126,7 @@ fn live_pages_with_all_their_versions_chunks_and_removals_go() {
     assert!(!is_in_a_dictionary(&path));
     assert_eq!(holders(&path, b"jane-roe"), BTreeSet::new());
     assert_eq!(store.keys().count(), 3000);
-    // Nothing is left to do, but for dictionaries, which nobody can tell.
+    // Nothing is left to erase, except in dictionaries, whose content cannot be checked.
     let again = erase(&store, &all_of(SECRET_KEY));
     assert_eq!((again.versions, again.keys), (0, 0));
 }

@@ -1,5 +1,5 @@
-//! Keys chosen by somebody who knows the hash function but not the store's seed, and by somebody
-//! who knows both.
+//! Keys chosen by an attacker who knows the hash function but not the store's seed, and by one who
+//! knows both.
 
 use std::fs;
 use std::path::Path;
@@ -24,7 +24,7 @@ fn options() -> Options {
     Options::new().free_space_floor(0).compression_level(0)
 }
 
-/// Gives an empty store another seed.
+/// Sets another seed in an empty store.
 fn set_seed(store: &Path, seed: u64) {
     let path = store.join("SUPERBLOCK");
     let mut bytes = fs::read(&path).unwrap();
@@ -41,7 +41,7 @@ fn seed_of(store: &Path) -> u64 {
     u64::from_le_bytes(fs::read(store.join("SUPERBLOCK")).unwrap()[32..40].try_into().unwrap())
 }
 
-/// What an index of `count` keys looks like, in a store of this seed, or of its own.
+/// Statistics of an index of `count` keys, in a store with this seed, or with a random one.
 fn index_of(count: u64, seed: Option<u64>, key: fn(u64) -> Vec<u8>) -> Stats {
     let temp = tempfile::tempdir().unwrap();
     let path = temp.path().join("a");
@@ -77,14 +77,14 @@ fn alike(chosen: &Stats, others: &Stats) {
 #[test]
 fn keys_that_collide_without_a_seed_take_the_index_of_any_others() {
     assert!((1..1000).all(|n| xxh3_64_with_seed(&colliding(n), 0) == xxh3_64_with_seed(&colliding(0), 0)));
-    // So few would stop the first checkpoint; the many below would take for ever.
+    // Even this number would stop the first checkpoint; the many below would take for ever.
     index_of(1000, Some(1), colliding);
     for seed in [1, 0x0123_4567_89ab_cdef] {
         alike(&index_of(100_000, Some(seed), colliding), &index_of(100_000, Some(seed), ordinary));
     }
 }
 
-/// With the seed that the store has drawn itself.
+/// With the seed that the store has drawn.
 #[test]
 fn a_million_keys_that_collide_without_a_seed_take_the_index_of_any_others() {
     alike(&index_of(1_000_000, None, colliding), &index_of(1_000_000, None, ordinary));
@@ -173,7 +173,7 @@ fn in_a_store_whose_seed_is_known_chosen_keys_stop_the_writes_and_cost_nothing_e
         assert!((0..300).all(|n| handle.get(&colliding(n)).unwrap().unwrap().body == n.to_le_bytes()));
     }
     assert!(store.close().is_err());
-    // What is removed makes room.
+    // Removals make room.
     let store = Store::open(&path, options()).unwrap();
     assert!((0..300).all(|n| store.get(&colliding(n)).unwrap().unwrap().body == n.to_le_bytes()));
     for n in 0..50 {
@@ -192,9 +192,9 @@ fn in_a_store_whose_seed_is_known_chosen_keys_do_not_blow_up_the_directory() {
     Store::create(&path, options()).unwrap().close().unwrap();
     set_seed(&path, 0);
     let store = Store::open(&path, options()).unwrap();
-    // Two groups of 150 whose hashes are equal within each, and agree with one another in the
-    // first 17 bits and no more. Without a bound each further bit, which a search finds in twice
-    // the time, doubles the directory.
+    // Two groups of 150 whose hashes are equal within each group, and agree with the other group's
+    // in the first 17 bits and no more. Without a bound each further bit, which a search finds in
+    // twice the time, doubles the directory.
     let first = |host: u64| {
         let mut key = format!("http://evil{host:05}").into_bytes();
         key.extend_from_slice(b"\xde\xd4\x6d\xe9\x83\x90\x97\xdb");

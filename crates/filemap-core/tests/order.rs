@@ -1,5 +1,5 @@
-//! Keys in order: lists and counts agree with a model, whatever is in memory, in runs, joined, or
-//! came back after a crash.
+//! Keys in order: lists and counts agree with a model, whether keys are in memory, in runs,
+//! joined, or came back after a crash.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -56,7 +56,7 @@ fn check(store: &Store, model: &Model, random: &mut fastrand::Rng) {
         let inside: Vec<Vec<u8>> = model.range(from..until).map(|(_, key)| key.clone()).collect();
         assert_eq!(list(store, range.clone(), Direction::Forward), inside);
         assert_eq!(store.count_in(&range).unwrap(), inside.len() as u64);
-        // A few at a time, each list going on where the one before has ended.
+        // A few at a time, each list continuing where the previous one ended.
         for direction in [Direction::Forward, Direction::Back] {
             let (mut rest, mut met) = (range.clone(), Vec::new());
             loop {
@@ -133,7 +133,7 @@ fn lists_agree_with_a_model_through_checkpoints_and_openings() {
     assert_eq!(runs(&path).len() as u64, stats.key_runs, "what is not named is removed");
 }
 
-/// A thread sorts and merges the keys in memory while others list them and more come.
+/// A thread sorts and merges the keys in memory while others list them and put more.
 #[test]
 fn lists_amid_puts_have_all_that_was_put_before_them_in_order() {
     const KEYS: u64 = 60_000;
@@ -181,7 +181,7 @@ fn a_reader_lists_what_the_writer_has_put() {
         reader.refresh().unwrap();
         check(&reader, &model, &mut random);
         store.checkpoint().unwrap();
-        // Runs that the reader has named may be gone by now.
+        // Runs that the follower has named may be removed by now.
         check(&reader, &model, &mut random);
     }
 }
@@ -225,7 +225,7 @@ fn a_store_without_an_order_says_so_and_a_repair_makes_one() {
     verify(&store);
     store.close().unwrap();
 
-    // Neither none nor another is taken for the one that the store has.
+    // Neither no order nor a different one is taken for the store's.
     const OTHER: KeyOrder = KeyOrder { name: "other", ..REVERSED };
     for given in [plain(), plain().key_order(OTHER)] {
         let refused = Store::open(&path, given).map(drop).unwrap_err();
@@ -268,8 +268,8 @@ fn a_missing_run_is_named_and_a_repair_makes_it_anew() {
     check(&Store::open(&path, options()).unwrap(), &model, &mut random);
 }
 
-/// A run that is too large to be written anew with the next keeps a key that was removed: the
-/// search for what an erasure has left finds it there, and the erasure rewrites it.
+/// A run too large to be rewritten with the next one keeps a removed key: the search after an
+/// erasure finds the key there, and the erasure rewrites the run.
 #[test]
 fn a_removed_key_in_a_run_is_found_and_erased() {
     let temp = tempfile::tempdir().unwrap();
@@ -295,8 +295,8 @@ fn a_removed_key_in_a_run_is_found_and_erased() {
     verify(&store);
 }
 
-/// What a missing segment held that no checkpoint has seen is not known: a list says so at its
-/// end, and nothing is counted.
+/// Keys of a missing segment that no checkpoint has seen are unknown: a list ends with an error
+/// for it, and counting fails.
 #[test]
 fn a_segment_that_is_gone_is_told_by_lists_and_counts() {
     let temp = tempfile::tempdir().unwrap();
@@ -345,7 +345,7 @@ fn verification_finds_a_flipped_bit_of_a_run() {
         let store = Store::open(&path, options()).unwrap();
         let report = store.verify().unwrap();
         assert!(report.problems.iter().any(|problem| problem.file.ends_with(".run")), "byte {at}");
-        // What is derived stops neither puts nor gets.
+        // Damage to derived files stops neither puts nor gets.
         store.put(&Record::new(b"77", b"A page.")).unwrap();
         assert!(store.get(b"77").unwrap().is_some());
         drop(store);

@@ -1,4 +1,4 @@
-//! Things planted in a store's directory under every name that the store opens: links that lead
+//! Objects planted in a store's directory under every name that the store opens: links that lead
 //! out of it, FIFOs, sockets, folders, files of other owners. Every way to open the store refuses,
 //! or does not need the name; nothing outside changes.
 
@@ -41,7 +41,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Puts something at `path`; `outside` is what was there, moved away.
+/// Plants something at `path`; `outside` is the original, moved away.
 type Plant = fn(path: &Path, outside: &Path);
 
 const PLANTS: [(&str, Plant); 8] = [
@@ -61,8 +61,8 @@ const PLANTS: [(&str, Plant); 8] = [
     }),
 ];
 
-/// The names under which a store opens files, the next segment's included; and whether each way of
-/// opening needs it.
+/// The names under which a store opens files, including the next segment's, and whether each way
+/// of opening needs the file.
 const NAMES: [(&str, [bool; 3]); 7] = [
     // (name, [open, open_read_only, create])
     ("LOCK", [true, false, true]),
@@ -92,7 +92,7 @@ fn seen(path: &Path) -> (Vec<u8>, i64, i64, u32) {
     (fs::read(path).unwrap(), about.mtime(), about.mtime_nsec(), about.mode())
 }
 
-/// Moves what has a name out of a store, or makes something to stand for it.
+/// Moves a file out of a store, or creates one to stand for it.
 fn move_out(path: &Path, outside: &Path) {
     if path.exists() {
         fs::rename(path, outside).unwrap();
@@ -123,8 +123,8 @@ fn whatever_is_planted_under_a_name_of_the_store_is_refused_and_nothing_outside_
                 plant(&store.join(name), &outside);
                 let before = seen(&outside);
                 let opened = open(&store, options());
-                // Files that are only read may have other names: a snapshot of hard links harms
-                // nothing.
+                // Files that are only read may have other names: a snapshot of hard links does no
+                // harm.
                 let is_only_read = *way == "open_read_only" || (*way == "open" && name == "value1.dat");
                 let needed = needed && !(*kind == "a hard link" && is_only_read);
                 assert_eq!(opened.is_err(), needed, "{way} with {kind} as {name}: {opened:?}");
@@ -161,7 +161,7 @@ fn what_is_planted_as_the_next_segment_of_an_open_store_stops_writes_and_is_not_
         }
         drop(store);
         assert_eq!(seen(&outside), before, "{kind}");
-        // Without it the store goes on, and all that was put is there.
+        // Without it the store continues, and everything that was put is there.
         let planted = path.join("value1.dat");
         if planted.is_dir() {
             fs::remove_dir(&planted).unwrap()
@@ -180,7 +180,7 @@ fn names_that_are_none_of_the_stores_are_never_opened() {
     let temp = tempfile::tempdir().unwrap();
     let path = temp.path().join("a");
     make(&path);
-    // Each would be refused, or would hang, if it were opened.
+    // Each would be refused, or would block, if it were opened.
     for name in ["value01.dat", "value+1.dat", "value65536.dat", "value-1.dat", "value1.dat.bak", "VALUE1.DAT", "core"]
     {
         assert!(Command::new("mkfifo").arg(path.join(name)).status().unwrap().success());
@@ -214,8 +214,8 @@ fn threads_that_race_to_create_a_store_share_one_and_lose_nothing() {
                             Err(filemap_core::Error::Storage(filemap_core::StorageError::Locked { .. })) => {
                                 std::thread::yield_now()
                             }
-                            // Not yet, or not any more: the directory is there and the superblock
-                            // is not.
+                            // Not yet, or not any more: the directory exists and the superblock
+                            // does not.
                             Err(filemap_core::Error::NotAStore { .. }) => std::thread::yield_now(),
                             Err(error) => panic!("{error}"),
                         }

@@ -1,5 +1,4 @@
-//! Pruning by number, age and size; deletes by the hundred thousand; and that compaction gives the
-//! space back.
+//! Pruning by number, age and size; deletes by the hundred thousand; compaction frees the space.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -35,7 +34,7 @@ fn since(since_ms: i64) -> PruneRule {
     PruneRule { since_ms: Some(since_ms), ..PruneRule::default() }
 }
 
-/// Bytes that do not compress, of a seed.
+/// Incompressible bytes from a seed.
 fn body(seed: u64, bytes: usize) -> Vec<u8> {
     let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -65,7 +64,8 @@ fn value_bytes(path: &Path) -> u64 {
     values.map(|f| f.metadata().unwrap().len()).sum()
 }
 
-/// Three keys: of five versions, of one old one, and of two young ones.
+/// Three keys: one with five versions, one with a single old version, and one with two young
+/// versions.
 fn small(store: &Store) {
     for time in 1..=5 {
         store.put(&Record::new(b"five", &body(time as u64, 300)).time(time)).unwrap();
@@ -105,7 +105,7 @@ fn each_rule_drops_what_it_says_and_both_together_only_what_both_do() {
             assert_eq!(store.stats().live_bytes, pruned.live_bytes);
             is_sound(&store);
             assert_eq!(prune(&store, rule).versions, 0, "a second time there is nothing");
-            // As it was, after a clean end and with what compaction makes of it.
+            // Unchanged after a clean close and a compaction.
             store.compact().unwrap();
             store.close().unwrap();
             let store = Store::open(temp.path().join("a"), options()).unwrap();
@@ -154,7 +154,7 @@ fn the_oldest_go_until_the_rest_fits_chunks_of_large_bodies_counted() {
     let temp = tempfile::tempdir().unwrap();
     let store = Store::create(temp.path().join("a"), options()).unwrap();
     for hour in 0..40i64 {
-        // Every tenth in chunks.
+        // Every tenth one in chunks.
         let bytes = if hour % 10 == 0 { 200_000 } else { 20_000 };
         let key = format!("k{}", hour % 7);
         store.put(&Record::new(key.as_bytes(), &body(hour as u64, bytes)).time(hour * HOUR_MS)).unwrap();
@@ -181,7 +181,7 @@ fn the_oldest_go_until_the_rest_fits_chunks_of_large_bodies_counted() {
 fn a_prune_that_is_told_to_stop_has_done_part_and_can_be_done_again() {
     let temp = tempfile::tempdir().unwrap();
     let store = Store::create(temp.path().join("a"), options()).unwrap();
-    // Over a megabyte of key log, so that it looks up once.
+    // Over a megabyte of key log, so that cancellation is checked once.
     let key = |i: u32| format!("{i:0>1000}").into_bytes();
     (0..1500).for_each(|i| assert!(store.put(&Record::new(&key(i), b"x").time(1)).is_ok()));
     let stopped = store.prune(since(2), &mut |_| ControlFlow::Break(())).unwrap();
@@ -208,7 +208,7 @@ fn puts_of_unchanged_bodies_during_a_prune_never_lose_their_body() {
                 }
             });
             let reader = s.spawn(|| {
-                // Absent or whole: never led to a body that is gone.
+                // Missing or intact: never pointing to a removed body.
                 for i in (0..KEYS).rev() {
                     let now = store.get(&key(i)).unwrap();
                     assert!(now.is_none_or(|v| v.body == b"the same"));
@@ -259,7 +259,7 @@ fn versions_that_the_options_keep_no_longer_go_with_a_prune_too() {
     store.close().unwrap();
     let store = Store::open(&path, options().keep_age(Some(Duration::from_secs(3600)))).unwrap();
     let pruned = store.prune(since(now - 12 * HOUR_MS), &mut |_| ControlFlow::Continue(())).unwrap();
-    // Nothing is that old, so no chain is looked through.
+    // No version is that old, so no chain is walked.
     assert_eq!((pruned.versions, times(&store, b"k").len()), (0, 3));
     let pruned = store.prune(since(now - HOUR_MS), &mut |_| ControlFlow::Continue(())).unwrap();
     assert_eq!((pruned.versions, pruned.keys, times(&store, b"k").len()), (3, 1, 1));
@@ -308,7 +308,7 @@ fn only_the_keys_that_are_meant_lose_versions() {
     }
 }
 
-/// The versions of the keys of `three_versions` that can be read.
+/// The readable versions of the keys of `three_versions`.
 fn readable(store: &Store) -> Vec<(u64, i64)> {
     let versions = (0..60).flat_map(|key| (0..3).map(move |time| (key, time)));
     let is_read = |&(key, time): &(u64, i64)| {
@@ -318,7 +318,7 @@ fn readable(store: &Store) -> Vec<(u64, i64)> {
     versions.filter(is_read).collect()
 }
 
-/// Three versions of 60 keys, the newest from value2.dat on, of which `damage` does something.
+/// Three versions of 60 keys, the newest from value2.dat on. Calls `damage` on the store.
 fn three_versions(path: &Path, damage: impl Fn(&Path)) -> Store {
     let store = Store::create(path, options()).unwrap();
     for time in 0..3 {
@@ -326,7 +326,7 @@ fn three_versions(path: &Path, damage: impl Fn(&Path)) -> Store {
             let url = format!("http://{key}.example/");
             store.put(&Record::new(url.as_bytes(), &body(3 * key + time, 20_000)).time(time as i64)).unwrap();
         }
-        // One version of them all fills a segment and a part.
+        // One version of all keys fills a segment and a part.
         if time == 1 {
             store
                 .put_stream(b"http://large.example/", b"", 0)

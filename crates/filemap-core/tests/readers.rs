@@ -1,7 +1,7 @@
-//! Readers in other processes beside a writer in a process of its own, which grows the index,
-//! rolls segments, checkpoints in stages and is killed with SIGKILL again and again: what a reader
-//! sees is whole, is never older than what was acknowledged before it refreshed, and never goes
-//! back. The end comes by counts, not by time.
+//! Followers in other processes beside a writer in a separate process, which grows the index,
+//! rolls segments, checkpoints in stages and is killed with SIGKILL repeatedly. What a follower
+//! reads is intact, is never older than the operations acknowledged before it refreshed, and never
+//! goes back. The test ends by counts, not by time.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -20,8 +20,8 @@ const LIVES: u64 = 5;
 const STEPS: u64 = 4;
 const OPERATIONS: u64 = 4000;
 const READERS: usize = 2;
-/// More than the 128 leaves of a new index hold, so that leaves split and the directory doubles on
-/// the way.
+/// More keys than the 128 leaves of a new index hold, so that leaves split and the directory
+/// doubles on the way.
 const KEYS: u64 = 42_000;
 
 fn options() -> Options {
@@ -46,8 +46,8 @@ fn body(i: u64, n: u64) -> Vec<u8> {
 }
 
 /// The key of an operation: every other one the next key, until all have had their turn, else any
-/// of those before. So the writer's lives touch all but a few of the keys that killed steps pass
-/// over: 280 for a leaf of 254 slots.
+/// of those before. So the writer's lives touch all but a few of the keys that killed steps skip:
+/// 280 for a leaf of 254 slots.
 fn key_of(n: u64) -> u64 {
     let next = n / 2;
     let old = (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) % (next + 1);
@@ -86,7 +86,7 @@ impl Acknowledged {
     }
 }
 
-/// The writer's process. Does nothing when it runs as a test of its own.
+/// The writer's process. Does nothing when run as an ordinary test.
 #[test]
 fn the_writer() {
     let (Some(path), Ok(from)) = (std::env::var_os(STORE).map(PathBuf::from), std::env::var(FROM)) else { return };
@@ -117,7 +117,7 @@ fn the_writer() {
     }
 }
 
-/// A reader's process. Does nothing when it runs as a test of its own.
+/// A follower's process. Does nothing when run as an ordinary test.
 #[test]
 fn a_reader() {
     let (Some(path), Err(_)) = (std::env::var_os(STORE).map(PathBuf::from), std::env::var(FROM)) else { return };
@@ -142,7 +142,7 @@ fn a_reader() {
             _ => {}
         }
         println!("\nround {round}");
-        // One line for each round that is wanted; then the end.
+        // One line requests a round; the end of input ends the process.
         if requests.next().is_none() {
             break;
         }
@@ -154,7 +154,7 @@ fn a_reader() {
     assert!(stats.index_leaves > 128 && stats.directory_bytes > 8 * 128 && stats.segments > 8, "{stats:?}");
 }
 
-/// Reads a stretch of the keys (round 0: all), some of them in other ways.
+/// Reads a range of the keys (round 0: all), some of them by other methods.
 fn read_some(store: &Store, acknowledged: &Acknowledged, seen: &mut [u64], round: u64) {
     let at_least = acknowledged.all();
     store.refresh().unwrap();
@@ -163,7 +163,7 @@ fn read_some(store: &Store, acknowledged: &Acknowledged, seen: &mut [u64], round
         let (least, last) = (at_least[i as usize], seen[i as usize]);
         let Some(value) = store.get(&key(i)).unwrap() else {
             assert!(least == 0 || is_removable(i), "key {i} of operation {least} is lost");
-            // Whatever was seen before is removed: it must not come back.
+            // Any version seen before is removed: it must not come back.
             seen[i as usize] = if last == 0 { 0 } else { least.max(last + 1) };
             continue;
         };
@@ -186,7 +186,7 @@ fn read_some(store: &Store, acknowledged: &Acknowledged, seen: &mut [u64], round
     }
 }
 
-/// Every key that was acknowledged and is never removed is listed, and none twice.
+/// Every acknowledged key that is never removed is listed, and none twice.
 fn list(store: &Store, acknowledged: &Acknowledged) {
     let at_least = acknowledged.all();
     store.refresh().unwrap();
@@ -200,7 +200,7 @@ fn list(store: &Store, acknowledged: &Acknowledged) {
     }
 }
 
-/// A process of this program that runs one of its tests, and what it says.
+/// A process of this program that runs one of its tests, and its output.
 struct Process {
     child: Child,
     lines: Receiver<String>,
@@ -230,7 +230,7 @@ impl Process {
         self.next(word);
     }
 
-    /// The number in the next line that starts with a word; fails when the process ends before.
+    /// The number in the next line that starts with a word; fails if the process ends before.
     fn next(&self, word: &str) -> u64 {
         let mut lines = self.lines.iter();
         let line = lines.find(|line| line.starts_with(word)).unwrap_or_else(|| panic!("it ended without {word:?}"));
@@ -271,7 +271,7 @@ fn processes_read_what_was_acknowledged_while_a_writer_grows_rolls_and_is_killed
         (0..1 + life % 4).for_each(|_| writer.says("checkpoint "));
         writer.child.kill().unwrap();
         writer.child.wait().unwrap();
-        // The number of any operation that may have been begun is not used again.
+        // Numbers of operations that may have been begun are not used again.
         n += OPERATIONS + 1;
         readers.iter().for_each(|r| r.says("round "));
     }

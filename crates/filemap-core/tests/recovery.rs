@@ -1,4 +1,4 @@
-//! What opening does with the files that a crash, rot or a stranger left.
+//! Opening a store with files that a crash, bit rot or a stranger left.
 
 use crate::moment;
 use std::fs;
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use filemap_core::recovery::RecoveryReport;
 use filemap_core::{Error, Event, Options, Record, StorageError, Store};
 
-/// Without compaction, which checkpoints now and then to know what is dead.
+/// Without compaction, which runs checkpoints now and then to find dead bytes.
 fn options() -> Options {
     Options::new().segment_bytes(1 << 20).large_value_bytes(64 << 10).free_space_floor(0).space_bound(None)
 }
@@ -28,7 +28,7 @@ fn put(store: &Store, range: std::ops::Range<u32>) {
     }
 }
 
-/// The files as they are now: what a kill leaves.
+/// Copies the files as a kill would leave them now.
 fn copy(from: &Path, to: PathBuf) -> PathBuf {
     moment::copy(from, &to);
     to
@@ -196,7 +196,7 @@ fn a_reader_sees_what_follows_when_the_first_record_of_a_segment_was_cut_short()
         put(&store, last..last + 1);
         last += 1;
     }
-    // The next one does not fit into what is left, a small one would.
+    // The next record does not fit into the rest, a small one would.
     let large = vec![7; 60_000];
     store.put(&Record::new(b"large", &large).time(1)).unwrap();
     let path = copy(&live, temp.path().join("killed"));
@@ -227,7 +227,7 @@ fn a_store_whose_creation_was_cut_short_is_created_again() {
     let store = Store::open_or_create(&path, options()).unwrap();
     put(&store, 0..3);
     store.close().unwrap();
-    // One that holds a page is not taken for such.
+    // A directory that holds a page is not taken for one.
     fs::remove_file(path.join("SUPERBLOCK")).unwrap();
     assert!(matches!(Store::create(&path, options()), Err(Error::NotEmpty { .. })));
 }
@@ -497,7 +497,7 @@ fn a_list_tells_damage_and_names_every_key_that_can_still_be_told() {
     let store = Store::create(&path, options()).unwrap();
     put(&store, 0..200);
     store.close().unwrap();
-    // A key record is damaged: its key is told by the value record.
+    // A key record is damaged: its key is found in the value record.
     let name = path.join("key0.dat");
     let whole = fs::read(&name).unwrap();
     let mut bad = whole.clone();
@@ -508,7 +508,7 @@ fn a_list_tells_damage_and_names_every_key_that_can_still_be_told() {
     keys.sort();
     keys.dedup();
     assert_eq!(keys.len(), 200);
-    // Such a page can be put again, and removed.
+    // A page with such a record can be put again, and removed.
     let hit = (0..200).find(|i| store.history(&key(*i)).is_err()).unwrap();
     assert!(store.remove(&key(hit)).unwrap());
     store.checkpoint().unwrap();
@@ -517,7 +517,7 @@ fn a_list_tells_damage_and_names_every_key_that_can_still_be_told() {
     store.close().unwrap();
     fs::write(&name, &whole).ok();
 
-    // An index page is damaged: the keys of all others come, and one error.
+    // An index page is damaged: the keys of all other pages are listed, and one error.
     let path = temp.path().join("b");
     let store = Store::create(&path, options()).unwrap();
     put(&store, 0..200);

@@ -1,4 +1,4 @@
-//! Removal of one version: the others stay, with their bodies; and nothing brings it back.
+//! Removal of one version: the others stay, with their bodies, and nothing brings it back.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -25,7 +25,8 @@ fn put(store: &Store, time_ms: i64, body: &[u8], meta: &[u8]) -> Version {
     store.put_if_changed(&Record::new(KEY, body).time(time_ms).meta(meta)).unwrap().version()
 }
 
-/// Time, meta and body of all versions, newest first; each must be found by its version and time.
+/// Time, meta and body of all versions, newest first. Checks that each is found by its version and
+/// time.
 fn shown(store: &Store) -> Vec<(i64, Vec<u8>, Vec<u8>)> {
     let one = |version: Version| {
         let value = store.get_version(KEY, version).unwrap().unwrap();
@@ -41,7 +42,7 @@ fn page(time_ms: i64, meta: &[u8], body: &[u8]) -> (i64, Vec<u8>, Vec<u8>) {
     (time_ms, meta.to_vec(), body.to_vec())
 }
 
-/// Verifies, and then again after compaction and a new opening.
+/// Verifies, and again after compaction and reopening.
 fn is_sound(store: Store, path: &Path) -> Store {
     let before = shown(&store);
     assert_eq!(store.verify().unwrap().problems, []);
@@ -54,7 +55,7 @@ fn is_sound(store: Store, path: &Path) -> Store {
     store
 }
 
-/// The store as a repair makes it from the value log alone.
+/// The store as repaired from the value log alone.
 fn rebuilt(path: &Path) -> Store {
     for file in fs::read_dir(path).unwrap() {
         let file = file.unwrap().path();
@@ -105,7 +106,7 @@ fn where_few_versions_are_kept_those_put_again_hide_and_drop_no_other() {
     assert!(store.remove_version(KEY, holder).unwrap());
     let left = [page(4, b"m", b"shared"), page(3, b"m", b"shared"), page(1, b"m", b"oldest")];
     assert_eq!(shown(&store), left);
-    // One that newer ones hide can be removed, too.
+    // A version hidden by newer ones can be removed, too.
     for time_ms in [5, 6] {
         put(&store, time_ms, format!("of {time_ms}").as_bytes(), b"m");
     }

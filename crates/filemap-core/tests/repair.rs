@@ -1,5 +1,5 @@
-//! Stores that have lost files or bytes, and what a repair makes of them: every whole page comes
-//! back, nothing else does, and the result verifies, compacts and takes puts like any other store.
+//! Repair of stores that have lost files or bytes: every intact page comes back, nothing else
+//! does, and the result verifies, compacts and takes puts like any other store.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,7 +26,7 @@ fn options() -> Options {
 type Versions = Vec<(Version, Vec<u8>, Vec<u8>)>;
 type Contents = BTreeMap<Vec<u8>, Versions>;
 
-/// All versions that can be read; what is damaged is left out.
+/// All readable versions; damaged ones are left out.
 fn contents(store: &Store) -> Contents {
     let mut all = Contents::new();
     for key in store.keys() {
@@ -47,13 +47,13 @@ fn contents(store: &Store) -> Contents {
 
 fn noise(rng: &mut fastrand::Rng, bytes: usize) -> Vec<u8> {
     let mut body: Vec<u8> = (0..bytes).map(|_| rng.u8(..)).collect();
-    // Half of it shrinks.
+    // Half of it is compressible.
     body.iter_mut().skip(bytes / 2).for_each(|b| *b = 7);
     body
 }
 
-/// A store of a few segments with all that there is: versions, references, large bodies, removals,
-/// and what compaction made of some of it.
+/// A store of a few segments with all kinds of content: versions, references, large bodies,
+/// removals, and outputs of compaction.
 fn make(path: &Path, seed: u64, options: Options) -> Contents {
     let mut rng = fastrand::Rng::with_seed(seed);
     let store = Store::create(path, options).unwrap();
@@ -137,7 +137,7 @@ fn healthy(path: &Path) -> Contents {
     all
 }
 
-/// Repairs a store into a new one and in place, which must come to the same.
+/// Repairs a store into a new one and in place, and checks that the results are the same.
 fn both_ways(source: &Path) -> (RepairReport, Contents) {
     let temp = tempfile::tempdir().unwrap();
     let before: Vec<_> = segments(source).iter().map(|n| fs::read(source.join(n)).unwrap()).collect();
@@ -193,8 +193,8 @@ fn a_store_that_keeps_few_versions_keeps_as_many_after_a_repair() {
     }
 }
 
-/// Which versions must and may exist after damage: everything that can still be read must; nothing
-/// may that never was. Where a tombstone itself is lost, what it removed may show again.
+/// Checks which versions must and may exist after damage: all that were readable must; none may
+/// that never existed. If a tombstone itself is lost, the versions that it removed may come back.
 fn judge(all: &Contents, readable: &Contents, original: &Contents, what: &str) {
     for (key, versions) in readable {
         let name = String::from_utf8_lossy(key);
@@ -239,7 +239,7 @@ fn with_damaged_bytes_every_page_comes_back_that_is_still_whole() {
             }
             fs::write(damaged.join(name), bytes).unwrap();
         }
-        // What the index still leads to is what is whole: it is not damaged itself.
+        // The index leads only to intact records: it is not damaged itself.
         let readable = match Store::open_read_only(&damaged, options()) {
             Ok(store) => contents(&store),
             Err(e) => panic!("{e}"),
@@ -314,7 +314,7 @@ fn segments_under_wrong_names_are_put_right_and_those_of_other_stores_left_out()
     let why: Vec<(&str, bool)> =
         report.ignored.iter().map(|i| (i.file.as_str(), i.why.contains("another store"))).collect();
     assert_eq!(why, [("value999.dat", true), ("value1000.dat", false)]);
-    // In place they lie beside the store, whole.
+    // In place they stay beside the store, intact.
     run(&path, RepairTo::InPlace).unwrap();
     assert_eq!(fs::read(path.join("value1000.dat.set-aside0")).unwrap(), [1; 100_000]);
     assert!(healthy(&path) == original);
@@ -380,12 +380,12 @@ fn what_cannot_be_repaired_is_refused_and_left_alone() {
     let path = temp.path().join("a");
     make(&path, 80, options());
     let target = temp.path().join("new");
-    // A writer has it.
+    // A writer has the store open.
     let writer = Store::open(&path, options()).unwrap();
     assert!(matches!(run(&path, RepairTo::New(&target)), Err(Error::Storage(StorageError::Locked { .. }))));
     assert!(matches!(run(&path, RepairTo::InPlace), Err(Error::Storage(StorageError::Locked { .. }))));
     writer.close().unwrap();
-    // Nobody knows the rule for its keys, or another is asked for.
+    // The canonicaliser of its keys is unknown, or a different one is asked for.
     let go_on = &mut |_| ControlFlow::Continue(());
     let wrong = Store::repair(&path, RepairTo::New(&target), &options().canonicalizer("other", 1), go_on);
     assert!(matches!(wrong, Err(Error::Canonicalizer { .. })), "{wrong:?}");
@@ -396,7 +396,7 @@ fn what_cannot_be_repaired_is_refused_and_left_alone() {
         "{unknown:?}"
     );
     assert!(path.join("address.idx").exists() && !target.exists());
-    // There is nothing.
+    // The directory is empty.
     let empty = temp.path().join("empty");
     fs::create_dir(&empty).unwrap();
     fs::write(empty.join("value0.dat"), [9; 5000]).unwrap();
@@ -459,7 +459,7 @@ fn what_no_checkpoint_has_seen_comes_back_and_a_torn_end_is_no_loss() {
     assert_eq!(all.len(), 2);
     assert!(report.is_complete(), "{:?}", report.losses);
     assert_eq!((report.unfinished_bytes, report.bytes), (1000, whole as u64 + 1000));
-    // Without a superblock nobody knows.
+    // Without a superblock that cannot be known.
     fs::remove_file(copied.join("SUPERBLOCK")).unwrap();
     let (report, _) = both_ways(&copied);
     assert_eq!((report.unfinished_bytes, report.lost_bytes()), (0, 1000));
@@ -472,7 +472,7 @@ fn a_store_without_a_page_is_repaired_to_one_without_a_page() {
     Store::create(&path, options()).unwrap().close().unwrap();
     let (report, all) = both_ways(&path);
     assert!(all.is_empty() && report.is_complete());
-    // All segments are gone: the superblock still tells whose it was.
+    // All segments are missing: the superblock still names the store.
     fs::remove_file(path.join("value0.dat")).unwrap();
     let (report, all) = both_ways(&path);
     assert!(all.is_empty());
@@ -490,7 +490,7 @@ fn a_segment_that_was_cut_off_is_told_wherever_the_cut_is() {
     let third = store.head(b"k\x03").unwrap().unwrap().place.offset;
     store.close().unwrap();
     let whole = fs::metadata(path.join("value0.dat")).unwrap().len();
-    // Between two records, where nothing that is there is broken, and within one.
+    // Between two records, where no existing record is broken, and within one.
     for (cut, broken) in [(third, 0), (third + 100, 100)] {
         let damaged = temp.path().join("damaged");
         copy(&path, &damaged);
@@ -504,7 +504,7 @@ fn a_segment_that_was_cut_off_is_told_wherever_the_cut_is() {
         );
         fs::remove_dir_all(damaged).unwrap();
     }
-    // Many segments, the first of them cut: at least what was live in it is told.
+    // Many segments, the first of them cut: at least its live bytes are reported.
     let path = temp.path().join("b");
     let original = make(&path, 41, options());
     let name = segments(&path)[0].clone();
@@ -520,8 +520,8 @@ fn a_header_alone_is_not_the_segment_whose_header_it_is() {
     let store = Store::create(&path, options()).unwrap();
     store.put(&Record::new(b"k", b"v")).unwrap();
     store.close().unwrap();
-    // What a power loss may leave of a segment that was created ahead; and the one whose header it
-    // has is emptied.
+    // What a power loss may leave of a segment created ahead; and the segment whose header it has
+    // is emptied.
     let (lost, spare) = (path.join("value0.dat"), path.join("value1.dat"));
     fs::copy(&lost, &spare).unwrap();
     fs::OpenOptions::new().write(true).open(&spare).unwrap().set_len(64).unwrap();

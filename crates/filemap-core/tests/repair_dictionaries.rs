@@ -1,5 +1,5 @@
-//! What a repair makes of dictionaries: carried along, made whole from one of their two copies,
-//! missed, and never mistaken for others.
+//! Repair of dictionaries: copied, restored from one of their two copies, reported missing, and
+//! never mistaken for others.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -19,7 +19,7 @@ fn key(i: u32) -> Vec<u8> {
     format!("http://example.com/{i}").into_bytes()
 }
 
-/// A page of a site: what all of them have, and words of its own.
+/// A page of a host: text common to all pages, and words of its own.
 fn body(i: u32) -> Vec<u8> {
     let frame: String = (0..40).map(|j| format!("<li class=c{j}><a href=/{}>", j * j * 31)).collect();
     let own: String = (0..40).map(|j| format!("{:x} ", (i + 1).wrapping_mul(2_654_435_761) ^ (j * 7919))).collect();
@@ -56,7 +56,7 @@ fn run(source: &Path, to: RepairTo<'_>) -> RepairReport {
     Store::repair(source, to, &options(), &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
-/// How many pages can be read, of which each must be right.
+/// Number of readable pages. Asserts that each is right.
 fn readable(store: &Store) -> u32 {
     let is_right = |i: &u32| match store.get(&key(*i)) {
         Ok(found) => {
@@ -71,7 +71,7 @@ fn readable(store: &Store) -> u32 {
     (0..PAGES).filter(is_right).count() as u32
 }
 
-/// Repairs a copy of a store in place, and into a new one: where they lie, and what was told of
+/// Repairs a copy of a store in place, and into a new one. Returns the path and the report of
 /// each.
 fn both(source: &Path, temp: &Path) -> [(PathBuf, RepairReport); 2] {
     let (new, place) = (temp.join("new"), temp.join("place"));
@@ -136,7 +136,7 @@ fn a_dictionary_that_is_lost_is_told_and_its_number_is_not_given_to_another() {
             assert!(made.iter().all(|d| d.id > 1), "{made:?}");
             assert_eq!(readable(&store), PAGES / 2);
             store.close().unwrap();
-            // Somebody has a copy after all.
+            // A copy is found after all.
             fs::write(path.join("dict1.zdict"), &whole).unwrap();
             assert_eq!(readable(&Store::open(&path, options()).unwrap()), PAGES);
         }

@@ -1,4 +1,4 @@
-//! Rules of erasures: they last, go where the store goes, and are never taken for none.
+//! Erasure rules: they last, go where the store goes, and are never silently lost.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn states(store: &Store) -> Vec<(u32, RuleState, String, Vec<u8>)> {
     store.rules().unwrap().into_iter().map(|r| (r.id, r.state, r.reason, r.what)).collect()
 }
 
-/// A store with a page, a rule in force, one that is lifted and one that is unfinished.
+/// A store with a page, a rule in force, a lifted one and an unfinished one.
 fn filled(path: &Path) -> Store {
     let store = Store::create(path, options()).unwrap();
     store.put(&Record::new(b"a", b"b")).unwrap();

@@ -1,5 +1,5 @@
-//! The value cache: what it answers without a look at the file, what it passes by, and that it
-//! stays within its bytes.
+//! The value cache: gets that it answers without reading the file, reads that bypass it, and its
+//! limit in bytes.
 
 use filemap_core::{Options, Record, Stats, Store};
 
@@ -11,7 +11,7 @@ fn key(i: u64) -> Vec<u8> {
     format!("http://host.example/{i}").into_bytes()
 }
 
-/// Text that hardly shrinks, so that files are about as long as what was put.
+/// Text that hardly shrinks, so that files are about as long as the bodies put.
 fn body(i: u64, bytes: usize) -> Vec<u8> {
     let mut x = i.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -77,7 +77,7 @@ fn a_new_version_shows_and_a_removed_page_does_not() {
         }
         (0..30).for_each(|i| has(&store, i, version, 3000));
     }
-    // The same body again is a reference, whose page is there already.
+    // The same body again is a reference, whose page is cached already.
     let same = body(3 + 3000, 3000);
     store.put_if_changed(&Record::new(&key(3), &same).meta(b"kind: text").time(4)).unwrap();
     let before = uses(&store);
@@ -96,8 +96,8 @@ fn a_new_version_shows_and_a_removed_page_does_not() {
 #[test]
 fn compaction_moves_pages_within_it_unless_it_compresses_them_anew() {
     let temp = tempfile::tempdir().unwrap();
-    // What is put uncompressed can be made shorter later, but for the half that is noise. Without
-    // a bound nothing is moved but by the calls below.
+    // Pages put uncompressed can be made shorter later, except the half that is noise. Without a
+    // bound nothing is moved except by the calls below.
     let options = options().compression_level(0).space_bound(None);
     let store = Store::create(temp.path().join("a"), options).unwrap();
     let page = |i: u64| {
@@ -134,7 +134,7 @@ fn it_stays_within_its_bytes_and_takes_no_large_page() {
     let temp = tempfile::tempdir().unwrap();
     let bytes = 1 << 20;
     let store = Store::create(temp.path().join("a"), options().value_cache_bytes(bytes)).unwrap();
-    // Beyond a 64th of the cache, and one of chunks.
+    // Beyond a 64th of the cache, and one in chunks.
     let sizes = |i: u64| if i == 0 { (bytes / 64) + 1 } else { 100 + (i as usize * 37) % 15_000 };
     (0..500).for_each(|i| put(&store, i, 1, sizes(i)));
     put(&store, 500, 1, 200_000);

@@ -1,4 +1,4 @@
-//! Verification in parts, quickly, and what is noted of it: stopped at any place and resumed it
+//! Verification in parts, quickly, and the notes on it: a pass stopped at any place and resumed
 //! finds what one pass finds.
 
 use std::fs;
@@ -34,7 +34,7 @@ fn make(path: &Path) {
     store.close().unwrap();
 }
 
-/// Flips bytes in the middle of values; how many.
+/// Flips bytes in the middle of values. Returns their number.
 fn damage(path: &Path) -> usize {
     for (id, at) in [(0, 0.3), (0, 0.6), (2, 0.5)] {
         let mut names: Vec<_> = fs::read_dir(path).unwrap().map(|e| e.unwrap().path()).collect();
@@ -57,7 +57,7 @@ fn sorted(mut problems: Vec<Problem>) -> Vec<(String, u64, String)> {
     problems.into_iter().map(|p| (p.file, p.offset, p.what)).collect()
 }
 
-/// A pass that goes on where another was stopped, itself stopped when it is told for the nth time.
+/// Resumes a stopped pass, and stops it at the nth progress call.
 fn some(store: &Store, calls: i32) -> VerifyReport {
     let mut left = calls;
     let resumable = VerifyOptions::new().resumable().rate(Some(u64::MAX));
@@ -88,7 +88,7 @@ fn a_pass_that_is_stopped_anywhere_and_resumed_finds_what_a_whole_one_finds() {
             let told = inspected(&path.join("VERIFYING"));
             assert_eq!((told.kind.as_str(), told.problem), ("verification under way", None));
         }
-        // Once more it is stopped at once, which loses nothing.
+        // Stopping once more at once loses nothing.
         some(&store, 0);
         let rest = all(&store, &VerifyOptions::new().resumable());
         assert!(rest.is_complete && !path.join("VERIFYING").exists());
@@ -98,7 +98,7 @@ fn a_pass_that_is_stopped_anywhere_and_resumed_finds_what_a_whole_one_finds() {
         resumed = resumed.max(rest.resumed_bytes);
     }
     assert!(resumed > whole.bytes / 4, "{resumed} of {}", whole.bytes);
-    // One that is to begin anew does, and what is no position counts for nothing.
+    // A pass that should begin anew does, and an invalid position file counts for nothing.
     some(&store, 39);
     let anew = all(&store, &VerifyOptions::new().resumable().anew());
     assert_eq!((anew.resumed_bytes, sorted(anew.problems)), (0, sorted(whole.problems.clone())));
@@ -155,7 +155,7 @@ fn the_quick_way_reads_no_values_and_finds_what_leads_nowhere() {
     assert!(report.indexed_keys == store.stats().indexed_keys && report.bytes == 4096 * report.index_pages);
     let segments = store.segments();
     drop(store);
-    // A segment that lives, shorter than it was; and gone.
+    // A segment with live bytes, shorter than it was; and missing.
     let name = format!("value{}.dat", segments[0].id);
     let bytes = fs::read(path.join(&name)).unwrap();
     fs::write(path.join(&name), &bytes[..bytes.len() / 2]).unwrap();
@@ -164,7 +164,7 @@ fn the_quick_way_reads_no_values_and_finds_what_leads_nowhere() {
     assert!(quick(&path).problems.iter().any(|p| p.file == name));
     fs::write(path.join(&name), &bytes).unwrap();
     assert_eq!(quick(&path).problems, []);
-    // A page of the index.
+    // Damage a page of the index.
     let mut index = fs::read(path.join("address.idx")).unwrap();
     let leaf = (1..index.len() / 4096).rfind(|page| index[page * 4096 + 4] == 1).unwrap();
     index[leaf * 4096 + 100] ^= 1;
@@ -201,7 +201,7 @@ fn the_end_of_a_full_pass_is_noted_by_writers_and_by_others_if_asked() {
     assert_eq!(told.kind, "full verification");
     assert_eq!(told.problem, None);
     assert!(told.fields.contains(&("problems", found.to_string())), "{told:?}");
-    // A note that is not whole, or another store's, is none.
+    // A damaged note, or another store's, is ignored.
     let mut bytes = fs::read(path.join("VERIFIED")).unwrap();
     bytes[40] ^= 1;
     fs::write(path.join("VERIFIED"), bytes).unwrap();
@@ -209,7 +209,7 @@ fn the_end_of_a_full_pass_is_noted_by_writers_and_by_others_if_asked() {
     assert!(inspected(&path.join("VERIFIED")).problem.is_some());
 }
 
-/// The head of a note; of VERIFYING all else is whole, and names a segment.
+/// The head of a note; everything else in VERIFYING is intact, and names a segment.
 fn inspected(file: &Path) -> Inspected {
     let mut items = Vec::new();
     let mut sink = |item| {

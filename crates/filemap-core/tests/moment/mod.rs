@@ -1,13 +1,13 @@
-//! A store's files as they are at one moment.
+//! A copy of a store's files as of one moment.
 
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// What a machine that stops leaves behind, had everything been written: the files of a store in
-/// use. They are copied one by one, which shows one moment only if no checkpoint of the background
-/// came between, be it a part of one: that begins with key records and ends with the superblock.
-/// Compaction begins one, too, before it judges.
+/// Copies the files of a store in use, as a machine that stops would leave them if everything had
+/// been written. The files are copied one by one, which shows one moment only if no checkpoint of
+/// the background runs in between, not even a part of one: a checkpoint begins with key records
+/// and ends with the superblock. Compaction begins one, too, before it judges.
 pub fn copy(from: &Path, to: &Path) {
     let checkpoints = || {
         let files = fs::read_dir(from).unwrap().map(Result::unwrap);
