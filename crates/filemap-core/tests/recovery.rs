@@ -227,7 +227,7 @@ fn a_store_whose_creation_was_cut_short_is_created_again() {
     let store = Store::open_or_create(&path, options()).unwrap();
     put(&store, 0..3);
     store.close().unwrap();
-    // A directory that holds a page is not taken for one.
+    // A store that holds a page is not taken for a creation that was cut short.
     fs::remove_file(path.join("SUPERBLOCK")).unwrap();
     assert!(matches!(Store::create(&path, options()), Err(Error::NotEmpty { .. })));
 }

@@ -407,7 +407,7 @@ impl Store {
     }
 
     /// [`Store::verify`] with options: quick, slow or resumable. `progress` may cancel it.
-    /// Full verification with options: quick, slow or resumable. `progress` may cancel it.
+    ///
     /// # Errors
     /// As there. A cancelled pass is no error: see [`VerifyReport::is_complete`].
     pub fn verify_with(

@@ -350,7 +350,7 @@ impl PruneRule {
     pub fn check(&self) -> Result<()> {
         let fail = |why: &str| Err(Error::option("prune", why));
         if self.retention().is_none() && self.max_live_bytes.is_none() {
-            return fail("no rule given: set a number of versions, an age or a size");
+            return fail("this rule keeps everything: set a number of versions, an age or a size");
         }
         if self.keep_versions == Some(0) {
             return fail("it must keep at least 1 version; to remove pages, remove them");

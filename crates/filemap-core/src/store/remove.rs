@@ -1,4 +1,4 @@
-//! Removal of one version of a key. Versions that share its body are put again with a body.
+//! Removal of one version of a key. Versions that share its body are put again without it.
 
 use xxhash_rust::xxh3::xxh3_64;
 

@@ -48,7 +48,7 @@ impl Store {
     /// Rebuilds a store from its value segments, whatever the state of index, key log and
     /// superblock. Every intact record comes back, newest version first. Removed versions stay
     /// removed unless their tombstone is lost. Damaged bytes are covered, so that `verify` finds
-    /// no problem afterwards. No other process may write the source meanwhile.
+    /// no problem afterwards. Nothing else may write the source meanwhile.
     ///
     /// The segments are read once, from front to end. `memtable_bytes` of `options` bounds the
     /// memory of a batch. All intact versions come back, whatever the retention; those beyond it

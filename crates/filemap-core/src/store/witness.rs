@@ -20,7 +20,7 @@ pub(super) fn living(source: &Arc<dyn Dir>, survey: &Survey, options: &Options) 
         return (None, None);
     }
     let Some(superblock) = survey.superblock.as_ref().filter(|_| survey.is_last) else {
-        return (None, Some("versions removed in a lost segment may come back: the superblock is damaged".into()));
+        return (None, Some("versions removed in a lost segment may come back: the superblock is not intact".into()));
     };
     match look(source, options) {
         Ok(sequences) => (Some(Living { sequences, below: superblock.next_sequence }), None),

@@ -4,7 +4,7 @@
 //! A run is written at the end of a checkpoint and not with each stage, so after a crash in the
 //! middle the index is ahead of the runs by keys of the checkpoint's table. All of these are in
 //! the log after the tail. So the first checkpoint after recovery notes for each key of its table
-//! whether the index has it, and the keys missing from the runs are found by comparison. A key
+//! whether the index has it, and the changes missing from the runs are found by comparison. A key
 //! that a task has removed is in no log: its stage must write a run.
 
 use filemap_runs::ordered::{Change, Entry, sort};

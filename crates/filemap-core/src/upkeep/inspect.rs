@@ -162,7 +162,7 @@ fn verifying(file: &dyn File, name: &str, b: &[u8], progress: &mut Progress<'_, 
         at += frame.bytes;
     }
     if at < len {
-        let _ = progress(item(at, (len - at) as usize, "verified segment", Err("cut short: it is read again")));
+        let _ = progress(item(at, (len - at) as usize, "verified segment", Err("not intact: it is read again")));
     }
     Ok(())
 }

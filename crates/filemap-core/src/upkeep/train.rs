@@ -3,7 +3,7 @@
 //!
 //! Invariants: training holds no lock that a put or a get waits for, except the brief one of the
 //! tally. A dictionary is used only if it compresses held-out pages better than before, at the
-//! level of the last recompression, by more than its file will cost.
+//! level that pages have in the end, by more than its file will cost.
 
 use std::collections::BTreeSet;
 use std::time::Instant;

@@ -142,7 +142,7 @@ impl Check<'_, '_> {
             let location = record.extent.location;
             self.note_whose(key, location);
             if self.places.were_scanned(location) && !self.places.has(location) {
-                let what = "an earlier version should be here, but no intact record is";
+                let what = "an earlier version should be here, but there is no intact record";
                 self.problem(names::segment(location.segment), location.offset(), what);
             }
             self.found.credit_key(address, ordinal(address), record.total_bytes());

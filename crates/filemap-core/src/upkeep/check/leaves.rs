@@ -53,7 +53,7 @@ fn walk_to_values(reading: &Reading, places: &Places, tell: &mut dyn FnMut(u64) 
     let mut lead = |slot: &Slot, bad: &mut Bad| {
         if places.were_scanned(slot.location) && !places.has(slot.location) {
             let name = names::segment(slot.location.segment);
-            bad.push((name, slot.location.offset(), "the index leads here, but no intact record is here"));
+            bad.push((name, slot.location.offset(), "the index leads here, but there is no intact record"));
         }
     };
     walk(reading, &mut lead, tell)
@@ -99,7 +99,7 @@ impl Check<'_, '_> {
             let mut lead = |slot: &Slot, bad: &mut Bad| {
                 if !self.has_key(slot.key) {
                     let (name, offset) = (names::keys(segment_of(slot.key)), offset_of(slot.key));
-                    bad.push((name, offset, "the index leads here, but no intact key record is here"));
+                    bad.push((name, offset, "the index leads here, but there is no intact key record"));
                 }
             };
             bad.extend(walk(self.reading, &mut lead, &mut |_| Ok(()))?.bad);

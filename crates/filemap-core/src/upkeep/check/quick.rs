@@ -42,7 +42,7 @@ impl Check<'_, '_> {
         Ok(())
     }
 
-    /// Checks that a segment can be opened, and reads the part of it beyond the last checkpoint.
+    /// Checks a segment's header, and reads the part of it beyond the last checkpoint.
     fn head(&mut self, segment: &Arc<Segment>) -> Result<()> {
         let end = self.places.end;
         if segment.is_output || segment.ordinal > end.ordinal {
@@ -115,11 +115,11 @@ impl Check<'_, '_> {
             for slot in slots {
                 if !self.may_be_value(slot.location)? {
                     let name = names::segment(slot.location.segment);
-                    bad.push((name, slot.location.offset(), "the index leads here, but the file has no bytes here"));
+                    bad.push((name, slot.location.offset(), "the index leads here, but nothing is stored here"));
                 }
                 if !self.may_be_key(slot.key, &lengths) {
                     let (name, offset) = (names::keys(segment_of(slot.key)), offset_of(slot.key));
-                    bad.push((name, offset, "the index leads here, but the file has no bytes here"));
+                    bad.push((name, offset, "the index leads here, but nothing is stored here"));
                 }
             }
             Ok(())

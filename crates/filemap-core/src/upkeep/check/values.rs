@@ -175,7 +175,7 @@ impl Check<'_, '_> {
             Ok(file) => file,
             Err(e) => {
                 not_read(&e)?;
-                // Its live records are checked at their new places.
+                // Its live records are checked at their new places, if those count.
                 self.reading.catch_up()?;
                 if self.reading.values().segments.get(segment.id).is_ok_and(|s| s.ordinal == segment.ordinal) {
                     self.problem(name, 0, e.to_string());

@@ -1,4 +1,4 @@
-//! Decides the verdict on a record that compaction finds in a victim.
+//! Judges the records that compaction finds in a victim.
 //!
 //! A verdict need not hold later: the checkpoint that follows checks again, and moves only
 //! versions whose old place the index still names.

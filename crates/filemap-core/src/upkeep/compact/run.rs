@@ -156,8 +156,8 @@ impl Upkeep {
         view(&self.reading, (tail, &segment_table, pinned), compactor, last)
     }
 
-    /// Rolls the log if much of its last segment is dead, or holds only tombstones. Returns true
-    /// if it did.
+    /// Rolls the log if much of its last segment is dead bytes or tombstones; always for a
+    /// recompression. Returns true if it did.
     pub(crate) fn roll_garbage(&self, goal: Goal) -> Result<bool> {
         let view = self.view(&Compactor::default(), u64::MAX)?;
         let (current, floor) = {

@@ -173,7 +173,7 @@ pub(crate) fn begin_in_place(shared: &Arc<dyn Dir>, survey: &Survey) -> Result<(
 /// Creates a segment with its header, and syncs it.
 pub(crate) fn create_segment(dir: &dyn Dir, header: &FileHeader) -> Result<()> {
     let name = names::segment(header.ordinal as u16);
-    // A file without a record was never in use.
+    // A file without a record was never complete.
     files::remove(dir, &name)?;
     Ok(files::create(dir, &name, &header.encode())?)
 }
