@@ -80,7 +80,7 @@ pub fn inspect(path: impl AsRef<Path>, progress: &mut Progress<'_, Inspected>) -
         return key_run(&*file, name, progress);
     }
     if !Kind::ALL.iter().any(|k| b.starts_with(k.magic())) {
-        return Err(not("not a FileMap file: unknown magic number"));
+        return Err(not("unknown magic number"));
     }
     let head = FileHeader::decode(&b);
     let shown = head.as_ref().map(|head| header_fields(head, &b)).map_err(|what| *what);

@@ -79,7 +79,7 @@ pub(crate) fn survey(dir: &dyn Dir, is_strict: bool, limits: &Limits) -> Result<
     }
     let superblocks = superblocks(dir, is_strict)?;
     let not =
-        || Error::NotAStore { path: dir.path().to_owned(), why: "it holds no intact file of a FileMap store".into() };
+        || Error::NotAStore { path: dir.path().to_owned(), why: "none of its files is an intact FileMap file".into() };
     let store_id = owner(dir, &listed, &candidates, &superblocks).ok_or_else(not)?;
     let found = superblocks.into_iter().find(|s| s.0.store_id == store_id);
     let is_whole = found.as_ref().is_some_and(|f| f.1);
