@@ -66,7 +66,7 @@ impl PageStore {
 fn is_alike(stored: &Page, page: &Page, otherwise: impl FnOnce() -> bool) -> bool {
     let digest = |page: &Page| page.digest.as_deref().and_then(Digest::parse);
     let statuses = stored.status.zip(page.status);
-    // A revisit has no body that could replace an answer of the same second. A revisit that was
+    // A revisit has no body that could replace a response of the same second. A revisit that was
     // given a body still says that it was one.
     let is_revisit = |page: &Page| page.kind == RecordKind::Revisit || page.revisit.is_some();
     if stored.kind.is_page() != page.kind.is_page()
