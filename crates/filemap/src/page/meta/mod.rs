@@ -82,7 +82,7 @@ filemap_io::layout! {
 /// Number of bytes before the description.
 pub(crate) const FIXED_BYTES: usize = Fixed::BYTES;
 
-/// The protocol code for: a text follows.
+/// The protocol code that means: a text follows.
 const PROTOCOL_TEXT: u8 = 255;
 
 /// The only header of a page in place that is described from an index.

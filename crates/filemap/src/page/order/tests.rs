@@ -9,7 +9,7 @@ use regex::bytes::Regex;
 
 use super::*;
 
-/// URLs from Wikipedia, with hosts and paths of the WHATWG URL tests.
+/// URLs from Wikipedia, and hosts and paths of the WHATWG URL tests.
 const REAL: &str = include_str!("urls.txt");
 
 /// The sort key of a key, spelled out: class, shape, labels, path, scheme, port, and the part
