@@ -129,7 +129,7 @@ fn records_on_a_server_are_read_by_their_range_alone() {
     let last = first.len() + second.len() - 1;
     assert_eq!(asked.lock().expect("unpoisoned").clone(), [format!("{}-{last}", first.len())]);
     let gone = store.get("http://a.example/3").expect_err("no such file");
-    assert!(gone.is_damage() && gone.to_string().contains("b.warc (offset 0): the file is not there"), "{gone}");
+    assert!(gone.is_damage() && gone.to_string().contains("b.warc (offset 0): the file is missing"), "{gone}");
     let busy = store.get("http://a.example/4").expect_err("not now");
     assert!(!busy.is_damage() && busy.to_string().contains("503"), "what may be there later is not lost: {busy}");
     let mut all = String::new();

@@ -1,4 +1,4 @@
-//! Where the files of archives are opened that pages were left in.
+//! Access to the archive files of pages in place.
 
 use std::fmt::Debug;
 use std::io::{self, Read};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use filemap_io::File;
 use filemap_io::system::open_to_inspect;
 
-/// Opens the files of archives whose records a store leaves in place.
+/// Opens the archive files whose records a store leaves in place.
 ///
 /// ```
 /// # fn main() -> std::io::Result<()> {
@@ -26,16 +26,16 @@ use filemap_io::system::open_to_inspect;
 /// # }
 /// ```
 pub trait Archives: Debug + Send + Sync {
-    /// The bytes of the file at `location` from `offset` on: `length` of them, if that is given,
-    /// else up to its end. A caller may stop before.
+    /// Opens the file at `location` for reading from `offset`: `length` bytes if given, else to
+    /// its end. A caller may stop earlier.
     ///
     /// # Errors
     ///
-    /// Why they cannot be had: `NotFound` if the file is not there.
+    /// The error of opening; `NotFound` if the file is missing.
     fn open(&self, location: &str, offset: u64, length: Option<u64>) -> io::Result<Box<dyn Read + Send>>;
 }
 
-/// Files of this machine. An address of another is an error.
+/// Opens files of this machine. An address of another machine is an error.
 ///
 /// ```
 /// use filemap::archives::{Archives, LocalArchives};
@@ -71,7 +71,7 @@ impl Read for Part {
     }
 }
 
-/// Whether a location is an address of another machine, not a path.
+/// Returns whether a location is an address on another machine, not a path.
 pub fn is_remote(location: &str) -> bool {
     let scheme = |scheme: &str| location.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
     scheme("http://") || scheme("https://")

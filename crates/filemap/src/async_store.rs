@@ -1,7 +1,7 @@
 //! A store for callers on tokio: blocking calls on a bounded number of threads.
 //!
-//! Invariants: at most as many calls are under way as [`AsyncStore::new`] allows, further ones
-//! wait; a call that has begun runs to its end, even if its future is dropped.
+//! Invariants: at most as many calls run as [`AsyncStore::new`] allows, further ones wait; a call
+//! that has begun runs to its end, even if its future is dropped.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -19,19 +19,19 @@ use crate::store::PageStore;
 /// A [`PageStore`] for callers on tokio.
 pub type AsyncPageStore = AsyncStore<PageStore>;
 
-/// Entries of a list, and where to go on.
+/// Entries of a list, and the cursor to continue from.
 type Part = (Vec<Result<Listed>>, Option<Cursor>);
 
 /// A store, local or behind a server, whose calls do not block the caller's thread. Cheap to
 /// clone; clones share the bound.
 ///
 /// **Back-pressure.** Calls over the bound wait for their turn, in order. **Cancelling.** A future
-/// that is dropped while it waits has done nothing; one that is dropped later loses only the
-/// answer: what was put is in the store. Whoever does not know which it was puts the page again,
-/// with [`PutRule::IfNew`], which adds nothing to a version that is there. The shutdown of a
-/// runtime may drop calls that no thread has begun; [`AsyncStore::close`] before it waits for all.
+/// that is dropped while it waits has done nothing. One that is dropped later only loses the
+/// result: its put is in the store. If you do not know which happened, put the page again with
+/// [`PutRule::IfNew`], which adds nothing to an existing version. The shutdown of a runtime may
+/// drop calls that no thread has begun; [`AsyncStore::close`] before it waits for all.
 ///
-/// What has no method of its own, and what goes through many pages, is done in one
+/// For operations without a method here, and for loops over many pages, use one
 /// [`AsyncStore::call`].
 ///
 /// ```
@@ -80,7 +80,7 @@ impl<S: Send + Sync + 'static> AsyncStore<S> {
         &self.store
     }
 
-    /// Any call on the store.
+    /// Runs any call on the store.
     ///
     /// # Errors
     ///
@@ -105,7 +105,7 @@ impl<S: Send + Sync + 'static> AsyncStore<S> {
 }
 
 impl<S: PageRead + 'static> AsyncStore<S> {
-    /// A call that takes a lookup.
+    /// Runs a call that takes a lookup.
     async fn look_up<T: Send + 'static>(
         &self,
         lookup: &Lookup<'_>,
@@ -164,8 +164,8 @@ impl<S: PageRead + 'static> AsyncStore<S> {
         self.look_up(lookup, S::contains).await
     }
 
-    /// The newest `most` versions of [`PageRead::history`]; earlier ones by a lookup with the time
-    /// of the last, which is then the first.
+    /// The newest `most` versions of [`PageRead::history`]. For earlier ones look up the time of
+    /// the last version, which is then the first.
     ///
     /// # Errors
     ///
@@ -174,8 +174,8 @@ impl<S: PageRead + 'static> AsyncStore<S> {
         self.look_up(lookup, move |store, lookup| Ok(store.history(lookup)?.take(most).collect())).await
     }
 
-    /// The next `most` entries of [`PageRead::list`], damage among them, and where to go on:
-    /// `None` at the end.
+    /// The next `most` entries of [`PageRead::list`], including errors of damage, and the cursor
+    /// to continue from: `None` at the end.
     ///
     /// ```
     /// # async fn all(store: filemap::async_store::AsyncPageStore) -> filemap::Result<()> {
@@ -196,8 +196,8 @@ impl<S: PageRead + 'static> AsyncStore<S> {
     ///
     /// # Errors
     ///
-    /// As [`PageRead::list`] and [`AsyncStore::call`]; [`Error::Unsupported`] if there is more and
-    /// the store gives no cursors.
+    /// As [`PageRead::list`] and [`AsyncStore::call`]; [`Error::Unsupported`] if there are more
+    /// entries and the store gives no cursors.
     pub async fn list(&self, scope: &Scope, after: Option<&Cursor>, most: usize) -> Result<Part> {
         let (scope, after) = (scope.clone(), after.cloned());
         self.call(move |store| {
@@ -285,7 +285,7 @@ impl<S: PageWrite + 'static> AsyncStore<S> {
     }
 
     /// Waits for all calls that have begun, and closes the store; later calls of other clones
-    /// fail. If the future is dropped while it waits, nothing has happened.
+    /// fail. If the future is dropped while it waits, it has no effect.
     ///
     /// # Errors
     ///

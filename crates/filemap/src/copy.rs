@@ -1,11 +1,11 @@
-//! A copy of pages between stores of any kind: every version of every page, of its variants and of
-//! the records beside them, with its time, headers and all else that is stored of it.
+//! Copies pages between stores of any kind: every version of every page, of its variants and of
+//! the records beside them, with its time, headers and all other stored data.
 //!
-//! A version that the other store has adds nothing, so a copy that was interrupted is continued by
-//! a second one. Versions of one key are put in the order in which they come; those of different
-//! keys side by side, for a store whose puts wait for a network.
+//! A version that the other store has adds nothing, so a second copy continues an interrupted one.
+//! Versions of one key are put in the order in which they come; those of different keys in
+//! parallel, for a store whose puts wait for a network.
 //!
-//! A copy adds and never removes: what the source has lost since an earlier copy stays.
+//! A copy adds and never removes: versions that the source has lost since an earlier copy stay.
 
 use std::ops::ControlFlow;
 use std::panic::resume_unwind;
@@ -18,14 +18,14 @@ use crate::error::{Error, Result};
 use crate::page::Page;
 use crate::page::version::{BodyForm, StoredVersion};
 
-/// Versions that are held in memory, at most.
+/// Maximum number of versions held in memory.
 const BATCH: usize = 256;
-/// Bytes of bodies from which on no further version joins them.
+/// Once the bodies in memory reach this many bytes, no further version is added.
 const BATCH_BYTES: usize = 16 << 20;
 /// Bytes of bodies between two syncs.
 const SYNC_BYTES: u64 = 256 << 20;
 
-/// What a copy has done, or its state so far.
+/// Counts of a copy, finished or in progress.
 ///
 /// ```
 /// let report = filemap::copy::CopyReport::default();
@@ -34,32 +34,34 @@ const SYNC_BYTES: u64 = 256 << 20;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CopyReport {
-    /// Versions stored, including `unchanged`.
+    /// Number of versions stored, including `unchanged`.
     pub versions: u64,
-    /// Versions stored as a reference to an earlier one there, which has the same body.
+    /// Number of versions stored as a reference to an earlier one there, which has the same body.
     pub unchanged: u64,
-    /// Versions that the other store already had.
+    /// Number of versions that the other store already had.
     pub already_there: u64,
-    /// Bytes of bodies stored.
+    /// Number of bytes of bodies stored.
     pub body_bytes: u64,
-    /// Versions, and places of the source, that cannot be read: left out.
+    /// Number of versions, and places of the source, that cannot be read and are left out.
     pub damaged: u64,
-    /// Versions that the other store does not take, by a rule of its own or a limit.
+    /// Number of versions that the other store refused, by one of its rules or a limit.
     pub refused: u64,
-    /// Of `already_there`, those that equal an earlier version of the same key and time, with
-    /// another between: A, B, A. The copy has the first alone, so that their order may be another.
+    /// Of `already_there`, the number of versions equal to an earlier one of the same key and
+    /// time, with a different one between: A, B, A. The copy has only the first, so their order
+    /// may differ.
     pub repeated: u64,
-    /// The callback cancelled the copy: what was copied stays, and the same copy does the rest.
+    /// True if the callback cancelled the copy: copied versions stay, and a repeated copy does the
+    /// rest.
     pub is_cancelled: bool,
 }
 
 impl CopyReport {
-    /// Whether the other store has all that the source gave, in its order.
+    /// Returns whether the other store has everything that the source returned, in its order.
     pub fn is_complete(&self) -> bool {
         self.damaged == 0 && self.refused == 0 && self.repeated == 0 && !self.is_cancelled
     }
 
-    /// Versions that were dealt with.
+    /// Number of versions processed.
     pub fn seen(&self) -> u64 {
         self.versions + self.already_there + self.damaged + self.refused
     }
@@ -78,25 +80,24 @@ impl CopyReport {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum CopyEvent<'a> {
-    /// Some versions are dealt with; the totals so far.
+    /// Some versions were processed; the totals so far.
     Progress(&'a CopyReport),
-    /// Something of the source cannot be read, and is left out.
+    /// Something in the source cannot be read, and is left out.
     Damage(&'a Error),
-    /// The other store does not take this version, and why.
+    /// The other store refuses this version, with the error.
     Refused(&'a Page, &'a Error),
-    /// A version that the copy has in the place of an equal one alone: see
-    /// [`CopyReport::repeated`].
+    /// A version of which the copy has only an equal earlier one: see [`CopyReport::repeated`].
     Repeated(&'a Page),
 }
 
-/// Told of events; `Break` cancels the copy.
+/// Callback for events; `Break` cancels the copy.
 pub type Watch<'a> = dyn FnMut(CopyEvent<'_>) -> ControlFlow<()> + 'a;
 
-/// Puts versions into a store that may have some of them, `at_once` of different keys side by
-/// side: 1 for a store here. Syncs now and then and at the end, whatever ended it. Holds 16 MiB of
-/// bodies in memory and one page.
+/// Puts versions into a store that may have some of them. Puts `at_once` versions of different
+/// keys in parallel: use 1 for a local store. Syncs periodically and at the end, even after an
+/// error. Holds 16 MiB of bodies and one page in memory.
 ///
-/// The rules of erasures are no pages: they do not come along.
+/// The rules of erasures are not pages: they are not copied.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -120,9 +121,9 @@ pub type Watch<'a> = dyn FnMut(CopyEvent<'_>) -> ControlFlow<()> + 'a;
 ///
 /// # Errors
 ///
-/// What `versions` gives, but for errors of one version or of a damaged place that the rest
-/// follows; those of puts and of the sync. What was put before stays, and no later version of a
-/// key is put after one that failed.
+/// Errors from `versions`, except those of one version or of a damaged place after which the
+/// iteration continues; those of puts and of the sync. Earlier puts stay, and no later version of
+/// a key is put after one that failed.
 pub fn copy(
     versions: &mut dyn Iterator<Item = Result<StoredVersion>>,
     to: &dyn PageWrite,
@@ -138,7 +139,7 @@ pub fn copy(
     Ok(copy.report)
 }
 
-/// A copy under way.
+/// A copy in progress.
 struct Copy<'a> {
     to: &'a dyn PageWrite,
     load: Loading<'a>,
@@ -171,14 +172,15 @@ impl Copy<'_> {
                     }
                 }
             }
-            // What came before an error is put: if it stays, a later copy comes no further.
+            // Versions before an error are put first: if the error persists, a later copy gets no
+            // further.
             self.put(&batch, watch)?;
             read?;
         }
         Ok(())
     }
 
-    /// Counts what cannot be read; false for an error that ends the copy.
+    /// Counts an unreadable version; returns false for an error that ends the copy.
     fn is_left_out(&mut self, error: &Error, watch: &mut Watch<'_>) -> bool {
         let is_left_out = is_of_a_part(error);
         if is_left_out {
@@ -223,7 +225,8 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// Puts versions; what became of each that was tried, with its place, in their order.
+    /// Puts versions. Returns the result of each that was tried, with its index in the batch, in
+    /// order.
     fn puts(&mut self, batch: &[StoredVersion]) -> Vec<Tried> {
         if self.at_once <= 1 {
             return put_each(batch.iter().enumerate(), &mut self.load);
@@ -245,7 +248,7 @@ impl Copy<'_> {
     }
 }
 
-/// The versions of one key and time so far, each without its body and with the digest of that.
+/// The versions of one key and time so far, each as its description and the digest of its body.
 #[derive(Default)]
 struct Ties {
     key: Vec<u8>,
@@ -253,7 +256,7 @@ struct Ties {
 }
 
 impl Ties {
-    /// Notes a version; whether it equals one that is not the last.
+    /// Adds a version; returns whether it equals an earlier one that is not the last.
     fn repeats(&mut self, version: &StoredVersion) -> bool {
         let page = &version.page;
         let is_tie = self.pages.last().is_some_and(|(_, last)| last.fetched_at_ms == page.fetched_at_ms);
@@ -272,11 +275,11 @@ impl Ties {
     }
 }
 
-/// The place of a version in its batch, and what became of it.
+/// The index of a version in its batch, and the result of its put.
 type Tried = (usize, Result<Option<Put>>);
 
-/// Puts versions one after the other. Ends behind the first error that ends the copy: a later
-/// version of the key, put now, would come before this one when the copy is repeated.
+/// Puts versions one after the other. Stops after the first error that ends the copy: a later
+/// version of the key, if put now, would precede this one when the copy is repeated.
 fn put_each<'v>(
     versions: impl Iterator<Item = (usize, &'v StoredVersion)>,
     mut put: impl FnMut(&Page, PutRule) -> Result<Option<Put>>,
@@ -293,8 +296,9 @@ fn put_each<'v>(
     tried
 }
 
-/// Whether an error of a source is about one version, or a place that the rest follows. What is
-/// damaged on another machine may be what leads to the rest, as an index: such an error says so.
+/// Returns whether an error of a source concerns one version, or a place after which the rest
+/// follows. On another machine the damage may be in an index that leads to the rest: such an error
+/// says so.
 fn is_of_a_part(error: &Error) -> bool {
     match error {
         Error::Remote { is_of_one_page, .. } => *is_of_one_page,

@@ -1,7 +1,7 @@
-//! Dates of WARC and JSON Lines (ISO 8601, UTC) to and from times.
+//! Converts dates of WARC and JSON Lines (ISO 8601, UTC) to and from times.
 //!
-//! Parsing is total: any text is a time or none. The calendar is the proleptic Gregorian one, by
-//! Howard Hinnant's `days_from_civil` and `civil_from_days`.
+//! Parsing is total: any text yields a time or `None`. The calendar is the proleptic Gregorian
+//! one, by Howard Hinnant's `days_from_civil` and `civil_from_days`.
 
 mod mend;
 
@@ -12,9 +12,9 @@ const DAY_MS: i64 = 86_400_000;
 const FIRST_MS: i64 = -62_167_219_200_000;
 const LAST_MS: i64 = 253_402_300_799_999;
 
-/// Parses `2017-03-06T04:03:53Z`, also with fractions of a second (cut to ms), an offset such as
-/// `+01:00`, or less precision (`2017`, `2017-03`, `2017-03-06`, `2017-03-06T04:03Z`), and the
-/// fourteen digits of older archives.
+/// Parses `2017-03-06T04:03:53Z`, also with fractions of a second (truncated to ms), with an
+/// offset such as `+01:00`, or with less precision (`2017`, `2017-03`, `2017-03-06`,
+/// `2017-03-06T04:03Z`), and the fourteen digits of older archives.
 ///
 /// ```
 /// assert_eq!(filemap::date::parse("2017-03-06T05:04:03.5+01:00"), Some(1_488_773_043_500));
@@ -78,7 +78,8 @@ pub fn stamp(time_ms: i64) -> String {
     text.bytes().take(19).filter(u8::is_ascii_digit).map(char::from).collect()
 }
 
-/// Whether [`format()`] gives a year of four digits, which [`parse`] and other programs can read.
+/// Returns whether [`format()`] yields a year of four digits, which [`parse`] and other programs
+/// can read.
 pub(crate) fn has_four_digit_year(time_ms: i64) -> bool {
     (FIRST_MS..=LAST_MS).contains(&time_ms)
 }
@@ -104,7 +105,7 @@ fn millis(fraction: &str) -> Option<i64> {
     Some(value)
 }
 
-/// The time of day and its offset from UTC in minutes; UTC without a zone.
+/// The time of day, and its offset from UTC in minutes; 0 without a zone.
 fn split_zone(time: &str) -> Option<(&str, i64)> {
     if let Some(clock) = time.strip_suffix(['Z', 'z']) {
         return Some((clock, 0));
@@ -125,8 +126,7 @@ fn compose(fields: [i64; 6], ms: i64, offset_minutes: i64) -> Option<i64> {
     Some(days_from_civil(year, month, day) * DAY_MS + of_day)
 }
 
-/// The time so many months before another one, by the calendar: of a day that the month has not,
-/// its last one.
+/// The time `months` calendar months earlier. If that month lacks the day, uses its last day.
 pub(crate) fn months_before(time_ms: i64, months: i64) -> i64 {
     let (days, of_day) = (time_ms.div_euclid(DAY_MS), time_ms.rem_euclid(DAY_MS));
     let (year, month, day) = civil_from_days(days);
@@ -136,7 +136,7 @@ pub(crate) fn months_before(time_ms: i64, months: i64) -> i64 {
     days_from_civil(year, month, day) * DAY_MS + of_day
 }
 
-/// The days of a month; `None` if there is no such month.
+/// Number of days in a month; `None` for an invalid month.
 pub(crate) fn days_in_month(year: i64, month: i64) -> Option<i64> {
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let days = [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];

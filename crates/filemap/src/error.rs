@@ -1,7 +1,7 @@
 //! The error type of the crate: what failed, where, and what to do about it.
 //!
-//! Absence is never an error (`Ok(None)`), and neither is damage inside a WARC file: that is a
-//! [`Problem`](crate::warc::Problem) of the import's report.
+//! A page that does not exist is never an error (`Ok(None)`). Damage inside a WARC file is not one
+//! either: it is a [`Problem`](crate::warc::Problem) of the import's report.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::date;
 use crate::limits;
 use crate::packing::Packing;
 
-/// What can fail between a page and its store.
+/// Errors of stores of pages.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -38,47 +38,47 @@ pub enum Error {
         version.sequence
     )]
     Unreadable {
-        /// The page's canonical URL, with replacement characters for what is not text.
+        /// The page's canonical URL; bytes that are not UTF-8 are replaced.
         url: String,
-        /// Which version.
+        /// Time and sequence of the version.
         version: Version,
-        /// What is wrong.
+        /// The error of reading it.
         source: Arc<Error>,
     },
     /// The page is a revisit, and its original is, or may be, a version that cannot be read.
-    #[error("{url}: the version of {} has no body, for it is a revisit of what is lost: {source}", date::format(*time_ms))]
+    #[error("{url}: the version of {} has no body: it is a revisit, and its original is lost: {source}", date::format(*time_ms))]
     LostOriginal {
-        /// The canonical URL of the revisit, with replacement characters for what is not text.
+        /// The canonical URL of the revisit; bytes that are not UTF-8 are replaced.
         url: String,
         /// The revisit's time.
         time_ms: i64,
-        /// Which version cannot be read, and why.
+        /// The error that names the unreadable version.
         source: Arc<Error>,
     },
-    /// The record that a page was left in cannot be read: its file was moved, or it is gone or
-    /// another. The page's description can be read. Tell the store where the file is now
+    /// The record of a page in place cannot be read: its file was moved, is missing, or has other
+    /// content. The page's description can be read. Tell the store the file's new location
     /// ([`crate::PageStore::move_archive`]).
-    #[error("its record was left in {archive} (offset {offset}): {what}")]
+    #[error("the record in {archive} (offset {offset}): {what}")]
     InPlace {
-        /// Where the file was last known to be.
+        /// Last known location of the file.
         archive: String,
-        /// Where in it the record began, in bytes.
+        /// Offset of the record in the file, in bytes.
         offset: u64,
-        /// What is wrong.
+        /// The reason.
         what: String,
     },
-    /// The bytes given are no URL by the store's canonicaliser. Nothing was read or written.
+    /// The bytes are not a URL by the store's canonicaliser. Nothing was read or written.
     #[error("{url:?}: {source}")]
     Url {
-        /// The URL, with replacement characters for what is not text.
+        /// The URL; bytes that are not UTF-8 are replaced.
         url: String,
-        /// What is wrong with it.
+        /// The reason why it is invalid.
         source: urlindex::UrlError,
     },
-    /// The store's keys were made by a canonicaliser that this build does not have.
+    /// The store's keys were made by a canonicaliser that this program does not have.
     #[error(
-        "{}: its keys were made by the canonicaliser {name} version {version}, which this build does not know: dump the \
-         store with the build that wrote it, and load the dump into a new store",
+        "{}: its keys were made by the canonicaliser {name} version {version}, which this program does not know: dump the \
+         store with the program that wrote it, and load the dump into a new store",
         path.display()
     )]
     UnknownCanonicalizer {
@@ -90,17 +90,17 @@ pub enum Error {
         version: u32,
     },
     /// The description of a stored page does not decode. The record passed the engine's checksum,
-    /// so another program or a newer build wrote it: read the store with that.
+    /// so another program or a newer FileMap wrote it: use that to read the store.
     #[error("the page {key:?} of time {time_ms}: its description (meta) does not decode: {source}")]
     Meta {
-        /// The page's key, with replacement characters for what is not text.
+        /// The page's key; bytes that are not UTF-8 are replaced.
         key: String,
         /// The version's time.
         time_ms: i64,
-        /// What is wrong.
+        /// The reason.
         source: MetaError,
     },
-    /// A variant must have 1 to `Variant::MAX_BYTES` bytes. Give a digest of longer ones.
+    /// A variant must have 1 to `Variant::MAX_BYTES` bytes. Use a digest of a longer one.
     #[error("a variant has 1 to {limit} bytes, this one has {len}; give a digest of it", limit = limits::VARIANT_BYTES)]
     Variant {
         /// The number of bytes given.
@@ -112,39 +112,40 @@ pub enum Error {
         /// Their encoded size in bytes.
         bytes: u64,
     },
-    /// The reader of a page's body, or of a WARC file, failed. What came before it is stored.
+    /// The reader of a page's body, or of a WARC file, failed. Data before the failure is stored.
     #[error("reading {what} failed at offset {offset}: {source}")]
     Read {
-        /// What was read: a file's name or a URL.
+        /// The name of the file, or a URL.
         what: String,
-        /// Bytes read before the failure.
+        /// Number of bytes read before the failure.
         offset: u64,
-        /// The system's reason.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The file to import is compressed in a form that is not supported. Nothing of it was stored.
-    #[error("{file} is compressed by {form}, which an import does not read: unpack it first, or on the way, as in `{} {file} | fm-tool import STORE -`", form.command())]
+    /// The file to import is compressed in an unsupported format. Nothing of it was stored.
+    #[error("{file} is compressed by {form}, which an import does not support: decompress it, for example as in `{} {file} | fm-tool import STORE -`", form.command())]
     Packed {
         /// The file.
         file: String,
-        /// The form.
+        /// The format.
         form: Packing,
     },
     /// A page too large for memory could not be written to a temporary file. Free space there, or
-    /// give another folder.
-    #[error("setting a large page aside in {} failed: {source}; give another folder with room", dir.display())]
+    /// choose another folder.
+    #[error("writing a large page to a temporary file in {} failed: {source}; free space there or choose another folder", dir.display())]
     Spool {
         /// The folder for temporary files.
         dir: PathBuf,
-        /// The system's reason.
+        /// The error of the system.
         source: io::Error,
     },
-    /// An erase rule is invalid or of a newer build: what it refuses is unknown.
-    #[error("the rule {id} of an erasure is not understood: {what}")]
+    /// An erase rule is invalid, or was written by a newer FileMap: it is unknown which puts it
+    /// refuses.
+    #[error("the erase rule {id} is invalid or unknown: {what}")]
     Rule {
         /// The rule's id; 0 for a new one.
         id: u32,
-        /// What is wrong.
+        /// The reason.
         what: String,
     },
     /// The store lacks a feature: see its [`Capabilities`](crate::access::Capabilities).
@@ -153,49 +154,49 @@ pub enum Error {
         /// The feature.
         what: &'static str,
     },
-    /// The cursor is none that a listing of this kind gave. Nothing was listed.
-    #[error("this is no cursor of such a listing: {what}; list from the beginning")]
+    /// The cursor does not come from a listing of this kind. Nothing was listed.
+    #[error("invalid cursor: {what}; list from the beginning")]
     Cursor {
-        /// What is wrong with it.
+        /// The reason.
         what: &'static str,
     },
-    /// Some versions are not in the table that was read, or lack their body: they cannot be read.
-    /// All others are. Run `verify` to find all damage, or take the count alone.
+    /// Some versions are missing from the table, or lack their body, because they cannot be read.
+    /// All others are in it. Run `verify` to find all damage, or choose to count it.
     #[error(
         "{damaged} versions or parts of the log cannot be read and are left out, {bodiless} rows lack their body; first: {first}"
     )]
     LeftOut {
-        /// Versions, stretches of the log and absent files without a row.
+        /// Number of versions, parts of the log and missing files without a row.
         damaged: u64,
-        /// Rows without the body that they had.
+        /// Number of rows that lack their body.
         bodiless: u64,
         /// The first error.
         first: String,
     },
-    /// Rows could not be made into a table, or a table not be written.
+    /// Rows could not be converted into a table, or a table could not be written.
     #[error("making the table failed: {what}")]
     Table {
-        /// What failed.
+        /// The reason.
         what: String,
     },
-    /// A store on another machine refused, or did not answer.
+    /// A store on another machine refused a call, or did not answer.
     #[error("{location}: {detail}")]
     Remote {
-        /// Where the store is.
+        /// Address of the store.
         location: String,
-        /// What failed, in its words.
+        /// The reason, in the words of that store.
         detail: String,
-        /// Stored bytes are damaged there.
+        /// True if stored bytes are damaged there.
         is_damage: bool,
-        /// It concerns one page only.
+        /// True if it concerns only one page.
         is_of_one_page: bool,
     },
-    /// The output of a dump could not be written. Files closed before are whole.
+    /// The output of a dump could not be written. Files closed before are complete.
     #[error("writing the dump failed: {0}")]
     Write(#[source] io::Error),
 }
 
-/// Why a description of a page does not decode.
+/// The reason why a description of a page does not decode.
 ///
 /// ```
 /// use filemap::page::meta::{self, MetaError};
@@ -210,7 +211,7 @@ pub enum MetaError {
         /// The field.
         field: &'static str,
     },
-    /// A field holds what the layout does not allow.
+    /// A field holds an invalid value.
     #[error("the field `{field}` holds no valid value")]
     Invalid {
         /// The field.
@@ -219,22 +220,22 @@ pub enum MetaError {
     /// Bytes follow the last field.
     #[error("{bytes} bytes follow the last field")]
     Trailing {
-        /// Their number.
+        /// Number of these bytes.
         bytes: usize,
     },
-    /// The layout has another version. Read it with the build that wrote it, or a newer one.
-    #[error("it has layout version {found}, this build reads up to {limit}", limit = limits::DESCRIPTION_VERSION)]
+    /// The layout has another version. Read it with the program that wrote it, or a newer one.
+    #[error("it has layout version {found}, this program reads up to {limit}", limit = limits::DESCRIPTION_VERSION)]
     Version {
         /// The version found.
         found: u8,
     },
 }
 
-/// The crate's result.
+/// A result with this crate's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// Whether stored bytes are damaged: this version is lost, others can still be read.
+    /// Returns whether stored bytes are damaged: this version is lost, others can still be read.
     pub fn is_damage(&self) -> bool {
         match self {
             Error::Engine(engine) => engine.is_corrupt(),
@@ -246,8 +247,8 @@ impl Error {
         }
     }
 
-    /// Whether the error concerns this one page only (no URL, over a limit, or refused by a rule):
-    /// others can still be put.
+    /// Returns whether the error concerns only this page (invalid URL, over a limit, or refused by
+    /// a rule): others can still be put.
     pub fn concerns_one_page(&self) -> bool {
         use filemap_core::Error as Engine;
         match self {

@@ -1,9 +1,9 @@
 //! Names of the files that this crate makes and reads: the only place that builds and parses them.
 //! Names of pages in a dump are made in `dump::tree`.
 
-/// The file in a replica's folder with the place that it has come to.
+/// The file in a replica's folder that holds the place it has reached.
 pub(crate) const FOLLOWS: &str = "FOLLOWS";
-/// The same while it is written.
+/// Its temporary name while it is written.
 pub(crate) const NEW_FOLLOWS: &str = "FOLLOWS.new";
 
 /// The folder of the WARC files in a WACZ.
@@ -12,9 +12,9 @@ const ARCHIVE: &str = "archive/";
 const INDEX: &str = "indexes/index.cdxj";
 /// The list of pages in a WACZ.
 const PAGES: &str = "pages/pages.jsonl";
-/// What a WACZ holds.
+/// The manifest of a WACZ.
 pub(crate) const PACKAGE: &str = "datapackage.json";
-/// The hash of that.
+/// The file with the hash of the manifest.
 pub(crate) const PACKAGE_DIGEST: &str = "datapackage-digest.json";
 
 /// Extensions of archives, and of compressed files.
@@ -30,7 +30,7 @@ pub(crate) fn index(stem: &str) -> String {
     format!("{stem}{CDXJ}")
 }
 
-/// The versions of a dump as lines.
+/// The JSON Lines file with the versions of a dump.
 pub(crate) fn lines(stem: &str) -> String {
     format!("{stem}.jsonl")
 }
@@ -40,7 +40,7 @@ pub(crate) fn file_list(stem: &str) -> String {
     format!("{stem}.files.jsonl")
 }
 
-/// A plain file of a dump, which has this path among them.
+/// A plain file of a dump, with this path among them.
 pub(crate) fn plain_file(stem: &str, path: &str) -> String {
     format!("{stem}.files/{path}")
 }
@@ -50,7 +50,7 @@ pub(crate) fn page_list(stem: &str) -> String {
     format!("{stem}{PAGE_LIST}")
 }
 
-/// A WARC file of a dump: the only one, or that of a number.
+/// A WARC file of a dump: the only one, or the one with this number.
 pub(crate) fn warc(stem: &str, number: Option<usize>, extension: &str) -> String {
     match number {
         Some(number) => format!("{stem}-{number:05}.{extension}"),
@@ -58,7 +58,7 @@ pub(crate) fn warc(stem: &str, number: Option<usize>, extension: &str) -> String
     }
 }
 
-/// The path of a file of a dump in a WACZ.
+/// The path in a WACZ for a file of a dump.
 pub(crate) fn in_wacz(name: &str) -> Option<String> {
     if name.ends_with(CDXJ) {
         return Some(INDEX.to_owned());
@@ -69,12 +69,12 @@ pub(crate) fn in_wacz(name: &str) -> Option<String> {
     name.contains(WARC).then(|| format!("{ARCHIVE}{name}"))
 }
 
-/// Whether a path in a WACZ leads into the folder of WARC files.
+/// Returns whether a path in a WACZ is in the folder of WARC files.
 pub(crate) fn is_in_archive(path: &str) -> bool {
     path.starts_with(ARCHIVE)
 }
 
-/// Whether a file is an archive by its name.
+/// Returns whether a file is an archive, by its name.
 pub(crate) fn is_archive(path: &str) -> bool {
     let path = path.to_ascii_lowercase();
     let unpacked = PACKINGS.iter().find_map(|end| path.strip_suffix(end)).unwrap_or(&path);

@@ -40,7 +40,7 @@ impl Packing {
         }
     }
 
-    /// The command that unpacks it to standard output.
+    /// The command that decompresses it to standard output.
     pub fn command(self) -> &'static str {
         self.name_and_command().1
     }

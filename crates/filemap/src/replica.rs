@@ -1,9 +1,9 @@
-//! A replica: a store that is made equal to another one by what that tells of its changes.
+//! A replica: a store that is kept equal to another store by applying its changes.
 //!
-//! It has each version and each removal of the other store, in their order, so it is equal as soon
-//! as it has heard of all. Only the sequences are its own. After a list of all that the other has,
-//! what was not listed is removed: so a replica that has lost the thread begins anew, and keeps
-//! what it has.
+//! It gets each version and each removal of the other store, in their order, so it is equal once
+//! it has applied all of them. Only the sequences differ. After a list of all versions in the
+//! other store, keys that were not listed are removed: so a replica that has lost its place starts
+//! over, and keeps the versions that it has.
 
 mod place;
 mod removed;
@@ -24,8 +24,8 @@ use crate::store::{Beside, BodyForm, ChangesPlace, Loader, PageStore};
 
 pub use place::{forget_place, is_replica, note_place, noted_place};
 
-/// Bytes of bodies of one key in memory, while it is not known whether what the replica has of it
-/// is among them.
+/// Maximum bytes of bodies of one key in memory, held until it is known whether the replica's
+/// versions of the key were all listed.
 const HELD_BYTES: usize = 64 << 20;
 
 /// A change of the other store.
@@ -40,53 +40,53 @@ const HELD_BYTES: usize = 64 << 20;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Told {
-    /// A version is there.
+    /// A version was put, or is listed.
     Put {
-        /// The page as it is stored there: a revisit without its original's body. Without any body
-        /// if that is fetched by itself.
+        /// The page as stored there: a revisit without its original's body. It has no body if the
+        /// body is fetched separately.
         page: Box<Page>,
-        /// How its body is stored there.
+        /// The form in which its body is stored there.
         form: BodyForm,
-        /// Which version it is there.
+        /// Its time and sequence there.
         version: Version,
-        /// Length, and digest as it is stored, of a body that is to be fetched.
+        /// Length and digest, as stored, of a body that is fetched separately.
         elsewhere: Option<(u64, [u8; 16])>,
     },
-    /// All versions put before were removed, as [`crate::store::PageChange::Removed`] says.
+    /// All earlier versions were removed, as in [`crate::store::PageChange::Removed`].
     Removed {
-        /// Of what.
+        /// The page, variant or records beside it.
         of: Beside,
-        /// When, in ms since 1970.
+        /// Time of the removal, in ms since 1970.
         time_ms: i64,
     },
-    /// A version was removed, as [`crate::store::PageChange::RemovedVersion`] says.
+    /// A version was removed, as in [`crate::store::PageChange::RemovedVersion`].
     RemovedVersion {
-        /// Of what.
+        /// The page, variant or records beside it.
         of: Beside,
-        /// When, in ms since 1970.
+        /// Time of the removal, in ms since 1970.
         time_ms: i64,
         /// The time of the version, in ms since 1970.
         version_time_ms: i64,
-        /// The digest of what was stored of it and the hash of its description, if they are known.
+        /// Digest of its stored bytes and hash of its description, if known.
         print: Option<([u8; 16], u64)>,
     },
-    /// The end of the list: if it is whole, keys that were not listed do not exist there.
+    /// The end of the list. If it is complete, keys that were not listed do not exist there.
     Listed {
-        /// Nothing of the other store is absent.
+        /// True if no file of the other store is missing.
         is_whole: bool,
     },
-    /// Something is damaged there: what the replica has of it stays. `None`: it is not known of
+    /// Something is damaged there: the replica keeps its versions of it. `None` if it is unknown
     /// what.
     Damaged(Option<Beside>),
     /// The rules of erasures.
     Rules(Vec<Rule>),
 }
 
-/// How a body is fetched that is too long to be told: of this page and version; `None` if it is
-/// gone.
+/// Fetches the body of this page and version, for a body that is too long to be sent with the
+/// change; `None` if it was removed.
 pub type Fetch<'a> = dyn FnMut(&Page, Version) -> Result<Option<Box<dyn Read + Send>>> + 'a;
 
-/// What a replica has done.
+/// Counts of the changes that a replica has applied.
 ///
 /// ```
 /// let counts = filemap::replica::Counts::default();
@@ -95,21 +95,21 @@ pub type Fetch<'a> = dyn FnMut(&Page, Version) -> Result<Option<Box<dyn Read + S
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Versions put.
+    /// Number of versions put.
     pub put: u64,
-    /// Versions told of that were there.
+    /// Number of versions that were present already.
     pub present: u64,
-    /// Keys removed: of pages, variants and records beside them.
+    /// Number of keys removed: of pages, variants and records beside them.
     pub removed: u64,
-    /// Single versions removed.
+    /// Number of single versions removed.
     pub removed_versions: u64,
-    /// Versions that the replica does not take: a rule of its own refuses them, or a limit.
+    /// Number of versions that the replica refused, by one of its rules or a limit.
     pub refused: u64,
-    /// Versions and keys that are damaged in the other store.
+    /// Number of versions and keys that are damaged in the other store.
     pub damaged: u64,
 }
 
-/// A replica in the making. What was applied is durable after a `sync` of the store.
+/// A replica being updated. Applied changes are durable after a `sync` of the store.
 ///
 /// ```
 /// # use filemap::{Options, Page, PageStore, Version};
@@ -131,10 +131,10 @@ pub struct Counts {
 pub struct Replica {
     store: PageStore,
     loader: Loader,
-    /// While all is listed.
+    /// `Some` while the versions of the other store are being listed.
     list: Option<List>,
     counts: Counts,
-    /// What the operator should know.
+    /// Messages for the operator.
     notes: Vec<String>,
 }
 
@@ -144,22 +144,22 @@ impl std::fmt::Debug for Replica {
     }
 }
 
-/// The state of a list of all that the other store has.
+/// The state of a list of all versions in the other store.
 struct List {
-    /// The replica's own keys from there on, and the next of them.
+    /// The replica's own keys from the place of the list on, and the next of them.
     own: KeysInOrder,
     next: Option<(Vec<u8>, Vec<u8>)>,
     /// The key listed last.
     key: Vec<u8>,
     held: Vec<Held>,
     bytes: usize,
-    /// What the replica had of this key is settled: versions are put as they come.
+    /// The replica's versions of this key are settled: further ones are put as they come.
     is_settled: bool,
-    /// Nothing is removed: the list may lack keys.
+    /// Nothing is removed, since the list may lack keys.
     keeps_all: bool,
 }
 
-/// A version that was listed.
+/// A version from the list.
 struct Held {
     page: Page,
     form: BodyForm,
@@ -167,50 +167,50 @@ struct Held {
     elsewhere: Option<(u64, [u8; 16])>,
 }
 
-/// What tells versions of one key apart: time, digest of what is stored, description.
+/// Identifies a version of a key: time, digest of the stored bytes, description.
 type Print = (i64, [u8; 16], Vec<u8>);
 
 impl Replica {
-    /// Goes on from a place in the other store's history; `None`: from its beginning. Whoever asks
-    /// for the changes since that place gives them to [`Replica::apply`].
+    /// Continues from a place in the other store's history; `None`: from its beginning. The caller
+    /// requests the changes since that place and passes them to [`Replica::apply`].
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] if a list is to come and the store keeps its keys in no order;
-    /// those of [`filemap_core::Store::keys_in`].
+    /// [`Error::Unsupported`] if a list follows and the store has no key order; those of
+    /// [`filemap_core::Store::keys_in`].
     pub fn new(store: PageStore, place: Option<&ChangesPlace>) -> Result<Replica> {
         let after = place.map_or(Some(&[][..]), ChangesPlace::listed);
         let list = after.map(|after| List::new(&store, after)).transpose()?;
         let (loader, counts) = (Loader::default(), Counts::default());
         let mut replica = Replica { store, loader, list, counts, notes: Vec::new() };
-        // A kill may have cut an erasure off.
+        // A kill may have interrupted an erasure.
         replica.end_erasures()?;
         Ok(replica)
     }
 
-    /// What the operator should know, since the last call: what was refused, and erasures that are
-    /// not complete.
+    /// Takes the messages for the operator since the last call: refused versions, and incomplete
+    /// erasures.
     pub fn take_notes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notes)
     }
 
-    /// What was done so far.
+    /// Counts of the changes applied so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Does what the other store has done. May be done again.
+    /// Applies a change of the other store. Applying it again does no harm.
     ///
     /// # Errors
     ///
-    /// Those of `fetch`, and of puts, removals and erasures; the replica may then be opened anew,
-    /// and go on from where it was last in sync.
+    /// Those of `fetch`, and of puts, removals and erasures. The replica may then be opened again,
+    /// and continue from its last sync.
     pub fn apply(&mut self, told: Told, fetch: &mut Fetch<'_>) -> Result<()> {
         match self.apply_one(told, &mut *fetch) {
-            // A URL that is none for this store, say.
+            // For example a URL that is invalid for this store.
             Err(error) if error.concerns_one_page() => {
                 self.counts.refused += 1;
-                self.notes.push(format!("not taken over: {error}"));
+                self.notes.push(format!("not replicated: {error}"));
                 self.settle_held(fetch)
             }
             applied => applied,
@@ -247,7 +247,7 @@ impl Replica {
                         done
                     }
                     (Some(mut list), None) => {
-                        // Who knows what is not listed therefore.
+                        // Without it the list may lack any key.
                         list.keeps_all = true;
                         self.list = Some(list);
                         self.settle_held(fetch)
@@ -273,19 +273,19 @@ impl Replica {
         self.store.key_of(&of.url, of.kind, of.variant.as_ref())
     }
 
-    /// Carries out what rules say that is not done yet.
+    /// Finishes the unfinished erasures.
     fn end_erasures(&mut self) -> Result<()> {
         if let Some(erasing) = self.store.resume_erasures(&mut |_| ControlFlow::Continue(()))? {
             self.loader = Loader::default();
             if !erasing.is_complete() {
                 let rules = &erasing.rules;
-                self.notes.push(format!("the erasure by the rules {rules:?} is not complete here: `erase --resume`"));
+                self.notes.push(format!("the erasure by the rules {rules:?} is incomplete here: run `erase --resume`"));
             }
         }
         Ok(())
     }
 
-    /// Puts what is held of the key listed last: what comes next may have a place behind it.
+    /// Puts the held versions of the key listed last: the next change may save a place after them.
     fn settle_held(&mut self, fetch: &mut Fetch<'_>) -> Result<()> {
         let Some(mut list) = self.list.take() else { return Ok(()) };
         let done = self.settle(&mut list, fetch);
@@ -294,7 +294,7 @@ impl Replica {
         done
     }
 
-    /// Keeps what the replica has of a key that is damaged there.
+    /// Keeps the replica's versions of a key that is damaged there.
     fn keep(&mut self, list: &mut List, of: &Beside, fetch: &mut Fetch<'_>) -> Result<()> {
         let key = self.key_of(of)?;
         if key == list.key {
@@ -306,7 +306,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Ends the key before, and removes what the replica has up to this one.
+    /// Ends the previous key, and removes the replica's keys before this one.
     fn begin_key(&mut self, list: &mut List, key: Vec<u8>, fetch: &mut Fetch<'_>) -> Result<()> {
         self.settle(list, fetch)?;
         let mut form = Vec::new();
@@ -316,7 +316,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Takes a version that is listed.
+    /// Adds a version from the list.
     fn hold(&mut self, list: &mut List, held: Held, fetch: &mut Fetch<'_>) -> Result<()> {
         let key = self.store.key_of_page(&held.page)?;
         if key != list.key {
@@ -329,7 +329,7 @@ impl Replica {
         list.bytes += held.page.body.len() + 2 * headers + 1024;
         list.held.push(held);
         if list.bytes > HELD_BYTES {
-            // Which of its versions would come is not known.
+            // It is unknown which of the replica's versions would still be listed.
             let key = list.key.clone();
             self.remove(&key)?;
             list.is_settled = true;
@@ -338,8 +338,8 @@ impl Replica {
         Ok(())
     }
 
-    /// Puts what was held of the key listed last. If the replica has a version of it that was not
-    /// listed, all of them are put anew.
+    /// Puts the held versions of the key listed last. If the replica has a version of it that was
+    /// not listed, all of them are removed and put again.
     fn settle(&mut self, list: &mut List, fetch: &mut Fetch<'_>) -> Result<()> {
         if list.is_settled || list.held.is_empty() {
             return Ok(());
@@ -347,7 +347,7 @@ impl Replica {
         let listed: HashSet<Print> = list.held.iter().map(|held| print(&list.key, held)).collect::<Result<_>>()?;
         let own = self.store.engine().history(&list.key);
         let own = match own {
-            // What cannot be read is no version that was listed.
+            // An unreadable version does not equal any listed one.
             Err(error) if error.is_corrupt() => None,
             own => Some(own?),
         };
@@ -359,7 +359,8 @@ impl Replica {
         self.put_held(list, fetch)
     }
 
-    /// Whether all bodies that are to be fetched can be read: else what the replica has stays.
+    /// Returns whether all bodies to be fetched can be read; otherwise the replica keeps its
+    /// versions.
     fn bodies_come(&mut self, list: &List, fetch: &mut Fetch<'_>) -> Result<bool> {
         for held in list.held.iter().filter(|held| held.elsewhere.is_some()) {
             let read = match fetch(&held.page, held.version) {
@@ -399,14 +400,14 @@ impl Replica {
             Err(error) if error.refused_by().is_some() || error.concerns_one_page() => {
                 self.counts.refused += 1;
                 let (url, time_ms) = (String::from_utf8_lossy(&held.page.url), held.page.fetched_at_ms);
-                self.notes.push(format!("not taken over: {url} of {}: {error}", date::format(time_ms)));
+                self.notes.push(format!("not replicated: {url} of {}: {error}", date::format(time_ms)));
             }
             Err(error) => return Err(error),
         }
         Ok(())
     }
 
-    /// Puts a version whose body is to be fetched, unless it is there.
+    /// Puts a version whose body is fetched separately, unless the replica has it.
     fn put_elsewhere(&mut self, held: &Held, fetch: &mut Fetch<'_>) -> Result<bool> {
         let key = self.store.key_of_page(&held.page)?;
         let print = print(&key, held)?;
@@ -414,7 +415,7 @@ impl Replica {
             return Ok(false);
         }
         match fetch(&held.page, held.version)? {
-            // Its removal is told of next.
+            // Its removal is the next change.
             None => Ok(false),
             Some(mut body) => self.store.put_page_reader(&held.page, &mut *body).map(|_| true),
         }
@@ -423,18 +424,18 @@ impl Replica {
     fn remove(&mut self, key: &[u8]) -> Result<()> {
         if self.store.engine().remove(key)? {
             self.counts.removed += 1;
-            // It takes what it has put for there.
+            // The loader would count its earlier puts as present.
             self.loader = Loader::default();
         }
         Ok(())
     }
 
-    /// Removes the replica's own keys before a form of the list, or all that are left.
+    /// Removes the replica's own keys before a form of the list, or all remaining ones.
     fn remove_up_to(&mut self, list: &mut List, form: Option<&[u8]>) -> Result<()> {
         loop {
             if list.next.is_none() {
                 let next = match list.own.next() {
-                    // A file of its own is absent: what it held is not known.
+                    // A file of the replica is missing: its keys are unknown.
                     Some(Err(_)) if list.own.has_given_all() => None,
                     next => next.transpose()?,
                 };
@@ -457,7 +458,7 @@ impl Replica {
     }
 }
 
-/// Whether the other store cannot give a body.
+/// Returns whether the other store cannot provide a body.
 fn is_of_the_body(error: &Error) -> bool {
     matches!(error, Error::Remote { is_damage, is_of_one_page, .. } if *is_damage || *is_of_one_page)
 }
@@ -483,7 +484,7 @@ fn print_of(head: &Head) -> Print {
 impl List {
     fn new(store: &PageStore, after: &[u8]) -> Result<List> {
         if !store.engine().has_key_order() {
-            return Err(Error::Unsupported { what: "order of keys, which a replica needs: a repair makes one" });
+            return Err(Error::Unsupported { what: "key order, which a replica needs: a repair makes one" });
         }
         let range = if after.is_empty() { KeyRange::all() } else { KeyRange::all().after(after) };
         let own = store.engine().keys_in(range, Direction::Forward)?;

@@ -1,9 +1,9 @@
 //! Bytes of any length in bounded memory: small payloads in memory, large ones in an unnamed
 //! temporary file.
 //!
-//! Only at its end is a WARC block known to be whole, and a body to decode: both must be held
-//! before anything is stored, whatever their size. The file is unlinked as soon as it is created,
-//! so that a crash leaves nothing behind.
+//! A WARC block is known to be complete, and a body to be decodable, only at its end: both must be
+//! held before anything is stored, whatever their size. The file is unlinked as soon as it is
+//! created, so a crash leaves nothing behind.
 //!
 //! Invariant: a [`Payload`] never holds more than the spool's memory bound in memory.
 
@@ -15,7 +15,7 @@ use tempfile::SpooledTempFile;
 use crate::error::{Error, Result};
 use crate::page::digest::Digest;
 
-/// Where large payloads are set aside, and which are large.
+/// The folder for large payloads, and the size from which they are large.
 ///
 /// ```
 /// let spool = filemap::warc::Spool::default().memory_bytes(1 << 20);
@@ -72,7 +72,7 @@ pub(crate) struct PayloadWriter {
 }
 
 impl PayloadWriter {
-    /// Adds bytes. What exceeds the limit is counted and dropped: see [`PayloadWriter::is_over`].
+    /// Adds bytes. Bytes over the limit are counted and dropped: see [`PayloadWriter::is_over`].
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<()> {
         let room = self.limit.saturating_sub(self.bytes);
         self.bytes += bytes.len() as u64;
@@ -96,12 +96,12 @@ impl PayloadWriter {
         Ok(())
     }
 
-    /// All bytes pushed, those past the limit included.
+    /// Number of bytes pushed, including those over the limit.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether more was pushed than is kept.
+    /// Returns whether more was pushed than is kept.
     pub(crate) fn is_over(&self) -> bool {
         self.bytes > self.limit
     }
@@ -174,7 +174,7 @@ impl Payload {
         Ok(())
     }
 
-    /// Moves it to disk, until [`Payload::take_back`].
+    /// Moves the payload to disk, until [`Payload::take_back`].
     pub(crate) fn set_aside(&mut self, spool: &Spool) -> Result<()> {
         let Payload::Memory(bytes) = self else { return Ok(()) };
         let mut writer = spool.writer(u64::MAX);
@@ -184,7 +184,7 @@ impl Payload {
         Ok(())
     }
 
-    /// Moves it back into memory, unless it is large.
+    /// Moves the payload back into memory, unless it is large.
     pub(crate) fn take_back(&mut self) -> Result<()> {
         if let Payload::Disk { bytes, spool, .. } = self
             && *bytes <= spool.memory_bytes as u64
@@ -226,12 +226,12 @@ impl Payload {
         }
     }
 
-    /// Reads and seeks over all bytes.
+    /// A reader over all bytes that can seek.
     pub(crate) fn into_reader(self) -> PayloadReader {
         PayloadReader { payload: self, at: 0 }
     }
 
-    /// Reads from the start.
+    /// A reader from the start.
     pub(crate) fn reader(&mut self) -> Result<Box<dyn Read + '_>> {
         match self {
             Payload::Memory(bytes) => Ok(Box::new(bytes.as_slice())),
@@ -242,7 +242,7 @@ impl Payload {
         }
     }
 
-    /// Passes all bytes to `each`, in order, in pieces.
+    /// Calls `each` with all bytes, in order, in pieces.
     pub(crate) fn chunks(&mut self, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let spool = match self {
             Payload::Memory(bytes) => return each(bytes),
@@ -258,7 +258,8 @@ impl Payload {
         }
     }
 
-    /// Whether the bytes have this digest; `None` if its algorithm is not computed here.
+    /// Returns whether the bytes have this digest; `None` if this crate does not compute its
+    /// algorithm.
     pub(crate) fn has_digest(&mut self, digest: &Digest) -> Result<Option<bool>> {
         let Some(mut hasher) = digest.hasher() else { return Ok(None) };
         self.chunks(|bytes| {
@@ -277,7 +278,7 @@ pub(crate) struct PayloadReader {
 }
 
 impl PayloadReader {
-    /// Bytes that were not read yet.
+    /// Number of bytes not yet read.
     pub(crate) fn remaining(&self) -> u64 {
         self.payload.len().saturating_sub(self.at)
     }

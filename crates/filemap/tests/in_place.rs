@@ -117,7 +117,7 @@ fn what_was_moved_changed_or_is_gone_is_named_and_found_again() {
         assert_eq!(head.page.status, Some(200));
     };
     std::fs::rename(&old, &new).expect("moved");
-    fails("the file is not there");
+    fails("the file is missing");
     let (mut there, mut gone) = (0, 0);
     place
         .store
@@ -159,7 +159,7 @@ fn a_record_of_another_time_and_digest_is_another_visit() {
     for (other, what) in [
         (later(with("other")), "another visit is there: of 2021"),
         (later(page("a", "first")), "another visit is there"),
-        (damaged.into_bytes(), "has not the digest"),
+        (damaged.into_bytes(), "does not match its record's digest"),
     ] {
         std::fs::write(place.dir.path().join("a.warc"), other).expect("a file");
         let error = place.store.get("http://example.com/a").expect_err("another");

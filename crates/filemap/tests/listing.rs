@@ -420,7 +420,7 @@ fn a_store_without_order_lists_and_counts_all_the_same() {
     let refused = store.listing(&Scope::new(), Some(&cursor)).map(|_| ());
     assert_eq!(
         refused.expect_err("no order").to_string(),
-        "this store has no order of its URLs, in which a listing could continue: a repair makes one"
+        "this store has no key order, which a cursor needs: a repair makes one"
     );
 }
 

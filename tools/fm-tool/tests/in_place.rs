@@ -61,7 +61,7 @@ fn an_index_is_imported_in_place_and_pages_are_read_from_the_archive() {
     // What is gone is named: by a get, a check and a dump.
     let elsewhere = bench.path("elsewhere");
     fs::rename(&archive, &elsewhere).unwrap();
-    bench.run("get", &[PAGE_URL]).ended(3).said(&location).said("the file is not there");
+    bench.run("get", &[PAGE_URL]).ended(3).said(&location).said("the file is missing");
     bench
         .run("archives", &["--check"])
         .ended(3)

@@ -1,14 +1,14 @@
 //! Times of invalid dates.
 //!
-//! Archives hold dates that no strict parser accepts. A page is never dropped for that: the first
-//! of these rules that gives a time is used, and the import reports it.
+//! Archives contain dates that no strict parser accepts. A page is never dropped for that: the
+//! first of these rules that yields a time is used, and the import reports it.
 //!
 //! | rule | when | time |
 //! |---|---|---|
 //! | `day-of-year` | the day is a day of the year (ClueWeb09: `2008-10-294T05:21:46-0700`) | that day |
 //! | `repaired` | the numbers are in another format | each clamped to its range; UTC without a zone |
-//! | `http-date` | the answer has a valid `Date` header | that |
-//! | `neighbour` | an earlier record of the file has a date | that of the last such record |
+//! | `http-date` | the response has a valid `Date` header | the time of that header |
+//! | `neighbour` | an earlier record of the file has a date | the time of the last such record |
 //! | `none` | otherwise | 1970-01-01T00:00:00Z |
 //!
 //! `repaired` accepts: other separators or none, single digits, `24:00`, days and hours out of
@@ -22,7 +22,7 @@ use std::fmt;
 use super::{compose, days_in_month, month_and_day};
 
 filemap_io::named_enum! {
-    /// The rule that gave the time of an invalid date.
+    /// The rule that yielded the time of an invalid date.
     ///
     /// ```
     /// use filemap::date::{DateRule, mend, parse};
@@ -38,7 +38,7 @@ filemap_io::named_enum! {
         DayOfYear => "day-of-year",
         /// Numbers in another format, or out of range.
         Repaired => "repaired",
-        /// The `Date` header of the answer.
+        /// The `Date` header of the response.
         HttpDate => "http-date",
         /// The date of an earlier record.
         Neighbour => "neighbour",
@@ -55,8 +55,8 @@ impl fmt::Display for DateRule {
 
 const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 
-/// The time of a text that [`super::parse`] does not accept, by the rule `day-of-year` or
-/// `repaired`; its year has four digits.
+/// The time of a text that [`super::parse`] rejects, by the rule `day-of-year` or `repaired`. Its
+/// year has four digits.
 pub fn mend(text: &str) -> Option<(i64, DateRule)> {
     let (time_ms, rule) = mended(text)?;
     Some((super::nearest_with_four_digit_year(time_ms), rule))
@@ -81,7 +81,7 @@ fn mended(text: &str) -> Option<(i64, DateRule)> {
     }
 }
 
-/// Nine or ten digits that are no date are seconds since 1970, thirteen are milliseconds.
+/// Nine or ten digits that are not a date are seconds since 1970, thirteen are milliseconds.
 fn since_1970(text: &str) -> Option<i64> {
     if !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -121,13 +121,13 @@ fn worded(text: &str, month: i64) -> Option<i64> {
     ranged([year?, month, day?, clock[0], clock[1], clock[2]], 0, offset)
 }
 
-/// `06-Mar-17` as three words; a zone such as `-0700` stays one.
+/// Splits `06-Mar-17` into three words; a zone such as `-0700` stays one.
 fn split_dashes(word: &str) -> impl Iterator<Item = &str> {
     let is_zone = word.starts_with(['+', '-']);
     word.split(move |sign| sign == '-' && !is_zone).filter(|word| !word.is_empty())
 }
 
-/// A date of numbers, with any separators or none.
+/// A numeric date, with any separators or none.
 fn numbered(text: &str) -> Option<(i64, DateRule)> {
     let (text, offset) = split_zone(text);
     let mut groups: Vec<&str> = Vec::new();
@@ -172,7 +172,8 @@ fn split_group<'a>(group: &'a str, groups: &mut Vec<&'a str>) {
     groups.push(rest);
 }
 
-/// The text before a zone such as `-0700` after the time, and the zone in minutes.
+/// Splits off a zone such as `-0700` after the time; returns the text before it, and the zone in
+/// minutes.
 fn split_zone(text: &str) -> (&str, i64) {
     let clock = text.find([':', 't']).unwrap_or(text.len());
     match text[clock..].rfind(['+', '-']).map(|at| clock + at) {
@@ -219,7 +220,7 @@ mod tests {
             let (time_ms, rule) = mend(text).expect(text);
             assert_eq!((format(time_ms).as_str(), rule), (expected, DateRule::DayOfYear), "{text}");
         }
-        // January's are the same.
+        // In January the day of the year is the day of the month.
         assert_eq!(crate::date::parse("2009-01-05T08:00:00-0800").map(format).as_deref(), Some("2009-01-05T16:00:00Z"));
     }
 

@@ -1,4 +1,4 @@
-//! Detaches revisits: those that stay while their originals are erased get a body of their own.
+//! Detaches revisits: a revisit that stays when its original is erased gets a body of its own.
 
 use filemap_core::erase::Erasure;
 
@@ -7,15 +7,15 @@ use crate::error::Result;
 use crate::page::version::BodyForm;
 use crate::store::{FoundRevisit, Loader, PageStore, Resolver};
 
-/// Bytes of bodies put before the replaced revisits are removed.
+/// Bytes of bodies put before the replaced revisits are dropped.
 const PUT_BYTES: u64 = 64 << 20;
 
 impl PageStore {
-    /// Puts each revisit that stays, and whose original goes, again as a page with that body, and
-    /// then drops the revisit, before anything is erased: repeated after an interruption, it puts
-    /// nothing twice. Returns their number. A revisit gets no body that a rule refuses or that
-    /// cannot be read. With `dry` they are only counted; the count is an upper bound, since one
-    /// may get its body through another.
+    /// Before anything is erased, puts each revisit that stays but loses its original again, as a
+    /// page with that body, and then drops the revisit. Repeated after an interruption, it puts
+    /// nothing twice. Returns the number of revisits. A revisit gets no body that a rule refuses
+    /// or that cannot be read. With `dry` they are only counted; the count is an upper bound,
+    /// since a revisit may get its body through another.
     pub(super) fn detach_revisits(&self, what: &Erasure, dry: bool, progress: Progress<'_>) -> Result<u64> {
         let mut detached = 0;
         let whole =
@@ -29,9 +29,9 @@ impl PageStore {
     fn detach(&self, batch: Vec<FoundRevisit>, what: &Erasure, dry: bool) -> Result<u64> {
         let (mut resolver, mut loader) = (Resolver::new(self), Loader::default());
         let (mut replaced, mut bytes, mut detached) = (Vec::new(), 0, 0);
-        // The last key, and how a body may be stored under it.
+        // The last key, and the form of a body stored under it.
         let mut last: Option<(Vec<u8>, BodyForm)> = None;
-        // The newest of a key first: earlier ones can then refer to its body.
+        // The newest version of a key first: earlier ones can then refer to its body.
         for (sought, version) in batch.into_iter().rev() {
             if (what.versions)(sought.own(), version) {
                 continue;
@@ -49,7 +49,7 @@ impl PageStore {
                 Some((key, form)) if key == sought.own() => *form,
                 _ => {
                     let versions = self.engine().versions_of(sought.own()).unwrap_or_default();
-                    // A reference to a body that goes would have to be replaced again.
+                    // A reference to a body that is erased would have to be replaced again.
                     let goes = versions.iter().any(|version| (what.versions)(sought.own(), *version));
                     let form = if goes { BodyForm::Whole } else { BodyForm::Reference };
                     last = Some((sought.own().to_vec(), form));

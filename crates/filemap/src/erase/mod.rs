@@ -1,8 +1,8 @@
-//! Erasing pages for good: matching captures go from every file of the store, and a rule keeps
-//! them from coming back.
+//! Erases pages permanently: matching captures are removed from every file of the store, and a
+//! rule refuses them in later puts.
 //!
 //! The rule is made first, durably: after an interruption [`PageStore::resume_erasures`] finishes
-//! the erasure. docs/ERASING.md says what is reached and what is not.
+//! the erasure. docs/ERASING.md lists what an erasure reaches and what it does not.
 
 mod detach;
 mod proof;
@@ -39,19 +39,19 @@ use proof::Needles;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EraseRule {
-    /// Its number.
+    /// Its id.
     pub id: u32,
-    /// Whether it holds.
+    /// Its state: unfinished, in force, or lifted.
     pub state: RuleState,
-    /// When it was made.
+    /// Time when it was made, in ms since 1970.
     pub made_ms: i64,
-    /// When its state last changed.
+    /// Time when its state last changed, in ms since 1970.
     pub changed_ms: i64,
-    /// Why it was made.
+    /// The reason given for it.
     pub reason: String,
-    /// What it is about, in words.
+    /// Its target as text.
     pub about: String,
-    /// What it is about, as JSON; empty once it was lifted.
+    /// Its target as JSON; empty after it was lifted.
     pub what: String,
 }
 
@@ -77,18 +77,18 @@ pub struct EraseRule {
 pub struct Erasing {
     /// Ids of the rules.
     pub rules: Vec<u32>,
-    /// What was erased.
+    /// Numbers of erased versions, keys, dictionaries and segments, and what is left of them.
     pub erased: Erased,
-    /// What the search of all files afterwards found; `None` for a dry run.
+    /// Result of the search of all files afterwards; `None` for a dry run.
     pub proof: Option<Proof>,
     /// Removed files that had other hard links outside the store, mostly in a backup.
     pub shared_files: Vec<String>,
-    /// Files of archives in which records of what was erased stay, and the number of versions.
+    /// Archive files in which records of erased versions stay, and the number of those versions.
     pub archives: Vec<(String, u64)>,
 }
 
 impl Erasing {
-    /// Whether the search found nothing left in the store's own files.
+    /// Returns whether nothing is left in the store's own files, as far as the search shows.
     pub fn is_complete(&self) -> bool {
         self.erased.is_complete() && self.proof.as_ref().is_none_or(Proof::is_clean)
     }
@@ -110,26 +110,27 @@ impl Erasing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EraseProgress {
-    /// Bodies compared with a digest so far.
+    /// Number of bodies compared with a digest so far.
     Comparing(u64),
-    /// Versions read so far to find revisits that stay and whose originals go.
+    /// Number of versions read so far to find revisits that stay but lose their originals.
     Detaching(u64),
     /// Progress of the engine.
     Erasing(ErasureStep),
-    /// Bytes of files searched so far.
+    /// Number of bytes of files searched so far.
     Searching(u64),
 }
 
 type Progress<'a> = &'a mut dyn FnMut(EraseProgress) -> ControlFlow<()>;
 
 impl PageStore {
-    /// Erases what an order targets: makes a rule (or takes an equal one made before), removes
-    /// every matching capture, every dictionary that may hold its text and every segment that may
-    /// hold its bytes, and searches the files for what is left. Reads and puts continue.
-    /// [`Store::erase`] has the costs.
+    /// Erases the target of an order: makes a rule (or uses an equal existing one), removes every
+    /// matching capture, every dictionary that may hold its text and every segment that may hold
+    /// its bytes, and searches the files for remains. Reads and puts continue. [`Store::erase`]
+    /// has the costs.
     ///
-    /// Repeated after an interruption, it finishes what was begun. If [`Erasing::is_complete`],
-    /// the rule is in force; if not, the rule holds, and its erasure counts as unfinished.
+    /// Repeated after an interruption, it finishes the erasure. If [`Erasing::is_complete`], the
+    /// rule is in force; otherwise the rule still refuses puts, and its erasure counts as
+    /// unfinished.
     ///
     /// # Errors
     ///
@@ -150,7 +151,8 @@ impl PageStore {
         self.end_erasures(text, progress)
     }
 
-    /// What [`PageStore::erase`] would remove; `promoted` is an upper bound. Changes nothing.
+    /// The captures that [`PageStore::erase`] would remove; `promoted` is an upper bound. Changes
+    /// nothing.
     ///
     /// # Errors
     ///
@@ -190,8 +192,8 @@ impl PageStore {
         Ok(rules.into_iter().map(EraseRule::of).collect())
     }
 
-    /// Lifts a rule: what it matches may be put again; what was erased stays erased. Returns false
-    /// if no rule with this id holds.
+    /// Lifts a rule: matching captures may be put again; erased ones stay erased. Returns false if
+    /// no rule with this id holds.
     ///
     /// # Errors
     ///
@@ -205,9 +207,9 @@ impl PageStore {
         Ok(holds)
     }
 
-    /// Adds the rules that hold in another store and that this one lacks, as unfinished:
-    /// [`PageStore::resume_erasures`] then erases what they match. Returns their number. For a
-    /// restored backup that is older than an erasure.
+    /// Adds the rules that hold in another store and are missing in this one, as unfinished:
+    /// [`PageStore::resume_erasures`] then erases matching captures. Returns the number of rules
+    /// added. For a restored backup that is older than an erasure.
     ///
     /// # Errors
     ///
@@ -245,7 +247,7 @@ impl PageStore {
         order.what(canonical.as_deref(), &salt)
     }
 
-    /// Carries out unfinished rules. `text` is the URL of one that keeps it as a digest.
+    /// Carries out unfinished rules. `text` is the URL of a rule that keeps it as a digest.
     fn end_erasures(&self, text: Option<Vec<u8>>, progress: Progress<'_>) -> Result<Erasing> {
         // From here on no matching capture can be put.
         self.obey()?;
@@ -270,8 +272,8 @@ impl PageStore {
         Ok(erasing)
     }
 
-    /// What the engine is to erase for some rules, what to search for afterwards, and what could
-    /// not be compared.
+    /// The erasure for the engine that some rules need, the texts to search for afterwards, and
+    /// the bodies that could not be compared.
     fn erasure(&self, set: &Arc<RuleSet>, progress: Progress<'_>) -> Result<(Erasure, Needles, Unread)> {
         let (by_digest, unread) = self.with_digests(set, progress)?;
         let by_digest = Arc::new(by_digest);
@@ -291,7 +293,7 @@ impl PageStore {
     }
 
     /// Sequences, by key, of the versions whose bodies have a digest that a rule names; and the
-    /// versions that cannot be read, which may be meant.
+    /// unreadable versions, which might have it.
     fn with_digests(&self, set: &RuleSet, progress: Progress<'_>) -> Result<(ByDigest, Unread)> {
         let (mut found, mut unread) = (ByDigest::new(), Unread::default());
         if !set.wants_bodies() {
@@ -321,7 +323,7 @@ impl PageStore {
 /// Sequences of versions, by key.
 type ByDigest = HashMap<Vec<u8>, HashSet<u64>>;
 
-/// Bodies that damage keeps from being compared with a rule's digest.
+/// Bodies that could not be compared with a rule's digest because of damage.
 #[derive(Debug, Default)]
 struct Unread {
     count: u64,
@@ -350,7 +352,7 @@ impl EraseRule {
 }
 
 impl Error {
-    /// The id of the rule that refuses the page, if that is the error.
+    /// The id of the rule that refuses the page, for such an error.
     pub fn refused_by(&self) -> Option<u32> {
         match self {
             Error::Engine(filemap_core::Error::Refused { rule }) => Some(*rule),

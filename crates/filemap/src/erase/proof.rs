@@ -1,4 +1,5 @@
-//! The search after an erasure: every file of the store, raw and decompressed, for erased text.
+//! Search after an erasure: looks for erased text in every file of the store, raw and
+//! decompressed.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -10,15 +11,15 @@ use crate::page::key;
 use crate::store::PageStore;
 use crate::store::rules::{Matcher, RuleSet};
 
-/// Erased captures whose text is searched for.
+/// Maximum number of erased keys whose text is searched for.
 const CAPTURES: usize = 256;
-/// Pieces of each body to search for, and bytes of a piece.
+/// Number of pieces of each body to search for, and bytes of a piece.
 const PIECES: usize = 4;
 const PIECE_BYTES: usize = 48;
-/// Mentions listed; more are counted.
+/// Maximum number of mentions listed; further ones are only counted.
 const LISTED: usize = 100;
 
-/// A page that stays and has erased text: it links to an erased page, or quotes it.
+/// A page that stays and contains erased text: it links to an erased page, or quotes it.
 ///
 /// ```
 /// use filemap::erase::{Mention, Proof};
@@ -36,7 +37,7 @@ const LISTED: usize = 100;
 pub struct Mention {
     /// The canonical URL of the page.
     pub url: Vec<u8>,
-    /// The text is an erased URL, not a piece of a body.
+    /// True if the text is an erased URL, false if it is a piece of a body.
     pub is_url: bool,
 }
 
@@ -49,32 +50,32 @@ pub struct Mention {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Proof {
-    /// Files that were searched.
+    /// Number of files searched.
     pub files: u64,
-    /// Their bytes.
+    /// Number of bytes searched.
     pub bytes: u64,
-    /// Records that were decompressed.
+    /// Number of records decompressed.
     pub records: u64,
-    /// Texts that were searched for: URLs and pieces of bodies.
+    /// Number of texts searched for: URLs and pieces of bodies.
     pub texts: u64,
-    /// Erased text found: file, offset, and what is there.
+    /// Erased text found: file, offset, and a description.
     pub left: Vec<(String, u64, String)>,
-    /// Number of captures that stay and have erased text.
+    /// Number of captures that stay and contain erased text.
     pub mentions: u64,
-    /// The first of them.
+    /// The first of these captures.
     pub mentioned_in: Vec<Mention>,
-    /// Files in the folder that are not the store's: not searched.
+    /// Files in the folder that do not belong to the store: not searched.
     pub strangers: Vec<String>,
 }
 
 impl Proof {
-    /// Whether no erased text was found.
+    /// Returns whether no erased text was found.
     pub fn is_clean(&self) -> bool {
         self.left.is_empty()
     }
 }
 
-/// What to search for.
+/// The texts to search for.
 #[derive(Default)]
 pub(super) struct Needles {
     urls: BTreeSet<Vec<u8>>,
@@ -101,7 +102,7 @@ impl PageStore {
             if versions.iter().all(|version| goes(*version)) {
                 needles.urls.insert(key::url(&found).to_vec());
             }
-            // An unreadable version gives no text.
+            // An unreadable version has no text to search for.
             let read = |version| self.engine().get_version(&found, version).ok().flatten();
             let Some(value) = versions.into_iter().filter(|version| goes(*version)).find_map(read) else { continue };
             let body = value.body;
@@ -110,7 +111,7 @@ impl PageStore {
                 needles.pieces.extend(body.get(at..at + PIECE_BYTES).map(<[u8]>::to_vec));
             }
         }
-        // A run of one byte proves nothing: it is found everywhere.
+        // A run of one byte proves nothing: it occurs everywhere.
         needles.pieces.retain(|piece| piece.iter().any(|b| *b != piece[0]));
         Ok(needles)
     }

@@ -1,11 +1,11 @@
 //! Payload and block digests in every notation that archives use.
 //!
 //! A digest is an algorithm and its bytes. `sha1:`, `SHA-1:`, `sha-256=` and `urn:sha1:` are
-//! labels; hexadecimal, base 32 and base 64, upper or lower case, padded or not, are told apart by
-//! their length. Without a label, the length gives the algorithm too.
+//! labels. The length distinguishes hexadecimal, base 32 and base 64, upper or lower case, padded
+//! or not. Without a label, it also identifies the algorithm.
 //!
-//! Invariant: two texts of one digest parse to equal values. A text of a known algorithm but of
-//! another length is no digest: [`Digest::parse`] returns `None`.
+//! Invariant: two texts of one digest parse to equal values. For a text of a known algorithm but
+//! another length, [`Digest::parse`] returns `None`.
 
 use base64::Engine as _;
 use base64::alphabet;
@@ -16,7 +16,7 @@ use sha2::{Sha256, Sha512};
 
 pub(crate) const BASE32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
-/// Algorithms of known length in bytes, by their label in lower case without signs.
+/// Length of each known algorithm, in bytes, by its label in lower case without punctuation.
 const LENGTHS: [(&str, usize); 7] =
     [("md5", 16), ("sha1", 20), ("sha224", 28), ("sha256", 32), ("blake3", 32), ("sha384", 48), ("sha512", 64)];
 
@@ -32,7 +32,7 @@ pub(crate) struct Digest {
 }
 
 impl Digest {
-    /// Reads a digest; `None` if the text is no digest, or is cut short.
+    /// Parses a digest; `None` if the text is not a digest, or is truncated.
     pub(crate) fn parse(text: &str) -> Option<Digest> {
         let text = text.trim();
         let text = if text.get(..4).is_some_and(|urn| urn.eq_ignore_ascii_case("urn:")) { &text[4..] } else { text };
@@ -50,7 +50,7 @@ impl Digest {
         Some(Digest { algorithm, bytes })
     }
 
-    /// The digest of the same algorithm with these bytes.
+    /// A digest of the same algorithm with these bytes.
     pub(crate) fn with_bytes(&self, bytes: &[u8]) -> Digest {
         Digest { algorithm: self.algorithm.clone(), bytes: bytes.to_vec() }
     }
@@ -60,12 +60,13 @@ impl Digest {
         format!("{}:{}", self.algorithm, hex(&self.bytes))
     }
 
-    /// Whether two digests are of one algorithm, so that they can be compared.
+    /// Returns whether two digests are of one algorithm, so that they can be compared.
     pub(crate) fn is_comparable(&self, other: &Digest) -> bool {
         self.algorithm == other.algorithm
     }
 
-    /// Whether it is the digest of no bytes; false for algorithms that are not computed here.
+    /// Returns whether it is the digest of no bytes; false for algorithms that this crate does not
+    /// compute.
     pub(crate) fn is_of_nothing(&self) -> bool {
         self.is_of(b"") == Some(true)
     }
@@ -75,7 +76,7 @@ impl Digest {
         if self.algorithm == "sha1" { self.bytes.as_slice().try_into().ok() } else { None }
     }
 
-    /// Computes digests of this algorithm; `None` if it is not computed here.
+    /// A hasher of this algorithm; `None` if this crate does not compute it.
     pub(crate) fn hasher(&self) -> Option<Hasher> {
         Some(match self.algorithm.as_str() {
             "md5" => Box::new(Md5::new()),
@@ -86,24 +87,25 @@ impl Digest {
         })
     }
 
-    /// The digest of `content` by this algorithm; `None` if that is not computed here.
+    /// The digest of `content` by this algorithm; `None` if this crate does not compute it.
     pub(crate) fn of(&self, content: &[u8]) -> Option<Digest> {
         let mut hasher = self.hasher()?;
         hasher.update(content);
         Some(self.with_bytes(&hasher.finalize()))
     }
 
-    /// Whether `content` has this digest; `None` if its algorithm is not computed here.
+    /// Returns whether `content` has this digest; `None` if this crate does not compute the
+    /// algorithm.
     pub(crate) fn is_of(&self, content: &[u8]) -> Option<bool> {
         self.of(content).map(|digest| digest == *self)
     }
 
-    /// Whether it is a SHA-1 or a SHA-256: what a rule of an erasure may name.
+    /// Returns whether it is a SHA-1 or a SHA-256, the algorithms that erase rules may use.
     pub(crate) fn is_for_rules(&self) -> bool {
         matches!(self.algorithm.as_str(), "sha1" | "sha256")
     }
 
-    /// Whether these are its bytes.
+    /// Returns whether these are its bytes.
     pub(crate) fn is(&self, bytes: &[u8]) -> bool {
         self.bytes == bytes
     }
@@ -114,14 +116,14 @@ pub(crate) fn expected(text: &str) -> Option<[u8; 20]> {
     Digest::parse(text)?.sha1()
 }
 
-/// The SHA-1 of `parts`, one after the other.
+/// The SHA-1 of the concatenated `parts`.
 pub(crate) fn sha1_of(parts: &[&[u8]]) -> [u8; 20] {
     let mut hasher = Sha1::new();
     parts.iter().for_each(|part| hasher.update(part));
     hasher.finalize().into()
 }
 
-/// Whether `label` names an algorithm; it may be digits before the padding.
+/// Returns whether `label` names an algorithm; it could also be digits before the padding.
 fn is_label(label: &str, value: &str) -> bool {
     let is_name = label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
     is_name && !label.is_empty() && label.len() <= 16 && value.bytes().any(|byte| byte != b'=')
@@ -152,7 +154,7 @@ fn decode(value: &str, bytes: usize) -> Option<Vec<u8>> {
     decoded.filter(|decoded| decoded.len() == bytes)
 }
 
-/// Bytes in lower-case hexadecimal.
+/// Formats bytes in lower-case hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -191,7 +193,7 @@ mod tests {
 
     use super::*;
 
-    /// Every way to write the digest of `abc`, by algorithm.
+    /// The digest of `abc` in every notation of one algorithm.
     fn forms(label: &str, digest: &[u8]) -> Vec<String> {
         let hex = hex(digest);
         let mut base32 = String::new();

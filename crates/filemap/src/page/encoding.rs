@@ -1,8 +1,8 @@
-//! The encoding of a document: by byte order mark, `Content-Type`, a declaration in its first
+//! The encoding of a document: from a byte order mark, `Content-Type`, a declaration in its first
 //! bytes, or its bytes.
 //!
-//! As the HTML standard determines it, except for the last resort, which there depends on the
-//! reader's locale: here an undeclared document is UTF-8 if its bytes are valid, and windows-1252
+//! Follows the HTML standard, except for the last resort. In the standard that depends on the
+//! user's locale; here an undeclared document is UTF-8 if its bytes are valid, and windows-1252
 //! otherwise.
 
 use std::borrow::Cow;
@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use memchr::memmem;
 use urlindex::canonical::Encoding;
 
-/// Bytes in which a document may declare its encoding.
+/// Number of bytes in which a document may declare its encoding.
 const PRESCAN_BYTES: usize = 1024;
 
 /// The text of a document and its encoding; invalid bytes become U+FFFD. Borrowed if it is UTF-8.
@@ -46,7 +46,8 @@ fn prescan(head: &[u8]) -> Option<&'static Encoding> {
         None => in_meta(&lower),
     };
     let encoding = Encoding::for_label(label?)?;
-    // A declaration that could be read is not UTF-16; the standard maps the names so.
+    // A declaration that can be read as ASCII is not UTF-16; the standard maps the names in this
+    // way.
     Some(match encoding.name() {
         "UTF-16LE" | "UTF-16BE" => urlindex::canonical::UTF_8,
         "x-user-defined" => Encoding::for_label(b"windows-1252")?,
@@ -83,7 +84,7 @@ fn charset(text: &[u8]) -> Option<&[u8]> {
     value_of(text, b"charset")
 }
 
-/// The value after `NAME=`, quoted or not; case does not matter.
+/// The value after `NAME=`, quoted or not; ignores case.
 fn value_of<'a>(text: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let mut at = 0;
     while at + name.len() <= text.len() {

@@ -1,7 +1,7 @@
-//! HTTP header fields as a server sent them: in order, repeated, in whatever bytes.
+//! HTTP header fields as a server sent them: in order, repeated, in any bytes.
 //!
-//! Invariant: nothing is merged, sorted, re-cased or re-coded. Names compare without regard to
-//! ASCII case.
+//! Invariant: nothing is merged, sorted, re-cased or re-coded. Names are compared without ASCII
+//! case.
 
 /// One header field.
 ///
@@ -17,12 +17,12 @@ pub struct Header {
 }
 
 impl Header {
-    /// A field of this name and value.
+    /// A field with this name and value.
     pub fn new(name: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Header {
         Header { name: name.into(), value: value.into() }
     }
 
-    /// Whether the name is `name`, without regard to case.
+    /// Returns whether the name is `name`, ignoring case.
     pub fn is(&self, name: &str) -> bool {
         self.name.eq_ignore_ascii_case(name.as_bytes())
     }
@@ -44,7 +44,7 @@ impl Headers {
         Headers::default()
     }
 
-    /// Adds a field at the end.
+    /// Appends a field.
     pub fn push(&mut self, name: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) {
         self.0.push(Header::new(name, value));
     }
@@ -74,14 +74,14 @@ impl Headers {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no fields.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Their approximate size in memory.
+    /// Approximate size of the headers in memory, in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        // An allocation of few bytes takes 32.
+        // A small allocation takes 32 bytes.
         let field = |header: &Header| size_of::<Header>() + header.name.len() + header.value.len() + 2 * 32;
         self.0.iter().map(field).sum::<usize>() as u64
     }
@@ -105,8 +105,7 @@ impl Headers {
         self.all(name).flat_map(split).collect()
     }
 
-    /// Adjusts the headers of a revisit to the body of its original, which has the headers
-    /// `original`.
+    /// Adjusts the headers of a revisit to the body of its original, whose headers are `original`.
     pub(crate) fn align(&mut self, original: &Headers, body_bytes: u64) {
         if original.get("X-Crawler-Content-Encoding").is_some() && original.get("Content-Encoding").is_none() {
             self.rename("Content-Encoding", "X-Crawler-Content-Encoding");
@@ -116,7 +115,7 @@ impl Headers {
         }
     }
 
-    /// Sets `Content-Length`; another value is kept as `X-Crawler-Content-Length`.
+    /// Sets `Content-Length`; a different earlier value is kept as `X-Crawler-Content-Length`.
     pub(crate) fn set_length(&mut self, bytes: u64) {
         let text = bytes.to_string();
         if self.get("Content-Length") == Some(text.as_bytes()) {
@@ -150,8 +149,8 @@ impl FromIterator<Header> for Headers {
     }
 }
 
-/// The line that begins at `at`, without its end, and where the next begins. The last line may
-/// have no end.
+/// The line that begins at `at`, without its end, and the offset of the next line. The last line
+/// may have no end.
 pub(crate) fn line(message: &[u8], at: usize) -> Option<(&[u8], usize)> {
     let rest = message.get(at..).filter(|rest| !rest.is_empty())?;
     let (text, next) = match memchr::memchr(b'\n', rest) {

@@ -1,11 +1,11 @@
-//! Where the record of a page lies that was left in its archive.
+//! The location of a page's record in an archive.
 
 use std::fmt;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// A file of an archive: a hash (XXH3-64) of the name that it was imported under. The store keeps
-/// the name, and where the file is, once for all pages ([`crate::store::Archive`]).
+/// Identifies an archive file: a hash (XXH3-64) of the name under which it was imported. The store
+/// keeps name and location of the file once for all pages ([`crate::store::Archive`]).
 ///
 /// ```
 /// use filemap::page::ArchiveId;
@@ -17,20 +17,20 @@ use xxhash_rust::xxh3::xxh3_64;
 pub struct ArchiveId(pub u64);
 
 impl ArchiveId {
-    /// That of a file of this name.
+    /// The id of a file of this name.
     pub fn of(name: &str) -> ArchiveId {
         ArchiveId(xxh3_64(name.as_bytes()))
     }
 }
 
-/// In 16 hexadecimal digits.
+/// Formats the id as 16 hexadecimal digits.
 impl fmt::Display for ArchiveId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)
     }
 }
 
-/// The record of a page that the store describes and whose body it leaves in the file.
+/// The location of a page's record whose body stays in the archive.
 ///
 /// ```
 /// use filemap::Page;
@@ -44,8 +44,8 @@ impl fmt::Display for ArchiveId {
 pub struct InPlace {
     /// The file.
     pub archive: ArchiveId,
-    /// Where its record begins, in bytes of the file.
+    /// Offset of the record in the file, in bytes.
     pub offset: u64,
-    /// The length of the record in the file, in bytes; 0 if it is not known.
+    /// Length of the record in the file, in bytes; 0 if unknown.
     pub length: u64,
 }

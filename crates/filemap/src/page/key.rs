@@ -6,16 +6,16 @@
 //! | URL, NUL, kind | records beside the page: `metadata`, `request`, `conversion` |
 //! | URL, NUL, NUL, variant | the versions of a variant |
 //! | URL, NUL, kind, NUL, variant | records beside a variant |
-//! | NUL, `variants`, number | the mark that URLs of this number have variants; never listed |
-//! | NUL, `archive`, number | where a file with pages in place is; never listed |
+//! | NUL, `variants`, number | the mark that URLs with this number have variants; never listed |
+//! | NUL, `archive`, number | name and location of a file with pages in place; never listed |
 //!
-//! The URL is canonical, byte for byte. No canonicaliser gives a NUL, so [`url`] of any key is the
-//! part before the first NUL: no other record can take the place of a page or be listed as one,
-//! and every key but those last two begins with its URL. A kind is not empty and holds no NUL; a
-//! variant is not empty and may hold any bytes. So all these keys are distinct.
+//! The URL is canonical, byte for byte. No canonicaliser's output contains a NUL, so [`url`] of
+//! any key is the part before the first NUL: no other record can replace a page or be listed as
+//! one, and every key except the last two begins with its URL. A kind is not empty and contains no
+//! NUL; a variant is not empty and may contain any bytes. So all these keys are distinct.
 //!
-//! A mark stands for the URLs of a site whose hashes end alike, so that a site has 256 at most. It
-//! has no text of a URL: an erasure may leave it.
+//! A mark covers URLs of one scheme and host whose hashes end alike, so there are at most 256 for
+//! each scheme and host. It contains no text of a URL, so an erasure may leave it.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -23,9 +23,9 @@ use crate::page::variant::Variant;
 use crate::page::{ArchiveId, RecordKind};
 
 const SEPARATOR: u8 = 0;
-/// What marks begin with: no URL, and no kind has a name that begins so.
+/// Prefix of marks: no URL and no name of a kind begins like this.
 const MARK: &[u8] = b"\0variants";
-/// What keys of archives begin with, as marks do.
+/// Prefix of the keys of archives.
 pub(crate) const ARCHIVE: &[u8] = b"\0archive";
 
 /// The key of a record of this kind.
@@ -44,28 +44,28 @@ pub(crate) fn key(canonical_url: &[u8], kind: RecordKind, variant: Option<&Varia
     key
 }
 
-/// The key of the mark of a URL with variants. Other URLs of its site may have the same.
+/// The key of the mark of a URL with variants. Other URLs of its scheme and host may share it.
 pub(crate) fn mark(canonical_url: &[u8]) -> Vec<u8> {
     let (of_site, of_url) = (xxh3_64(site(canonical_url)) as u16, xxh3_64(canonical_url) as u8);
     [MARK, format!("{of_site:04x}{of_url:02x}").as_bytes()].concat()
 }
 
-/// Whether a key is a page's, not a variant's.
+/// Returns whether a key is that of a page, not of a variant.
 pub(crate) fn is_page(key: &[u8]) -> bool {
     memchr::memchr(SEPARATOR, key).is_none()
 }
 
-/// Whether a key is a variant's.
+/// Returns whether a key is that of a variant.
 pub(crate) fn is_variant(key: &[u8]) -> bool {
     beside(key).is_some_and(|beside| beside.first() == Some(&SEPARATOR))
 }
 
-/// The key of the mark that earlier builds put beside a URL with variants.
+/// The key of the mark that earlier versions of FileMap put beside a URL with variants.
 pub(crate) fn old_mark(canonical_url: &[u8]) -> Vec<u8> {
     [canonical_url, MARK].concat()
 }
 
-/// The key of where a file with pages in place is.
+/// The key of an archive's name and location.
 pub(crate) fn archive(id: ArchiveId) -> Vec<u8> {
     [ARCHIVE, id.to_string().as_bytes()].concat()
 }
@@ -76,13 +76,13 @@ pub(crate) fn archive_of(key: &[u8]) -> Option<ArchiveId> {
     u64::from_str_radix(hex, 16).ok().map(ArchiveId)
 }
 
-/// Whether a key is one of the store's own, of no URL: a mark, or an archive.
+/// Returns whether a key is one of the store's own, without a URL: a mark, or an archive.
 pub(crate) fn is_own(key: &[u8]) -> bool {
     key.starts_with(MARK) || key.starts_with(ARCHIVE)
 }
 
-/// Whether a key is one of the store's own, also of a mark of earlier builds: such keys are never
-/// listed.
+/// Returns whether a key is one of the store's own, or a mark of earlier versions of FileMap: such
+/// keys are never listed.
 pub(crate) fn is_hidden(key: &[u8]) -> bool {
     is_own(key) || beside(key) == Some(&MARK[1..])
 }
@@ -103,8 +103,8 @@ pub(crate) fn variant(key: &[u8]) -> Option<Variant> {
     memchr::memchr(SEPARATOR, beside).map(|at| Variant::of_key(&beside[at + 1..]))
 }
 
-/// The kind in a key of records beside a page or a variant; that of a page in a key of one. `None`
-/// for a kind that this build does not know.
+/// The kind in a key of records beside a page or a variant; `Response` for a key of a page or
+/// variant. `None` for a kind that this program does not know.
 pub(crate) fn kind(key: &[u8]) -> Option<RecordKind> {
     let name = beside(key).and_then(|beside| beside.split(|&byte| byte == SEPARATOR).next()).unwrap_or_default();
     if name.is_empty() {
@@ -118,12 +118,11 @@ fn beside(key: &[u8]) -> Option<&[u8]> {
     memchr::memchr(SEPARATOR, key).map(|at| &key[at + 1..])
 }
 
-/// The part of a key that names its site: scheme and host, `http://example.com`. Pages of one site
-/// share a dictionary.
+/// The scheme and host of a key, `http://example.com`. Pages that share them share a dictionary.
 pub(crate) fn site(key: &[u8]) -> &[u8] {
     let slashes = memchr::memchr_iter(b'/', key);
     let end = slashes.take(3).nth(2);
-    // The part after the URL may have slashes too.
+    // The part after the URL may have slashes, too.
     end.map(|end| &key[..end]).filter(|site| is_page(site)).unwrap_or_default()
 }
 

@@ -1,6 +1,6 @@
-//! The parts of a [`Page`]: kind, protocol, header fields, what a revisit refers to, where a body
-//! was left;
-//! its description in a store ([`meta`]) and the character set of its body ([`encoding`]).
+//! The parts of a [`Page`]: kind, protocol, header fields, references of a revisit, place in an
+//! archive; its description in a store ([`meta`]) and the character set of its body
+//! ([`encoding`]).
 
 pub(crate) mod digest;
 pub mod encoding;
@@ -18,7 +18,7 @@ pub use in_place::{ArchiveId, InPlace};
 pub(crate) use visit::Page;
 
 filemap_io::named_enum! {
-    /// The kind of a record; WARC has the same.
+    /// The kind of a record, as in WARC.
     ///
     /// ```
     /// use filemap::page::RecordKind;
@@ -28,17 +28,17 @@ filemap_io::named_enum! {
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     #[non_exhaustive]
     pub enum RecordKind {
-        /// A server's answer with its headers.
+        /// A server's response with its headers.
         #[default]
         Response => "response",
         /// A file without a protocol around it.
         Resource => "resource",
-        /// A visit that brought the same as an earlier one: it has headers of its own, and refers
+        /// A visit with the same result as an earlier one: it has headers of its own, and refers
         /// to the body.
         Revisit => "revisit",
         /// Notes about a page (WARC `metadata`). Kept beside the page, never in its place.
         Metadata => "metadata",
-        /// What was sent to get a page. Kept beside the page, never in its place.
+        /// The request that was sent for a page. Kept beside the page, never in its place.
         Request => "request",
         /// The page in another form, such as its text (WARC `conversion`). Kept beside the page,
         /// never in its place.
@@ -52,7 +52,8 @@ impl RecordKind {
         RecordKind::ALL.into_iter().find(|kind| kind.name().eq_ignore_ascii_case(name))
     }
 
-    /// Whether a record of this kind is a version of the page itself, not a record beside it.
+    /// Returns whether a record of this kind is a version of the page itself, not a record beside
+    /// it.
     pub fn is_page(self) -> bool {
         matches!(self, RecordKind::Response | RecordKind::Resource | RecordKind::Revisit)
     }
@@ -81,11 +82,11 @@ pub enum HttpVersion {
 }
 
 impl HttpVersion {
-    /// All but `Other`, in the order of the codes in [`meta`].
+    /// All except `Other`, in the order of the codes in [`meta`].
     pub(crate) const KNOWN: [HttpVersion; 4] =
         [HttpVersion::Http10, HttpVersion::Http11, HttpVersion::Http2, HttpVersion::Http3];
 
-    /// Reads a protocol token; `HTTP/2.0` and `HTTP/3.0` are the same as `HTTP/2` and `HTTP/3`.
+    /// Parses a protocol token; `HTTP/2.0` and `HTTP/3.0` are the same as `HTTP/2` and `HTTP/3`.
     pub fn from_token(token: &str) -> HttpVersion {
         let short = if matches!(token, "HTTP/2.0" | "HTTP/3.0") { &token[..6] } else { token };
         let known = HttpVersion::KNOWN.into_iter().find(|version| version.as_str() == short);
@@ -104,7 +105,7 @@ impl HttpVersion {
     }
 }
 
-/// Why a visit counts as a repetition of an earlier one.
+/// The reason why a visit repeats an earlier one.
 ///
 /// ```
 /// use filemap::page::{Revisit, RevisitProfile};
@@ -116,7 +117,7 @@ impl HttpVersion {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RevisitProfile {
-    /// The payload was the same, byte for byte.
+    /// The payload was identical, byte for byte.
     IdenticalPayload,
     /// The server answered that nothing had changed (304).
     ServerNotModified,
@@ -124,7 +125,7 @@ pub enum RevisitProfile {
     Other(String),
 }
 
-/// What a revisit refers to.
+/// The references of a revisit to its original.
 ///
 /// ```
 /// use filemap::page::{RecordKind, Revisit, RevisitProfile};
@@ -145,21 +146,21 @@ pub enum RevisitProfile {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Revisit {
-    /// Why it is a revisit.
+    /// The reason why it is a revisit.
     pub profile: RevisitProfile,
     /// The URL of the original, if the record names one; its own URL otherwise.
     pub refers_to_url: Option<Vec<u8>>,
-    /// When the original was fetched.
+    /// Time of the fetch of the original, in ms since 1970.
     pub refers_to_ms: Option<i64>,
     /// The record id of the original.
     pub refers_to_id: Option<String>,
-    /// Where the body was found; filled in by reading, never stored. `None` if it was not looked
+    /// Source of the body; set by reading, never stored. `None` if the original was not searched
     /// for or is not in the store: then the body is the record's own (mostly empty).
     pub original: Option<Original>,
 }
 
 impl Revisit {
-    /// One of the same payload, of which no more is known.
+    /// A revisit with the same payload and no references.
     pub(crate) fn unnamed() -> Revisit {
         let profile = RevisitProfile::IdenticalPayload;
         Revisit { profile, refers_to_url: None, refers_to_ms: None, refers_to_id: None, original: None }
@@ -191,7 +192,7 @@ impl Revisit {
 pub struct Original {
     /// Its key.
     pub key: Vec<u8>,
-    /// When it was fetched.
+    /// Time of its fetch, in ms since 1970.
     pub fetched_at_ms: i64,
 }
 

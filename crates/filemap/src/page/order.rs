@@ -1,5 +1,5 @@
-//! The order in which a store lists its keys. Each key has an *ordered form*; the forms sort as
-//! plain bytes, so an engine that knows no URLs can keep sorted runs of them.
+//! The order in which a store lists its keys. Each key has an *ordered form*. Forms sort as plain
+//! bytes, so the engine, which knows no URLs, can keep sorted runs of them.
 //!
 //! | key | ordered form |
 //! |---|---|
@@ -10,26 +10,27 @@
 //! | record beside a page of the first row, or its variant | 0x83, form of the page, NUL, rest |
 //! | any other record beside; mark | 0x84, key |
 //!
-//! "Path" is all that follows the authority: query and fragment too. The end is a byte for the
-//! scheme and whether a port is written, 3 to 6, then the port in two bytes, high byte first. So
+//! "Path" is everything after the authority, with query and fragment. The end is one byte, 3 to 6,
+//! for the scheme and for the presence of a port, then the port in two bytes, high byte first. So
 //! `https://www.example.com/a` is `com 2 example 2 www 1 /a 5`: two bytes longer than the URL
 //! without its scheme.
 //!
-//! No byte of a host is below `!`, none of a path below TAB; the bytes above are lower. Hence:
+//! No byte of a host is below `!`, and no byte of a path is below TAB; separators and ends are
+//! lower. Hence:
 //!
-//! - a host stands before its subdomains, and both are one range;
-//! - `http` and `https` of a path are neighbours, and stand before every longer path;
-//! - pages, variants and the records beside them ([`Class`]) are three ranges: the keys of a range
-//!   of pages are its pages, so that their number needs no look at each.
+//! - a host sorts before its subdomains, and both are one range;
+//! - `http` and `https` of a path are neighbours, and sort before every longer path;
+//! - pages, variants and the records beside them ([`Class`]) are three ranges: a range of pages
+//!   contains only keys of pages, so they are counted without reading each.
 //!
-//! An address, of either version, is one label and is not reversed. A URL has the shape for the
+//! An address of IPv4 or IPv6 is one label and is not reversed. A URL has *the shape* for the
 //! first row if its scheme is in lower case, it has no user, its host is an address in its
-//! shortest form or labels of printable ASCII of which the last is no number, its port is a
-//! decimal number without leading zeros, and its path has no byte below TAB. Nearly every
-//! canonical URL has it. Others keep their bytes: escapes could double the length of a key.
+//! shortest form or consists of labels of printable ASCII with a last label that is not a number,
+//! its port is a decimal number without leading zeros, and its path has no byte below TAB. Nearly
+//! every canonical URL has it. Others keep their bytes: escaping could double the length of a key.
 //!
-//! Invariant: [`ordered`] and [`key`] are inverse to each other for all keys of one byte or more;
-//! [`key`] refuses all else. No form is more than one byte longer than its key.
+//! Invariant: [`ordered`] and [`key`] are inverses for all non-empty keys; [`key`] rejects all
+//! other bytes. A form is at most one byte longer than its key.
 
 use std::io::Write;
 use std::net::Ipv4Addr;
@@ -40,31 +41,32 @@ use urlindex::canonical::canonical_host;
 
 use crate::page::key;
 
-/// Ends the host: lower than [`DOT`], so that a host stands before its subdomains.
+/// Ends the host: lower than [`DOT`], so that a host sorts before its subdomains.
 const HOST_END: u8 = 1;
-/// Stands between two labels.
+/// Separates two labels.
 const DOT: u8 = 2;
 /// The ends of a path.
 const HTTP: u8 = 3;
 const HTTP_WITH_PORT: u8 = 4;
 const HTTPS: u8 = 5;
 const HTTPS_WITH_PORT: u8 = 6;
-/// The lowest byte of a path: 7 and 8 are left for more schemes.
+/// The lowest byte of a path: 7 and 8 are reserved for further schemes.
 const PATH_MIN: u8 = b'\t';
-/// Leads pages whose URLs have another shape, which have their keys for forms: above every byte
-/// that a host begins with. The leads of the other classes follow, those of other shapes odd.
+/// First byte of the forms of pages without the shape, followed by the key: above every byte that
+/// a host can begin with. The first bytes of the other classes follow; even ones are for keys
+/// without the shape.
 const OTHER: u8 = 0x80;
 
-/// What a key holds. Each class is one range of the order.
+/// The class of a key. Each class is one range of the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     Pages,
     Variants,
-    /// Records beside pages and variants, and marks: no listing gives them.
+    /// Records beside pages and variants, and marks: never listed.
     Beside,
 }
 
-/// The order, for the engine.
+/// The key order that the engine uses.
 pub(crate) const ORDER: KeyOrder = KeyOrder { name: "urls 1", ordered, key };
 
 /// Appends the ordered form of a key.
@@ -81,7 +83,8 @@ pub(crate) fn ordered(key: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the key of an ordered form. False, and nothing appended, if these bytes are none.
+/// Appends the key of an ordered form. Returns false, and appends nothing, if these bytes are not
+/// a form.
 pub(crate) fn key(form: &[u8], out: &mut Vec<u8>) -> bool {
     let before = out.len();
     let is_form = match class(form) {
@@ -100,8 +103,8 @@ pub(crate) fn key(form: &[u8], out: &mut Vec<u8>) -> bool {
     is_form
 }
 
-/// The class of the key that has this form; `None` if these bytes are none, though not in each
-/// case where they are none: that tells [`key`].
+/// The class of the key with this form; `None` if these bytes are not a form. Does not detect
+/// every invalid form: [`key`] does.
 pub(crate) fn class(form: &[u8]) -> Option<Class> {
     match form.first()? {
         0..=OTHER => Some(Class::Pages),
@@ -111,7 +114,7 @@ pub(crate) fn class(form: &[u8]) -> Option<Class> {
     }
 }
 
-/// The pages of the host of a page with this form; `None` if its URL has not the shape.
+/// The pages on the host of the page with this form; `None` if its URL lacks the shape.
 pub(crate) fn of_same_host(form: &[u8]) -> Option<Range<Vec<u8>>> {
     let labels = memchr::memchr(HOST_END, form).map(|end| &form[..end]).filter(|_| form.first() < Some(&OTHER))?;
     Some([labels, &[HOST_END]].concat()..[labels, &[HOST_END + 1]].concat())
@@ -125,10 +128,10 @@ pub(crate) fn of_archives() -> Range<Vec<u8>> {
 }
 
 impl Class {
-    /// In the order in which they stand.
+    /// All classes, in their order.
     pub(crate) const ALL: [Class; 3] = [Class::Pages, Class::Variants, Class::Beside];
 
-    /// What leads the forms of keys whose URLs have the shape.
+    /// First byte of the forms of keys with the shape.
     fn lead(self) -> Option<u8> {
         match self {
             Class::Pages => None,
@@ -146,43 +149,43 @@ impl Class {
         self.lead().into_iter().collect()..vec![self.lead_of_others() + 1]
     }
 
-    /// The keys of the class whose URLs have the shape.
+    /// The keys of the class with the shape.
     pub(crate) fn shaped(self) -> Range<Vec<u8>> {
         self.lead().into_iter().collect()..vec![self.lead_of_others()]
     }
 
-    /// `http` and `https` URLs of this host, given in any spelling; of any port.
+    /// `http` and `https` URLs of this host, in any spelling and with any port.
     ///
-    /// Exact. Keys of other shapes with this host are in [`Class::others_with_prefix`].
+    /// Exact. Keys without the shape are in [`Class::others_with_prefix`], whatever their host.
     pub(crate) fn of_host(self, host: &str) -> Range<Vec<u8>> {
         self.led(of_labels(host, HOST_END))
     }
 
-    /// As [`Class::of_host`], with the host's subdomains.
+    /// As [`Class::of_host`], including the host's subdomains.
     pub(crate) fn of_domain(self, host: &str) -> Range<Vec<u8>> {
         self.led(of_labels(host, DOT))
     }
 
     /// `http` and `https` URLs that begin with these bytes. `None` if the prefix ends within
-    /// scheme or authority: such URLs are no one range.
+    /// scheme or authority: these URLs are not one range.
     ///
-    /// The range has the same path under any scheme and port: `Scope::filter` picks those asked
-    /// for. Keys of other shapes are in [`Class::others_with_prefix`].
+    /// The range contains the path with any scheme and port: `Scope::filter` selects the wanted
+    /// ones. Keys without the shape are in [`Class::others_with_prefix`].
     pub(crate) fn with_prefix(self, prefix: &[u8]) -> Option<Range<Vec<u8>>> {
         with_prefix(prefix).map(|range| self.led(range))
     }
 
-    /// Keys that begin with these bytes and whose URLs have no place among `http` and `https`
-    /// URLs: few, as a rule. Exact unless the prefix has a NUL: then `Scope::filter` leaves out
-    /// all, as no URL has one.
+    /// Keys without the shape that begin with these bytes: usually few. Exact unless the prefix
+    /// contains a NUL: then `Scope::filter` rejects all, as no URL has one.
     ///
-    /// A list of a host or domain goes over all of these too; `Scope::filter` picks those asked
-    /// for.
+    /// A list of a host or domain reads all of these, too; `Scope::filter` selects the wanted
+    /// ones.
     pub(crate) fn others_with_prefix(self, prefix: &[u8]) -> Range<Vec<u8>> {
         beginning_with([&[self.lead_of_others()], prefix].concat())
     }
 
-    /// The variants of a URL, or the records beside it and its variants; for pages that page.
+    /// The variants of a URL, or the records beside it and its variants; for `Pages`, the page
+    /// itself.
     pub(crate) fn of_url(self, url: &[u8]) -> Range<Vec<u8>> {
         let end: &[u8] = match self {
             Class::Pages => b"",
@@ -197,14 +200,14 @@ impl Class {
         }
     }
 
-    /// Where the keys of this class have the range that pages have.
+    /// The range of this class that corresponds to a range of pages.
     fn led(self, pages: Range<Vec<u8>>) -> Range<Vec<u8>> {
         let led = |form: Vec<u8>| self.lead().into_iter().chain(form).collect();
         led(pages.start)..led(pages.end)
     }
 }
 
-/// The pages of [`Class::with_prefix`].
+/// The range of [`Class::with_prefix`] for pages.
 fn with_prefix(prefix: &[u8]) -> Option<Range<Vec<u8>>> {
     let Some((_, rest)) = split_scheme(prefix) else {
         let may_go_on = [&b"http://"[..], b"https://"].iter().any(|scheme| scheme.starts_with(prefix));
@@ -221,8 +224,8 @@ fn with_prefix(prefix: &[u8]) -> Option<Range<Vec<u8>>> {
     Some(beginning_with(from))
 }
 
-/// The class of a key, its URL, and what its form has after that of the page: nothing, or NUL and
-/// more.
+/// The class of a key, its URL, and the part that follows the page's form in its own form: empty,
+/// or NUL and more.
 fn split(key: &[u8]) -> (Class, &[u8], &[u8]) {
     let (url, rest) = key.split_at(key::url(key).len());
     match rest {
@@ -232,7 +235,7 @@ fn split(key: &[u8]) -> (Class, &[u8], &[u8]) {
     }
 }
 
-/// A URL that has the shape to be taken apart.
+/// The parts of a URL with the shape.
 struct Parts<'k> {
     host: &'k [u8],
     path: &'k [u8],
@@ -273,36 +276,36 @@ impl<'k> Parts<'k> {
     }
 }
 
-/// Whether a URL is of `https`, and what follows `://`; `None` with another scheme.
+/// Returns true for `https`, and the part after `://`; `None` for another scheme.
 fn split_scheme(url: &[u8]) -> Option<(bool, &[u8])> {
     let rest = url.strip_prefix(b"http")?;
     let (is_https, rest) = rest.strip_prefix(b"s").map_or((false, rest), |rest| (true, rest));
     Some((is_https, rest.strip_prefix(b"://")?))
 }
 
-/// Whether a byte ends the authority of a URL, as for [`urlindex::host`].
+/// Returns whether a byte ends the authority of a URL, as for [`urlindex::host`].
 fn ends_authority(byte: u8) -> bool {
     matches!(byte, b'/' | b'?' | b'#' | b'\\')
 }
 
-/// Whether this may follow the authority of a URL of the shape.
+/// Returns whether this may follow the authority of a URL with the shape.
 fn is_path(path: &[u8]) -> bool {
     path.first().is_none_or(|&first| ends_authority(first)) && lowest(path) >= PATH_MIN
 }
 
-/// The lowest byte. No way out of the loop: the compiler looks at many bytes at a time.
+/// The lowest byte. The loop has no early exit, so that the compiler vectorises it.
 fn lowest(bytes: &[u8]) -> u8 {
     bytes.iter().fold(u8::MAX, |low, &byte| low.min(byte))
 }
 
-/// The length of the path that an ordered form has after [`HOST_END`].
+/// Length of the path after [`HOST_END`] in an ordered form.
 fn path_bytes(rest: &[u8]) -> Option<usize> {
     let chunk_bytes = 16;
     let whole = rest.chunks_exact(chunk_bytes).take_while(|chunk| lowest(chunk) >= PATH_MIN).count() * chunk_bytes;
     Some(whole + rest[whole..].iter().position(|&byte| byte < PATH_MIN)?)
 }
 
-/// The length of the host that a URL has after `://`, if its host has the shape.
+/// Length of the host after `://` in a URL with the shape.
 fn host_bytes(rest: &[u8]) -> usize {
     match rest.first() {
         Some(b'[') => memchr::memchr(b']', rest).map_or(0, |at| at + 1),
@@ -310,7 +313,7 @@ fn host_bytes(rest: &[u8]) -> usize {
     }
 }
 
-/// The port of these digits, if they are as its number is written.
+/// Parses a port; `None` unless the digits are in canonical form.
 fn port(digits: &[u8]) -> Option<u16> {
     if !matches!(digits, [b'0'] | [b'1'..=b'9', ..]) || digits.len() > 5 {
         return None;
@@ -318,10 +321,10 @@ fn port(digits: &[u8]) -> Option<u16> {
     u16::try_from(digits.iter().fold(0, |number: u32, digit| number * 10 + u32::from(digit - b'0'))).ok()
 }
 
-/// Whether a host is an address, in its shortest form if it is one of IPv4.
+/// Returns whether a host is an address; an IPv4 address must be in its shortest form.
 fn is_address(host: &[u8]) -> bool {
     if let Some(inside) = host.strip_prefix(b"[").and_then(|rest| rest.strip_suffix(b"]")) {
-        // No dot: `[1.1]` would be a subdomain of `1]`, as listings compare hosts.
+        // Dots are not allowed: listings would take `[1.1]` for a subdomain of `1]`.
         return inside.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f' | b':'));
     }
     // The parser takes only octets without leading zeros.
@@ -329,8 +332,9 @@ fn is_address(host: &[u8]) -> bool {
         && str::from_utf8(host).is_ok_and(|host| host.parse::<Ipv4Addr>().is_ok())
 }
 
-/// Whether a host is labels with dots between them, of which the last is no number: after a number
-/// that is no address, no domain's hosts would be one range.
+/// Returns whether a host consists of labels separated by dots, with a last label that is not a
+/// number. Addresses are not reversed, so the hosts of a domain that ends in a number would not be
+/// one range.
 fn is_name(host: &[u8]) -> bool {
     if host.is_empty() || !host.iter().all(|&byte| IS_OF_NAME[usize::from(byte)]) {
         return false;
@@ -339,7 +343,7 @@ fn is_name(host: &[u8]) -> bool {
     digits == 0 || host[..host.len() - digits].last().is_some_and(|&byte| byte != b'.')
 }
 
-/// The bytes of labels, and the dot.
+/// Bytes of labels, and the dot.
 const IS_OF_NAME: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = b'!';
@@ -350,7 +354,7 @@ const IS_OF_NAME: [bool; 256] = {
     table
 };
 
-/// The labels of a host of the shape, last first.
+/// Appends the labels of a host with the shape, last first.
 fn push_labels(host: &[u8], out: &mut Vec<u8>) {
     match is_address(host) {
         true => out.extend_from_slice(host),
@@ -367,8 +371,8 @@ fn push_reversed(labels: &[u8], between: u8, new_between: u8, out: &mut Vec<u8>)
     }
 }
 
-/// Appends the key of an ordered form of this class and the shape. `None` if the bytes are none;
-/// then part of a key may be appended.
+/// Appends the key of an ordered form of this class with the shape. Returns `None` if the bytes
+/// are not such a form; part of a key may then be appended.
 fn push_key(class: Class, form: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let form = &form[usize::from(class.lead().is_some())..];
     out.reserve(form.len() + b"https://:65535".len());
@@ -405,9 +409,9 @@ fn push_key(class: Class, form: &[u8], out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Appends the host of these labels. `None` if they are none of [`push_labels`].
+/// Appends the host of these labels. Returns `None` if [`push_labels`] does not produce them.
 fn push_host(labels: &[u8], out: &mut Vec<u8>) -> Option<()> {
-    // Only in an address labels have dots or brackets.
+    // Labels contain dots or brackets only in an address.
     if memchr::memchr2(b'.', b'[', labels).is_some() {
         out.extend_from_slice(labels);
         return is_address(labels).then_some(());
@@ -417,7 +421,7 @@ fn push_host(labels: &[u8], out: &mut Vec<u8>) -> Option<()> {
     is_name(&out[before..]).then_some(())
 }
 
-/// The forms that begin with the labels of a host and then [`HOST_END`] or, up to this byte, more.
+/// The forms that begin with the labels of a host, then [`HOST_END`] or a byte up to `last`.
 fn of_labels(host: &str, last: u8) -> Range<Vec<u8>> {
     let host = canonical_host(host).map_or_else(|| host.as_bytes().to_vec(), String::into_bytes);
     // The subdomains of the empty host are the hosts that end with a dot.
@@ -432,7 +436,7 @@ fn of_labels(host: &str, last: u8) -> Range<Vec<u8>> {
     from..until
 }
 
-/// All forms that begin with these bytes. Not all of these bytes are 0xff.
+/// All forms that begin with these bytes, which are not all 0xff.
 fn beginning_with(from: Vec<u8>) -> Range<Vec<u8>> {
     let mut until = from.clone();
     while until.pop_if(|last| *last == u8::MAX).is_some() {}

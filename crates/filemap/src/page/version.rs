@@ -1,10 +1,10 @@
-//! A version of a page as a store has it: with its body, or its head alone.
+//! A version of a page in a store: with its body, or its head alone.
 
 use filemap_core::Version;
 
 use crate::page::{Page, key};
 
-/// How a store holds the body of a version.
+/// The form in which a store holds the body of a version.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -28,7 +28,7 @@ pub enum BodyForm {
     Reference,
 }
 
-/// A version as it lies in the store, with what the store knows of it.
+/// A version as stored, with its key, sequence and stored size.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -48,26 +48,26 @@ pub struct StoredVersion {
     pub key: Vec<u8>,
     /// The page; a revisit without its original's body.
     pub page: Page,
-    /// Which version it is.
+    /// Time and sequence of the version.
     pub version: Version,
-    /// The sequence of the version that holds the same body, if it was not stored again.
+    /// Sequence of the version that holds the same body, if it was not stored again.
     pub unchanged_since: Option<u64>,
-    /// Bytes in the value log.
+    /// Number of bytes in the value log.
     pub stored_bytes: u64,
 }
 
 impl StoredVersion {
-    /// A version of a key, with its body in a record of its own; `page` as it is stored.
+    /// A version of a key, with its body in its own record; `page` is as stored.
     pub fn new(key: Vec<u8>, page: Page, version: Version, stored_bytes: u64) -> StoredVersion {
         StoredVersion { key, page, version, unchanged_since: None, stored_bytes }
     }
 
-    /// The body is that of the version of this sequence.
+    /// Sets the sequence of the version that holds the body.
     pub fn unchanged_since(self, sequence: Option<u64>) -> StoredVersion {
         StoredVersion { unchanged_since: sequence, ..self }
     }
 
-    /// How its body is stored.
+    /// The form in which its body is stored.
     pub fn body_form(&self) -> BodyForm {
         if self.unchanged_since.is_some() { BodyForm::Reference } else { BodyForm::Whole }
     }
@@ -96,13 +96,13 @@ impl StoredVersion {
 pub struct PageHead {
     /// The page, with an empty body.
     pub page: Page,
-    /// Which version it is.
+    /// Time and sequence of the version.
     pub version: Version,
-    /// The length of its body in bytes; of a revisit, that of its own body (mostly 0).
+    /// Length of its body in bytes; for a revisit, of its own body (mostly 0).
     pub body_bytes: u64,
-    /// Bytes in the value log.
+    /// Number of bytes in the value log.
     pub stored_bytes: u64,
-    /// The sequence of the version that holds the same body, if it was not stored again.
+    /// Sequence of the version that holds the same body, if it was not stored again.
     pub unchanged_since: Option<u64>,
 }
 
@@ -112,7 +112,7 @@ impl PageHead {
         PageHead { page, version, body_bytes, stored_bytes, unchanged_since: None }
     }
 
-    /// The body is that of the version of this sequence.
+    /// Sets the sequence of the version that holds the body.
     pub fn unchanged_since(self, sequence: Option<u64>) -> PageHead {
         PageHead { unchanged_since: sequence, ..self }
     }

@@ -1,10 +1,10 @@
 //! A page: the result of one visit to a URL.
 //!
-//! The body is bytes and is never re-coded: no character set is guessed or converted. Everything
-//! else that a fetch or an archive knows about the visit is kept beside it, unchanged.
+//! The body is bytes and is never re-coded: no character set is guessed or converted. All other
+//! data of the fetch or the archive record is kept beside it, unchanged.
 //!
 //! Invariant: a `Page` read from a store equals the one that was put, except for
-//! `Revisit::original` and the body of a revisit, which reading fills in.
+//! `Revisit::original` and the body of a revisit, which reading sets.
 
 use std::net::IpAddr;
 
@@ -24,39 +24,40 @@ use crate::page::{HttpVersion, InPlace, RecordKind, Revisit};
 pub struct Page {
     /// The URL as fetched; the store's key is its canonical form.
     pub url: Vec<u8>,
-    /// The variant that it is, or is beside; `None` for the page itself, the answer to a plain
+    /// The variant that it is, or is beside; `None` for the page itself, the response to a plain
     /// `GET`.
     pub variant: Option<Variant>,
-    /// When it was fetched.
+    /// Time of the fetch, in ms since 1970.
     pub fetched_at_ms: i64,
-    /// What kind of record it is.
+    /// The kind of record.
     pub kind: RecordKind,
-    /// The status code of the answer, 1 or more; `None` for what has none (a resource, a request).
+    /// Status code of the response, 1 or more; `None` for records without one (a resource, a
+    /// request).
     pub status: Option<u16>,
     /// The reason phrase, as sent.
     pub reason: Vec<u8>,
-    /// The protocol of the answer or request.
+    /// The protocol of the response or request.
     pub http_version: Option<HttpVersion>,
     /// The method of the request, if it is known.
     pub method: Option<String>,
-    /// The address that answered.
+    /// IP address of the server.
     pub ip: Option<IpAddr>,
     /// The header fields. A resource or metadata record has its `Content-Type` here.
     pub headers: Headers,
     /// The body's bytes.
     pub body: Vec<u8>,
-    /// Why the body is truncated (WARC has `length`, `time`, `disconnect`, `unspecified`); `None`
-    /// if it is whole.
+    /// The reason why the body is truncated (WARC has `length`, `time`, `disconnect`,
+    /// `unspecified`); `None` if it is whole.
     pub truncated: Option<String>,
-    /// The payload digest of the source (`sha1:...`): of the bytes on the wire, so not of `body`
+    /// The payload digest from the source (`sha1:...`): of the bytes on the wire, so not of `body`
     /// if that was decoded. Never checked.
     pub digest: Option<String>,
-    /// The record id of the source (`<urn:uuid:...>`).
+    /// The record id from the source (`<urn:uuid:...>`).
     pub record_id: Option<String>,
     /// The reference to the original, if it is a revisit.
     pub revisit: Option<Revisit>,
-    /// Where its record lies, if the store left the body there. Only in descriptions: a page that
-    /// is read with its body has `None`.
+    /// The place of its record, if the store left the body in an archive. Only in descriptions: a
+    /// page that is read with its body has `None`.
     pub in_place: Option<InPlace>,
 }
 
@@ -66,14 +67,14 @@ impl Page {
         Page { url: url.into(), fetched_at_ms, status: Some(status), body: body.into(), ..Page::default() }
     }
 
-    /// Whether its body is missing: it is a revisit that was read with its body, and its original
-    /// is not in the store. False if the payload digest is that of no bytes.
+    /// Returns whether its body is missing: it is a revisit that was read with its body, and its
+    /// original is not in the store. False if the payload digest is that of no bytes.
     pub fn lacks_body(&self) -> bool {
         let is_resolved = self.revisit.as_ref().is_some_and(|revisit| revisit.original.is_some());
         self.kind == RecordKind::Revisit && !is_resolved && self.body.is_empty() && !self.is_of_no_bytes()
     }
 
-    /// Whether its payload digest is that of no bytes.
+    /// Returns whether its payload digest is that of no bytes.
     pub(crate) fn is_of_no_bytes(&self) -> bool {
         self.digest.as_deref().and_then(Digest::parse).is_some_and(|digest| digest.is_of_nothing())
     }

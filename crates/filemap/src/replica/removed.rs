@@ -1,4 +1,4 @@
-//! Removes from a replica the one version that was removed in the other store.
+//! Removes single versions from a replica that were removed in the other store.
 
 use filemap_core::Head;
 use xxhash_rust::xxh3::xxh3_64;
@@ -10,16 +10,16 @@ use crate::page::key;
 use crate::store::Loader;
 
 impl Replica {
-    /// Removes the versions of this time that are stored alike. Of a damaged one nobody knows how
-    /// it was stored: it is the only one of its time, or it stays.
+    /// Removes the versions of this time that are stored alike. If the removed version was
+    /// damaged, its stored form is unknown: then the only version of its time is removed, or none.
     pub(super) fn remove_version(&mut self, key: &[u8], time_ms: i64, print: Option<([u8; 16], u64)>) -> Result<()> {
         let mut own: Vec<Head> = Vec::new();
         for head in self.store.engine().history_iter(key) {
             match head {
                 Ok(head) if head.version.time_ms == time_ms => own.push(head),
                 Ok(_) => {}
-                // It may be the one; it is no page to anybody.
-                Err(error) if error.is_corrupt() => self.notes.push(format!("passed over in a removal: {error}")),
+                // It may be the removed version; nobody can read it as a page.
+                Err(error) if error.is_corrupt() => self.notes.push(format!("skipped in a removal: {error}")),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -28,7 +28,7 @@ impl Replica {
                 let others = own.len();
                 own.retain(|head| (head.digest, xxh3_64(&head.meta)) == print);
                 if own.is_empty() && others > 0 {
-                    // One that was in place there is whole here, and cannot be told from others.
+                    // A version that was in place there is whole here, and cannot be identified.
                     self.note_kept(key, time_ms);
                 }
             }
@@ -49,6 +49,6 @@ impl Replica {
 
     fn note_kept(&mut self, key: &[u8], time_ms: i64) {
         let (url, when) = (String::from_utf8_lossy(key::url(key)).into_owned(), date::format(time_ms));
-        self.notes.push(format!("not removed: which version of {url} of {when} was removed is not known"));
+        self.notes.push(format!("not removed: cannot tell which version of {url} of {when} was removed"));
     }
 }

@@ -1,5 +1,5 @@
-//! The local store as [`PageRead`] and [`PageWrite`]: what it promises, and its own methods behind
-//! theirs.
+//! [`PageRead`] and [`PageWrite`] for the local store: its capabilities, and calls to its own
+//! methods.
 
 use std::io::Read;
 use std::ops::ControlFlow;
@@ -17,9 +17,9 @@ use crate::page::variant::Variant;
 use crate::page::version::{BodyForm, PageHead};
 
 impl PageRead for PageStore {
-    /// A put survives if the store was opened with [`Durability::Sync`]. Listings are in order,
-    /// with cursors, if the store keeps its keys in order: unless it is of an older build, or
-    /// opened without (see [`page_options`](crate::store::page_options)).
+    /// A put survives if the store was opened with [`Durability::Sync`]. Listings are in order and
+    /// have cursors if the store keeps its keys in order. A store of an older FileMap, or one
+    /// opened without (see [`page_options`](crate::store::page_options)), does not.
     fn capabilities(&self) -> Capabilities {
         let syncs_each_put = self.engine().stats().durability == Durability::Sync.to_string();
         let survives = if syncs_each_put { Survives::Put } else { Survives::Sync };
@@ -41,7 +41,7 @@ impl PageRead for PageStore {
         PageStore::get_version(self, *lookup, version)
     }
 
-    /// In bounded memory, but for a revisit's body.
+    /// In bounded memory, except for the body of a revisit.
     fn get_reader<'s>(&'s self, lookup: &Lookup<'_>) -> Result<Option<Streamed<'s>>> {
         let found = PageStore::get_reader(self, *lookup)?;
         Ok(found.map(|(page, reader)| (page, Box::new(reader) as Box<dyn Read>)))
@@ -67,7 +67,7 @@ impl PageRead for PageStore {
         Ok(Box::new(self.history_iter(*lookup)?))
     }
 
-    /// One record of key.dat each.
+    /// Reads one record of key.dat for each version.
     fn versions(&self, lookup: &Lookup<'_>) -> Result<Vec<Version>> {
         self.versions_of(*lookup)
     }
@@ -96,8 +96,8 @@ impl PageRead for PageStore {
         PageStore::count(self, scope)
     }
 
-    /// One sequential read of the value log for all; a read each for those of a host or prefix,
-    /// and for all backwards.
+    /// All pages: one sequential read of the value log. A host, a prefix, or all backwards: one
+    /// read for each page.
     fn heads<'s>(&'s self, scope: &Scope) -> Result<Results<'s, PageHead>> {
         Ok(match (scope.is_all() && !scope.is_backwards, scope.kind) {
             (true, ListKind::Pages) => Box::new(PageStore::heads(self)),
@@ -147,7 +147,8 @@ impl PageWrite for PageStore {
         PageStore::remove_at(self, Lookup::new(url).variant(variant), time_ms)
     }
 
-    /// One append for each key, found in the order of keys; without that by a pass over key.dat.
+    /// One append for each key. Finds the keys through the key order, or by a pass over key.dat if
+    /// the store has none.
     fn remove_all(&self, scope: &Scope, each: &mut dyn FnMut(Result<Removed<'_>>) -> ControlFlow<()>) -> Result<u64> {
         self.remove_in(scope, each)
     }

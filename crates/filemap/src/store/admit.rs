@@ -1,6 +1,6 @@
-//! Which versions may give revisits their bodies: a filter of one handle, for whoever shows a
-//! store in part. A version that does not pass is no original; nothing is taken in its place but
-//! what the record id or the digest identifies.
+//! A handle's filter for the originals of revisits, for a caller that shows only a part of a
+//! store. A version that the filter rejects gives no revisit its body. It is replaced only by a
+//! version that the record id or the digest identifies.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use crate::page::variant::Variant;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct MaybeOriginal<'v> {
-    /// The canonical URL that the store has it under.
+    /// The canonical URL: the key in the store.
     pub url: &'v [u8],
     /// The URL as it was put; `None` if the version cannot be read.
     pub own_url: Option<&'v [u8]>,
-    /// To which request it is the answer.
+    /// The request that it answers; `None` for the page itself.
     pub variant: Option<&'v Variant>,
     /// Its time and sequence.
     pub version: Version,
@@ -32,12 +32,12 @@ pub struct MaybeOriginal<'v> {
 
 type Test = dyn Fn(&MaybeOriginal<'_>) -> bool + Send + Sync;
 
-/// The filter of a handle; without one all pass.
+/// The filter of a handle; without one every version passes.
 #[derive(Clone, Default)]
 pub(crate) struct Admits(Option<Arc<Test>>);
 
 impl Admits {
-    /// Whether a version may be an original.
+    /// Returns whether a version may be an original.
     pub(super) fn passes(&self, version: &MaybeOriginal<'_>) -> bool {
         self.0.as_ref().is_none_or(|test| test(version))
     }
@@ -50,10 +50,10 @@ impl fmt::Debug for Admits {
 }
 
 impl PageStore {
-    /// A handle of the same store whose revisits have the bodies of originals that pass `test`
-    /// only. If the one that is meant does not pass, the revisit lacks its body
-    /// ([`crate::Page::lacks_body`]), unless its record id or digest identifies another. An error
-    /// names no version that does not pass.
+    /// Returns a handle of the same store whose revisits get bodies only from originals that pass
+    /// `test`. If the original of a revisit does not pass, the revisit lacks its body
+    /// ([`crate::Page::lacks_body`]), unless its record id or digest identifies another version.
+    /// Errors name no version that does not pass.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,8 +1,7 @@
-//! Every version of every key, those of a key together: what a copy into another store reads.
+//! Iterator over every version of every key, grouped by key, for copying into another store.
 //!
-//! Keys come in the order of the log, by their newest version: a sequential read. Where damage
-//! hides the newest version of a key, the others are looked for at the end, by a pass over the key
-//! log.
+//! Keys come in the order of the log, by their newest version: a sequential read. If damage hides
+//! the newest version of a key, a pass over the key log finds its other versions at the end.
 
 use std::vec::IntoIter;
 
@@ -15,10 +14,10 @@ use crate::page::key;
 use crate::page::version::StoredVersion;
 
 impl PageStore {
-    /// Every live version of every page, of its variants and of the records beside them, as stored
-    /// (a revisit without its original's body). Versions of one key follow each other in the
-    /// order in which they were put. A sequential read of the value log, and a look at the index
-    /// for each key. Damage is an error in its place, and the rest follows.
+    /// Every live version of every page, variant and record beside them, as stored (a revisit
+    /// without its original's body). Versions of one key are grouped, in the order in which they
+    /// were put. Takes a sequential read of the value log and one index lookup for each key.
+    /// Damage is an error in its place; the iteration continues.
     pub fn stored_by_key(&self) -> impl Iterator<Item = Result<StoredVersion>> + use<> {
         ByKey {
             pages: Some(self.engine().pages()),
@@ -35,17 +34,17 @@ impl PageStore {
 
 struct ByKey {
     store: PageStore,
-    /// `None` once all are given.
+    /// `None` after the last page.
     pages: Option<Pages>,
-    /// Newest versions that could be read.
+    /// Sequences of the newest versions that were read.
     met: Sequences,
     is_damaged: bool,
-    /// All keys, to find those whose newest version was not met.
+    /// All keys, to find those whose newest version was not read.
     rest: Option<Keys>,
-    /// The key whose versions are given.
+    /// The current key, whose versions are being returned.
     key: Vec<u8>,
     versions: IntoIter<Version>,
-    /// Its newest version, which was read to find it.
+    /// Its newest version, already read.
     newest: Option<Value>,
 }
 
@@ -59,7 +58,7 @@ impl ByKey {
                 None => self.store.value_of(&self.key, version),
             };
             match value {
-                // Removed, or pruned, meanwhile.
+                // Removed or pruned meanwhile.
                 Ok(None) => {}
                 Ok(Some(value)) => return Some(self.store.stored_version(self.key.clone(), value)),
                 Err(error) => return Some(Err(error)),
@@ -67,7 +66,7 @@ impl ByKey {
         }
     }
 
-    /// Goes on with another key. An error if only the version that was met can be given.
+    /// Starts another key. Returns an error if only the version already read is available.
     fn begin(&mut self, key: Vec<u8>, newest: Option<Value>) -> Result<()> {
         let found = self.store.engine().versions_of(&key);
         let met = newest.as_ref().map(|newest| newest.head.version);
@@ -81,7 +80,7 @@ impl ByKey {
         told
     }
 
-    /// The next key; `None` at the end.
+    /// Starts the next key; `None` at the end.
     fn advance(&mut self) -> Option<Result<()>> {
         while let Some(pages) = &mut self.pages {
             match pages.next() {
@@ -102,7 +101,7 @@ impl ByKey {
             }
         }
         loop {
-            // What is damaged of the key log has been told of.
+            // Damage of the key log has been reported already.
             let key = match self.rest.as_mut()?.next()? {
                 Ok(key) if !key::is_hidden(&key) => key,
                 Ok(_) => continue,
@@ -116,7 +115,7 @@ impl ByKey {
         }
     }
 
-    /// Goes on with a key if its newest version was not met.
+    /// Starts a key if its newest version was not read; else returns false.
     fn hidden(&mut self, key: Vec<u8>) -> Result<bool> {
         let newest = match self.store.engine().versions_of(&key).map_err(Error::from) {
             Err(error) if error.is_damage() => None,

@@ -1,5 +1,5 @@
-//! What has changed in a store since a place in its history, as pages: first a list of all it has,
-//! for whoever begins; then puts and removals in their order.
+//! Changes of a store of pages since a place in its history. A new client first gets a list of all
+//! versions, then puts and removals in their order.
 
 mod place;
 
@@ -35,53 +35,55 @@ use crate::page::{Page, RecordKind, key};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PageChange {
-    /// A version is there: it was put, or is listed.
+    /// A version was put, or is listed.
     Put {
         /// Its key.
         key: Vec<u8>,
         /// The version without its body.
         head: Box<PageHead>,
-        /// XXH3-128 of what is stored of it, headers that did not fit into its description first.
+        /// XXH3-128 of the stored bytes: headers that did not fit into the description, then the
+        /// body.
         digest: [u8; 16],
     },
-    /// All versions of a page, of a variant or of the records of a kind beside them, that were put
-    /// before, were removed.
+    /// All earlier versions of a page, of a variant, or of one kind of records beside them were
+    /// removed.
     Removed {
-        /// Of what.
+        /// The page, variant or records.
         of: Beside,
-        /// When, in ms since 1970.
+        /// Time of the removal, in ms since 1970.
         time_ms: i64,
     },
-    /// One version was removed, and there is no other of the same time that is stored alike.
+    /// One version was removed, and no other version of the same time is stored alike.
     RemovedVersion {
-        /// Of what.
+        /// The page, variant or records.
         of: Beside,
-        /// When, in ms since 1970.
+        /// Time of the removal, in ms since 1970.
         time_ms: i64,
         /// The time of the version, in ms since 1970.
         version_time_ms: i64,
-        /// XXH3-128 of what was stored of it, as in [`PageChange::Put`], and XXH3-64 of its
+        /// XXH3-128 of its stored bytes, as in [`PageChange::Put`], and XXH3-64 of its
         /// description; `None` if it was damaged.
         print: Option<([u8; 16], u64)>,
     },
-    /// All that the store had is listed.
+    /// The list of all versions is complete.
     Listed {
-        /// What was not among it is not there: no file of the store is absent.
+        /// True if no file of the store is missing: then a version that was not listed does not
+        /// exist.
         is_whole: bool,
     },
-    /// The rules of erasures have changed: what they name is gone, and must go wherever it was
-    /// copied to.
+    /// The rules of erasures have changed. Pages that they name are erased; erase them in every
+    /// copy, too.
     Rules(Vec<Rule>),
-    /// Something cannot be read: whoever has a copy of it should keep that.
+    /// Something cannot be read. A client that has a copy of it should keep the copy.
     Damaged {
-        /// Of which page, variant or records beside; `None` if that is not known.
+        /// The page, variant or records beside it; `None` if unknown.
         of: Option<Beside>,
-        /// What is damaged, and where.
+        /// The error, which names the file and the offset.
         error: Error,
     },
 }
 
-/// A page, a variant of one, or records of a kind beside either.
+/// A page, a variant, or the records of one kind beside either.
 ///
 /// ```
 /// use filemap::page::RecordKind;
@@ -106,7 +108,7 @@ pub struct Beside {
 }
 
 impl Beside {
-    /// What a key is of; `None` if a newer build has put it.
+    /// Decodes a key; `None` if it holds a kind of record that only a newer FileMap knows.
     fn of(key: &[u8]) -> Option<Beside> {
         Some(Beside { url: key::url(key).to_vec(), variant: key::variant(key), kind: key::kind(key)? })
     }
@@ -129,17 +131,17 @@ pub struct PageChanges {
     store: PageStore,
     place: ChangesPlace,
     listing: Option<KeysInOrder>,
-    /// Versions of the key listed last that were not given yet, oldest put first.
+    /// Versions of the key listed last that were not returned yet, in the order of their puts.
     key: Vec<u8>,
     versions: IntoIter<Head>,
     changes: Changes,
-    /// The rules are to be told before the list.
+    /// Return the rules before the list.
     tells_rules: bool,
-    /// A file that is absent is to be told of before the list, or what is left of it.
+    /// Report a missing file before the list, or before its rest.
     tells_absence: bool,
-    /// No file is known to be absent whose keys the list lacks.
+    /// No file that could hold keys of the list is known to be missing.
     is_whole: bool,
-    /// Nothing more comes.
+    /// Iteration has ended.
     is_ended: bool,
 }
 
@@ -150,7 +152,7 @@ impl fmt::Debug for PageChanges {
 }
 
 impl PageStore {
-    /// Where the store's history stands now.
+    /// The current end of the store's history.
     ///
     /// # Errors
     ///
@@ -159,13 +161,13 @@ impl PageStore {
         Ok(ChangesPlace { since: self.engine().changes_end()?, listed: None, rules: None })
     }
 
-    /// What has changed since a place in the store's history, in the order in which it was done;
-    /// only what a power loss cannot take back. `None`: first all that the store has, in the order
-    /// of its keys, then [`PageChange::Listed`], then what has changed since the list began.
+    /// Changes since a place in the store's history, in their order; only those that are durable.
+    /// `None`: first every version in the store, in the order of its keys, then
+    /// [`PageChange::Listed`], then the changes since the list began.
     ///
-    /// A change may come twice, when a list overlaps what comes after it or a client has lost its
-    /// place; done twice, in order, it does no harm. Versions that retention has dropped, and what
-    /// they were removed by, are not told of.
+    /// A change may come twice: if a list overlaps the changes after it, or if a client has lost
+    /// its place. Applying changes again, in order, does no harm. Versions that retention has
+    /// dropped are not reported, nor their removals.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -192,9 +194,9 @@ impl PageStore {
     ///
     /// # Errors
     ///
-    /// [`filemap_core::Error::Outrun`] if it is not known any more: begin with `None`;
-    /// [`Error::Unsupported`] for a list of a store that keeps its keys in no order;
-    /// [`Error::Cursor`]; those of [`filemap_core::Store::changes`].
+    /// [`filemap_core::Error::Outrun`] if the store no longer knows the place: begin with `None`;
+    /// [`Error::Unsupported`] for a list of a store without key order; [`Error::Cursor`]; those of
+    /// [`filemap_core::Store::changes`].
     pub fn changes(&self, since: Option<&ChangesPlace>) -> Result<PageChanges> {
         let place = match since {
             Some(place) => place.clone(),
@@ -203,14 +205,14 @@ impl PageStore {
         let tells_absence = place.is_listing();
         let tells_rules = place.listed.as_ref().is_some_and(Vec::is_empty);
         if place.is_listing() {
-            // What the list leaves out because it was removed must stay removed.
+            // A version that the list omits because it was removed must stay removed.
             self.settle()?;
         }
         let changes = self.engine().changes(place.since)?;
         self.changes_by(changes, place, (tells_rules, tells_absence))
     }
 
-    /// As [`PageStore::changes`], for whoever takes puts alone ([`filemap_core::Store::puts`]).
+    /// As [`PageStore::changes`], for puts only ([`filemap_core::Store::puts`]).
     #[cfg(feature = "warc")]
     pub(crate) fn puts_since(&self, place: &ChangesPlace) -> Result<PageChanges> {
         let changes = self.engine().puts(place.since)?;
@@ -226,7 +228,7 @@ impl PageStore {
     ) -> Result<PageChanges> {
         let listing = match &place.listed {
             Some(_) if !self.engine().has_key_order() => {
-                let what = "order of keys, in which all could be listed: a repair makes one";
+                let what = "key order, which listing all pages needs: a repair makes one";
                 return Err(Error::Unsupported { what });
             }
             Some(listed) => {
@@ -250,8 +252,7 @@ impl PageStore {
         })
     }
 
-    /// Makes durable what a read may have seen, of a store open for writing; a read-only handle
-    /// syncs what it has followed.
+    /// Makes durable what a read may have seen. A follower syncs what it has followed.
     fn settle(&self) -> Result<()> {
         if self.engine().is_read_only() {
             self.engine().changes_end().map(|_| ())?
@@ -263,12 +264,12 @@ impl PageStore {
 }
 
 impl PageChanges {
-    /// The place after the change given last: where to go on.
+    /// The place after the last change returned: where to continue.
     pub fn place(&self) -> &ChangesPlace {
         &self.place
     }
 
-    /// A version of a key as it lies in the store, with its body; `None` if it is gone.
+    /// A version as stored, with its body; `None` if it was removed.
     ///
     /// # Errors
     ///
@@ -278,8 +279,8 @@ impl PageChanges {
         found.map(|value| self.store.stored_version(key.to_vec(), value)).transpose()
     }
 
-    /// What a version in place is when its record is read: the page without its body, and length
-    /// and digest of that as a store keeps it.
+    /// Reads the record of a version in place. Returns the page without its body, and the length
+    /// and digest that the body has when stored.
     ///
     /// # Errors
     ///
@@ -289,8 +290,8 @@ impl PageChanges {
         self.store.measured(key, head)
     }
 
-    /// Makes durable what has hidden versions from the list: to be called before a place in the
-    /// list is kept, and before [`PageChange::Listed`] is believed. Costs a sync.
+    /// Makes durable the removals that hide versions from the list. Call it before you save a
+    /// place within the list, and before you act on [`PageChange::Listed`]. Costs a sync.
     ///
     /// # Errors
     ///
@@ -299,12 +300,12 @@ impl PageChanges {
         self.store.settle()
     }
 
-    /// Whether a list is being given.
+    /// Returns whether the list is still incomplete.
     pub fn is_listing(&self) -> bool {
         self.listing.is_some()
     }
 
-    /// Looks how far the store has come; true if something is to be told.
+    /// Checks how far the store has come; returns true if there is something to report.
     ///
     /// # Errors
     ///
@@ -322,11 +323,11 @@ impl PageChanges {
             }
             let Some(listing) = self.listing.as_mut() else { return Ok(None) };
             if !self.key.is_empty() {
-                // Whoever goes on from here has all versions of this key.
+                // A client that continues from here has all versions of this key.
                 self.place.listed = Some(listing.form().to_vec());
                 self.key.clear();
             }
-            // An error of the list is its end: what comes after it is not known.
+            // An error ends the list: its rest is unknown.
             let key = match listing.next() {
                 None => return Ok(None),
                 Some(Ok(key)) => key,
@@ -342,7 +343,7 @@ impl PageChanges {
             let heads: filemap_core::Result<Vec<Head>> = self.store.engine().history(&key);
             match heads {
                 Ok(mut heads) => {
-                    // What came since is told of as a change, once it is durable.
+                    // Later versions are reported as changes, once they are durable.
                     heads.retain(|head| head.version.sequence < before);
                     heads.sort_by_key(|head| head.version.sequence);
                     (self.key, self.versions) = (key, heads.into_iter());
@@ -376,12 +377,12 @@ impl PageChanges {
             Change::Put { key, head } => Some(self.put(key, head)?),
             Change::Removed { key, version } => {
                 let of = Beside::of(&key);
-                let of = of.ok_or(Error::Unsupported { what: "a kind of record that a newer build has put" })?;
+                let of = of.ok_or(Error::Unsupported { what: "support for a record kind of a newer FileMap" })?;
                 Some(PageChange::Removed { of, time_ms: version.time_ms })
             }
             Change::RemovedOne { key, version, removed, digest, meta_hash } => {
                 let of = Beside::of(&key);
-                let of = of.ok_or(Error::Unsupported { what: "a kind of record that a newer build has put" })?;
+                let of = of.ok_or(Error::Unsupported { what: "support for a record kind of a newer FileMap" })?;
                 let print = Some((digest, meta_hash)).filter(|_| digest != [0; 16]);
                 Some(PageChange::RemovedVersion {
                     of,
@@ -395,7 +396,7 @@ impl PageChanges {
                 let of = of.and_then(|(key, _)| Beside::of(&key));
                 Some(PageChange::Damaged { of, error: error.into() })
             }
-            _ => return Err(Error::Unsupported { what: "this kind of change" }),
+            _ => return Err(Error::Unsupported { what: "support for this kind of change" }),
         })
     }
 
@@ -409,7 +410,7 @@ impl PageChanges {
         if std::mem::take(&mut self.tells_absence)
             && let Some(absent) = self.store.engine().absent().into_iter().next()
         {
-            // Before the first key that is not among them.
+            // Reported before the first key of the list, or of its rest.
             self.is_whole = false;
             let error = filemap_core::StorageError::corrupt(&absent.file, 0, &absent.why);
             return Ok(Some(PageChange::Damaged { of: None, error: filemap_core::Error::from(error).into() }));
@@ -438,8 +439,8 @@ impl PageChanges {
 impl Iterator for PageChanges {
     type Item = Result<PageChange>;
 
-    /// The next change; `None` when all is told that was durable at the last
-    /// [`PageChanges::renew`]. Nothing comes after an error.
+    /// The next change; `None` once every change that was durable at the last
+    /// [`PageChanges::renew`] has been returned. Ends after an error.
     fn next(&mut self) -> Option<Result<PageChange>> {
         if self.is_ended {
             return None;

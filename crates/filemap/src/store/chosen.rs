@@ -1,5 +1,5 @@
-//! Versions of the pages of a host, a domain or a prefix, looked up one by one: what a dump of a
-//! small part of the store takes instead of a pass over the value log.
+//! Looks up the versions of the pages of a host, a domain or a prefix one by one: for a dump of a
+//! small part of the store, instead of a pass over the value log.
 
 use std::sync::Arc;
 
@@ -14,17 +14,17 @@ use crate::page::key;
 use crate::page::order::Class;
 use crate::page::version::StoredVersion;
 
-/// Keys of a scope below which looking up is always worth it.
+/// Up to this many keys in a scope, lookups always pay.
 const FEW: u64 = 4096;
-/// Keys above which it never is: they are held in memory, with their versions.
+/// Above this many keys they never do: keys and versions are held in memory.
 const MANY: u64 = 1 << 20;
-/// The part of all keys below which looking up reads less than the pass: a look-up costs about as
-/// much as reading this many records in order.
+/// Lookups read less than the pass for up to one key in this many: one lookup costs about as much
+/// as reading this many records in sequence.
 const ONE_IN: u64 = 32;
 
 type Versions = Box<dyn Iterator<Item = Result<StoredVersion>>>;
 
-/// Versions to read, by sequence; and why some cannot be.
+/// Versions to read, with their keys; and errors of keys that cannot be read.
 #[derive(Default)]
 struct Chosen {
     versions: Vec<(Version, Arc<[u8]>)>,
@@ -33,9 +33,9 @@ struct Chosen {
 
 impl PageStore {
     /// The versions of the pages in `scope`, of their variants and of the records beside them, in
-    /// the order in which they were put; of pages and variants alone the newest, with
-    /// `newest_only`. `None` if a pass over the value log reads less: for all pages, in a store
-    /// that keeps no order, or if there are many.
+    /// the order in which they were put; with `newest_only` the newest of pages and variants
+    /// alone. `None` if a pass over the value log reads less: for all pages, for a store without
+    /// key order, or for many pages.
     ///
     /// # Errors
     ///
@@ -73,12 +73,12 @@ impl PageStore {
         Ok(Some(Box::new(lost.chain(chosen.versions.into_iter().filter_map(read)))))
     }
 
-    /// Whether looking up so many keys reads less than a pass over the value log.
+    /// Returns whether looking up this many keys reads less than a pass over the value log.
     pub(super) fn is_worth_looking_up(&self, keys: u64) -> bool {
         keys <= (self.keys() / ONE_IN).clamp(FEW, MANY)
     }
 
-    /// All keys, and some of them twice: those that were put again since the last checkpoint.
+    /// Number of keys. Keys put again since the last checkpoint count twice.
     pub(super) fn keys(&self) -> u64 {
         let stats = self.engine().stats();
         stats.indexed_keys + stats.memtable_entries

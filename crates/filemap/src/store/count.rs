@@ -1,5 +1,5 @@
-//! Numbers of pages and variants: read from the superblock and from the summaries of ordered runs
-//! where those have them, else counted key by key; never from the value log.
+//! Numbers of pages and variants: from the superblock and the summaries of ordered runs where
+//! those have them, else counted key by key; never from the value log.
 
 use super::PageStore;
 use crate::access::keys::{Span, spans};
@@ -8,18 +8,18 @@ use crate::error::Result;
 use crate::page::key;
 
 impl PageStore {
-    /// The number of pages or variants in `scope`: of what [`PageStore::listing`] gives.
+    /// Number of pages or variants in `scope`: those that [`PageStore::listing`] returns.
     ///
-    /// Of a host or a domain it comes from the summaries of the store's ordered runs
-    /// ([`filemap_core::Store::count_in`]), which takes a few reads however many pages there are;
-    /// pages whose URLs are not `http` or `https`, or have a user, are looked at one by one. So
-    /// are all keys with a prefix, which may be of the other scheme or of another port. A store
-    /// that keeps no order counts by a pass over its key log. Nothing of it reads a page.
+    /// For a host or a domain it comes from the summaries of the store's ordered runs
+    /// ([`filemap_core::Store::count_in`]): a few reads, whatever the number of pages. Pages whose
+    /// URLs are not `http` or `https`, or have a user, are counted one by one. So are all keys for
+    /// a prefix, whose range includes the other scheme and other ports. A store without key order
+    /// counts by a pass over its key log. No page is read.
     ///
     /// # Errors
     ///
-    /// Those of [`PageStore::listing`], also of its entries: a number is given only if nothing is
-    /// missed.
+    /// Those of [`PageStore::listing`], also of its entries: the number is returned only if no
+    /// entry is missed.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,11 +1,11 @@
 //! Detached revisits: stored with the body of their original, and imported again without it.
 //!
-//! Where an original is erased or left out of a dump, its revisit becomes a version with the body.
-//! The archive that it came from still has it without one: stored again it would be the newer of
-//! two versions of one time, hide the body, and have it pruned. So it counts as there.
+//! If an original is erased or left out of a dump, its revisit becomes a version with the body.
+//! The archive that it came from still has it without one. Stored again from there, it would be
+//! the newer of two versions of one time, hide the body, and have it pruned. So an import counts
+//! it as stored already.
 //!
-//! Invariant: a detached revisit says that it was a revisit, and has the same URL and time and no
-//! other digest.
+//! Invariant: a detached revisit says that it was a revisit, and keeps its URL, time and digest.
 
 use filemap_core::Head;
 
@@ -15,14 +15,14 @@ use crate::page::digest::Digest;
 use crate::page::{Page, RecordKind, Revisit};
 
 impl PageStore {
-    /// The length of the body that the store has for `page`, a revisit without one; `None` if it
-    /// has none that can be read, or `page` is something else.
+    /// Length of the body that the store has for `page`, a revisit without one; `None` if no such
+    /// body can be read, or if `page` is not a revisit.
     pub(crate) fn given_bytes(&self, page: &Page, body_bytes: u64) -> Result<Option<u64>> {
         if page.kind != RecordKind::Revisit || body_bytes > 0 {
             return Ok(None);
         }
         let key = self.key_of_page(page)?;
-        // No version of that time, or a damaged one: it is put again.
+        // No version of that time, or a damaged one: put it again.
         let Some(newest) = self.head_of_time(&key, page.fetched_at_ms)? else { return Ok(None) };
         if let Some(bytes) = self.given_by(&key, &newest, page)? {
             return Ok(Some(bytes));
@@ -43,7 +43,7 @@ impl PageStore {
         Ok(None)
     }
 
-    /// The length of a version's body, if the version is `page` with a body.
+    /// Length of a version's body, if the version is `page` with a body.
     fn given_by(&self, key: &[u8], head: &Head, page: &Page) -> Result<Option<u64>> {
         let bytes = match self.body_bytes(key, head) {
             Ok(0) => return Ok(None),
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
     use crate::page::RevisitProfile;
 
-    /// SHA-1 of `the body`, and of nothing that is stored here.
+    /// A SHA-1 that no body stored here has.
     const DIGEST: &str = "sha1:f9862b9d2d3dd8e4b5ee6a0d4d4d3b3a5b6c7d8e";
 
     fn revisit(digest: Option<&str>, refers_to_ms: i64) -> Page {

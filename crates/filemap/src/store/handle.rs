@@ -1,6 +1,6 @@
 //! [`PageStore`]: opening, closing, and the canonicaliser that makes its keys.
 //!
-//! The superblock holds the canonicaliser's name and version. Opening takes the one that the store
+//! The superblock holds the canonicaliser's name and version. Opening uses the one that the store
 //! was made with; asking for another is an error that says how to move. Upkeep of the engine
 //! (verify, statistics, checkpoints) is reached through [`PageStore::engine`].
 
@@ -38,19 +38,19 @@ pub struct PageStore {
     pub(super) canonicalizer: Arc<dyn Canonicalizer>,
     /// The erase rules in force.
     pub(crate) rule_set: Arc<RwLock<Arc<RuleSet>>>,
-    /// Which versions give revisits their bodies.
+    /// The filter for originals of revisits.
     pub(super) admits: Admits,
-    /// Opens the files that pages were left in.
+    /// Opens the archive files of pages in place.
     pub(crate) archives: Arc<dyn Archives>,
 }
 
-/// Options for the engine of a store of pages, which [`PageStore`] sets itself: pages of one site
-/// share a dictionary, the store keeps count of the URLs that have a page
-/// ([`PageStore::count_pages`]), and it keeps its keys in order too ([`PageStore::listing`]). For
+/// Engine options of a store of pages, which [`PageStore`] sets itself: pages of one scheme and
+/// host share a dictionary, the store counts the URLs that have a page
+/// ([`PageStore::count_pages`]), and it keeps its keys in order ([`PageStore::listing`]). For
 /// programs that write such a store through [`Store`].
 ///
-/// With [`Options::end_key_order`] it keeps no order: a few bytes a page less, and lists by a pass
-/// over the key log.
+/// With [`Options::end_key_order`] it keeps no order: this saves a few bytes a page, and lists
+/// take a pass over the key log.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -103,7 +103,7 @@ impl PageStore {
         PageStore::over(Store::open(path, page_options(options))?)
     }
 
-    /// Opens a store for writing that must have been made with this canonicaliser.
+    /// Opens a store for writing; it must have been made with this canonicaliser.
     ///
     /// # Errors
     ///
@@ -118,7 +118,7 @@ impl PageStore {
         PageStore::obeying(Store::open(path, page_options(options))?, canonicalizer)
     }
 
-    /// Opens a store for reading, in any process, while another may write it.
+    /// Opens a store as a follower, in any process, while another may write it.
     ///
     /// # Errors
     ///
@@ -127,8 +127,7 @@ impl PageStore {
         PageStore::over(Store::open_read_only(path, page_options(options))?)
     }
 
-    /// Opens a store for writing, or creates one ([`Whatwg`]) where the directory is absent or
-    /// empty.
+    /// Opens a store for writing; creates one ([`Whatwg`]) if the directory is missing or empty.
     ///
     /// # Errors
     ///
@@ -140,13 +139,14 @@ impl PageStore {
             opened => return opened,
         }
         match PageStore::create(&path, options.clone()) {
-            // Another process was faster, or something else is there: opening says what.
+            // Another process was faster, or the directory holds something else: opening reports
+            // which.
             Err(Error::Engine(NotEmpty { .. })) => PageStore::open(path, options),
             created => created,
         }
     }
 
-    /// Pages over an open engine, which was opened with [`page_options`].
+    /// A store of pages over an open engine, which was opened with [`page_options`].
     ///
     /// # Errors
     ///
@@ -163,7 +163,7 @@ impl PageStore {
         }
     }
 
-    /// Over an open engine, with its erase rules in force.
+    /// A store of pages over an open engine, with its erase rules in force.
     fn obeying(engine: Store, canonicalizer: Arc<dyn Canonicalizer>) -> Result<PageStore> {
         let (rule_set, admits, archives) = (Arc::default(), Admits::default(), Arc::new(LocalArchives));
         let store = PageStore { engine, canonicalizer, rule_set, admits, archives };
@@ -175,8 +175,8 @@ impl PageStore {
     pub(crate) fn obey(&self) -> Result<()> {
         let rules = self.engine().rules().map_err(Error::from).and_then(|rules| RuleSet::of(&rules));
         if self.engine().is_read_only() {
-            // For bodies in place, which no erasure reaches. All others can be read, whatever a
-            // rule of a newer build says.
+            // For bodies in place, which no erasure reaches. All others stay readable, even if a
+            // newer FileMap wrote a rule.
             let set = rules.unwrap_or_else(|error| RuleSet::unread(error.to_string()));
             *self.rule_set.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(set);
             return Ok(());
@@ -193,7 +193,7 @@ impl PageStore {
         &self.engine
     }
 
-    /// Makes the keys of this store of URLs.
+    /// The canonicaliser that makes this store's keys.
     pub fn canonicalizer(&self) -> &Arc<dyn Canonicalizer> {
         &self.canonicalizer
     }
@@ -202,7 +202,7 @@ impl PageStore {
     ///
     /// # Errors
     ///
-    /// [`Error::Url`] if it is no URL by the store's canonicaliser.
+    /// [`Error::Url`] if it is not a URL by the store's canonicaliser.
     pub fn key(&self, url: impl AsRef<[u8]>) -> Result<Vec<u8>> {
         let url = url.as_ref();
         self.canonicalizer.canonicalize(url).map_err(|source| Error::url(url, source))
@@ -218,7 +218,7 @@ impl PageStore {
         self.key_of(&page.url, page.kind, page.variant.as_ref())
     }
 
-    /// Makes everything durable that was put before.
+    /// Makes all earlier puts durable.
     ///
     /// # Errors
     ///

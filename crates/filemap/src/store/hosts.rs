@@ -1,8 +1,8 @@
 //! Numbers of pages by host.
 //!
-//! In a store that keeps its keys in order the pages of a host stand together. A host with few is
-//! counted page by page; of others the number comes from the summaries of ordered runs, and the
-//! pages are skipped.
+//! In a store that keeps its keys in order the pages of a host are adjacent. A host with few pages
+//! is counted page by page. For larger hosts the number comes from the summaries of ordered runs,
+//! and the pages are skipped.
 
 use std::ops::ControlFlow;
 
@@ -14,30 +14,30 @@ use crate::access::{ListKind, Scope};
 use crate::error::Result;
 use crate::page::{key, order};
 
-/// Pages of a host that are looked at before the others are skipped: skipping reads about as much
-/// as a few hundred keys take.
+/// Pages of a host that are read before the rest are skipped: skipping costs about as much as
+/// reading a few hundred keys.
 const LOOKED_AT: u64 = 256;
 
 type Each<'e> = dyn FnMut(&[u8], u64) -> ControlFlow<()> + 'e;
 
-/// Pages of one host that stand together.
+/// Adjacent pages of one host.
 struct Run {
     host: Vec<u8>,
     pages: u64,
 }
 
 impl PageStore {
-    /// Gives `each` the hosts of the pages in `scope`, and how many pages each has; no bytes for
-    /// URLs without a host. `Break` cancels the work.
+    /// Calls `each` with every host of the pages in `scope` and its number of pages; with an empty
+    /// host for URLs without one. `Break` cancels the work.
     ///
-    /// A host may come several times, with a part of its pages each, to be added up: in a store
-    /// that keeps its keys in order those with pages whose URLs are not `http` or `https`, or have
-    /// a user; in others every host. Scopes of variants count variants. Reads keys alone: of a
-    /// host with many pages a few, unless the scope has a prefix.
+    /// A host may come several times, each with a part of its pages: add them up. In a store that
+    /// keeps its keys in order these are hosts with pages whose URLs are not `http` or `https`, or
+    /// have a user; in other stores, any host. Scopes of variants count variants. Reads keys
+    /// alone, and only a few of a host with many pages, unless the scope has a prefix.
     ///
     /// # Errors
     ///
-    /// As [`PageStore::count`]: what `each` got before is right.
+    /// As [`PageStore::count`]: the numbers that `each` got before are right.
     ///
     /// ```
     /// # use std::collections::BTreeMap;
@@ -80,7 +80,7 @@ impl PageStore {
 
     fn hosts_of(&self, span: Span, scope: &Scope, each: &mut Each<'_>) -> Result<ControlFlow<()>> {
         let takes = scope.filter();
-        // Only of pages the forms say where a host ends.
+        // Only the forms of pages show where a host ends.
         let may_skip = span.is_exact && scope.kind == ListKind::Pages;
         let mut run: Option<Run> = None;
         let mut keys = self.engine().keys_in(span.range.clone().into(), Direction::Forward)?;
@@ -106,7 +106,7 @@ impl PageStore {
     }
 }
 
-/// Adds a page to the run, or ends that and begins one.
+/// Adds a page to the run; if its host differs, ends the run and begins another.
 fn add(run: &mut Option<Run>, url: &[u8], each: &mut Each<'_>) -> ControlFlow<()> {
     let host = urlindex::host(url).unwrap_or_default();
     if let Some(run) = run.as_mut().filter(|run| run.host == host) {

@@ -1,12 +1,12 @@
 //! Pages in place: the store describes them, and their records stay in the files of an archive.
 //!
-//! A description says in which file its record lies, and where ([`InPlace`]). Name and location of
-//! the file lie once under a key of the store's own, put before the first description that needs
-//! it: so no crash parts them. Reading a page reads its record, each time: status, headers and
-//! body are the record's, time and URL the description's.
+//! A description names the file of its record and the place in it ([`InPlace`]). Name and location
+//! of the file are stored once, under a key of their own, before the first description that needs
+//! them: so a crash cannot leave a description without them. Each read of a page reads its record:
+//! status, headers and body come from the record, time and URL from the description.
 //!
-//! A record that is not there any more, or is another, is an error that counts as damage: the
-//! description stays, and whoever reads many pages goes on.
+//! A missing record, or a different one in its place, is an error that counts as damage. The
+//! description stays, and reads of many pages continue.
 
 #[cfg(feature = "import")]
 mod held;
@@ -34,8 +34,8 @@ use crate::error::{Error, Result};
 use crate::page::version::{BodyForm, PageHead};
 use crate::page::{ArchiveId, InPlace, Page, key, meta, order};
 
-/// The time of what the store knows of an archive: the end of the year 9999, later than that of
-/// any page that a rule prunes.
+/// Time of an archive's entry in the store: the end of the year 9999, after any page that a rule
+/// prunes.
 const ARCHIVE_TIME_MS: i64 = 253_402_300_799_000;
 
 /// A file with records of pages in place.
@@ -55,22 +55,22 @@ const ARCHIVE_TIME_MS: i64 = 253_402_300_799_000;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct Archive {
-    /// Its number, made of the name.
+    /// Its number, derived from the name.
     pub id: ArchiveId,
-    /// Where it was when it was imported first.
+    /// Its location when it was first imported.
     pub name: String,
-    /// Where it is: a path, or an `http(s)` address.
+    /// Its current location: a path, or an `http(s)` address.
     pub location: String,
 }
 
 impl PageStore {
-    /// A handle of the same store that reads pages in place through `archives`: one that reads
-    /// those of other machines, say. Others read files of this machine.
+    /// A handle of the same store that reads pages in place through `archives`, for example from
+    /// other machines. Other handles read files of this machine.
     pub fn with_archives(&self, archives: Arc<dyn Archives>) -> PageStore {
         PageStore { archives, ..self.clone() }
     }
 
-    /// What the store knows of an archive; `None` if it has no such. One lookup.
+    /// The archive with this id; `None` if the store does not know it. One lookup.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl PageStore {
         Ok(value.map(|value| Archive { id, name: text(&value.head.meta), location: text(&value.body) }))
     }
 
-    /// All archives, by name. In a store that keeps no keys in order a pass over the key log.
+    /// All archives, by name. Takes a pass over the key log in a store without key order.
     ///
     /// # Errors
     ///
@@ -103,9 +103,9 @@ impl PageStore {
         Ok(all)
     }
 
-    /// Notes a file whose records stay in place, before pages of it are put: `name` is where it
-    /// is, an absolute path or an `http(s)` address. One that was moved from there counts as back
-    /// if it is not where it was moved to; of another machine that is not looked at.
+    /// Registers a file whose records stay in place, before pages of it are put. `name` is its
+    /// location: an absolute path or an `http(s)` address. If the file was moved and is missing at
+    /// its new location, it counts as back at `name`. Locations on other machines are not checked.
     ///
     /// # Errors
     ///
@@ -118,7 +118,7 @@ impl PageStore {
         self.put_archive_at(name, &location)
     }
 
-    /// Whether a file of this machine can be opened; of another it is taken to be there.
+    /// Returns whether a file of this machine can be opened; true for files of other machines.
     pub(crate) fn is_there(&self, location: &str) -> bool {
         is_remote(location) || self.archives.open(location, 0, Some(1)).is_ok()
     }
@@ -138,7 +138,7 @@ impl PageStore {
         Ok(id)
     }
 
-    /// Notes where a file is now. Returns false if the store knows no such file.
+    /// Sets the current location of a file. Returns false if the store does not know the file.
     ///
     /// # Errors
     ///
@@ -155,7 +155,7 @@ impl PageStore {
     /// # Errors
     ///
     /// As [`PageStore::put_page`]; [`Error::InPlace`] if the store does not know the file, or the
-    /// page does not say where it is.
+    /// page names none.
     pub fn put_in_place(&self, page: &Page) -> Result<Version> {
         let place = page.in_place.ok_or_else(|| unknown(None))?;
         if !self.engine().contains(&key::archive(place.archive))? {
@@ -164,12 +164,12 @@ impl PageStore {
         self.put_description(&self.key_of_page(page)?, page)
     }
 
-    /// As [`PageStore::put_in_place`], of a file that the store knows, under the page's key.
+    /// As [`PageStore::put_in_place`], for a file that the store knows, under the page's key.
     pub(crate) fn put_description(&self, key: &[u8], page: &Page) -> Result<Version> {
         self.put_at(key, page, BodySource::Bytes(&[], BodyForm::Whole)).map(|put| put.version())
     }
 
-    /// As [`PageStore::put_description`] of pages without a variant, by one write of the engine.
+    /// As [`PageStore::put_description`], for pages without a variant, in one write of the engine.
     ///
     /// # Errors
     ///
@@ -189,8 +189,8 @@ impl PageStore {
         Ok(self.engine().put_batch(&records)?)
     }
 
-    /// The versions in place without their bodies, with their keys, in the order of the log: a
-    /// sequential read of the value log.
+    /// Versions in place with their keys, without bodies, in the order of the log: a sequential
+    /// read of the value log.
     pub(crate) fn heads_in_place(&self) -> impl Iterator<Item = Result<(Vec<u8>, PageHead)>> + use<> {
         let store = self.clone();
         taken(self.engine().version_heads(), move |listed| {
@@ -199,8 +199,9 @@ impl PageStore {
         })
     }
 
-    /// Reads the record of every version in place. Each that is not there, or is another, goes to
-    /// `each`, as an error that names it; `Break` cancels the work. Returns how many are there.
+    /// Reads the record of every version in place. Calls `each` with the result; an error names a
+    /// version whose record is missing or different. `Break` cancels the work. Returns the number
+    /// of records found.
     ///
     /// # Errors
     ///
@@ -224,7 +225,8 @@ impl PageStore {
         Ok(there)
     }
 
-    /// Where the records of versions in place lie that an erasure is about, with their numbers.
+    /// The archives that hold records of versions in place that an erasure covers, with their
+    /// numbers.
     pub(crate) fn kept_in_archives(&self, what: &Erasure) -> Result<Vec<(String, u64)>> {
         let archives = self.archives()?;
         if archives.is_empty() {
@@ -235,7 +237,7 @@ impl PageStore {
         let mut counts: HashMap<ArchiveId, u64> = HashMap::new();
         for listed in meant {
             let Listed { key, head, .. } = match listed {
-                // The erasure itself counts it, and is not complete.
+                // The erasure itself counts the damage, and is incomplete.
                 Err(error) if error.is_corrupt() => continue,
                 listed => listed?,
             };
@@ -253,10 +255,10 @@ impl PageStore {
     }
 }
 
-/// The error of a page whose file the store does not know.
+/// Error for a page whose file the store does not know.
 pub(crate) fn unknown(place: Option<InPlace>) -> Error {
-    let archive = place.map_or("a file".to_owned(), |place| format!("the file number {}", place.archive));
-    let what = "the store does not know where that is".to_owned();
+    let archive = place.map_or("an unnamed file".to_owned(), |place| format!("file number {}", place.archive));
+    let what = "the store does not know this file".to_owned();
     Error::InPlace { archive, offset: place.map_or(0, |place| place.offset), what }
 }
 
@@ -264,6 +266,6 @@ pub(crate) fn unknown(place: Option<InPlace>) -> Error {
 impl PageStore {
     /// The page of a description in place, with its body.
     pub(super) fn of_archive(&self, _: &[u8], _: Page, _: InPlace) -> Result<Page> {
-        Err(Error::Unsupported { what: "reading of WARC files, which pages in place need: build it with `warc`" })
+        Err(Error::Unsupported { what: "support for WARC files, which pages in place need: build with feature `warc`" })
     }
 }

@@ -1,35 +1,35 @@
-//! An importer's memory of the versions of keys that it meets often.
+//! An importer's memory of the versions of frequent keys.
 //!
-//! An importer asks for every page whether the store holds this very version. The engine answers
+//! For every page an importer asks whether the store holds this very version. The engine answers
 //! by reading the key's versions, which is quadratic for a file with many visits to one URL. So
 //! after [`HOT_LOOKUPS`] lookups of a key its versions are read once and kept here as fingerprints
-//! of 128 bits; versions put after that are added. The latest bodies that unchanged versions refer
-//! to are kept too.
+//! of 128 bits; versions put later are added. The latest bodies that unchanged versions refer to
+//! are kept, too.
 //!
 //! Invariants: every fingerprint is of a version that was in the store during this import; memory
-//! is bounded by [`MAX_KEYS`], [`MAX_PRINTS`] and [`MAX_ORIGINAL_BYTES`]. What is dropped at a
-//! bound is read again.
+//! is bounded by [`MAX_KEYS`], [`MAX_PRINTS`] and [`MAX_ORIGINAL_BYTES`]. Entries dropped at a
+//! bound are read again.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
-/// Lookups of a key before its versions are kept.
+/// Number of lookups of a key before its versions are kept.
 const HOT_LOOKUPS: u8 = 8;
 /// Marks a key whose versions are kept.
 const LOADED: u8 = u8::MAX;
-/// Keys with a count: 16 MiB with the free slots of a hash table.
+/// Maximum number of keys with a count: 16 MiB with the free slots of a hash table.
 const MAX_KEYS: usize = 1 << 19;
-/// Fingerprints, three a version: 36 MiB, and 18 MiB more while the table grows.
+/// Maximum number of fingerprints, three a version: 36 MiB, and 18 MiB more while the table grows.
 const MAX_PRINTS: usize = 1_800_000;
-/// Bodies of originals: their number and bytes.
+/// Maximum number and bytes of the bodies of originals.
 const MAX_ORIGINALS: usize = 1 << 14;
 const MAX_ORIGINAL_BYTES: usize = 16 << 20;
 
 /// The fingerprints of a version, one for each [`Sameness`](super::Sameness).
 pub(super) type Prints = [u128; 3];
 
-/// See the module.
+/// Fingerprints of the versions of frequent keys, and bodies of recent originals.
 #[derive(Default)]
 pub(crate) struct Known {
     keys: HashMap<u64, u8>,
@@ -45,7 +45,7 @@ pub(crate) struct Known {
     pub(super) looked_at: u64,
 }
 
-/// What is known of a key.
+/// How much is known of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heat {
     /// Nothing: ask the store.
@@ -75,7 +75,7 @@ impl Known {
         }
     }
 
-    /// Keeps the fingerprints of all versions of `key`, unless they are too many.
+    /// Keeps the fingerprints of all versions of `key`, unless there are too many.
     pub(super) fn load(&mut self, key: &[u8], prints: impl ExactSizeIterator<Item = u128>) {
         if self.prints.len() + prints.len() <= MAX_PRINTS {
             self.prints.extend(prints);

@@ -1,9 +1,9 @@
-//! Listing: URLs without reading bodies, pages and their sizes in the order of the log; and
-//! removal of all that a filter accepts.
+//! Lists URLs without reading bodies, pages and their sizes in the order of the log; removes all
+//! keys that a filter accepts.
 //!
 //! Only [`PageStore::versions`], [`PageStore::stored_versions`], [`PageStore::stored_newest`],
-//! [`PageStore::sizes`], [`PageStore::remove_where`] and [`PageStore::remove_in`] cover keys that
-//! are not pages' (variants, records beside them).
+//! [`PageStore::sizes`], [`PageStore::remove_where`] and [`PageStore::remove_in`] cover the keys
+//! of variants and of the records beside pages.
 
 use std::ops::ControlFlow;
 
@@ -17,8 +17,8 @@ use crate::error::{Error, Result};
 use crate::page::version::{PageHead, StoredVersion};
 use crate::page::{Page, key};
 
-/// The canonical URLs of pages, each once: in order if the store keeps one, and if they are not
-/// chosen by a filter of the caller's ([`PageStore::urls_where`]).
+/// The canonical URLs of pages, each once. They come in order if the store keeps one, except from
+/// [`PageStore::urls_where`].
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -36,13 +36,13 @@ pub struct Urls(Found);
 enum Found {
     Listed(Listing),
     Scanned(Keys),
-    /// Why there is no listing: given once.
+    /// The error of a listing that could not start: returned once.
     Failed(Option<Error>),
 }
 
 impl Urls {
-    /// Where a [`PageStore::listing`] continues after the URL given last; `None` if the store
-    /// keeps no order, and before the first.
+    /// The place where a [`PageStore::listing`] continues after the last URL returned; `None`
+    /// before the first, and in a store without key order.
     pub fn cursor(&self) -> Option<Cursor> {
         match &self.0 {
             Found::Listed(listing) => listing.cursor(),
@@ -79,25 +79,24 @@ impl Iterator for Urls {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VersionSize {
-    /// The canonical URL of its page.
+    /// The canonical URL.
     pub url: Vec<u8>,
-    /// It is a version of the page itself, not of a variant or of a record beside it.
+    /// True for a version of the page itself, not of a variant or of a record beside it.
     pub is_page: bool,
-    /// It is a version of a variant.
+    /// True for a version of a variant.
     pub is_variant: bool,
-    /// It is the newest version of its page, variant, or record beside them.
+    /// True for the newest version of its page, variant, or record beside them.
     pub is_newest: bool,
-    /// When it was fetched.
+    /// Time of the fetch, in ms since 1970.
     pub time_ms: i64,
-    /// The length of its body in bytes, also where it refers to an earlier one; with the
-    /// description, if that does not fit the meta.
+    /// Length of its body in bytes, also if it refers to an earlier body; with the description, if
+    /// that does not fit into the meta.
     pub body_bytes: u64,
     /// Bytes in the value log.
     pub stored_bytes: u64,
 }
 
-/// What `take` makes of the items of an engine's list; those that it makes nothing of are left
-/// out.
+/// Maps the items of an engine's list with `take`, and omits those for which it returns `None`.
 pub(super) fn taken<T, U>(
     found: impl Iterator<Item = filemap_core::Result<T>>,
     take: impl Fn(T) -> Option<Result<U>>,
@@ -136,13 +135,13 @@ impl PageStore {
     }
 
     /// Removes every page whose canonical URL passes `filter`, with all its versions, its variants
-    /// and the records beside it; variants and records without a page too. `each` gets every
-    /// removal and all damage found; `Break` cancels the work. Returns the number of pages
-    /// removed. One pass over the key log and one append for each key.
+    /// and the records beside it; also variants and records without a page. Calls `each` with
+    /// every removal and all damage found; `Break` cancels the work. Returns the number of pages
+    /// removed. Takes one pass over the key log and one append for each key.
     ///
     /// # Errors
     ///
-    /// Those of [`filemap_core::Store::remove`]: what `each` got before is removed.
+    /// Those of [`filemap_core::Store::remove`]: the removals that `each` got before are done.
     pub fn remove_where(
         &self,
         filter: impl Fn(&[u8]) -> bool + Send + 'static,
@@ -152,9 +151,8 @@ impl PageStore {
         self.remove_keys(&mut keys.map(|key| key.map_err(Into::into)), each)
     }
 
-    /// As [`PageStore::remove_where`], of what is in `scope`. Of a host, domain or prefix it reads
-    /// the keys that it removes, as [`PageStore::listing`] does, where the store keeps its keys in
-    /// order.
+    /// As [`PageStore::remove_where`], for `scope`. If the store keeps its keys in order, it reads
+    /// only the keys of the host, domain or prefix, as [`PageStore::listing`] does.
     ///
     /// # Errors
     ///
@@ -201,19 +199,19 @@ impl PageStore {
         Ok(pages)
     }
 
-    /// The number of URLs that have a page: how many [`PageStore::urls`] lists, of one moment
-    /// during the call. Variants and the records beside pages do not count.
+    /// Number of URLs that have a page: those that [`PageStore::urls`] lists, at one moment during
+    /// the call. Variants and the records beside pages do not count.
     ///
-    /// No pass over the keys: the store keeps the number with each checkpoint, and looks up what
-    /// was put or removed since, about a microsecond a key, once
-    /// ([`filemap_core::Store::counted_keys`]). Only a store that does not know it lists its keys
-    /// at each call: one that was written by an older build, or through the engine without
-    /// [`page_options`](crate::store::page_options), until it is repaired or copied.
+    /// It needs no pass over the keys: the store saves the number with each checkpoint, and looks
+    /// up each key put or removed since once, in about a microsecond
+    /// ([`filemap_core::Store::counted_keys`]). A store that does not know the number lists its
+    /// keys at each call, until it is repaired or copied. Such a store was written by an older
+    /// FileMap, or through the engine without [`page_options`](crate::store::page_options).
     ///
     /// # Errors
     ///
-    /// Those of [`filemap_core::Store::counted_keys`] and, of such a store, of
-    /// [`filemap_core::Store::keys_where`]: a number is given only if nothing is missed.
+    /// Those of [`filemap_core::Store::counted_keys`] and, for a store that lists its keys, of
+    /// [`filemap_core::Store::keys_where`]: the number is returned only if no key is missed.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -232,7 +230,7 @@ impl PageStore {
         self.urls_where(|_| true).try_fold(0, |pages, url| url.map(|_| pages + 1))
     }
 
-    /// The URLs of all pages. As [`PageStore::listing`], which goes backwards and continues too.
+    /// The URLs of all pages. [`PageStore::listing`] can also go backwards, and continue.
     pub fn urls(&self) -> Urls {
         self.urls_in(&Scope::new())
     }
@@ -252,13 +250,13 @@ impl PageStore {
         self.urls_in(&Scope::new().prefix(prefix.as_ref()))
     }
 
-    /// An error comes as the first URL.
+    /// An error is returned as the first URL.
     fn urls_in(&self, scope: &Scope) -> Urls {
         Urls(self.listing(scope, None).map_or_else(|error| Found::Failed(Some(error)), Found::Listed))
     }
 
-    /// The place behind the page of a URL, whether it is there or not: [`PageStore::listing`]
-    /// continues after it.
+    /// The place after the page of a URL, whether that page exists or not: [`PageStore::listing`]
+    /// continues from it.
     ///
     /// # Errors
     ///
@@ -268,20 +266,20 @@ impl PageStore {
         if self.engine().has_key_order() { Ok(listing::behind(&key)) } else { Err(listing::no_cursors()) }
     }
 
-    /// The URLs of the pages whose canonical URL passes `filter`, in no promised order: a pass
-    /// over the key log.
+    /// The URLs of the pages whose canonical URL passes `filter`, in no defined order: a pass over
+    /// the key log.
     pub fn urls_where(&self, filter: impl Fn(&[u8]) -> bool + Send + 'static) -> Urls {
         Urls(Found::Scanned(self.engine().keys_where(move |key| key::is_page(key) && filter(key))))
     }
 
-    /// The newest version of every page in the order of the log; revisits with the body of their
+    /// The newest version of every page in the order of the log; revisits have the body of their
     /// original. A failed item does not end the iteration.
     pub fn pages(&self) -> impl Iterator<Item = Result<Page>> + use<> {
         let store = self.clone();
         taken(self.engine().pages(), move |(key, value)| key::is_page(&key).then(|| store.resolved(&key, value)))
     }
 
-    /// As [`PageStore::pages`], of one part of the store ([`filemap_core::Store::splits`]).
+    /// As [`PageStore::pages`], for one part of the store ([`filemap_core::Store::splits`]).
     ///
     /// # Errors
     ///
@@ -292,7 +290,7 @@ impl PageStore {
         Ok(taken(pages, move |(key, value)| key::is_page(&key).then(|| store.resolved(&key, value))))
     }
 
-    /// As [`PageStore::heads`], of one part of the store ([`filemap_core::Store::splits`]).
+    /// As [`PageStore::heads`], for one part of the store ([`filemap_core::Store::splits`]).
     ///
     /// # Errors
     ///
@@ -309,7 +307,7 @@ impl PageStore {
         self.stored_versions().map(|version| version.map(|version| version.page))
     }
 
-    /// As [`PageStore::versions`], with what the store knows of each.
+    /// As [`PageStore::versions`], with key, sequence and stored size of each.
     pub fn stored_versions(&self) -> impl Iterator<Item = Result<StoredVersion>> + use<> {
         let store = self.clone();
         taken(self.engine().versions(), move |(key, value)| {
@@ -317,7 +315,7 @@ impl PageStore {
         })
     }
 
-    /// The newest version of every page and of every variant, with what the store knows of each;
+    /// The newest version of every page and of every variant, with key, sequence and stored size;
     /// as stored, unlike [`PageStore::pages`].
     pub fn stored_newest(&self) -> impl Iterator<Item = Result<StoredVersion>> + use<> {
         let store = self.clone();
@@ -326,7 +324,7 @@ impl PageStore {
         })
     }
 
-    /// The version that a value of this key is.
+    /// Decodes the value of a key into a version.
     pub(crate) fn stored_version(&self, key: Vec<u8>, value: Value) -> Result<StoredVersion> {
         let (version, unchanged_since) = (value.head.version, value.head.unchanged_since);
         let stored_bytes = value.head.stored_bytes;

@@ -1,14 +1,14 @@
 //! Listings of pages or variants: in the order of their URLs, from any place, in both directions,
-//! where the store keeps its keys in order (`page::order`); else by a pass over the key log.
+//! if the store keeps its keys in order (`page::order`); else by a pass over the key log.
 //!
-//! A listing goes over the ranges of [`keys::ranges`] one after the other and leaves out what the
-//! scope's filter refuses. So it reads what it gives, and in four cases more: a prefix that ends
-//! within the authority (`http://exam`) has all pages for a range; one with a path has those of
-//! the other scheme and of other ports too; pages whose URLs have another shape (`ftp:`) are one
-//! range for all hosts; and that range is looked at for every host, domain and prefix, mostly to
-//! find it empty.
+//! A listing reads the ranges of [`keys::ranges`] one after the other and omits the keys that the
+//! scope's filter rejects. It reads more than it returns in four cases. A prefix that ends within
+//! the authority (`http://exam`) has the range of all pages. A prefix with a path has the ranges
+//! of the other scheme and of other ports, too. Pages whose URLs have another shape (`ftp:`) are
+//! one range for all hosts. And that range is read for every host, domain and prefix, though
+//! mostly empty.
 //!
-//! Ranges and cursors are those of every store: `access::keys`.
+//! All kinds of store share these ranges and cursors: `access::keys`.
 
 use std::collections::VecDeque;
 
@@ -57,25 +57,25 @@ struct InOrder {
     engine: Store,
     takes: Filter,
     direction: Direction,
-    /// Ranges still to come.
+    /// Ranges not yet started.
     ranges: VecDeque<KeyRange>,
     keys: Option<KeysInOrder>,
 }
 
 impl PageStore {
-    /// The pages or variants in `scope`; after `after`, a cursor of an entry of a listing of the
-    /// same kind, of this or an earlier handle, in any process.
+    /// The pages or variants in `scope`. With `after`, those after that entry: a cursor from a
+    /// listing of the same kind, of this or an earlier handle, in any process.
     ///
-    /// In order, by host from its last label on, then path: see
-    /// [`Capabilities::lists_in_order`](crate::access::Capabilities::lists_in_order). It reads
-    /// keys alone, and about as much of them as it gives; with a prefix that ends within the host,
-    /// all. A store that keeps no order gives no cursors and lists by a pass over its key log, in
-    /// no promised order.
+    /// Entries are in order, by host from its last label on, then path: see
+    /// [`Capabilities::lists_in_order`](crate::access::Capabilities::lists_in_order). A listing
+    /// reads only keys, about as many as it returns; with a prefix that ends within the host, all.
+    /// A store without key order lists by a pass over its key log, in no defined order, and gives
+    /// no cursors.
     ///
     /// # Errors
     ///
-    /// [`Error::Cursor`]; [`Error::Unsupported`] for a cursor, or backwards, in a store that keeps
-    /// no order; those of [`Store::keys_in`].
+    /// [`Error::Cursor`]; [`Error::Unsupported`] for a cursor, or backwards, in a store without
+    /// key order; those of [`Store::keys_in`].
     pub fn listing(&self, scope: &Scope, after: Option<&Cursor>) -> Result<Listing> {
         let kind = scope.kind;
         let after = after.map(|cursor| keys::form_of_cursor(cursor, kind)).transpose()?;
@@ -86,7 +86,7 @@ impl PageStore {
             return Err(no_cursors());
         }
         if scope.is_backwards {
-            let what = "order of its URLs, in which a listing could go backwards: a repair makes one";
+            let what = "key order, which a backward listing needs: a repair makes one";
             return Err(Error::Unsupported { what });
         }
         let takes = scope.filter();
@@ -122,7 +122,7 @@ impl InOrder {
         Ok(())
     }
 
-    /// The next key of the ranges.
+    /// Returns the next key of the ranges.
     fn step(&mut self) -> Option<Result<Vec<u8>>> {
         loop {
             match self.keys.as_mut()?.next() {
@@ -141,8 +141,9 @@ impl InOrder {
 }
 
 impl Listing {
-    /// As `next`, but after this many keys that are not of the listing it gives `Some(None)`: for
-    /// callers that look for signals meanwhile. A listing without order looks on.
+    /// As `next`, but returns `Some(None)` after reading this many keys that are not in the
+    /// listing, so that the caller can check for signals. A listing without order does not stop
+    /// for that.
     pub fn next_within(&mut self, keys: usize) -> Option<Option<Result<Listed>>> {
         Some(match self.next_key(keys)? {
             Some(Ok(key)) => {
@@ -156,7 +157,7 @@ impl Listing {
         })
     }
 
-    /// The next key of the listing; `Some(None)` if it is none of so many.
+    /// The next key of the listing; `Some(None)` if none of the next `keys` keys belongs to it.
     pub(super) fn next_key(&mut self, keys: usize) -> Option<Option<Result<Vec<u8>>>> {
         let in_order = match &mut self.source {
             Source::Scan(keys) => return keys.next().map(|key| Some(key.map_err(Into::into))),
@@ -171,7 +172,7 @@ impl Listing {
         Some(None)
     }
 
-    /// Where to continue after the entry given last.
+    /// The place after the last entry returned.
     pub(super) fn cursor(&self) -> Option<Cursor> {
         match &self.source {
             Source::InOrder(in_order) => in_order.cursor(),
@@ -189,11 +190,10 @@ impl Iterator for Listing {
 }
 
 pub(super) fn no_cursors() -> Error {
-    Error::Unsupported { what: "order of its URLs, in which a listing could continue: a repair makes one" }
+    Error::Unsupported { what: "key order, which a cursor needs: a repair makes one" }
 }
 
-/// Where a listing begins that goes on behind the page of this canonical URL, whether there is one
-/// or not.
+/// The cursor after the page of this canonical URL, whether that page exists or not.
 pub(super) fn behind(canonical_url: &[u8]) -> Cursor {
     keys::cursor(&keys::form(canonical_url))
 }

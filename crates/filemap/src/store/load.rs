@@ -1,7 +1,7 @@
 //! Puts many pages that the store may hold already: for importers.
 //!
 //! A version that the store holds adds nothing, so an interrupted import is simply repeated. Time
-//! is linear in the pages given, however many versions one URL has (see [`Known`]).
+//! is linear in the number of pages, however many versions one URL has (see [`Known`]).
 
 use filemap_core::{Head, Put};
 use xxhash_rust::xxh3::Xxh3;
@@ -14,7 +14,7 @@ use crate::page::digest::sha1_of;
 use crate::page::version::BodyForm;
 use crate::page::{Page, RecordKind, key, meta};
 
-/// Which versions of the same URL and time count as one.
+/// The criterion by which versions of the same URL and time count as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sameness {
     /// The same body and status; without a body, the same description except for the record's id:
@@ -32,11 +32,12 @@ impl Sameness {
     }
 }
 
-/// A page that the store does not hold: what [`Known`] keeps of it once it is put.
+/// A page that the store does not hold, and the fingerprints that [`Known`] keeps once it is put.
 pub(crate) struct Arrival {
     key: Vec<u8>,
     prints: Option<Prints>,
-    /// The store has it but cannot read it: it is stored whole, whatever the newest version is.
+    /// True if the store has it but cannot read it: then it is stored whole, whatever the newest
+    /// version is.
     pub(crate) mends: bool,
 }
 
@@ -62,8 +63,8 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// As [`PageStore::put_page_if_new`], in linear time over all pages that this loader gets. A
-    /// page that it has put counts as there, even if it is removed meanwhile.
+    /// As [`PageStore::put_page_if_new`], in time linear in the number of pages. A page that this
+    /// loader has put counts as stored, even if it is removed meanwhile.
     ///
     /// # Errors
     ///
@@ -72,10 +73,9 @@ impl Loader {
         self.put(store, page, BodyForm::if_changed(page), Sameness::Description)
     }
 
-    /// Puts a version back as a dump of a store has it, unless the store holds this very version:
-    /// the same URL, time and body, and the same description in everything. `form` says how the
-    /// body was stored; a reference is stored as one again if the newest version has the same
-    /// body.
+    /// Restores a version as a dump of a store has it, unless the store holds this very version:
+    /// the same URL, time, body and whole description. `form` is how the body was stored; a
+    /// reference is stored as one again if the newest version has the same body.
     ///
     /// # Errors
     ///
@@ -103,7 +103,7 @@ impl Loader {
 }
 
 impl Known {
-    /// Notes a page that was put.
+    /// Records a page that was put.
     pub(crate) fn put(&mut self, arrival: Arrival) {
         if let Some(prints) = arrival.prints {
             self.add(&arrival.key, prints);
@@ -114,8 +114,7 @@ impl Known {
 impl PageStore {
     /// As [`PageStore::put_page_if_changed`], but does nothing if the store holds this very
     /// version and can read it: the same URL, time, body and description, except for the record's
-    /// id. Repeating it adds nothing. Reads the head of every version of the URL; for many pages
-    /// use [`Loader`].
+    /// id. Reads the head of every version of the URL; for many pages use [`Loader`].
     ///
     /// # Errors
     ///
@@ -124,8 +123,8 @@ impl PageStore {
         Loader::default().put_page_if_new(self, page)
     }
 
-    /// The arrival of `page`, with a body of this length that `hash_body` hashes; `None` if the
-    /// store holds it. `page.body` is ignored.
+    /// The arrival of `page`; `None` if the store holds it. The body has this length, and
+    /// `hash_body` hashes it; `page.body` is ignored.
     pub(crate) fn arrival(
         &self,
         known: &mut Known,
@@ -165,8 +164,8 @@ impl PageStore {
         Ok(Some(Arrival { key, prints: Some(prints), mends: known.is_unreadable(prints[sameness as usize]) }))
     }
 
-    /// Whether the version of the key that is this one can be read; `None` if there is none. For
-    /// keys with more versions than fit in memory, or with damaged ones.
+    /// Returns whether this version of the key can be read; `None` if the store has no such
+    /// version. For keys with more versions than fit in memory, or with damaged ones.
     fn is_held(&self, key: &[u8], digest: [u8; 16], page: &Page, sameness: Sameness) -> Result<Option<bool>> {
         let mut held = None;
         for (_, head) in self.each_head(key.to_vec()) {
@@ -185,7 +184,7 @@ impl PageStore {
         Ok(held)
     }
 
-    /// The body with this SHA-1 of a version of this key and time; `None` if there is none.
+    /// The body with this SHA-1 among the versions of this key and time; `None` if there is none.
     pub(crate) fn original_body(
         &self,
         known: &mut Known,
@@ -204,8 +203,8 @@ impl PageStore {
         Ok(found)
     }
 
-    /// The newest version of this time; `None` too if it is damaged, since putting the page again
-    /// mends it.
+    /// The newest version of this time. `None` also if it is damaged, since putting the page again
+    /// repairs it.
     pub(super) fn head_of_time(&self, key: &[u8], time_ms: i64) -> Result<Option<Head>> {
         match self.engine().head_at(key, time_ms) {
             Err(e) if e.is_corrupt() => Ok(None),
@@ -213,8 +212,8 @@ impl PageStore {
         }
     }
 
-    /// Loads all versions of a key into `known`; unreadable ones apart, since putting them again
-    /// mends them. Returns false if they are too many, or the list itself is damaged.
+    /// Loads all versions of a key into `known`; unreadable ones separately, since putting them
+    /// again repairs them. Returns false if there are too many, or if the list itself is damaged.
     fn know_all(&self, known: &mut Known, key: &[u8]) -> Result<bool> {
         let (mut all, mut unreadable) = (Vec::new(), Vec::new());
         for (version, head) in self.each_head(key.to_vec()) {
@@ -279,8 +278,7 @@ impl PageStore {
         found.map(|(_, head)| self.describe(key, &head?)).transpose()
     }
 
-    /// The body, of this key and time, that `is_it` accepts; `None` if there is none that can be
-    /// read.
+    /// The first readable body of this key and time that `is_it` accepts; `None` if there is none.
     pub(crate) fn body_of_time(
         &self,
         key: &[u8],
@@ -328,8 +326,8 @@ mod tests {
             .collect()
     }
 
-    /// Loads pages twice: how many were put, how many were put again, and how many versions were
-    /// looked at.
+    /// Loads pages twice. Returns how many were put, how many were put again, and how many
+    /// versions were read.
     fn load(pages: &[Page], put: impl Fn(&mut Loader, &PageStore, &Page) -> Option<Put>) -> (usize, usize, u64) {
         let (store, _dir) = store();
         let mut looked_at = 0;

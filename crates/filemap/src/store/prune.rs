@@ -1,7 +1,7 @@
 //! Pruning: the engine drops old versions, and keeps the originals of revisits that stay.
 //!
-//! The engine knows which versions refer to the body of another version of their key. Revisits,
-//! whose body may be under any key, are known here only: one pass over the descriptions finds
+//! The engine knows which versions refer to the body of another version of their key. Only this
+//! crate knows revisits, whose body may be under any key: one pass over the descriptions finds
 //! them, and the originals of those that stay are passed to the engine as needed.
 
 use std::ops::ControlFlow;
@@ -49,17 +49,17 @@ pub enum PruneStep {
     Pruning(PruneProgress),
 }
 
-/// The keys that are pruned; `None`: all.
+/// The keys to prune; `None`: all.
 type Keys = Option<KeyFilter>;
 type Progress<'a> = &'a mut dyn FnMut(PruneStep) -> ControlFlow<()>;
 
 impl PageStore {
-    /// Drops the versions that a rule does not keep, as [`filemap_core::Store::prune`], but keeps
-    /// the original of each revisit that stays: every version that stays reads as before. Finding
-    /// the revisits takes a sequential pass over the value log, which decompresses no body, and 40
-    /// bytes of memory for each version that a revisit leads to.
+    /// Drops the versions that a rule does not keep, as [`filemap_core::Store::prune`] does, but
+    /// keeps the original of each revisit that stays: every version that stays reads as before.
+    /// Finding the revisits takes a sequential pass over the value log, which decompresses no
+    /// body, and 40 bytes of memory for each version that a revisit leads to.
     ///
-    /// The original of a revisit that is put meanwhile may be dropped.
+    /// The original of a revisit that is put during the call may be dropped.
     ///
     /// # Errors
     ///
@@ -69,7 +69,8 @@ impl PageStore {
     }
 
     /// As [`PageStore::prune`], for the pages whose canonical URL passes `filter`, with their
-    /// variants and the records beside them. All others keep every version, and what those need.
+    /// variants and the records beside them. All other pages keep every version, and the originals
+    /// that those need.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -94,7 +95,7 @@ impl PageStore {
     ///
     /// # Errors
     ///
-    /// Those of [`PageStore::prune`]; `InvalidOption` for `max_live_bytes`, a bound of the whole
+    /// Those of [`PageStore::prune`]; `InvalidOption` for `max_live_bytes`, which limits the whole
     /// store.
     pub fn prune_where(
         &self,
@@ -107,7 +108,7 @@ impl PageStore {
 
     fn prune_urls(&self, rule: PruneRule, keys: Keys, progress: Progress<'_>) -> Result<Pruned> {
         check(rule, &keys)?;
-        // Before the pass, which takes long.
+        // Fails before the pass, which takes long.
         if self.engine().is_read_only() {
             return Err(filemap_core::Error::ReadOnly.into());
         }
@@ -120,7 +121,8 @@ impl PageStore {
         Ok(self.engine().prune_with(rule, &spared, &mut |step| progress(PruneStep::Pruning(step)))?)
     }
 
-    /// What [`PageStore::prune`] would drop. Changes nothing; any handle may call it.
+    /// Counts the versions that [`PageStore::prune`] would drop. Changes nothing; any handle may
+    /// call it.
     ///
     /// # Errors
     ///
@@ -129,7 +131,7 @@ impl PageStore {
         self.plan_urls(rule, None, progress)
     }
 
-    /// What [`PageStore::prune_where`] would drop.
+    /// Counts the versions that [`PageStore::prune_where`] would drop.
     ///
     /// # Errors
     ///
@@ -151,14 +153,14 @@ impl PageStore {
         Ok(self.engine().prune_plan_with(rule, &spared, &mut |step| progress(PruneStep::Pruning(step)))?)
     }
 
-    /// The keys that are pruned, and the versions that lead from revisits that stay to their
-    /// originals; `None` if cancelled.
+    /// The keys to prune, and the versions on the way from revisits that stay to their originals;
+    /// `None` if cancelled.
     fn spared(&self, rule: PruneRule, keys: Keys, progress: Progress<'_>) -> Result<Option<Spared>> {
         let mut needed = Needed::new();
         let mut progress = |versions| progress(PruneStep::Revisits(versions));
         let mut add = |batch| self.add_needed((rule, &keys), batch, &mut needed);
         let whole = self.revisits_in_batches(&mut progress, &mut add)?;
-        // Marks stay, or one could go while a variant that shares it is put.
+        // Marks stay: one could otherwise be dropped while a variant that shares it is put.
         let keys = if rule.max_live_bytes.is_none() { keys.or_else(|| by_url(|_| true)) } else { keys };
         let mut spared = Spared::default();
         (spared.needed, spared.keys) = (Arc::new(needed), keys);
@@ -172,8 +174,8 @@ impl PageStore {
         needed: &mut Needed,
     ) -> Result<()> {
         let mut resolver = Resolver::new(self);
-        // What the rule keeps of this key; `None` if nothing of it is dropped: it is damaged, or
-        // is not meant.
+        // The versions of this key that the rule keeps; `None` if it drops none: the key is
+        // damaged, or not pruned.
         let (mut key, mut kept, mut is_meant) = (Vec::new(), None, true);
         for (sought, version) in batch {
             if key != sought.own() {
@@ -188,7 +190,7 @@ impl PageStore {
             if !stays {
                 continue;
             }
-            // What no rule applies to never goes, however old it is.
+            // A version that the rule does not cover always stays, however old it is.
             let by = if is_meant { version } else { Version { time_ms: i64::MAX, sequence: u64::MAX } };
             // An original that cannot be read has no body to keep.
             for (_, found) in readable(resolver.path(&sought))?.unwrap_or_default() {
@@ -212,7 +214,7 @@ fn check(rule: PruneRule, keys: &Keys) -> Result<()> {
     Ok(spared.check(&rule)?)
 }
 
-/// The result of a read; `None` if it failed for damage.
+/// The result of a read; `None` if it found damage.
 fn readable<T>(read: Result<T>) -> Result<Option<T>> {
     match read {
         Err(error) if error.is_damage() => Ok(None),

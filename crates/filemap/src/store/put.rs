@@ -1,8 +1,7 @@
-//! Putting pages. A page with a variant is a version of that variant.
+//! Puts pages. A page with a variant is a version of that variant.
 //!
 //! A page is one record of the engine: its description is the meta (see [`crate::page::meta`]),
-//! its body the value. A description too large for the meta goes before the body, in the same
-//! value.
+//! its body the value. A description too large for the meta precedes the body, in the same value.
 
 use std::io::{self, Read, Write};
 use std::sync::{Arc, PoisonError};
@@ -15,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::page::version::BodyForm;
 use crate::page::{Page, RecordKind, key, meta};
 
-/// Where a body comes from.
+/// The source of a body.
 pub(crate) enum BodySource<'a> {
     /// From memory. With [`BodyForm::Reference`], a body equal to the newest version's is stored
     /// as a reference.
@@ -25,8 +24,8 @@ pub(crate) enum BodySource<'a> {
 }
 
 impl BodyForm {
-    /// That of a page whose body is to be a reference if it has not changed; a revisit has no body
-    /// of its own to compare.
+    /// The form for a page whose unchanged body becomes a reference. A revisit has no body of its
+    /// own to compare.
     pub(crate) fn if_changed(page: &Page) -> BodyForm {
         if page.kind == RecordKind::Revisit { BodyForm::Whole } else { BodyForm::Reference }
     }
@@ -55,7 +54,7 @@ impl PageStore {
     }
 
     /// As [`PageStore::put_page`], with these bytes as the body instead of `page.body`: for a
-    /// caller who has them in memory of another owner.
+    /// caller that does not own them.
     ///
     /// # Errors
     ///
@@ -83,7 +82,7 @@ impl PageStore {
         self.put_parts(page, BodySource::Reader(body)).map(|put| put.version())
     }
 
-    /// Puts a page with its body: it is not in place, wherever it came from.
+    /// Puts a page with its body. The new version is not in place, wherever the page came from.
     pub(crate) fn put_parts(&self, page: &Page, body: BodySource<'_>) -> Result<Put> {
         match page.in_place {
             None => self.put_as_it_is(page, body),
@@ -98,7 +97,7 @@ impl PageStore {
     /// Puts a page whose key is known.
     pub(super) fn put_at(&self, key: &[u8], page: &Page, body: BodySource<'_>) -> Result<Put> {
         let encoded = meta::encode(page, key::url(key))?;
-        // A refused page leaves no mark either.
+        // A refused page leaves no mark, either.
         let is_refused =
             || self.rule_set.read().unwrap_or_else(PoisonError::into_inner).refuses(key, page.fetched_at_ms);
         if page.variant.is_some() && key.len() <= filemap_core::Record::MAX_KEY_BYTES && is_refused().is_none() {
@@ -127,8 +126,8 @@ impl PageStore {
         }
     }
 
-    /// Whether the newest version is in place: it has no bytes in the store, but is no empty page
-    /// that another could refer to.
+    /// Returns whether the newest version is in place: it has no body bytes in the store, but is
+    /// not an empty page that another version could refer to.
     fn is_in_place(&self, key: &[u8]) -> Result<bool> {
         match self.engine().head(key) {
             Err(error) if error.is_corrupt() => Ok(false),

@@ -1,8 +1,8 @@
-//! Makes pages of the engine's values: with the body, without it, as a stream; several at once.
+//! Makes pages from the engine's values: with the body, without it, as a stream; several at once.
 //! Lookups by URL and variant are in `variants`.
 //!
-//! A page that is returned with its body gets, if it is a revisit, that of its original (see
-//! `revisit`). Heads are as stored.
+//! A revisit that is returned with its body gets that of its original (see `revisit`). Heads are
+//! as stored.
 
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::sync::Arc;
@@ -42,30 +42,30 @@ pub struct PageReader {
 
 #[derive(Debug)]
 enum Source {
-    /// The body begins at `body_at`, behind a part of the description.
+    /// The body begins at `body_at`, after a part of the description.
     Engine {
         reader: Box<Reader>,
         body_at: u64,
     },
     Memory(Cursor<Vec<u8>>),
-    /// A large body of an archive.
+    /// A large body of an archive, in a temporary file.
     #[cfg(feature = "warc")]
     Aside(Box<PayloadReader>),
 }
 
 impl PageReader {
-    /// Which version it is.
+    /// The version being read.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// A digest that differs where two bodies of the page differ: XXH3-128 of the body, and of the
-    /// headers where they did not fit into the description.
+    /// A digest that differs if two bodies of the page differ: XXH3-128 of the body, and of the
+    /// headers if they did not fit into the description.
     pub fn digest(&self) -> [u8; 16] {
         self.digest
     }
 
-    /// The length of the body in bytes, as far as it was not read yet.
+    /// Number of bytes of the body not yet read.
     pub fn remaining(&self) -> u64 {
         match &self.source {
             Source::Engine { reader, .. } => reader.remaining(),
@@ -75,8 +75,8 @@ impl PageReader {
         }
     }
 
-    /// The part of the body that was not read yet, if all of it is in memory already: so for every
-    /// body that is stored in one piece.
+    /// The unread part of the body, if it is in memory as a whole: always so for a body that is
+    /// stored in one piece.
     pub fn in_memory(&self) -> Option<&[u8]> {
         match &self.source {
             Source::Engine { reader, .. } => reader.in_memory(),
@@ -86,7 +86,7 @@ impl PageReader {
         }
     }
 
-    /// As [`PageReader::in_memory`], in the memory where it is; empty behind the end.
+    /// As [`PageReader::in_memory`], as the vector that holds it; empty after the end.
     ///
     /// # Errors
     ///
@@ -121,7 +121,7 @@ impl Read for PageReader {
     }
 }
 
-/// Parts of a large body that are skipped are not read.
+/// Skipped parts of a large body are not read.
 impl Seek for PageReader {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         match (&mut self.source, to) {
@@ -174,12 +174,12 @@ impl PageStore {
     }
 
     /// The newest versions of pages, one for each URL of an iterator, with the URL, in its order.
-    /// `depth` reads are always under way, as with [`filemap_core::Store::get_ahead`]: pages come
-    /// as fast as the device gives them, and only some are in memory.
+    /// `depth` reads are always in flight, as with [`filemap_core::Store::get_ahead`]: pages come
+    /// as fast as the device delivers them, and only a few are in memory.
     ///
     /// # Errors
     ///
-    /// Each item has its own, as [`PageStore::get`]; an error does not end the iteration.
+    /// Each item has its own error, as [`PageStore::get`]; an error does not end the iteration.
     pub fn get_ahead<U, I>(
         &self,
         urls: I,
@@ -199,7 +199,7 @@ impl PageStore {
         })
     }
 
-    /// A page of the engine's reader, with a reader of its body.
+    /// A page from the engine's reader, with a reader of its body.
     pub(super) fn page_reader(&self, key: &[u8], mut reader: Reader) -> Result<(Page, PageReader)> {
         let head = reader.head().clone();
         let mut spill = vec![0; self.spill_bytes(key, &head)?];
@@ -244,7 +244,7 @@ impl PageStore {
         self.of_archive(key, page, place).map(|page| in_memory(page, version))
     }
 
-    /// The versions of a key, newest first, each with its head or why that cannot be read. An
+    /// The versions of a key, newest first, each with its head or with the error of reading it. An
     /// error without a version is the last item.
     pub(super) fn each_head(&self, key: Vec<u8>) -> impl Iterator<Item = (Option<Version>, Result<Head>)> + use<> {
         let mut heads = self.engine().history_iter(&key);
@@ -255,15 +255,15 @@ impl PageStore {
         })
     }
 
-    /// As [`PageStore::each_head`], of pages.
+    /// As [`PageStore::each_head`], as page heads.
     pub(super) fn each_page_head(&self, key: Vec<u8>) -> impl Iterator<Item = Result<PageHead>> + use<> {
         let store = self.clone();
         self.each_head(key.clone())
             .map(move |(version, head)| store.page_head(&key, head?).map_err(|error| unreadable(&key, version, error)))
     }
 
-    /// The result of a read; if it is damage, the error names the newest version of the key that
-    /// `is_wanted`.
+    /// The result of a read. If it is damage, the error names the newest version of the key for
+    /// which `is_wanted` is true.
     pub(super) fn telling<T>(
         &self,
         key: &[u8],
@@ -277,7 +277,7 @@ impl PageStore {
         })
     }
 
-    /// The page in a value, as it is stored, or as its record in an archive is.
+    /// Decodes a value into a page, as stored; a page in place is read from its archive.
     pub(crate) fn stored(&self, key: &[u8], value: Value) -> Result<Page> {
         let version = value.head.version;
         let page = self.own_part(key, value)?;
@@ -287,7 +287,7 @@ impl PageStore {
         }
     }
 
-    /// The page in a value, without a body that was left in an archive.
+    /// Decodes a value into a page; a page in place has no body.
     fn own_part(&self, key: &[u8], mut value: Value) -> Result<Page> {
         let spill = self.spill_bytes(key, &value.head)?;
         let body = value.body.split_off(spill.min(value.body.len()));
@@ -295,7 +295,7 @@ impl PageStore {
         Ok(Page { body, ..page })
     }
 
-    /// The page in a value; a revisit with the body of its original.
+    /// Decodes a value into a page; a revisit gets the body of its original.
     pub(super) fn resolved(&self, key: &[u8], value: Value) -> Result<Page> {
         let mut page = self.stored(key, value)?;
         self.resolve(key, &mut page)?;
@@ -307,7 +307,7 @@ impl PageStore {
         if self.spill_bytes(key, head)? == 0 {
             return self.decode(key, head, &[]);
         }
-        // Rare: a header section too large for the meta stands before the body.
+        // Rare: a header section too large for the meta precedes the body.
         match self.engine().get_version(key, head.version)? {
             Some(value) => Ok(Page { body: Vec::new(), ..self.own_part(key, value)? }),
             None => self.decode(key, head, &[]),
@@ -331,7 +331,7 @@ impl PageStore {
         })
     }
 
-    /// The length of a version's body, without the part of the description before it.
+    /// Length of a version's body, without the part of the description before it.
     pub(crate) fn body_bytes(&self, key: &[u8], head: &Head) -> Result<u64> {
         Ok(head.body_bytes.saturating_sub(self.spill_bytes(key, head)? as u64))
     }
@@ -354,8 +354,7 @@ fn in_memory(mut page: Page, version: Version) -> (Page, PageReader) {
     (page, PageReader { source: Source::Memory(Cursor::new(body)), digest, version })
 }
 
-/// The error with the version that it is about, if it is damage, or a rule refuses a body in
-/// place.
+/// Adds the version to an error, if the error is damage, or if a rule refuses a body in place.
 pub(super) fn unreadable(key: &[u8], version: Option<Version>, error: Error) -> Error {
     let is_lost = error.is_damage() || error.refused_by().is_some();
     let Some(version) = version.filter(|_| is_lost) else { return error };

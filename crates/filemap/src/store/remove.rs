@@ -1,5 +1,5 @@
-//! Removal of single versions of a page, with the records beside them. A revisit of the same page
-//! that has its body from one gets it as its own.
+//! Removes single versions of a page, with the records beside them. A revisit of the same page
+//! that has its body from such a version gets that body as its own.
 
 use filemap_core::{Error as EngineError, Head, Record, Version};
 
@@ -12,13 +12,13 @@ use crate::page::{Page, RecordKind, key};
 
 impl PageStore {
     /// Removes all versions of a page that were fetched at exactly this time, in ms since 1970,
-    /// and what lies beside them; `None` if there is none. Of `lookup` only URL and variant count.
-    /// Durable when it returns.
+    /// and the records beside them; `None` if there is none. Of `lookup` only URL and variant
+    /// count. Durable when it returns.
     ///
     /// A revisit of the same page (of the same variant) that has its body from such a version is
-    /// put again with that body. Those of other URLs are not looked for: they resolve no more.
-    /// Costs two checkpoints for each version and record removed, and for each such revisit.
-    /// If it is interrupted, done again it goes on.
+    /// put again with that body. Revisits of other URLs are not searched: they no longer resolve.
+    /// Costs two checkpoints for each version and record removed, and for each such revisit. After
+    /// an interruption, a repeated call continues.
     ///
     /// # Errors
     ///
@@ -28,8 +28,8 @@ impl PageStore {
         self.remove_those(&lookup.into(), &|version| version.time_ms == time_ms)
     }
 
-    /// As [`PageStore::remove_at`], of one version. Records beside it go if no version of its time
-    /// is left.
+    /// As [`PageStore::remove_at`], for one version. Records beside it are removed if no version
+    /// of its time is left.
     ///
     /// # Errors
     ///
@@ -56,7 +56,8 @@ impl PageStore {
         let mut removed = RemovedVersions::default();
         self.part_revisits(&own, &goes, &mut removed)?;
         let stays = |time_ms| all.iter().any(|other| other.time_ms == time_ms && !goes.contains(other));
-        // The versions last: an interrupted removal leaves them, and done again it finds the rest.
+        // The versions last: an interrupted removal leaves them, and a repeated one finds the
+        // rest.
         for kind in RecordKind::ALL.into_iter().filter(|kind| !kind.is_page()) {
             let beside = key::key(&canonical, kind, lookup.variant);
             if beside.len() > Record::MAX_KEY_BYTES {
@@ -68,7 +69,8 @@ impl PageStore {
                 }
             }
         }
-        // What refers to another has the greater sequence: the other way it would be put again.
+        // References first: they have the greater sequence. If an original went first, its
+        // reference would be put again.
         let mut goes = goes;
         goes.sort_unstable_by_key(|version| std::cmp::Reverse(version.sequence));
         for version in goes {
@@ -77,10 +79,11 @@ impl PageStore {
         Ok(Some(removed))
     }
 
-    /// Puts revisits that have their bodies from versions that go again, with these bodies.
+    /// Revisits that have their bodies from versions to be removed are put again with these
+    /// bodies.
     fn part_revisits(&self, own: &[u8], goes: &[Version], removed: &mut RemovedVersions) -> Result<()> {
         let (mut resolver, mut loader, mut replaced) = (Resolver::new(self), Loader::default(), Vec::new());
-        // What cannot be read is shown to nobody, with or without a body.
+        // A damaged version is not readable, with or without a body.
         let is_read = |head: &Result<Head>| !head.as_ref().is_err_and(Error::is_damage);
         let heads: Vec<Head> =
             self.each_head(own.to_vec()).map(|(_, head)| head).filter(is_read).collect::<Result<_>>()?;
@@ -108,7 +111,7 @@ impl PageStore {
     }
 
     /// Puts a revisit again with the body of its original. Returns the length of the body; `None`
-    /// if one of the two is gone.
+    /// if one of the two was removed.
     pub(crate) fn put_with_body(
         &self,
         loader: &mut Loader,

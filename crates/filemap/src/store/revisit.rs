@@ -1,7 +1,7 @@
 //! Finds the body that a revisit refers to.
 //!
-//! A revisit is a version with headers of its own and no body. Its original is looked for among
-//! the versions of the URL that it names, then of its own URL (for a variant, of the same
+//! A revisit is a version with headers of its own and no body. Its original is searched for among
+//! the versions of the URL that the revisit names, then of its own URL (for a variant, of the same
 //! variant), in this order:
 //!
 //! 1. the version with the record id that it names (`WARC-Refers-To`);
@@ -11,22 +11,22 @@
 //! 4. if the server said "not modified": the newest version that is not later;
 //! 5. the original of a revisit with the record id or time that it names.
 //!
-//! Then come the same two URLs under the other of `http` and `https`, by record id and digest
-//! only. A version whose digest contradicts the revisit's is never taken by id or time. Digests
+//! Next are the same two URLs with the other scheme of `http` and `https`, by record id and digest
+//! only. A version whose digest contradicts the revisit's is never chosen by id or time. Digests
 //! are compared as bytes, whatever their notation; digests of two algorithms cannot be compared.
-//! So last, of versions with no digest or one of another algorithm, the bodies are digested, of
-//! the newest [`MAX_DIGESTED`] of each URL, up to [`MAX_DIGESTED_BYTES`].
+//! So the last step computes digests of bodies of versions that have no digest, or one of another
+//! algorithm: of the newest [`MAX_DIGESTED`] of each URL, up to [`MAX_DIGESTED_BYTES`].
 //!
-//! A version that cannot be read does not matter if another is the original. If it is the one
-//! named, or may be the one meant, the revisit's body is lost: an error that names the version.
-//! No other version is taken in its place. So with a version that does not pass the handle's
-//! filter (see `admit`), but without an error: the revisit has no body then.
+//! An unreadable version does not matter if another is the original. If it is the one named, or
+//! may be the original, the revisit's body is lost: an error that names the version, and no other
+//! version replaces it. A version that the handle's filter rejects (see `admit`) is not replaced
+//! either, but without an error: the revisit then has no body.
 //!
-//! The page then has the original's body under the revisit's own status and headers, which are
-//! adjusted to that body (`X-Crawler-*`, `Content-Length`), and `Revisit::original` says where the
-//! body came from. If no original is found, that stays `None`, and the body is the record's own:
-//! no body is guessed. Nothing of this is stored, so a revisit resolves as soon as its original is
-//! in the store.
+//! The resolved page has the original's body and the revisit's own status and headers, which are
+//! adjusted to that body (`X-Crawler-*`, `Content-Length`). `Revisit::original` names the source
+//! of the body. If no original is found, it stays `None`, and the body is the record's own: no
+//! body is guessed. None of this is stored, so a revisit resolves as soon as its original is in
+//! the store.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -42,21 +42,23 @@ use crate::page::digest::Digest;
 use crate::page::version::StoredVersion;
 use crate::page::{Original, Page, RecordKind, RevisitProfile, key};
 
-/// The longest chain of revisits of revisits that is followed.
+/// Longest chain of revisits of revisits that is followed.
 const MAX_STEPS: usize = 8;
-/// Versions of one second that are compared by time; among more, only the digest finds one.
+/// Maximum number of versions of one second that are compared by time; beyond it only the digest
+/// finds a version.
 const MAX_OF_ONE_SECOND: usize = 1024;
-/// Versions of a URL whose bodies are digested for a revisit that is found in no other way.
+/// Maximum number of versions of a URL whose bodies are digested for a revisit that no other step
+/// resolves.
 const MAX_DIGESTED: usize = 32;
-/// Bytes of their bodies, one of any size included.
+/// Maximum bytes of these bodies; the last body may exceed it.
 const MAX_DIGESTED_BYTES: u64 = 64 << 20;
-/// Versions whose digests are kept in memory while many revisits are resolved.
+/// Maximum number of versions whose digests are kept in memory while many revisits are resolved.
 const MAX_KNOWN_VERSIONS: usize = 200_000;
 
-/// What a revisit says of its original.
+/// The references of a revisit to its original.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Sought {
-    /// The key of the URL that it names, if that is not its own.
+    /// The key of the URL that it names, if it is not its own.
     named: Option<Vec<u8>>,
     own: Vec<u8>,
     fetched_at_ms: i64,
@@ -72,7 +74,7 @@ impl Sought {
         &self.own
     }
 
-    /// Whether a version of which only the time is known may be the original.
+    /// Returns whether a version with only a known time may be the original.
     fn may_mean_any(&self) -> bool {
         self.digest.is_some() || self.refers_to_id.is_some()
     }
@@ -93,14 +95,14 @@ struct Originals {
     revisits: Vec<Candidate>,
     /// Versions of `whole` by digest, oldest first.
     by_digest: HashMap<Digest, Vec<Version>>,
-    /// By record id: whether it is a revisit, and its index in its list.
+    /// By record id: true for a revisit, and the index in its list.
     by_id: HashMap<String, (bool, usize)>,
-    /// Versions of `whole` that cannot be read, and why; only their time is known.
+    /// Unreadable versions of `whole`, with their errors; only their time is known.
     lost: BTreeMap<Version, Arc<Error>>,
-    /// Versions that do not pass the handle's filter.
+    /// Versions that the handle's filter rejects.
     hidden: BTreeSet<Version>,
-    /// Digests of bodies by an algorithm that a revisit has and the versions have not: by the
-    /// digest of nothing in that algorithm.
+    /// Computed digests of bodies, in an algorithm that a revisit uses and the versions do not.
+    /// The key is the digest of an empty body in that algorithm.
     digested: HashMap<Digest, Digests>,
 }
 
@@ -113,7 +115,7 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// Whether its digest allows it to be the original.
+    /// Returns whether its digest allows it to be the original.
     fn agrees(&self, sought: &Sought) -> bool {
         match (&self.digest, &sought.digest) {
             (Some(own), Some(wanted)) => own == wanted || !own.is_comparable(wanted),
@@ -123,7 +125,7 @@ impl Candidate {
 }
 
 impl PageStore {
-    /// Gives `page` the body of its original, if it is a revisit whose original is in the store.
+    /// Gives `page` the body of its original, if it is a revisit with its original in the store.
     pub(super) fn resolve(&self, own_key: &[u8], page: &mut Page) -> Result<()> {
         if let Some((original, _)) = self.original_and_steps(own_key, page)? {
             take_body(page, original);
@@ -131,7 +133,7 @@ impl PageStore {
         Ok(())
     }
 
-    /// The original of `page`, if it is a revisit whose original is in the store, and the length
+    /// The original of `page`, if it is a revisit with its original in the store, and the length
     /// of the path to it.
     pub(crate) fn original_and_steps(&self, own_key: &[u8], page: &Page) -> Result<Option<(StoredVersion, usize)>> {
         let Some(sought) = self.sought(own_key, page) else { return Ok(None) };
@@ -153,7 +155,7 @@ impl PageStore {
         self.engine().get_version(key, version).map_err(|error| unreadable(key, Some(version), error.into()))
     }
 
-    /// What `page` says of its original, if it is a revisit.
+    /// The references of `page` to its original, if it is a revisit.
     pub(crate) fn sought(&self, own_key: &[u8], page: &Page) -> Option<Sought> {
         let revisit = page.revisit.as_ref().filter(|_| page.kind == RecordKind::Revisit)?;
         let variant = key::variant(own_key);
@@ -185,7 +187,7 @@ impl PageStore {
                         originals.hidden.insert(version);
                     }
                     let digest = page.digest.as_deref().and_then(Digest::parse);
-                    // A detached revisit is found as the revisit that it was, and in no other way.
+                    // A detached revisit is found only as the revisit that it was.
                     originals.push(version, digest, page.record_id, page.revisit.is_some());
                 }
                 (Some(version), Err(error)) if error.is_damage() && passes(None, version) => {
@@ -202,8 +204,8 @@ impl PageStore {
     }
 }
 
-/// Resolves revisits. Keeps what it reads of a key's versions, so that many revisits of few URLs
-/// take linear time.
+/// Resolves revisits. Keeps the versions that it has read of each key, so that many revisits of
+/// few URLs take linear time.
 pub(crate) struct Resolver<'a> {
     store: &'a PageStore,
     known: HashMap<Vec<u8>, Originals>,
@@ -220,7 +222,7 @@ impl<'a> Resolver<'a> {
         Ok(self.path(sought)?.pop())
     }
 
-    /// The versions that lead to the original, which is the last one; empty if there is none.
+    /// The path of versions to the original, which is the last; empty if there is none.
     pub(crate) fn path(&mut self, sought: &Sought) -> Result<Vec<(Vec<u8>, Version)>> {
         let mut sought = sought.clone();
         let mut path = Vec::new();
@@ -247,8 +249,8 @@ impl<'a> Resolver<'a> {
 
     fn step(&mut self, sought: &Sought) -> Result<Step> {
         let keys = || sought.named.iter().chain([&sought.own]);
-        // The version that is named but unreadable, or hidden; and an unreadable one that may be
-        // meant.
+        // The named version, if it is unreadable or hidden; and an unreadable version that may be
+        // the original.
         let (mut lost, mut is_hidden, mut maybe) = (None, false, None);
         for key in keys() {
             let originals = self.originals(key)?;
@@ -294,8 +296,8 @@ impl<'a> Resolver<'a> {
         lost.map_or(Ok(Step::Nothing), Err)
     }
 
-    /// The version whose body has the digest of the revisit, among those whose own digest cannot
-    /// tell.
+    /// The version whose body has the digest of the revisit, among versions with no comparable
+    /// digest of their own.
     fn of_body(&mut self, key: &[u8], sought: &Sought) -> Result<Option<Version>> {
         let Some((wanted, of_nothing)) = sought.digest.as_ref().and_then(|digest| Some((digest, digest.of(b"")?)))
         else {
@@ -310,7 +312,7 @@ impl<'a> Resolver<'a> {
         let (digested, unread) = self.digested(key, wanted)?;
         let found = find(&digested);
         match (found, unread) {
-            // It may be the one.
+            // The unreadable version may be the original.
             (None, Some(error)) => return Err(error),
             (_, Some(_)) => {}
             (_, None) => {
@@ -322,8 +324,8 @@ impl<'a> Resolver<'a> {
         Ok(found)
     }
 
-    /// Digests, as `wanted` is one, of the bodies of versions whose own digest cannot be compared
-    /// with it, newest first; and the error of one that cannot be read.
+    /// Digests, in the algorithm of `wanted`, of the bodies of versions whose own digest cannot be
+    /// compared with it, newest first; and the error of an unreadable one.
     fn digested(&mut self, key: &[u8], wanted: &Digest) -> Result<(Digests, Option<Error>)> {
         let store = self.store;
         let originals = self.originals(key)?;
@@ -367,7 +369,7 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// What the search found at one step of the path.
+/// The result of one step of the search.
 enum Step {
     Original(Vec<u8>, Version),
     /// The named version is a revisit itself.
@@ -394,14 +396,14 @@ impl Originals {
         Some(Error::Unreadable { url: shown_url(key), version, source })
     }
 
-    /// As [`Originals::push`], of a version that cannot be read.
+    /// As [`Originals::push`], for an unreadable version.
     fn push_lost(&mut self, version: Version, error: Error) {
         self.whole.push(Candidate { version, digest: None });
         let why = if let Error::Unreadable { source, .. } = error { source } else { Arc::new(error) };
         self.lost.insert(version, why);
     }
 
-    /// Whether it can be read and passes the handle's filter.
+    /// Returns whether a version can be read and passes the handle's filter.
     fn is_usable(&self, version: &Version) -> bool {
         !self.lost.contains_key(version) && !self.hidden.contains(version)
     }
@@ -423,7 +425,8 @@ impl Originals {
         (found == is_revisit && candidate.agrees(sought)).then_some(candidate.version)
     }
 
-    /// The newest version of the same digest that is not later than the revisit, else the oldest.
+    /// The newest version with the same digest that is not later than the revisit, else the
+    /// oldest.
     fn of_digest(&self, sought: &Sought) -> Option<Version> {
         let versions = self.by_digest.get(sought.digest.as_ref()?)?;
         let later = versions.partition_point(|version| version.time_ms <= sought.fetched_at_ms);
@@ -436,14 +439,15 @@ impl Originals {
         self.whole[..later].last().filter(|_| sought.is_not_modified).map(|candidate| candidate.version)
     }
 
-    /// The revisit that is named as the original; by its time only if its URL is the one meant.
+    /// The revisit named as the original; by its time only if `is_meant`: its URL is the one
+    /// named.
     fn named_revisit(&self, sought: &Sought, is_meant: bool) -> Option<Version> {
         self.of_id(sought, true).or_else(|| named_time(&self.revisits, sought).filter(|_| is_meant))
     }
 }
 
-/// The candidate nearest to the time that is named, less than a second away: dates in archives may
-/// lack the milliseconds.
+/// The candidate nearest to the named time, less than a second away: dates in archives may lack
+/// the milliseconds.
 fn named_time(candidates: &[Candidate], sought: &Sought) -> Option<Version> {
     let time_ms = sought.refers_to_ms?;
     let from = candidates.partition_point(|candidate| candidate.version.time_ms <= time_ms.saturating_sub(1000));
@@ -454,7 +458,7 @@ fn named_time(candidates: &[Candidate], sought: &Sought) -> Option<Version> {
     nearest.map(|candidate| candidate.version)
 }
 
-/// The same URL under the other of http and https.
+/// The same URL with the other scheme of http and https.
 fn other_scheme(key: &[u8]) -> Option<Vec<u8>> {
     if let Some(rest) = key.strip_prefix(b"https://") {
         return Some([b"http://", rest].concat());
@@ -475,7 +479,7 @@ pub(crate) fn take_body(page: &mut Page, original: StoredVersion) {
 mod tests {
     use super::*;
 
-    /// A digest of a real length that differs by its first letter; none for no text.
+    /// A digest of real length that differs by its first letter; `None` for empty text.
     fn digest(text: &str) -> Option<Digest> {
         let letter = text.to_uppercase();
         (!text.is_empty()).then(|| Digest::parse(&format!("sha1:{}", letter.repeat(32))).expect("a digest"))

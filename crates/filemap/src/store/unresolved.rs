@@ -1,10 +1,10 @@
 //! Counts the revisits whose original is not in the store.
 //!
-//! An original may come after its revisits, so they are collected and resolved together: the
+//! An original may come after its revisits, so revisits are collected and resolved together: the
 //! versions of each URL are then read once, however many revisits it has.
 //!
-//! Invariant: memory is bounded. Over the bound, collected revisits that resolve are dropped; the
-//! others are counted as unresolved, and if they are still too many, dropped too.
+//! Invariant: memory is bounded. At the bound, collected revisits that resolve are dropped; the
+//! others are counted as unresolved, and dropped too if they still take over half of it.
 
 use std::ops::ControlFlow;
 
@@ -17,16 +17,16 @@ use crate::error::Result;
 use crate::page::version::PageHead;
 use crate::page::{Page, RecordKind, Revisit, key};
 
-/// Memory for collected revisits.
+/// Maximum memory for collected revisits, in bytes.
 const MAX_BYTES: usize = 48 << 20;
-/// Versions read between two cancellation checks.
+/// Number of versions read between two cancellation checks.
 const VERSIONS_AT_ONCE: u64 = 1024;
-/// Damaged versions that a pass skips before it fails.
+/// Maximum number of damaged versions that a pass skips before it fails.
 const MAX_FAILURES: u32 = 1_000_000;
-/// URLs listed in a [`RevisitCount`].
+/// Maximum number of URLs listed in a [`RevisitCount`].
 const MAX_NAMED: usize = 10;
 
-/// Revisits collected by an import, to be resolved when all files are in.
+/// Revisits collected by an import, to be resolved after its last file.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -50,13 +50,13 @@ const MAX_NAMED: usize = 10;
 pub struct Unresolved {
     sought: Vec<Sought>,
     bytes: usize,
-    /// Unresolved ones that were dropped for want of memory.
+    /// Number of unresolved revisits dropped to save memory.
     let_go: u64,
-    /// Revisits collected in all.
+    /// Number of revisits collected in total.
     revisits: u64,
 }
 
-/// How many revisits there are, and how many have no body.
+/// Number of revisits, and of those without a body.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -72,11 +72,11 @@ pub struct Unresolved {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RevisitCount {
-    /// Revisits seen.
+    /// Number of revisits.
     pub revisits: u64,
-    /// Of these: revisits without a body, since the original is not in the store.
+    /// Number of revisits without a body, because the original is not in the store.
     pub unresolved: u64,
-    /// The canonical URLs of the first unresolved ones.
+    /// Canonical URLs of the first unresolved revisits.
     pub urls: Vec<Vec<u8>>,
 }
 
@@ -101,7 +101,7 @@ impl Unresolved {
         Ok(())
     }
 
-    /// Adds another's revisits.
+    /// Adds the revisits of another collection.
     pub fn add(&mut self, other: Unresolved) {
         self.sought.extend(other.sought);
         self.bytes += other.bytes;
@@ -109,8 +109,8 @@ impl Unresolved {
         self.revisits += other.revisits;
     }
 
-    /// Looks for the originals, and drops the revisits that have one. Reads the descriptions of
-    /// all versions of the URLs in question.
+    /// Finds the originals, and drops the revisits that have one. Reads the descriptions of all
+    /// versions of the URLs concerned.
     ///
     /// # Errors
     ///
@@ -132,7 +132,7 @@ impl Unresolved {
             match resolver.find(&sought) {
                 Ok(Some(_)) => {}
                 Ok(None) => left.push(sought),
-                // A damaged original has no body to give.
+                // A damaged original provides no body.
                 Err(error) if error.is_damage() => left.push(sought),
                 Err(error) => return Err(error),
             }
@@ -144,8 +144,8 @@ impl Unresolved {
 }
 
 impl PageStore {
-    /// How many versions of pages are revisits, and how many of those have no original in the
-    /// store; `None` if cancelled. One sequential pass over the value log without bodies.
+    /// Number of versions of pages that are revisits, and of those without an original in the
+    /// store; `None` if cancelled. Takes one sequential pass over the value log without bodies.
     /// `progress` gets the number of versions read. Damaged versions are skipped: verification
     /// reports them.
     ///
@@ -156,7 +156,7 @@ impl PageStore {
         let mut unresolved = Unresolved::default();
         let mut add = |key: Vec<u8>, head: PageHead| {
             let head = match self.with_references(&key, head.clone()) {
-                // It has no body to give, whatever it refers to.
+                // It has no body, whatever it refers to.
                 Err(error) if error.is_damage() => head,
                 head => head?,
             };
@@ -165,9 +165,9 @@ impl PageStore {
         if self.each_revisit(progress, &mut add)? { unresolved.count(self).map(Some) } else { Ok(None) }
     }
 
-    /// Passes every version of a page or a variant that is a revisit to `each`, with its key.
-    /// Returns false if `progress`, which gets the number of versions read, cancels it. Damaged
-    /// versions are skipped.
+    /// Calls `each` with the key and head of every version of a page or variant that is a revisit.
+    /// `progress` gets the number of versions read; returns false if it cancels. Skips damaged
+    /// versions.
     fn each_revisit(
         &self,
         progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
@@ -200,8 +200,8 @@ impl PageStore {
         Ok(true)
     }
 
-    /// A revisit with what it refers to. An index tells only that it is one: its record, in place,
-    /// is read for that.
+    /// Adds the references of a revisit. An index only says that a page in place is a revisit:
+    /// then its record is read.
     fn with_references(&self, key: &[u8], mut head: PageHead) -> Result<PageHead> {
         let is_untold = head.page.revisit.as_ref() == Some(&Revisit::unnamed());
         let Some(place) = head.page.in_place.filter(|_| is_untold) else { return Ok(head) };
@@ -210,7 +210,7 @@ impl PageStore {
         Ok(head)
     }
 
-    /// As [`PageStore::each_revisit`], in batches: those of a key together, its oldest first.
+    /// As [`PageStore::each_revisit`], in batches, sorted by key and version.
     pub(crate) fn revisits_in_batches(
         &self,
         progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
@@ -239,5 +239,5 @@ impl PageStore {
     }
 }
 
-/// A revisit: what it says of its original, and which version of its key it is.
+/// A revisit: its references, and its version.
 pub(crate) type FoundRevisit = (Sought, Version);

@@ -1,9 +1,9 @@
-//! Parts of the pages of a host, a domain or a prefix: stretches of their URLs in order, of which
-//! the pages are looked up one by one. For a small share of a store they cost less than splits of
-//! its log ([`filemap_core::Store::splits`]), which are all read to the end.
+//! Parts of the pages of a host, a domain or a prefix: ranges of their URLs in order, whose pages
+//! are looked up one by one. For a small share of a store they cost less than splits of its log
+//! ([`filemap_core::Store::splits`]), which are read to the end.
 //!
-//! Invariant: every page of the scope is in exactly one part, in its newest version of when the
-//! parts were made.
+//! Invariant: every page of the scope is in exactly one part, in its newest version at the time
+//! the parts were made.
 
 use std::collections::HashSet;
 
@@ -16,13 +16,13 @@ use crate::access::{ListKind, Scope, keys};
 use crate::error::{Error, Result};
 use crate::page::version::PageHead;
 
-/// The layout of [`UrlPart::to_bytes`]: not that of a split.
+/// The layout of [`UrlPart::to_bytes`]: differs from that of a split.
 const LAYOUT: u8 = 2;
-/// As of splits.
+/// Maximum number of parts, as for splits.
 const MOST_PARTS: u128 = 1 << 20;
 
 /// A part of the pages of a scope, for [`PageStore::heads_of_urls`] and tables: plain data that
-/// another process may have been given.
+/// can be sent to another process.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -43,16 +43,17 @@ const MOST_PARTS: u128 = 1 << 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UrlPart {
     scope: Scope,
-    /// The ordered form of the last key before it; empty if it begins with the first.
+    /// The ordered form of the last key before the part; empty if it begins with the first.
     after: Vec<u8>,
-    /// That of its last key; empty if it ends with the last of the scope.
+    /// The ordered form of its last key; empty if it ends with the last of the scope.
     through: Vec<u8>,
-    /// All of the store as of when the parts were made.
+    /// The whole store at the time the parts were made.
     as_of: Split,
 }
 
 impl UrlPart {
-    /// The part as bytes, to be sent to another process. They do not begin as those of a split.
+    /// The part as bytes, to be sent to another process. Their first byte differs from that of a
+    /// split.
     pub fn to_bytes(&self) -> Vec<u8> {
         let text = |text: &Option<String>| text.clone().unwrap_or_default().into_bytes();
         let (host, domain) = (text(&self.scope.host), text(&self.scope.domain));
@@ -65,13 +66,13 @@ impl UrlPart {
         bytes
     }
 
-    /// All of the store as of when the parts were made.
+    /// The whole store at the time the parts were made.
     #[cfg(feature = "arrow")]
     pub(crate) fn as_of(&self) -> &Split {
         &self.as_of
     }
 
-    /// The part that [`UrlPart::to_bytes`] wrote; `None` if these are the bytes of a split.
+    /// Decodes the bytes of [`UrlPart::to_bytes`]; `None` if they are the bytes of a split.
     ///
     /// # Errors
     ///
@@ -99,19 +100,19 @@ fn fields(bytes: &[u8]) -> Option<[&[u8]; 6]> {
     rest.is_empty().then_some(fields)
 }
 
-/// Whether only the keys of some hosts need be looked at to list a scope.
+/// Returns whether a scope can be listed from the keys of some hosts alone.
 fn is_of_hosts(scope: &Scope) -> bool {
     let behind_scheme = memchr::memmem::find(&scope.prefix, b"://").map_or(&[][..], |at| &scope.prefix[at + 3..]);
     scope.host.is_some() || scope.domain.is_some() || behind_scheme.contains(&b'/')
 }
 
 impl PageStore {
-    /// The pages in `scope` as of now in disjoint parts: as many of `number` as the pages are of
-    /// all keys, at least one. Lists the URLs.
+    /// Cuts the current pages in `scope` into disjoint parts: that share of `number` that the
+    /// pages are of all keys, at least one. Lists the URLs.
     ///
-    /// `None` if a pass over the value log reads less: for all pages, for a prefix that ends in a
-    /// host, in a store that keeps no order, or if there are many pages (more than 4,096, and more
-    /// than one key in 32). `None`, too, if their order is damaged: the pass does not read it.
+    /// `None` if a pass over the value log reads less: for all pages, for a prefix that ends
+    /// within a host, in a store without key order, or for many pages (more than 4,096, and more
+    /// than one key in 32). `None` also if the key order is damaged: the pass does not read it.
     ///
     /// # Errors
     ///
@@ -122,14 +123,14 @@ impl PageStore {
             return Ok(None);
         }
         match self.cut(&scope, number) {
-            // The pass over the log finds what the order has lost.
+            // The pass over the log finds the keys that the order has lost.
             Err(error) if error.is_damage() => Ok(None),
             parts => parts,
         }
     }
 
     fn cut(&self, scope: &Scope, number: usize) -> Result<Option<Vec<UrlPart>>> {
-        // One split is all of the store, and 0 is refused.
+        // One split covers the whole store; 0 is refused.
         let as_of = self.engine().splits(number.min(1))?.pop();
         let keys = self.count(scope)?;
         let Some(as_of) = as_of.filter(|_| self.is_worth_looking_up(keys)) else { return Ok(None) };
@@ -137,7 +138,7 @@ impl PageStore {
         let parts = (number * u128::from(keys)).div_ceil(u128::from(self.keys().max(1))).clamp(1, number) as u64;
         let of_part = keys.div_ceil(parts).max(1);
         let mut bounds = vec![Vec::new()];
-        // All are listed, also for one part: damage of the order is met here, not by a reader.
+        // All are listed, even for one part: damage of the order must show here, not to a reader.
         for (nth, listed) in (1..).zip(self.listing(scope, None)?) {
             let url = listed?.url;
             if nth < keys && nth.is_multiple_of(of_part) {
@@ -154,11 +155,11 @@ impl PageStore {
         Ok(Some(bounds.windows(2).map(part).collect()))
     }
 
-    /// The pages of a part without their bodies, in the order of their URLs, as of when the parts
-    /// were made: the newest version of each that was there then and is kept. A page of which
-    /// none is kept is left out. A failed item does not end the iteration; it ends with an error
-    /// for each absent file. Bodies are not read, and so damage of a body alone is not met: a pass
-    /// over the log meets it. Each page costs a look-up.
+    /// The pages of a part without their bodies, in the order of their URLs, as of the time the
+    /// parts were made. A page comes in the newest version that existed then and is still kept;
+    /// without one it is omitted. A failed item does not end the iteration; it ends with an error
+    /// for each missing file. Bodies are not read, so damage of a body alone is not found: a pass
+    /// over the log finds it. Each page costs a lookup.
     ///
     /// # Errors
     ///
@@ -169,10 +170,10 @@ impl PageStore {
         Ok(heads.map(move |found| found.and_then(|(key, head)| store.page_head(&key, head))))
     }
 
-    /// As [`PageStore::heads_of_urls`], with keys; with every version of then, if not
-    /// `newest_only`.
+    /// As [`PageStore::heads_of_urls`], with keys; without `newest_only`, with every version that
+    /// existed then.
     pub(crate) fn found_of_urls(&self, part: &UrlPart, newest_only: bool) -> Result<Found> {
-        // Refuses a part of another store, or of a state of it that is not seen here.
+        // Refuses a part of another store, or of a state of the store that this handle cannot see.
         drop(self.engine().heads_in(&part.as_of)?);
         let after = Some(&part.after).filter(|form| !form.is_empty()).map(|form| keys::cursor(form));
         Ok(Found {
@@ -191,32 +192,32 @@ impl PageStore {
 pub(crate) struct Found {
     store: PageStore,
     listing: Listing,
-    /// The last ordered form of the part; empty if nothing bounds it.
+    /// The last ordered form of the part; empty if it is unbounded.
     through: Vec<u8>,
-    /// The first sequence that was put later.
+    /// The first sequence put after the parts were made.
     before: u64,
     newest_only: bool,
-    /// The rest of the page at hand.
+    /// The remaining versions of the current page.
     of_page: std::vec::IntoIter<Result<(Vec<u8>, Head)>>,
-    /// Keys of which a look-up met damage, if they are kept instead of given as errors.
+    /// Keys whose lookup found damage; `None` if damage is returned as errors.
     lost: Option<HashSet<Vec<u8>>>,
 }
 
 impl Found {
-    /// Gives no version of a key of which a look-up meets damage, and no error, but keeps the key
-    /// for [`Found::take_lost`].
+    /// For a key whose lookup finds damage, returns no version and no error, but keeps the key for
+    /// [`Found::take_lost`].
     #[cfg(feature = "arrow")]
     pub(crate) fn keeping_lost(self) -> Found {
         Found { lost: Some(HashSet::new()), ..self }
     }
 
-    /// The keys kept so far.
+    /// Takes the keys kept so far.
     #[cfg(feature = "arrow")]
     pub(crate) fn take_lost(&mut self) -> HashSet<Vec<u8>> {
         self.lost.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// The versions of a page of then, newest first.
+    /// The versions of a page when the parts were made, newest first.
     fn versions(&mut self, key: &[u8]) -> Vec<Result<(Vec<u8>, Head)>> {
         let before = self.before;
         let heads = self.store.each_head(key.to_vec());
@@ -243,7 +244,7 @@ impl Iterator for Found {
                 return Some(found);
             }
             match self.listing.next()? {
-                // The last of the part may be gone.
+                // The last page of the part may have been removed.
                 Ok(listed) if !self.through.is_empty() && keys::form(&listed.url) > self.through => return None,
                 Ok(listed) => self.of_page = self.versions(&listed.url).into_iter(),
                 Err(error) => return Some(Err(error)),

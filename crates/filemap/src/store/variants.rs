@@ -1,15 +1,14 @@
-//! Getting, listing and removing pages by URL, variant and time: with the body, without it, as a
-//! stream.
+//! Gets, lists and removes pages by URL, variant and time: with the body, without it, as a stream.
 //!
 //! A URL alone means the page itself and never a variant, except in [`PageStore::remove`], which
-//! leaves nothing of a URL.
+//! removes everything of a URL.
 //!
-//! The engine finds a key by its hash, so in a store without order of keys the variants of a URL
-//! are found by a pass over all keys. To spare removals that pass, a variant puts a *mark*, which
-//! some URLs of its site share (see `page::key`); without a mark there is no pass. Its time is the
-//! midnight after the latest variant, so retention by age or number keeps it as long as any
-//! variant. It is written before the variant, and stays when variants go: one mark too many costs
-//! a pass.
+//! The engine finds a key by its hash, so in a store without key order the variants of a URL are
+//! found by a pass over all keys. To spare removals that pass, a variant puts a *mark*, shared by
+//! some URLs of one scheme and host (see `page::key`); without a mark there is no pass. The time
+//! of a mark is the midnight after the latest variant, so retention by age or number keeps it as
+//! long as any variant. It is written before the variant, and stays when variants are removed: a
+//! superfluous mark costs a pass.
 
 use std::collections::BTreeSet;
 
@@ -25,10 +24,10 @@ use crate::page::variant::Variant;
 use crate::page::version::PageHead;
 use crate::page::{Page, RecordKind, key};
 
-/// The step of a mark's time, in ms.
+/// Granularity of a mark's time, in ms.
 const DAY_MS: i64 = 86_400_000;
 
-/// Canonical URLs with their variants, each once, in no promised order.
+/// Canonical URLs with their variants, each once, in no defined order.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -58,14 +57,14 @@ impl Iterator for Variants {
     }
 }
 
-/// Whether a version with the time `time_ms` is one that a lookup means.
+/// Returns whether a lookup covers versions of time `time_ms`.
 fn is_within(lookup: &Lookup<'_>, time_ms: i64) -> bool {
     lookup.time_ms.is_none_or(|latest_ms| time_ms <= latest_ms)
 }
 
 impl PageStore {
-    /// A page with its body; `None` if it is not in the store. A reference to a URL means the
-    /// newest version; a [`Lookup`] can name a variant and a time.
+    /// A page with its body; `None` if it is not in the store. A URL alone means the newest
+    /// version; a [`Lookup`] can name a variant and a time.
     ///
     /// # Errors
     ///
@@ -91,8 +90,8 @@ impl PageStore {
         value.map(|value| self.resolved(&key, value)).transpose()
     }
 
-    /// One version of a page or variant, as [`PageStore::history`] lists them. The lookup's time
-    /// is ignored.
+    /// One version of a page or variant, from [`PageStore::history`]. The lookup's time is
+    /// ignored.
     ///
     /// # Errors
     ///
@@ -103,8 +102,8 @@ impl PageStore {
         value.map(|value| self.resolved(&key, value)).transpose()
     }
 
-    /// A page, whose `body` is empty, and its body as a stream. Memory is bounded, unless the page
-    /// is a revisit: then the body is read into memory.
+    /// A page with an empty `body`, and its body as a stream. Memory is bounded, except for a
+    /// revisit, whose body is read into memory.
     ///
     /// # Errors
     ///
@@ -120,8 +119,8 @@ impl PageStore {
         reader.map(|reader| self.page_reader(&key, reader)).transpose()
     }
 
-    /// As [`PageStore::get_reader`], of one version, as [`PageStore::history`] lists them. The
-    /// lookup's time is ignored.
+    /// As [`PageStore::get_reader`], for one version from [`PageStore::history`]. The lookup's
+    /// time is ignored.
     ///
     /// # Errors
     ///
@@ -137,7 +136,7 @@ impl PageStore {
         reader.map(|reader| self.page_reader(&key, reader)).transpose()
     }
 
-    /// As [`PageStore::get`], without the body, which is not read.
+    /// As [`PageStore::get`], without reading the body.
     ///
     /// # Errors
     ///
@@ -153,7 +152,7 @@ impl PageStore {
         head.map(|head| self.page_head(&key, head)).transpose()
     }
 
-    /// Whether the store has a page or variant; with a time, a version of it up to then.
+    /// Returns whether the store has a page or variant; with a time, a version up to that time.
     ///
     /// # Errors
     ///
@@ -167,8 +166,8 @@ impl PageStore {
         Ok(self.engine().contains(&key)?)
     }
 
-    /// All versions of a page or variant, newest first; with a time, those up to it. All or none:
-    /// [`PageStore::history_iter`] gives the others when one cannot be read.
+    /// All versions of a page or variant, newest first; with a time, those up to it. Fails if one
+    /// cannot be read: [`PageStore::history_iter`] returns the others.
     ///
     /// # Errors
     ///
@@ -178,7 +177,7 @@ impl PageStore {
     }
 
     /// As [`PageStore::history`], one version after the other in bounded memory. A damaged version
-    /// comes as [`Error::Unreadable`], which names it, and the iteration continues after it.
+    /// is an [`Error::Unreadable`], which names it; the iteration continues.
     ///
     /// # Errors
     ///
@@ -187,8 +186,8 @@ impl PageStore {
         self.history_beside(lookup, RecordKind::Response)
     }
 
-    /// As [`PageStore::history_iter`], of the records of this kind beside a page or variant; for a
-    /// page's own kinds, of its versions.
+    /// As [`PageStore::history_iter`], for the records of this kind beside a page or variant; for
+    /// a page's own kinds, for its versions.
     ///
     /// # Errors
     ///
@@ -212,8 +211,8 @@ impl PageStore {
     }
 
     /// Times and sequences of the versions of a page or variant, newest first; with a time, those
-    /// up to it. Reads one key record for each, and no value: versions whose values are lost are
-    /// among them.
+    /// up to it. Reads one key record for each, and no value: versions with a lost value are
+    /// included.
     ///
     /// # Errors
     ///
@@ -226,8 +225,8 @@ impl PageStore {
         Ok(versions)
     }
 
-    /// Whether a URL may have variants: false if it never had one. True also for some URLs of a
-    /// site of which others have or had variants. One lookup in the index.
+    /// Returns whether a URL may have variants: false if it never had one. Also true for some URLs
+    /// of a scheme and host where other URLs have or had variants. One lookup in the index.
     ///
     /// # Errors
     ///
@@ -236,8 +235,8 @@ impl PageStore {
         self.is_marked(&self.key(url)?)
     }
 
-    /// The variants of a URL. In a store that keeps no keys in order a pass over the key log,
-    /// unless [`PageStore::may_have_variants`] tells that there are none.
+    /// The variants of a URL. In a store without key order it takes a pass over the key log,
+    /// unless [`PageStore::may_have_variants`] returns false.
     ///
     /// # Errors
     ///
@@ -270,9 +269,8 @@ impl PageStore {
     }
 
     /// Removes a page with all its versions, all its variants, and the records beside them.
-    /// Returns true if there was a page or a variant. In a store that keeps no keys in order it
-    /// costs a pass over the key log, unless [`PageStore::may_have_variants`] tells that there are
-    /// none.
+    /// Returns true if there was a page or a variant. In a store without key order it takes a pass
+    /// over the key log, unless [`PageStore::may_have_variants`] returns false.
     ///
     /// # Errors
     ///
@@ -285,7 +283,7 @@ impl PageStore {
                 let key = key?;
                 was_there |= self.engine().remove(&key)? && key::is_variant(&key);
             }
-            // Last: an interrupted removal leaves it, so that repeating it finds the rest.
+            // Last: an interrupted removal leaves it, so that a repeated one finds the rest.
             let old = key::old_mark(&canonical);
             if old.len() <= Record::MAX_KEY_BYTES {
                 self.engine().remove(&old)?;
@@ -295,7 +293,7 @@ impl PageStore {
     }
 
     /// Removes one variant with all its versions and the records beside it; with `None`, the page
-    /// and no variant. Returns true if it was there.
+    /// without its variants. Returns true if it existed.
     ///
     /// # Errors
     ///
@@ -329,8 +327,8 @@ impl PageStore {
         Ok(was_there)
     }
 
-    /// The key of a page, a variant or a record beside them; `None` if it would be too long for a
-    /// key though the URL is not.
+    /// The key of a page, a variant or a record beside them; `None` if the key is too long
+    /// although the URL is not.
     fn key_beside(&self, lookup: &Lookup<'_>, kind: RecordKind) -> Result<Option<Vec<u8>>> {
         let key = self.key_of(lookup.url, kind, lookup.variant)?;
         let is_url = kind.is_page() && lookup.variant.is_none();
@@ -343,13 +341,13 @@ impl PageStore {
         if self.engine().contains(&key::mark(canonical))? { Ok(true) } else { has_old() }
     }
 
-    /// Puts the mark of a URL that gets a variant of this time.
+    /// Puts the mark of a URL, for a variant of this time.
     pub(super) fn mark_variants(&self, canonical: &[u8], time_ms: i64) -> Result<()> {
         mark(self.engine(), canonical, time_ms)
     }
 
-    /// Puts the marks of URLs that have variants but lost their mark; returns the number of marks.
-    /// To be called after a repair, or a copy of a damaged store. A pass over the key log.
+    /// Restores missing marks of URLs that have variants; returns their number. Call it after a
+    /// repair, or after a copy of a damaged store. Takes a pass over the key log.
     ///
     /// # Errors
     ///

@@ -1,8 +1,7 @@
-//! The column of bodies, in memory that the next batches use again.
+//! The column of bodies, in memory that later batches reuse.
 //!
-//! A batch has megabytes of bodies. Fresh memory for each costs as much as copying the bodies into
-//! it, since the kernel clears every page. So the memory of a batch that was dropped comes back
-//! here.
+//! A batch has megabytes of bodies. Allocating fresh memory for each costs as much as copying the
+//! bodies into it, since the kernel zeroes every page. So the memory of a dropped batch is reused.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -10,18 +9,19 @@ use arrow_array::LargeBinaryArray;
 use arrow_buffer::{Buffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 use arrow_schema::ArrowError;
 
-/// Batches whose memory is kept: one that the reader of a table has, and one that is made.
+/// Maximum number of batches whose memory is kept: the one that the reader of a table holds, and
+/// the one being built.
 const MOST_KEPT: usize = 2;
-/// Memory of one that is not kept: of a body that was larger than others, mostly.
+/// Memory above this size is not kept: mostly that of a batch with an unusually large body.
 const MOST_BYTES: usize = 64 << 20;
 
-/// Memory that came back.
+/// Memory of dropped batches.
 type Kept = Mutex<Vec<Vec<u8>>>;
 
-/// The bodies of a batch, whoever has it.
+/// The bodies of a batch; on drop their memory returns to `home`.
 struct Lent {
     bodies: Vec<u8>,
-    /// Gone once the table is.
+    /// Dead after the table was dropped.
     home: Weak<Kept>,
 }
 
@@ -42,9 +42,9 @@ impl Drop for Lent {
     }
 }
 
-/// Builds the column, a batch at a time.
+/// Builds the column, one batch at a time.
 pub(super) struct Bodies {
-    /// Where each body of the batch ends, after a zero.
+    /// End of each body in the batch, after a zero.
     ends: Vec<i64>,
     nulls: NullBufferBuilder,
     bodies: Vec<u8>,
@@ -64,7 +64,7 @@ impl Bodies {
         body.map_or(0, <[u8]>::len)
     }
 
-    /// The column, and a new one is begun.
+    /// Returns the column, and begins a new one.
     pub fn finish(&mut self) -> Result<LargeBinaryArray, ArrowError> {
         let next = self.kept.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
         let bodies = std::mem::replace(&mut self.bodies, next);

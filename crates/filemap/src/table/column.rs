@@ -1,4 +1,4 @@
-//! The columns of a table: names, types, and what each needs to be read.
+//! The columns of a table: names, types, and the parts of a page that each needs.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
 
 filemap_io::named_enum! {
-    /// A column of a table. The names are Common Crawl's where its index has the column.
+    /// A column of a table. Columns that Common Crawl's index also has use its names.
     ///
     /// ```
     /// use filemap::table::Column;
@@ -16,8 +16,8 @@ filemap_io::named_enum! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     #[non_exhaustive]
     pub enum Column {
-        /// `url`: the canonical URL, by which the store finds the page. Bytes that are not UTF-8
-        /// are percent-encoded.
+        /// `url`: the canonical URL, which is the store's key. Bytes that are not UTF-8 are
+        /// percent-encoded.
         Url => "url",
         /// `url_fetched`: the URL as fetched.
         UrlFetched => "url_fetched",
@@ -29,28 +29,27 @@ filemap_io::named_enum! {
         UrlHostTld => "url_host_tld",
         /// `url_protocol`: the scheme.
         UrlProtocol => "url_protocol",
-        /// `url_port`: the port; null if it is the scheme's own.
+        /// `url_port`: the port; null if it is the scheme's default.
         UrlPort => "url_port",
         /// `url_path`: the path.
         UrlPath => "url_path",
         /// `url_query`: the query without its `?`; null if there is none.
         UrlQuery => "url_query",
-        /// `fetch_time`: when it was fetched, in ms, UTC.
+        /// `fetch_time`: time of the fetch, in ms, UTC.
         FetchTime => "fetch_time",
-        /// `fetch_status`: the status code; null for what has none.
+        /// `fetch_status`: the status code; null if there is none.
         FetchStatus => "fetch_status",
-        /// `content_digest`: SHA-1 in base 32. That of the source if it came with one, which is of
-        /// the bytes on the wire; else that of the body, which is read for it. Null without a
-        /// body.
+        /// `content_digest`: SHA-1 in base 32. The digest of the source if it came with one (of
+        /// the bytes on the wire); else that of the body, which is then read. Null without a body.
         ContentDigest => "content_digest",
         /// `content_mime_type`: the media type of `Content-Type`, in lower case.
         ContentMimeType => "content_mime_type",
-        /// `content_mime_detected`: the media type by the first bytes of the body, which is read
-        /// for it; that of `Content-Type` if they tell nothing.
+        /// `content_mime_detected`: the media type detected from the first bytes of the body,
+        /// which is read; that of `Content-Type` if none is detected.
         ContentMimeDetected => "content_mime_detected",
         /// `content_charset`: the `charset` of `Content-Type`, in upper case.
         ContentCharset => "content_charset",
-        /// `content_truncated`: why the body is truncated; null if it is whole.
+        /// `content_truncated`: the reason why the body is truncated; null if it is whole.
         ContentTruncated => "content_truncated",
         /// `variant`: the variant of the URL; null for the page itself.
         Variant => "variant",
@@ -58,40 +57,41 @@ filemap_io::named_enum! {
         Kind => "kind",
         /// `method`: the request's method, if known.
         Method => "method",
-        /// `ip`: the address that answered.
+        /// `ip`: the IP address of the server.
         Ip => "ip",
         /// `version_sequence`: identifies the version in the store.
         VersionSequence => "version_sequence",
         /// `stored_bytes`: bytes in the value log.
         StoredBytes => "stored_bytes",
-        /// `body_bytes`: the length of the version's own body; of a revisit mostly 0.
+        /// `body_bytes`: the length of the version's own body; mostly 0 for a revisit.
         BodyBytes => "body_bytes",
-        /// `headers`: name and value of each field, in order, repeats kept. Bytes are decoded as
-        /// ISO-8859-1, so encoding them so gives the bytes back.
+        /// `headers`: name and value of each field, in order, with repeats. Bytes are decoded as
+        /// ISO-8859-1; encoding as ISO-8859-1 restores them.
         Headers => "headers",
-        /// `body`: the body; a revisit has that of its original. Null if that is not in the store.
+        /// `body`: the body; for a revisit that of its original. Null if the body is not in the
+        /// store.
         Body => "body",
     }
 }
 
 impl Column {
-    /// The columns for which no body is read.
+    /// The columns that need no body.
     pub fn without_body() -> Vec<Column> {
         Column::ALL.into_iter().filter(|column| !column.may_need_body()).collect()
     }
 
-    /// Whether bodies are read for it, of all rows or of some.
+    /// Returns whether bodies are read for it, of all or of some rows.
     pub fn may_need_body(self) -> bool {
         matches!(self, Column::Body | Column::ContentDigest | Column::ContentMimeDetected)
     }
 
-    /// Whether it is about the parts of the URL.
+    /// Returns whether it holds a part of the URL.
     pub(super) fn is_of_url(self) -> bool {
         use Column::{UrlHostName, UrlHostTld, UrlPath, UrlPort, UrlProtocol, UrlQuery};
         matches!(self, UrlHostName | UrlHostTld | UrlProtocol | UrlPort | UrlPath | UrlQuery)
     }
 
-    /// Its type.
+    /// The Arrow type of the column.
     pub fn data_type(self) -> DataType {
         match self {
             Column::FetchTime => DataType::Timestamp(TimeUnit::Millisecond, Some(UTC.into())),
@@ -108,7 +108,7 @@ impl Column {
         }
     }
 
-    /// Whether it has nulls.
+    /// Returns whether it may hold nulls.
     fn is_nullable(self) -> bool {
         use Column::{BodyBytes, FetchTime, Headers, Kind, StoredBytes, Url, UrlFetched, UrlSurtkey, VersionSequence};
         !matches!(
@@ -139,7 +139,7 @@ impl FromStr for Column {
         let found = Column::ALL.into_iter().find(|column| column.name() == text);
         found.ok_or_else(|| {
             let names: Vec<&str> = Column::ALL.iter().map(|column| column.name()).collect();
-            format!("`{text}` is no column; there are {}", names.join(", "))
+            format!("unknown column `{text}`; the columns are {}", names.join(", "))
         })
     }
 }

@@ -1,13 +1,12 @@
-//! Whether a table is to be read on: asked before each batch, and of every few versions that are
-//! met.
+//! Cancellation check of a table: before each batch, and once per 16 versions read.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Versions between two questions.
+/// Number of versions between two checks.
 const BETWEEN: u32 = 16;
 
-/// Asks whether to go on. A table shares it with what finds its versions.
+/// The caller's cancellation check. The table shares it with the iterators that find its versions.
 #[derive(Clone)]
 pub(super) struct Going(Arc<Mutex<State>>);
 
@@ -21,12 +20,12 @@ impl Going {
         Going(Arc::new(Mutex::new(State { ask: Box::new(ask), passed: 0 })))
     }
 
-    /// Asks now.
+    /// Checks now.
     pub fn now(&self) -> ControlFlow<()> {
         (self.0.lock().unwrap_or_else(PoisonError::into_inner).ask)()
     }
 
-    /// Counts a version, and asks now and then.
+    /// Counts a version, and checks after every 16 versions.
     pub fn next(&self) -> ControlFlow<()> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.passed = (state.passed + 1) % BETWEEN;

@@ -1,15 +1,15 @@
 //! Tables: a store as Arrow record batches, with the column names of Common Crawl's index.
 //!
 //! [`PageStore::table`] reads a store, or one of its [`PageStore::splits`], in the order of the
-//! log as [`PageTable`], a `RecordBatchReader`: whatever reads Arrow reads pages. With feature
+//! log as [`PageTable`], a `RecordBatchReader`, for any program that reads Arrow. With feature
 //! `parquet`, `write_parquet` writes the same columns to a file.
 //!
 //! Invariants:
-//! - memory is bounded by a batch, that of two more with bodies, the largest page, and a bit for
-//!   each version;
+//! - memory is bounded by one batch, the bodies of two more, the largest page, and a bit for each
+//!   version;
 //! - a body is decompressed only for a column that needs it, and after the row was selected;
-//! - the value of a column does not depend on which others are read;
-//! - what is damaged is left out, counted, and an error at the end unless the caller takes the
+//! - the value of a column does not depend on the other columns read;
+//! - damaged versions are left out, counted, and an error at the end unless the caller reads the
 //!   count.
 
 mod bodies;
@@ -36,7 +36,7 @@ use crate::error::Result;
 use crate::store::PageStore;
 
 impl PageStore {
-    /// The rows that `options` select, in the order of the log, as record batches.
+    /// The rows selected by `options`, in the order of the log, as record batches.
     ///
     /// # Errors
     ///
@@ -45,8 +45,8 @@ impl PageStore {
         PageTable::new(self, options)
     }
 
-    /// The store as of now in `number` disjoint parts that take about equal time to
-    /// read, for [`TableOptions::split`]; see [`filemap_core::Store::splits`].
+    /// The current store in `number` disjoint parts that take about equal time to read, for
+    /// [`TableOptions::split`]; see [`filemap_core::Store::splits`].
     ///
     /// # Errors
     ///

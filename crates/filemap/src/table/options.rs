@@ -1,4 +1,4 @@
-//! Options of a table: which columns, rows and versions, and the size of batches.
+//! Options of a table: columns, rows and versions, and the size of batches.
 
 use filemap_core::list::Split;
 
@@ -7,7 +7,7 @@ use crate::dump::Selection;
 use crate::page::key;
 use crate::store::UrlPart;
 
-/// What becomes of damaged versions, which are left out in any case.
+/// Handling of damaged versions, which are left out in any case.
 ///
 /// ```
 /// use filemap::table::OnDamage;
@@ -15,14 +15,14 @@ use crate::store::UrlPart;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnDamage {
-    /// After all rows, the table ends with an error that says how many were left out.
+    /// After all rows, the table ends with an error that states how many were left out.
     #[default]
     Fail,
-    /// They are counted in the report alone.
+    /// They are only counted in the report.
     Count,
 }
 
-/// Which records are rows.
+/// The records that are rows.
 ///
 /// ```
 /// use filemap::table::Records;
@@ -36,11 +36,11 @@ pub enum Records {
     Pages,
     /// Pages and their variants.
     Variants,
-    /// With requests, metadata and conversions beside them.
+    /// Pages, variants, and the requests, metadata and conversions beside them.
     All,
 }
 
-/// Text offsets of a batch have 31 bits; a row may go beyond the limit.
+/// Text offsets of a batch have 31 bits; a row may exceed the limit.
 const MAX_BATCH_BYTES: usize = 1 << 30;
 
 filemap_io::options! {
@@ -59,23 +59,23 @@ filemap_io::options! {
         /// is read, status and type before its body is decompressed. Default: all.
         pub(super) selection: Selection = Selection::new(),
 
-        /// Which records are rows. Default: pages.
+        /// The records that are rows. Default: pages.
         pub(super) records: Records = Records::Pages,
 
-        /// Only the versions of this part of the store, as of when it was made. Default: the whole
-        /// store as of now.
+        /// Only the versions of this part of the store, as of the time it was made. Default: the
+        /// whole current store.
         pub(super) split: Option<Split> = None,
 
-        /// Only the pages of this part, looked up one by one in the order of their URLs, as of
-        /// when it was made; then a split has no effect, and records other than pages are refused.
-        /// Pages whose look-up meets damage are searched by a pass over the value log of then.
-        /// Default: what a pass over the value log meets.
+        /// Only the pages of this part, looked up one by one in the order of their URLs, as of the
+        /// time it was made. A split then has no effect, and records other than pages are refused.
+        /// Pages whose lookup finds damage are searched for by a pass over the value log as of
+        /// that time. Default: the versions that a pass over the value log finds.
         pub(super) urls: Option<UrlPart> = None,
 
         /// At most this many rows. Default: no limit.
         pub(super) limit: Option<u64> = None,
 
-        /// What becomes of damaged versions. Default: an error after the last row.
+        /// Handling of damaged versions. Default: an error after the last row.
         pub(super) on_damage: OnDamage = OnDamage::Fail,
     } by hand {
         pub(super) columns: Vec<Column> = Column::without_body(),
@@ -86,26 +86,26 @@ filemap_io::options! {
 }
 
 impl TableOptions {
-    /// These columns, in this order. Default: all for which no body is read.
+    /// These columns, in this order. Default: all that need no body.
     pub fn columns(mut self, columns: &[Column]) -> TableOptions {
         self.columns = columns.to_vec();
         self
     }
 
-    /// A batch ends with the row that brings it to this many bytes, at most 1 GiB. Default: 16
-    /// MiB.
+    /// Size of a batch in bytes, at most 1 GiB: it ends with the row that reaches this size.
+    /// Default: 16 MiB.
     pub fn batch_bytes(mut self, bytes: usize) -> TableOptions {
         self.batch_bytes = bytes.clamp(1, MAX_BATCH_BYTES);
         self
     }
 
-    /// Most rows of a batch. Default: 65,536.
+    /// Maximum number of rows in a batch. Default: 65,536.
     pub fn batch_rows(mut self, rows: usize) -> TableOptions {
         self.batch_rows = rows.max(1);
         self
     }
 
-    /// Every version, not the newest only.
+    /// Every version, not only the newest.
     pub fn all_versions(mut self) -> TableOptions {
         self.all_versions = true;
         self
@@ -113,7 +113,7 @@ impl TableOptions {
 }
 
 impl Records {
-    /// Whether a key's versions are rows.
+    /// Returns whether a key's versions are rows.
     pub(super) fn takes(self, key: &[u8]) -> bool {
         match self {
             Records::Pages => key::is_page(key),

@@ -19,7 +19,7 @@ use super::report::TableReport;
 use crate::error::{Error, Result};
 use crate::store::PageStore;
 
-/// Bytes of a row group before compression: what the writer holds in memory.
+/// Uncompressed bytes of a row group, which the writer holds in memory.
 const ROW_GROUP_BYTES: usize = 64 << 20;
 const LEVEL: i32 = 3;
 
@@ -39,13 +39,13 @@ pub enum TableEvent<'a> {
     Damage(&'a Error),
 }
 
-/// Writes the table that `options` select to `out` as one Parquet file. `progress` gets an event
-/// for every batch; `Break` cancels the work, and what was written is no Parquet file. Damage is
-/// reported and counted, and is no error here.
+/// Writes the table selected by `options` to `out` as one Parquet file. `progress` gets an event
+/// for every batch; `Break` cancels the work, and the output is then not a valid Parquet file.
+/// Damage is reported and counted, but is not an error here.
 ///
 /// # Errors
 ///
-/// [`Error::Write`] if `out` fails, and those of the store but for damage.
+/// [`Error::Write`] if `out` fails, and those of the store, except damage.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -91,7 +91,7 @@ pub fn write_parquet<W: Write + Send>(
     Ok(report)
 }
 
-/// Bodies and headers are too long for dictionaries and statistics to be of use.
+/// Bodies and headers are too long to benefit from dictionaries and statistics.
 fn properties() -> Result<WriterProperties> {
     let level = ZstdLevel::try_new(LEVEL).map_err(failed)?;
     let mut properties = WriterProperties::builder()
@@ -108,7 +108,7 @@ fn properties() -> Result<WriterProperties> {
     Ok(properties.set_column_dictionary_enabled(body, false).build())
 }
 
-/// The error of the writer; the output's own is given as such.
+/// Converts an error of the writer; an I/O error of the output is kept as it is.
 fn failed(error: ParquetError) -> Error {
     Error::Write(match error {
         ParquetError::External(source) => match source.downcast::<io::Error>() {

@@ -40,30 +40,30 @@ pub struct PageTable {
     schema: SchemaRef,
     columns: Columns,
     source: Source,
-    /// Every row needs the body.
+    /// True if every row needs the body.
     needs_body: bool,
-    /// Some rows need the body for the digest.
+    /// True if some rows need the body for the digest.
     needs_digest: bool,
     report: TableReport,
     watch: TableWatch,
     going: Option<Going>,
-    /// Damage met since it was asked for, if it is.
+    /// Damage found since the last `take_errors`; `None` if it is not kept.
     errors: Option<Vec<Error>>,
     is_over: bool,
 }
 
-/// What is read of each version.
+/// The source of the versions.
 enum Source {
     Heads(Heads),
     Pages(Pages),
-    /// Looked up, also with the body if a column needs it.
+    /// Looked up by URL; the body is read if a column needs it.
     Urls(Found),
 }
 
 filemap_io::debug_fields!(PageTable: options);
 
 impl Source {
-    /// Those that are looked up are asked about by the table.
+    /// Adds the cancellation check; for versions looked up by URL the table itself checks.
     fn while_going(self, going: &Going) -> Source {
         let going = going.clone();
         match self {
@@ -81,7 +81,7 @@ impl PageTable {
         let needs_body = has(Column::Body) || has(Column::ContentMimeDetected);
         let source = match &options.urls {
             Some(_) if options.records != Records::Pages => {
-                return Err(Error::Unsupported { what: "parts by URL of anything but pages" });
+                return Err(Error::Unsupported { what: "parts by URL of records other than pages" });
             }
             Some(part) => Source::Urls(store.found_of_urls(part, !options.all_versions)?.keeping_lost()),
             None => pass(store, options, needs_body, None)?,
@@ -102,14 +102,14 @@ impl PageTable {
         })
     }
 
-    /// The report, which can be read wherever the table goes.
+    /// The report, which stays readable when the table is moved.
     pub fn watch(&self) -> TableWatch {
         self.watch.clone()
     }
 
-    /// Asks `going` before each batch and every few versions, also while those that are not
-    /// selected are passed over. After a `Break` the table ends with
-    /// [`filemap_core::Error::Cancelled`]; the rows of the batch that was begun are dropped.
+    /// Calls `going` before each batch and every few versions, also while unselected versions are
+    /// skipped. After a `Break` the table ends with [`filemap_core::Error::Cancelled`], and drops
+    /// the rows of the unfinished batch.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -128,7 +128,7 @@ impl PageTable {
         PageTable { source: self.source.while_going(&going), going: Some(going), ..self }
     }
 
-    /// Appends the next version; false at the end.
+    /// Appends the next version; returns false at the end.
     fn step(&mut self) -> Result<bool> {
         let next = match &mut self.source {
             Source::Heads(heads) => heads.next().map(|found| found.map(|l| (l.key, l.head, None))),
@@ -153,7 +153,7 @@ impl PageTable {
         self.take(key, head, body)
     }
 
-    /// Meets a version of a part by URL, if it is chosen.
+    /// Adds a version of a part by URL, if it is selected.
     fn look_up(&mut self, found: Result<(Vec<u8>, Head)>) -> Result<()> {
         let (key, head) = found?;
         let selection = &self.options.selection;
@@ -172,9 +172,9 @@ impl PageTable {
         }
     }
 
-    /// Goes on with the pages of a part by URL of which a look-up met damage: a pass over the
-    /// value log does not read the key log, and names what it cannot read. False if there are
-    /// none.
+    /// Continues with the pages of a part by URL whose lookup found damage, by a pass over the
+    /// value log: it does not read the key log, and names what it cannot read. Returns false if
+    /// there are none.
     fn pass_for_lost(&mut self) -> Result<bool> {
         let (Source::Urls(found), Some(part)) = (&mut self.source, &self.options.urls) else { return Ok(false) };
         let lost = found.take_lost();
@@ -199,7 +199,7 @@ impl PageTable {
             return Ok(());
         }
         let mut body = has_body.then(|| std::mem::take(&mut page.body));
-        // That of a page in place is not in the store.
+        // The body of a page in place is not in the store.
         body_bytes = body.as_ref().map_or(body_bytes, |body| body.len() as u64);
         if self.needs_digest && body.is_none() && received(&page).is_none() {
             let value = self.store.value_of(key, version)?;
@@ -214,7 +214,7 @@ impl PageTable {
         Ok(())
     }
 
-    /// The body of a version whose own is `own`; `None` if it is not in the store.
+    /// The body of a version, given its own body `own`; `None` if it is not in the store.
     fn whole(&mut self, key: &[u8], page: &Page, own: Vec<u8>) -> Result<Option<Vec<u8>>> {
         if page.revisit.is_none() {
             return Ok(Some(own));
@@ -245,12 +245,12 @@ impl PageTable {
             || options.limit.is_some_and(|limit| self.report.rows >= limit)
     }
 
-    /// Drops the batch that was begun.
+    /// Drops the unfinished batch.
     fn cancel(&mut self) {
         self.is_over = true;
         self.report.is_cancelled = true;
         self.report.rows -= self.columns.rows as u64;
-        // Of rows that nobody gets.
+        // These rows are not returned.
         let _ = self.columns.finish();
         self.watch.set(&self.report);
     }
@@ -283,7 +283,7 @@ impl PageTable {
         (self.columns.rows > 0).then(|| self.columns.finish().map_err(failed)).transpose()
     }
 
-    /// The error that ends the table, once.
+    /// The error that ends the table; returned once.
     fn ending(&mut self) -> Option<Error> {
         let is_asked = std::mem::replace(&mut self.options.on_damage, OnDamage::Count) == OnDamage::Fail;
         if is_asked { self.report.error() } else { None }
@@ -295,13 +295,13 @@ impl PageTable {
         PageTable { errors: Some(Vec::new()), ..self }
     }
 
-    /// Damage met since the last call.
+    /// Damage found since the last call.
     #[cfg(feature = "parquet")]
     pub(super) fn take_errors(&mut self) -> Vec<Error> {
         self.errors.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// The next batch; the error of damage after the last one.
+    /// The next batch; after the last one, the error of damage.
     pub(super) fn next_batch(&mut self) -> Option<Result<RecordBatch>> {
         match self.batch() {
             Ok(Some(batch)) => Some(Ok(batch)),
@@ -314,7 +314,7 @@ impl PageTable {
     }
 }
 
-/// Keys that alone are meant, if there are some.
+/// The only keys to read, if given.
 type Keys = Option<HashSet<Vec<u8>>>;
 
 /// A pass over the value log, or over a split of it.
@@ -325,7 +325,7 @@ fn pass(store: &PageStore, options: &TableOptions, needs_body: bool, keys: Keys)
     })
 }
 
-/// Which versions are looked at, by key and time.
+/// The filter of versions by key and time.
 fn chosen(options: &TableOptions, keys: Keys) -> impl Fn(&[u8], filemap_core::Version) -> bool + Send + 'static {
     let (records, selection) = (options.records, options.selection.clone());
     let is_meant = move |key: &[u8]| keys.as_ref().is_none_or(|keys| keys.contains(key)) && records.takes(key);
@@ -356,7 +356,7 @@ fn pages(store: &PageStore, options: &TableOptions, keys: Keys) -> Result<Pages>
         return Ok(pages);
     }
     let (store, selection) = (store.clone(), options.selection.clone());
-    // What cannot be decided here is decided, or is an error, when the row is made.
+    // A version that cannot be judged here is judged, or fails, when its row is made.
     let takes = move |key: &[u8], head: &Head| {
         store.describe_alone(key, head).is_none_or(|page| selection.takes_description(&page))
     };

@@ -1,10 +1,10 @@
-//! What a table has read so far, and what it left out; readable while another owns the table.
+//! Counts of the rows and of the damage of a table; readable while the table is owned elsewhere.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::Error;
 
-/// Rows of a table so far, and what was left out.
+/// Numbers of rows returned and left out so far.
 ///
 /// ```
 /// let report = filemap::table::TableReport::default();
@@ -13,24 +13,25 @@ use crate::error::Error;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableReport {
-    /// Rows in the batches so far.
+    /// Number of rows in the batches so far.
     pub rows: u64,
-    /// Versions read: those of which more than the key and time was looked at.
+    /// Number of versions read, beyond key and time.
     pub seen: u64,
-    /// Bytes in the value log of the versions read.
+    /// Bytes of these versions in the value log.
     pub seen_bytes: u64,
-    /// Versions, stretches of the log and absent files that cannot be read: no row.
+    /// Number of versions, parts of the log and missing files that cannot be read: they have no
+    /// row.
     pub damaged: u64,
-    /// Rows whose body is null because the version that it is in cannot be read.
+    /// Number of rows whose body is null because the version that holds it cannot be read.
     pub bodiless: u64,
     /// The first of these errors.
     pub first_error: Option<String>,
-    /// The progress callback cancelled the work: rows are missing.
+    /// True if the progress callback cancelled the work: rows are missing.
     pub is_cancelled: bool,
 }
 
 impl TableReport {
-    /// Everything that cannot be read.
+    /// Number of versions, files and bodies that cannot be read.
     pub fn left_out(&self) -> u64 {
         self.damaged + self.bodiless
     }
@@ -46,7 +47,7 @@ impl TableReport {
     }
 }
 
-/// The report of a table, whoever owns the table.
+/// The report of a table, wherever the table is.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,7 +1,7 @@
-//! Rows to columns: one builder a column, appended to row by row.
+//! Converts rows to columns: one builder for each column, appended row by row.
 //!
-//! Texts are written into the builders' own memory or through one scratch buffer, so a row
-//! allocates next to nothing.
+//! Texts are written directly into the builders or through one scratch buffer, so a row allocates
+//! almost nothing.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(super) struct Row<'a> {
     pub(super) version: Version,
     pub(super) stored_bytes: u64,
     pub(super) body_bytes: u64,
-    /// The body, if it is there and was read.
+    /// The body, if it exists and was read.
     pub(super) body: Option<&'a [u8]>,
 }
 
@@ -76,18 +76,18 @@ impl Builder {
     }
 }
 
-/// The columns of the batch that is being built.
+/// The columns of the batch being built.
 pub(super) struct Columns {
     schema: SchemaRef,
     builders: Vec<(Column, Builder)>,
     has_url_parts: bool,
     scratch: Vec<u8>,
-    /// Rows of the batch so far, and about their bytes.
+    /// Number of rows in the batch so far, and their approximate bytes.
     pub(super) rows: usize,
     pub(super) bytes: usize,
 }
 
-/// Bytes of a row without its texts.
+/// Approximate bytes of a row without its texts.
 const ROW_BYTES: usize = 64;
 
 impl Columns {
@@ -142,7 +142,7 @@ impl Columns {
         Ok(())
     }
 
-    /// The batch, and a new one is begun.
+    /// Returns the batch, and begins a new one.
     pub(super) fn finish(&mut self) -> Result<RecordBatch, ArrowError> {
         let arrays: Vec<ArrayRef> =
             self.builders.iter_mut().map(|(_, builder)| builder.finish()).collect::<Result<_, _>>()?;
@@ -152,7 +152,7 @@ impl Columns {
     }
 }
 
-/// Appends the value of a column of text. Returns its length.
+/// Appends the value of a text column. Returns its length.
 fn text(column: Column, row: &Row<'_>, parts: &Parts<'_>, to: &mut StringBuilder, scratch: &mut Vec<u8>) -> usize {
     let page = row.page;
     let mut put = |bytes: Option<&[u8]>| put_text(bytes, to);
@@ -185,7 +185,7 @@ fn text(column: Column, row: &Row<'_>, parts: &Parts<'_>, to: &mut StringBuilder
     }
 }
 
-/// Appends bytes as text: those that are not UTF-8 percent-encoded, as URLs have them.
+/// Appends bytes as text. Bytes that are not UTF-8 are percent-encoded, as in URLs.
 fn put_text(bytes: Option<&[u8]>, to: &mut StringBuilder) -> usize {
     let Some(bytes) = bytes else {
         to.append_null();
@@ -211,7 +211,7 @@ fn digest(row: &Row<'_>) -> Option<String> {
     meta::sha1_text(&sha1).split_once(':').map(|(_, text)| text.to_owned())
 }
 
-/// The SHA-1 that the version came with.
+/// The SHA-1 that came with the version.
 pub(super) fn received(page: &Page) -> Option<[u8; 20]> {
     page.digest.as_deref().and_then(expected)
 }

@@ -1,4 +1,4 @@
-//! Tables against the pages that they are of.
+//! Compares tables with the pages of their store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;

@@ -1,6 +1,6 @@
-//! The parts of a canonical URL, cut out of it without decoding.
+//! The parts of a canonical URL, extracted without decoding.
 
-/// The parts of a URL; `None` for those that it lacks.
+/// The parts of a URL; `None` for missing ones.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Parts<'a> {
     pub(super) protocol: Option<&'a [u8]>,

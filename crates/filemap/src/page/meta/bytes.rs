@@ -1,7 +1,8 @@
 //! The primitives of the meta layout: length-prefixed bytes, and a cursor over fields.
 //!
-//! A length is a [`varint`], in its shortest form only, so that one page has one encoding. Reading
-//! is total: it ends in a [`MetaError`], never in a panic, and allocates no more than there is.
+//! A length is a [`varint`], in its shortest form only, so that one page has one encoding.
+//! Decoding is total: it fails with a [`MetaError`], never with a panic, and allocates no more
+//! than the bytes given.
 
 use filemap_io::layout::Wire;
 use filemap_io::varint;

@@ -1,7 +1,7 @@
 //! Short forms of two texts that nearly every archived page has: a SHA-1 digest and a UUID record
 //! id.
 //!
-//! A short form is used only if it gives back the very same text: `sha1:` and 32 upper-case
+//! A short form is used only if it decodes to the very same text: `sha1:` and 32 upper-case
 //! base-32 letters become 20 bytes, `<urn:uuid:...>` in lower case becomes 16.
 
 use crate::page::digest::{BASE32, expected, hex, hexadecimal};

@@ -1,5 +1,5 @@
-//! A page's meta in the engine: the description of the page, which is all but its body, its key
-//! (URL and variant) and its time.
+//! A page's meta in the engine: its description, which is everything but its body, its key (URL
+//! and variant) and its time.
 //!
 //! Layout, version 1 (fixed-width numbers are little-endian; a *varint* is LEB128 in its shortest
 //! form; *bytes* are a varint length and that many bytes):
@@ -17,7 +17,7 @@
 //!
 //! | flag | field | encoding |
 //! |---|---|---|
-//! | 0 | the URL as fetched, where it is not the key's URL | bytes |
+//! | 0 | the URL as fetched, if it is not the key's URL | bytes |
 //! | 1 | the words after the status code | bytes |
 //! | 2 | the protocol as text (if and only if it is 255) | bytes, UTF-8 |
 //! | 3 | the request's method | bytes, UTF-8 |
@@ -28,8 +28,8 @@
 //! | 8 | the digest as received | any other: bytes, UTF-8 |
 //! | 9 | the record id | `<urn:uuid:>`: 16 bytes |
 //! | 10 | the record id | any other: bytes, UTF-8 |
-//! | 11 | what a revisit refers to | see below |
-//! | 12 | where the record was left | the archive (u64), offset and length (varints) |
+//! | 11 | the references of a revisit | see below |
+//! | 12 | the place of the record | the archive (u64), offset and length (varints) |
 //! | 13 | `Content-Type`, the only header; with flag 12 only | bytes |
 //! | not 13 | the headers | a varint count, then name and value of each as bytes |
 //!
@@ -37,11 +37,10 @@
 //! other; bit 2 a URL, bit 3 a time, bit 4 a record id follows), then the profile's URI (profile
 //! 2), URL, time (i64) and id (bytes each).
 //!
-//! **Large headers.** The engine takes [`filemap_core::Record::MAX_META_BYTES`] of meta. A
-//! description that does not fit stands before the body instead, whole, and the meta is only the
-//! twelve fixed bytes with its length. The `head` of such a page reads the start of its body, and
-//! an unchanged body under changed headers counts as changed. A description over [`MAX_BYTES`] is
-//! an error.
+//! **Large headers.** The engine takes [`filemap_core::Record::MAX_META_BYTES`] of meta. A larger
+//! description precedes the body instead, whole, and the meta is only the twelve fixed bytes with
+//! its length. The `head` of such a page reads the start of its body, and an unchanged body with
+//! changed headers counts as changed. A description over [`MAX_BYTES`] is an error.
 //!
 //! Invariants: one page has one encoding; `decode` is total over any bytes; an unknown version is
 //! an error.
@@ -60,14 +59,14 @@ pub use crate::error::MetaError;
 use crate::limits;
 use crate::page::headers::Headers;
 
-/// The largest description of a page: 64 MiB.
+/// Maximum size of a page's description: 64 MiB.
 pub const MAX_BYTES: u64 = limits::DESCRIPTION_BYTES;
 
-/// The layout that this build writes, and the newest it reads.
+/// The layout version that this program writes, and the newest it reads.
 pub const VERSION: u8 = limits::DESCRIPTION_VERSION;
 
 filemap_io::layout! {
-    /// What stands before the description.
+    /// The fixed part, before the description.
     struct Fixed {
         0 LAYOUT: u8 = "layout version, 1";
         1 KIND: u8 = "kind: 1 response, 2 resource, 3 revisit, 4 metadata, 5 request, 6 conversion";
@@ -83,13 +82,14 @@ filemap_io::layout! {
 /// Number of bytes before the description.
 pub(crate) const FIXED_BYTES: usize = Fixed::BYTES;
 
-/// The protocol code that says that a text follows.
+/// The protocol code that means: a text follows.
 const PROTOCOL_TEXT: u8 = 255;
 
-/// The header that a description of a page in place may have alone.
+/// The only header of a page in place that is described from an index.
 const CONTENT_TYPE: &[u8] = b"Content-Type";
 
-/// The content type, if there is no other header: so an index of an archive describes a page.
+/// The content type, if there is no other header: an index of an archive describes pages like
+/// this.
 fn only_type(headers: &Headers) -> Option<&[u8]> {
     match &headers.0[..] {
         [header] if header.name == CONTENT_TYPE => Some(&header.value),
@@ -97,7 +97,7 @@ fn only_type(headers: &Headers) -> Option<&[u8]> {
     }
 }
 
-/// Which optional fields follow.
+/// Flags of the optional fields.
 mod flag {
     pub(super) const URL: u16 = 1 << 0;
     pub(super) const REASON: u16 = 1 << 1;

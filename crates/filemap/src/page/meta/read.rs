@@ -12,11 +12,11 @@ use crate::error::MetaError;
 use crate::page::headers::{Header, Headers};
 use crate::page::{ArchiveId, HttpVersion, InPlace, Page, RecordKind, Revisit, RevisitProfile};
 
-/// Bytes of the description that stand before the body: 0 for nearly every page.
+/// Number of bytes of the description before the body: 0 for nearly every page.
 ///
 /// # Errors
 ///
-/// [`MetaError`] if `meta` is no description, or of another version.
+/// [`MetaError`] if `meta` is not a description, or is of another version.
 pub fn spill_bytes(meta: &[u8]) -> Result<u32, MetaError> {
     let mut cursor = Cursor::new(meta);
     let version = cursor.byte("version")?;
@@ -34,18 +34,18 @@ pub fn spill_bytes(meta: &[u8]) -> Result<u32, MetaError> {
     Ok(spill)
 }
 
-/// Whether the page that `meta` describes is in place. False for what is no description.
+/// Returns whether the page that `meta` describes is in place; false if `meta` is not a
+/// description.
 pub(crate) fn is_in_place(meta: &[u8]) -> bool {
     spill_bytes(meta).is_ok() && Fixed::FLAGS.get(meta) & flag::IN_PLACE != 0
 }
 
-/// The page that `meta` describes, without its body and variant. `spill` are the [`spill_bytes`]
-/// before the body, `key_url` is the canonical URL of the page's key, `time_ms` the time of its
-/// version.
+/// Decodes a page without its body and variant. `spill` are the [`spill_bytes`] before the body,
+/// `key_url` is the canonical URL of the page's key, `time_ms` the time of its version.
 ///
 /// # Errors
 ///
-/// [`MetaError`] if they are no description, or of another version.
+/// [`MetaError`] if the bytes are not a description, or are of another version.
 pub fn decode(meta: &[u8], spill: &[u8], key_url: impl AsRef<[u8]>, time_ms: i64) -> Result<Page, MetaError> {
     let spilled = spill_bytes(meta)? as usize;
     let description = if spilled == 0 { &meta[FIXED_BYTES..] } else { spill };
@@ -117,7 +117,7 @@ fn address(flags: u16, cursor: &mut Cursor<'_>) -> Result<Option<IpAddr>, MetaEr
     }
 }
 
-/// A text that is stored by its bytes or, if it is not written as they are, as it is.
+/// Reads a text that is stored in its short form or as text.
 fn compacted<const BYTES: usize>(
     (has_bytes, has_text): (bool, bool),
     text_of: fn(&[u8; BYTES]) -> String,
@@ -163,7 +163,7 @@ fn in_place(cursor: &mut Cursor<'_>) -> Result<InPlace, MetaError> {
 
 fn headers(cursor: &mut Cursor<'_>) -> Result<Headers, MetaError> {
     let count = cursor.varint("headers")?;
-    // A field takes two bytes or more: a wrong count must not allocate more than that.
+    // A field takes at least two bytes: a wrong count must not allocate for more fields than fit.
     if count > cursor.remaining() as u64 / 2 {
         return Err(MetaError::Short { field: "headers" });
     }

@@ -1,4 +1,4 @@
-//! The layout's golden bytes, its round trip, and its totality.
+//! Tests of the meta layout: golden bytes, round trip, totality.
 
 use proptest::prelude::*;
 
@@ -51,7 +51,7 @@ fn golden_bytes_of_a_page_in_place() {
     let encoded = encode(&page, b"http://a/").expect("fits");
     assert_eq!(encoded.meta[3], 0x10);
     assert_eq!(decode(&encoded.meta, b"", b"http://a/", 7), Ok(page));
-    // The type alone has one form, and only in place.
+    // The content type alone has one form, and only in place.
     for (flags, rest) in [(0x10u8, [&place[..], b"\x01\x0cContent-Type\x01a"].concat()), (0x20, b"\x03a/b".to_vec())] {
         let meta = [&[1, 1, 0, flags, 200, 0, 0, 0, 0, 0, 0, 0][..], &rest].concat();
         assert!(matches!(decode(&meta, b"", b"", 7), Err(MetaError::Invalid { .. })), "{flags}");

@@ -29,7 +29,7 @@ use crate::page::{HttpVersion, InPlace, Page, Revisit, RevisitProfile};
 pub struct Encoded {
     /// The engine's meta.
     pub meta: Vec<u8>,
-    /// Bytes to put before the body: empty, unless the description is too large for the meta.
+    /// Bytes to put before the body: empty unless the description is too large for the meta.
     pub spill: Vec<u8>,
 }
 
@@ -87,7 +87,7 @@ fn put_place(out: &mut Vec<u8>, place: InPlace) {
     varint::put(out, place.length);
 }
 
-/// Puts the description after the fixed bytes, or, if it is too large, before the body.
+/// Puts the description after the fixed bytes or, if it is too large, before the body.
 fn finish(mut meta: Vec<u8>, description: Vec<u8>) -> Result<Encoded> {
     if FIXED_BYTES + description.len() <= filemap_core::Record::MAX_META_BYTES {
         meta.extend_from_slice(&description);
@@ -117,7 +117,7 @@ fn put_address(out: &mut Vec<u8>, flags: &mut u16, address: Option<IpAddr>) {
     }
 }
 
-/// Puts a text by its `bytes` or, if it has none, as it is.
+/// Puts a text in its short form or, if it has none, as text.
 fn put_compact<const BYTES: usize>(
     out: &mut Vec<u8>,
     flags: &mut u16,

@@ -1,5 +1,5 @@
-//! Ordered forms against an order that is spelled out, and ranges against filters, over real URLs
-//! and hostile keys.
+//! Compares ordered forms with an order that is spelled out, and ranges with filters, over real
+//! URLs and hostile keys.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -9,11 +9,11 @@ use regex::bytes::Regex;
 
 use super::*;
 
-/// Wikipedia's, and hosts and paths of the WHATWG URL tests.
+/// URLs from Wikipedia, and hosts and paths of the WHATWG URL tests.
 const REAL: &str = include_str!("urls.txt");
 
-/// What sorts keys, spelled out: the class, the shape, labels, path, scheme, port, and what
-/// follows the URL. Of a class, all keys without the shape stand behind those with it.
+/// The sort key of a key, spelled out: class, shape, labels, path, scheme, port, and the part
+/// after the URL. Within a class, all keys without the shape sort after those with it.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Slow {
     class: u8,
@@ -172,7 +172,7 @@ const SCHEMES: [&str; 12] = [
     "https://u:p@",
 ];
 
-/// Keys of parts that are right, nearly right, or anything.
+/// Keys of valid, nearly valid, or arbitrary parts.
 fn random_key(rng: &mut Rng) -> Vec<u8> {
     let mut pick = |parts: &[&[u8]]| parts[rng.usize(..parts.len())].to_vec();
     let mut key = pick(&SCHEMES.map(str::as_bytes));
@@ -184,7 +184,8 @@ fn random_key(rng: &mut Rng) -> Vec<u8> {
     key
 }
 
-/// Changes, inserts and removes bytes, of one in four; of these, one in eight is all random.
+/// Changes, inserts and removes bytes in one of four keys; one in eight of these becomes all
+/// random.
 fn spoil(rng: &mut Rng, bytes: &mut Vec<u8>) {
     const ODD: &[u8] = b"\0\x01\x02\x03\x04\x05\x06\x07\x08\t\x80\x81\x82\xff./:@[]0a";
     if rng.u8(..4) > 0 {
@@ -275,7 +276,7 @@ fn the_forms_of_real_urls_are_short_and_give_them_back() {
             ordered += 1;
         }
     }
-    // All but those with a user or another scheme.
+    // All except those with a user or another scheme.
     assert_eq!((REAL.lines().count(), ordered), (64, 59));
 }
 

@@ -1,6 +1,6 @@
-//! Forms as queries: escapes undone (`a=b c`), and the fields of a multipart body.
+//! Forms as queries: with escapes decoded (`a=b c`), and the fields of a multipart body.
 //!
-//! By the rules of Python's `urllib.parse` (`unquote_plus`, `urlencode`), which the archives'
+//! Follows the rules of Python's `urllib.parse` (`unquote_plus`, `urlencode`), which the archives'
 //! tools use.
 
 use memchr::memmem;
@@ -9,12 +9,12 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_e
 /// Bytes that are escaped in a query.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'.').remove(b'-').remove(b'~');
 
-/// A form with its escapes undone: `+` is a space, escapes are UTF-8, invalid bytes are replaced.
+/// Decodes the escapes of a form: `+` is a space, escapes are UTF-8, invalid bytes are replaced.
 pub(super) fn unquoted(form: &str) -> String {
     let mut out = String::with_capacity(form.len());
     let mut rest = form;
     while !rest.is_empty() {
-        // Escapes on both sides of a letter beyond ASCII are decoded apart.
+        // Escapes before and after a non-ASCII character are decoded separately.
         let ascii = rest.find(|c: char| !c.is_ascii()).unwrap_or(rest.len());
         out.push_str(&percent_decode_str(&rest[..ascii].replace('+', " ")).decode_utf8_lossy());
         rest = &rest[ascii..];
@@ -25,12 +25,12 @@ pub(super) fn unquoted(form: &str) -> String {
     out
 }
 
-/// Bytes as a name or value of a query.
+/// Encodes bytes as a name or value of a query.
 pub(super) fn quoted(bytes: &[u8]) -> String {
     percent_encode(bytes, RESERVED).to_string().replace("%20", "+")
 }
 
-/// The fields of a multipart body, with files; `None` for other bodies.
+/// The fields of a multipart body, including files; `None` for other bodies.
 pub(super) fn multipart(content_type: &str, body: &[u8]) -> Option<String> {
     let boundary = parameter(content_type.as_bytes(), b"boundary").filter(|boundary| !boundary.is_empty())?;
     let delimiter = [b"--", &boundary[..]].concat();
@@ -53,7 +53,7 @@ pub(super) fn multipart(content_type: &str, body: &[u8]) -> Option<String> {
     Some(query)
 }
 
-/// One part, which begins with its headers, as `name=value`.
+/// One part, with its headers, as `name=value`.
 fn field(part: &[u8]) -> String {
     let mut name = None;
     let mut at = 0;

@@ -1,18 +1,18 @@
-//! A JSON document as a query: its scalar values, each under its name.
+//! A JSON document as a query: its scalar values by name.
 //!
-//! As in pywb, which parses with Python's `json`: names in the order of the document, a repeated
-//! name with the suffix `.2_` and so on, whole numbers without a fraction. The parser is our own
-//! since it must keep all digits of a number.
+//! Follows pywb, which parses with Python's `json`: names in document order, a repeated name with
+//! the suffix `.2_` and so on, whole numbers without a fraction. A parser of our own is needed
+//! because it must keep all digits of a number.
 //!
-//! Invariants: linear time; a document nested deeper than [`MAX_DEPTH`] is refused.
+//! Invariants: linear time; a document nested deeper than [`MAX_DEPTH`] is rejected.
 
 use std::collections::HashMap;
 
 use super::form::quoted;
 
-/// The deepest nesting; Python fails at about a thousand.
+/// Maximum nesting; Python fails at about a thousand.
 const MAX_DEPTH: usize = 500;
-/// Most digits of a whole number, as in Python.
+/// Maximum number of digits of a whole number, as in Python.
 const MAX_DIGITS: usize = 4300;
 
 enum Value {
@@ -21,7 +21,7 @@ enum Value {
     Object(Fields<Value>),
 }
 
-/// Values by name: a repeated name keeps its first place and takes the last value.
+/// Values by name: a repeated name keeps its first position and takes the last value.
 struct Fields<T> {
     fields: Vec<(String, T)>,
     places: HashMap<String, usize>,
@@ -43,7 +43,7 @@ impl<T> Fields<T> {
     }
 }
 
-/// The query of a document; `None` if the text is no JSON.
+/// The query of a document; `None` if the text is not JSON.
 pub(super) fn query(text: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(text).ok()?;
     let mut parser = Parser { text: text.as_bytes(), at: 0 };
@@ -61,7 +61,7 @@ pub(super) fn query(text: &[u8]) -> Option<String> {
 
 struct Flat {
     fields: Fields<String>,
-    /// Number of times that a name came.
+    /// Number of occurrences of a name.
     again: HashMap<String, usize>,
 }
 
@@ -100,7 +100,7 @@ impl<'a> Parser<'a> {
         self.at += spaces.count();
     }
 
-    /// Takes `word`, if it comes next.
+    /// Consumes `word`, if it comes next.
     fn took(&mut self, word: &str) -> bool {
         let is_next = self.text[self.at..].starts_with(word.as_bytes());
         self.at += if is_next { word.len() } else { 0 };
@@ -191,7 +191,7 @@ impl<'a> Parser<'a> {
         if !inner.contains(&b'\\') {
             return String::from_utf8(inner.to_vec()).ok();
         }
-        // The library decodes escapes.
+        // `serde_json` decodes escapes.
         serde_json::from_slice(&self.text[from - 1..self.at]).ok()
     }
 
@@ -224,7 +224,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// A number as Python prints it; whole ones without a fraction.
+/// A number as Python prints it; whole numbers without a fraction.
 fn decimal(number: f64) -> String {
     if number.fract() == 0.0 {
         return format!("{:.0}", number + 0.0);
@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(query(text.as_bytes()).as_deref(), Some(expected), "{text}");
     }
 
-    /// What pywb 2.10 makes of them.
+    /// The expected queries are those of pywb 2.10.
     #[test]
     fn documents_are_flat_as_pywb_has_them() {
         check(

@@ -1,14 +1,15 @@
-//! Variants: several answers of one URL.
+//! Variants: several responses of one URL.
 //!
-//! The key of a page is its canonical URL. A form or an API has as many answers under one URL as
-//! there are requests. An answer to anything but a plain `GET` has a key made of the canonical URL
-//! *and* a variant, with versions of its own; a lookup of the URL alone never finds it.
+//! The key of a page is its canonical URL. A form or an API has as many responses under one URL as
+//! there are different requests. A response to anything but a plain `GET` has a key made of the
+//! canonical URL *and* a variant, with versions of its own; a lookup of the URL alone never finds
+//! it.
 //!
 //! A variant is any text ([`Variant::new`]): the fingerprint of a request, a session, a language.
-//! [`Variant::of_request`] makes those of HTTP requests by the rules by which web archives index
-//! them, so that the index of a dump has the keys that players look up.
+//! [`Variant::of_request`] makes variants of HTTP requests by the rules by which web archives
+//! index them, so that the index of a dump has the keys that replay tools look up.
 //!
-//! Layers: `json`, `form` (bodies as queries); `request` (a request as a text).
+//! Layers: `json`, `form` (bodies as queries); `request` (a request as text).
 //!
 //! Invariants: a variant has 1 to [`Variant::MAX_BYTES`] bytes; equal requests have equal
 //! variants.
@@ -22,7 +23,7 @@ use std::fmt;
 use crate::error::{Error, Result};
 use crate::limits;
 
-/// A text that separates one answer of a URL from others, such as the answer to a `POST`.
+/// A text that distinguishes one response of a URL from others, such as the response to a `POST`.
 ///
 /// ```
 /// use filemap::Variant;
@@ -34,16 +35,17 @@ use crate::limits;
 pub struct Variant(Vec<u8>);
 
 impl Variant {
-    /// The longest variant, in bytes.
+    /// Maximum length of a variant, in bytes.
     pub const MAX_BYTES: usize = limits::VARIANT_BYTES;
-    /// A longer request body is identified by its digest only.
+    /// Maximum length of a request body that is parsed. A longer one is identified by its digest
+    /// only.
     pub(crate) const MAX_PARSED_BYTES: u64 = request::MAX_PARSED_BYTES;
 
     /// A variant of any bytes, compared byte by byte.
     ///
     /// # Errors
     ///
-    /// [`Error::Variant`] if there are none, or more than [`Variant::MAX_BYTES`].
+    /// [`Error::Variant`] if there are no bytes, or more than [`Variant::MAX_BYTES`].
     pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Variant> {
         let bytes = bytes.into();
         match bytes.len() {
@@ -52,18 +54,18 @@ impl Variant {
         }
     }
 
-    /// The variant of an HTTP request; `None` for a `GET` without a body, whose answer is the page
-    /// itself.
+    /// The variant of an HTTP request; `None` for a `GET` without a body, whose response is the
+    /// page itself.
     ///
-    /// `__wb_method=METHOD`, then `&` and the body as a query: a form's fields with their escapes
-    /// undone; the values of a JSON document by their names; other bodies as `__wb_post_data=` in
-    /// base 64. That is the IIPC's guideline "CDX for non-GET requests" as pywb 2.10 has it
+    /// It is `__wb_method=METHOD`, then `&` and the body as a query: a form's fields with decoded
+    /// escapes; the values of a JSON document by name; other bodies as `__wb_post_data=` in base
+    /// 64. This is the IIPC's guideline "CDX for non-GET requests" as implemented by pywb 2.10
     /// (`true`, `null`, `44` for 44.0), with these additions: every method may have a body; the
-    /// query of an AMF body is in base 64; the SHA-1 of the body follows where the rules cut a
+    /// query of an AMF body is in base 64; the SHA-1 of the body is appended where the rules cut a
     /// query at 4,096 characters or drop the body, and for a body over a mebibyte, so that
     /// requests stay distinct.
     ///
-    /// `body` is without its chunked coding.
+    /// `body` must have its chunked coding removed.
     pub fn of_request(method: &str, content_type: Option<&[u8]>, body: &[u8]) -> Option<Variant> {
         request::text(method, content_type.unwrap_or_default(), body).map(Variant)
     }
@@ -83,19 +85,20 @@ impl Variant {
         &self.0
     }
 
-    /// The method of its request; `None` if it was not made of one.
+    /// The method of its request; `None` if it was not made from one.
     pub fn method(&self) -> Option<&str> {
         let text = request::known(&self.0)?;
         text.split('&').next()?.strip_prefix(request::METHOD)
     }
 
-    /// The body of its request, as the query by which archives index it.
+    /// The body of its request, as the query under which archives index it.
     pub fn query(&self) -> Option<&str> {
         let text = request::known(&self.0)?;
         Some(text.split_once('&').map_or("", |(_, query)| query))
     }
 
-    /// The URL under which archives index the answer: `url` with the variant as its last argument.
+    /// The URL under which archives index the response: `url` with the variant as its last
+    /// argument.
     pub fn index_url(&self, url: impl AsRef<[u8]>) -> Vec<u8> {
         let url = url.as_ref();
         let end = memchr::memchr(b'#', url).unwrap_or(url.len());

@@ -8,14 +8,15 @@ use crate::page::digest::{hex, sha1_of};
 
 /// The beginning of a request's text.
 pub(super) const METHOD: &str = "__wb_method=";
-/// The field, last in the text, for the digest of a body that the query does not hold whole.
+/// The last field of the text: the digest of a body that the query does not contain whole.
 const DIGEST: &str = "&__filemap_sha1=";
-/// A longer body is identified by its digest only.
+/// Maximum length of a body that is parsed, in bytes. A longer one is identified by its digest
+/// only.
 pub(super) const MAX_PARSED_BYTES: u64 = 1 << 20;
-/// Characters of a query that archives index.
+/// Number of characters of a query that archives index.
 const MAX_QUERY_CHARS: usize = 4096;
 
-/// The text of a request; `None` of a `GET` without a body.
+/// The text of a request; `None` for a `GET` without a body.
 pub(super) fn text(method: &str, content_type: &[u8], body: &[u8]) -> Option<Vec<u8>> {
     let method = method.trim().to_ascii_uppercase();
     if body.is_empty() && matches!(method.as_str(), "GET" | "") {
@@ -47,7 +48,7 @@ pub(super) fn large(method: &str, sha1: [u8; 20]) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// The method if [`named`] shortens it, so that a digest must make it distinct.
+/// The method, if [`named`] shortens it and a digest must keep it distinct.
 fn unnamed(method: &str) -> Option<&[u8]> {
     (named(method).len() != METHOD.len() + method.len()).then_some(method.as_bytes())
 }
@@ -71,7 +72,7 @@ pub(super) fn known(variant: &[u8]) -> Option<&str> {
     Some(text.rsplit_once(DIGEST).filter(|(_, hex)| is_digest(hex)).map_or(text, |(text, _)| text))
 }
 
-/// A body as a query; empty where the rules define none.
+/// A body as a query; empty if the rules define none.
 fn query(content_type: &[u8], body: &[u8]) -> String {
     let content_type = String::from_utf8_lossy(content_type);
     let mime = content_type.trim_start().to_ascii_lowercase();
@@ -99,7 +100,8 @@ mod tests {
         text(method, content_type.as_bytes(), body).map(|text| String::from_utf8(text).expect("text"))
     }
 
-    /// What pywb 2.10 appends to the URL, by `MethodQueryCanonicalizer`.
+    /// The expected texts are those that pywb 2.10 appends to the URL, by
+    /// `MethodQueryCanonicalizer`.
     #[test]
     fn requests_are_told_apart_as_pywb_does() {
         let form = "application/x-www-form-urlencoded; charset=utf-8";

@@ -9,13 +9,13 @@ use filemap_core::changes::ChangeCursor;
 
 use crate::error::{Error, Result};
 
-/// Stands between a place in a history and the place in the list of all keys.
+/// Separates the place in the history from the place in the list of all keys.
 const LISTED: char = '~';
-/// Stands before the rules of access.
+/// Precedes the fingerprint of the access rules.
 const RULES: char = '.';
 
-/// A place in a store's history, as text that a client keeps. While the list of all that the store
-/// has is given, it holds the place in that, too.
+/// A place in a store's history, as text that a client keeps. During the list of all versions it
+/// also holds the place in that list.
 ///
 /// ```
 /// # use filemap::{Options, PageStore};
@@ -33,18 +33,18 @@ pub struct ChangesPlace {
     pub(super) since: ChangeCursor,
     /// The ordered form of the key listed last, empty before the first; `None` once all is listed.
     pub(super) listed: Option<Vec<u8>>,
-    /// The fingerprint of the rules of access by which it was told.
+    /// Fingerprint of the access rules that filtered the changes.
     pub(super) rules: Option<u64>,
 }
 
 impl ChangesPlace {
-    /// The rules of access by which whoever has this place was told what is before it, as a
-    /// fingerprint; `None` if that was all.
+    /// Fingerprint of the access rules that filtered the changes before this place; `None` without
+    /// rules.
     pub fn rules(&self) -> Option<u64> {
         self.rules
     }
 
-    /// The place for whoever is told what these rules of access allow.
+    /// This place, for a client that these access rules filter changes for.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -63,28 +63,27 @@ impl ChangesPlace {
         ChangesPlace { rules, ..self }
     }
 
-    /// Whether the list of all that the store has is still being given.
+    /// Returns whether the list of all versions is still incomplete.
     pub fn is_listing(&self) -> bool {
         self.listed.is_some()
     }
 
-    /// The beginning of a list of all that the store has, after which what has changed since here
-    /// is told.
+    /// The start of a list of all versions; the changes since this place follow it.
     pub fn beginning(&self) -> ChangesPlace {
         ChangesPlace { listed: Some(Vec::new()), ..self.clone() }
     }
 
-    /// The sequence of the change that comes next: what is put from here on has no lower one.
+    /// Sequence of the next change: later puts have no lower one.
     pub fn next_sequence(&self) -> u64 {
         self.since.next_sequence()
     }
 
-    /// The id of the store whose history it is.
+    /// Id of the store that the history belongs to.
     pub fn store_id(&self) -> [u8; 16] {
         self.since.store_id()
     }
 
-    /// The ordered form of the key listed last, while the list is being given.
+    /// The ordered form of the key listed last, during the list.
     pub(crate) fn listed(&self) -> Option<&[u8]> {
         self.listed.as_deref()
     }
@@ -107,7 +106,7 @@ impl FromStr for ChangesPlace {
     ///
     /// [`Error::Cursor`] for any other text.
     fn from_str(text: &str) -> Result<ChangesPlace> {
-        let none = || Error::Cursor { what: "it is no place in a store's history" };
+        let none = || Error::Cursor { what: "it is not a place in a store's history" };
         let (text, rules) = match text.split_once(RULES) {
             Some((text, rules)) => (text, Some(u64::from_str_radix(rules, 16).map_err(|_| none())?)),
             None => (text, None),

@@ -1,4 +1,4 @@
-//! Whether a store has a visit that is to be described: whole, or in place where it can be read.
+//! Checks whether the store already holds a visit: with its body, or in place in a readable file.
 
 use filemap_core::Version;
 
@@ -7,20 +7,20 @@ use crate::page::digest::Digest;
 use crate::page::{ArchiveId, Page, RecordKind};
 use crate::store::PageStore;
 
-/// What the store has of a visit.
+/// The store's copies of a visit.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Held {
-    /// It can be read, as far as is known.
+    /// A copy can be read, as far as is known.
     pub(crate) is_here: bool,
-    /// It is described in this very place.
+    /// A copy is described in this very place.
     pub(crate) is_same_place: bool,
-    /// Versions in place in files that are not there: this visit stands for them.
+    /// Versions in place whose files are missing: this visit replaces them.
     pub(crate) gone: Vec<Version>,
 }
 
 impl PageStore {
-    /// What the store has of a visit to `key`. `body` is the digest of what the store would keep
-    /// as its body, if that is known; `is_there` tells whether an archive can be opened.
+    /// Finds the store's copies of a visit to `key`. `body` is the digest of the body as stored,
+    /// if known; `is_there` returns whether an archive can be opened.
     pub(crate) fn held(
         &self,
         key: &[u8],
@@ -43,7 +43,7 @@ impl PageStore {
             let stored = self.describe(key, &head)?;
             match stored.in_place {
                 Some(place) if Some(place) == page.in_place => held.is_same_place = true,
-                // Without digests, one at the same offset is that of a copy of the file.
+                // Without digests, a record at the same offset is that of a copy of the file.
                 Some(place)
                     if is_alike(&stored, page, || page.in_place.is_some_and(|own| own.offset == place.offset)) =>
                 {
@@ -61,13 +61,13 @@ impl PageStore {
     }
 }
 
-/// Whether two descriptions of one URL and time are of one visit: no status and no digest
-/// contradicts; without two digests that can be compared, `otherwise` tells.
+/// Returns whether two descriptions of one URL and time are of one visit: statuses and digests do
+/// not contradict each other. Without two comparable digests, `otherwise` decides.
 fn is_alike(stored: &Page, page: &Page, otherwise: impl FnOnce() -> bool) -> bool {
     let digest = |page: &Page| page.digest.as_deref().and_then(Digest::parse);
     let statuses = stored.status.zip(page.status);
-    // A revisit has no body that could stand for an answer of the same second; one that was given
-    // a body says that it was a revisit.
+    // A revisit has no body that could replace a response of the same second. A revisit that was
+    // given a body still says that it was one.
     let is_revisit = |page: &Page| page.kind == RecordKind::Revisit || page.revisit.is_some();
     if stored.kind.is_page() != page.kind.is_page()
         || is_revisit(stored) != is_revisit(page)

@@ -1,4 +1,4 @@
-//! Reads the record of a page in place, and says why it is not the one described.
+//! Reads the record of a page in place, and reports a record that does not fit its description.
 
 use std::io::{self, Read};
 use std::sync::{Arc, PoisonError};
@@ -22,7 +22,7 @@ impl PageStore {
         Ok(Page { body: body.into_bytes()?, ..page })
     }
 
-    /// As [`PageStore::of_archive`], with a large body on disk.
+    /// As [`PageStore::of_archive`], but a large body stays on disk.
     pub(crate) fn of_archive_in_parts(&self, key: &[u8], described: Page, place: InPlace) -> Result<(Page, Payload)> {
         let archive = self.archive(place.archive)?.ok_or_else(|| unknown(Some(place)))?;
         let failed = |what: String| Error::InPlace { archive: archive.location.clone(), offset: place.offset, what };
@@ -34,8 +34,8 @@ impl PageStore {
             &Page { fetched_at_ms: described.fetched_at_ms, ..found.page.description() },
             &mut found.body,
         )?;
-        // The digest by which a revisit and its original were described alike; some indexes have
-        // that of nothing for what they could not read.
+        // The digest by which a revisit and its original were described alike. Some indexes hold
+        // the digest of an empty body for records that they could not read.
         let told =
             described.digest.filter(|digest| !Digest::parse(digest).is_some_and(|digest| digest.is_of_nothing()));
         let digest = told.or(found.page.digest);
@@ -45,18 +45,18 @@ impl PageStore {
         Ok((Page { url, variant, fetched_at_ms, kind, digest, in_place: None, ..found.page }, found.body))
     }
 
-    /// See [`super::super::PageChanges::measured`].
+    /// Implements [`super::super::PageChanges::measured`].
     pub(in crate::store) fn measured(&self, key: &[u8], head: &PageHead) -> Result<(Page, u64, [u8; 16])> {
         let (page, mut body) = self.whole_of_archive(key, head.clone())?;
         let digest = kept_digest(&page, key, &mut body)?;
         Ok((page, body.len(), digest))
     }
 
-    /// Whether no rule of an erasure is about this body.
+    /// Checks that no erase rule covers this body.
     ///
     /// # Errors
     ///
-    /// [`filemap_core::Error::Refused`]; [`Error::Rule`] if a rule is not understood.
+    /// [`filemap_core::Error::Refused`]; [`Error::Rule`] if a rule is unknown.
     pub(crate) fn admits_body(&self, page: &Page, body: &mut Payload) -> Result<()> {
         let rules = Arc::clone(&self.rule_set.read().unwrap_or_else(PoisonError::into_inner));
         rules.check()?;
@@ -74,14 +74,14 @@ impl PageStore {
         }
     }
 
-    /// The page and body of a version in place; an error names the version.
+    /// The page and body of a version in place; errors name the version.
     pub(crate) fn whole_of_archive(&self, key: &[u8], head: PageHead) -> Result<(Page, Payload)> {
         let Some(place) = head.page.in_place else { return Err(unknown(None)) };
         let whole = self.of_archive_in_parts(key, head.page, place);
         whole.map_err(|error| unreadable(key, Some(head.version), error))
     }
 
-    /// The record in a place.
+    /// Reads the record at a place.
     fn record(&self, archive: &Archive, place: InPlace, failed: &dyn Fn(String) -> Error) -> Result<Found> {
         let unread = |source: io::Error| match is_passing(&source) {
             true => Error::Read { what: archive.location.clone(), offset: place.offset, source },
@@ -98,7 +98,7 @@ impl PageStore {
                 return Err(failed(problem.what));
             }
             Some(Item::Record(record)) => record,
-            None => return Err(failed("no record is there".to_owned())),
+            None => return Err(failed("no record begins there".to_owned())),
         };
         let Some(kind) = record.header.kind() else {
             return Err(failed(format!("a record of type {:?} is there", record.header.record_type())));
@@ -109,13 +109,13 @@ impl PageStore {
             Captured::Unusable(what) => return Err(failed(what.to_owned())),
         };
         if captured.digests.wrong > 0 {
-            let what = "the body has not the digest that its record says; an import of the file takes it all the same";
+            let what = "the body does not match its record's digest; an import of the file would take it";
             return Err(failed(what.to_owned()));
         }
         Ok(Found { page: captured.page, body: captured.body, digest })
     }
 
-    /// The bytes of a record; before a frame of zstd, the dictionary of the file.
+    /// The bytes of a record; a zstd frame is preceded by the dictionary of the file.
     fn source(&self, archive: &Archive, place: InPlace) -> io::Result<Box<dyn Read + Send>> {
         let length = Some(place.length).filter(|&length| length > 0);
         let mut record = self.archives.open(&archive.location, place.offset, length)?;
@@ -130,9 +130,9 @@ impl PageStore {
         Ok(Box::new(io::Cursor::new(dictionary).chain(io::Cursor::new(magic)).chain(record)))
     }
 
-    /// Why the record is not the one that was described: another URL, another digest, or, where
+    /// Describes how the record differs from its description: another URL, another digest or, if
     /// digests cannot be compared, another second. An index may describe any record but a request
-    /// as an answer.
+    /// as a response.
     fn mismatch(&self, key: &[u8], described: &Page, found: &Found) -> Option<String> {
         let Found { page, .. } = found;
         let (was, is) = (described.kind, page.kind);
@@ -158,8 +158,8 @@ impl PageStore {
     }
 }
 
-/// The digest of what a store keeps as the body of a page: before it stands a part of the
-/// description, if that is large.
+/// Digest of a page's body as a store keeps it: preceded by a part of the description, if that is
+/// large.
 pub(crate) fn kept_digest(page: &Page, key: &[u8], body: &mut Payload) -> Result<[u8; 16]> {
     let mut hasher = Xxh3::new();
     hasher.update(&meta::encode(page, key::url(key))?.spill);
@@ -178,8 +178,8 @@ struct Found {
     digest: Option<Digest>,
 }
 
-/// Whether a failure is one of the way to another machine, and may be gone with the next try: no
-/// sign that the record is not there.
+/// Returns whether an error comes from the way to another machine and may not recur: it does not
+/// show that the record is missing.
 fn is_passing(error: &io::Error) -> bool {
     use io::ErrorKind as Kind;
     matches!(
@@ -199,7 +199,7 @@ fn is_passing(error: &io::Error) -> bool {
 
 fn why(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::NotFound => "the file is not there".to_owned(),
+        io::ErrorKind::NotFound => "the file is missing".to_owned(),
         _ => error.to_string(),
     }
 }

@@ -1,4 +1,4 @@
-//! The erase rules in force, which judge everything that is put.
+//! The erase rules in force, which check every put.
 
 mod rule;
 
@@ -14,18 +14,18 @@ use crate::error::{Error, Result};
 use crate::page::digest::{Digest, Hasher};
 use crate::page::{key, meta};
 
-/// See the module.
+/// The erase rules of one store, parsed.
 #[derive(Debug, Default)]
 pub(crate) struct RuleSet {
     rules: Vec<(u32, Matcher)>,
-    /// Why it is not known what they refuse.
+    /// The reason why the rules cannot be read.
     unread: Option<String>,
 }
 
-/// The digests that rules ask for, one an algorithm, with their hashers.
+/// The digests that rules refer to, one for each algorithm, with their hashers.
 pub(crate) type Hashers<'r> = Vec<(&'r Digest, Hasher)>;
 
-/// Applies the erase rules of a store to an engine that was opened without pages.
+/// Applies the erase rules of a store to an engine that was opened without a `PageStore`.
 ///
 /// # Errors
 ///
@@ -37,7 +37,7 @@ pub fn obey(engine: &Store) -> Result<()> {
 }
 
 impl RuleSet {
-    /// Those of a store's rules that hold.
+    /// Parses the rules of a store that are in force.
     ///
     /// # Errors
     ///
@@ -46,7 +46,7 @@ impl RuleSet {
         RuleSet::that(rules, |rule| rule.holds())
     }
 
-    /// Those whose erasures are not finished.
+    /// Parses the rules of erasures that are not finished.
     pub(crate) fn unfinished(rules: &[Rule]) -> Result<RuleSet> {
         RuleSet::that(rules, |rule| rule.state == RuleState::Unfinished)
     }
@@ -59,14 +59,14 @@ impl RuleSet {
         Ok(RuleSet { rules: rules.iter().filter(|r| is_meant(r)).map(read).collect::<Result<_>>()?, unread: None })
     }
 
-    /// Rules of which only this is known: they are not understood.
+    /// A set of rules that cannot be read.
     pub(crate) fn unread(why: String) -> RuleSet {
         RuleSet { unread: Some(why), ..RuleSet::default() }
     }
 
     /// # Errors
     ///
-    /// [`Error::Rule`] if what they refuse is not known.
+    /// [`Error::Rule`] if the rules cannot be read.
     pub(crate) fn check(&self) -> Result<()> {
         let unread = |what: &String| Error::Rule { id: 0, what: what.clone() };
         self.unread.as_ref().map_or(Ok(()), |what| Err(unread(what)))
@@ -80,7 +80,7 @@ impl RuleSet {
         self.rules.iter().map(|(_, matcher)| matcher)
     }
 
-    /// Hashers for the digests that rules ask for.
+    /// Hashers for the digests that rules refer to.
     pub(crate) fn hashers(&self) -> Hashers<'_> {
         let mut hashers: Hashers<'_> = Vec::new();
         for digest in self.matchers().filter_map(Matcher::digest) {
@@ -91,8 +91,8 @@ impl RuleSet {
         hashers
     }
 
-    /// The rule that refuses a body which passed through `hashers` and came with the digest
-    /// `told`.
+    /// Returns the rule that refuses a body: `hashers` have read the body, `told` is the digest
+    /// that came with it.
     pub(crate) fn judge(&self, hashers: Hashers<'_>, told: Option<&str>, time_ms: i64) -> Option<u32> {
         let computed = hashers.into_iter().map(|(wanted, hasher)| wanted.with_bytes(&hasher.finalize()));
         let digests: Vec<Digest> = computed.chain(told.and_then(Digest::parse)).collect();
@@ -100,7 +100,7 @@ impl RuleSet {
         self.rules.iter().find(|(_, m)| is_it(m)).map(|(id, _)| *id)
     }
 
-    /// As [`RuleSet::judge`], of a whole body.
+    /// As [`RuleSet::judge`], for a whole body.
     pub(crate) fn judge_body(&self, body: &[u8], told: Option<&str>, time_ms: i64) -> Option<u32> {
         let mut hashers = self.hashers();
         hashers.iter_mut().for_each(|(_, hasher)| hasher.update(body));
@@ -110,7 +110,7 @@ impl RuleSet {
 
 impl Admission for RuleSet {
     fn refuses(&self, key: &[u8], time_ms: i64) -> Option<u32> {
-        // A mark is about no URL, though a regex may match its empty one.
+        // A mark has no URL; a regex might match its empty one.
         let mut rules = self.rules.iter().filter(|_| !key::is_own(key));
         rules.find(|(_, m)| m.includes(time_ms) && m.is_about(key::url(key))).map(|(id, _)| *id)
     }
@@ -120,7 +120,7 @@ impl Admission for RuleSet {
     }
 
     fn refuses_body(&self, record: &Record<'_>) -> Option<u32> {
-        // A mark has none, whoever erased the empty body.
+        // A mark has no body, even if the empty body was erased.
         if key::is_own(record.key) {
             return None;
         }
@@ -128,7 +128,7 @@ impl Admission for RuleSet {
         let (spill, body) = record.body.split_at_checked(spilled)?;
         let page = meta::decode(record.meta, spill, key::url(record.key), record.time_ms).ok();
         let told = page.as_ref().and_then(|page| page.digest.as_deref());
-        // One in place has its body elsewhere: that is judged where it is read.
+        // The body of a page in place is elsewhere: it is checked where it is read.
         match page.as_ref().is_some_and(|page| page.in_place.is_some()) {
             true => self.judge(Vec::new(), told, record.time_ms),
             false => self.judge_body(body, told, record.time_ms),

@@ -1,10 +1,10 @@
-//! Erase rules: how one is stored, and what it matches.
+//! Erase rules: their stored form, and matching.
 //!
-//! A rule is JSON: `{"kind":"url"|"host"|"prefix"|"regex"|"digest", "text":...}`, or in place of
-//! the text `"salt"` and `"sha256"` (in hexadecimal: SHA-256 of the salt and the text), with
-//! `"bytes"`, the length of a prefix; and `"from_ms"`, `"to_ms"`, the times of the captures that
-//! are meant, both inclusive. Of a URL only the digest is kept: a list of what people wanted
-//! erased must not be a list of where it was.
+//! A rule is JSON: `{"kind":"url"|"host"|"prefix"|"regex"|"digest", "text":...}`. Instead of the
+//! text it may have `"salt"` and `"sha256"` (in hexadecimal: SHA-256 of the salt and the text),
+//! with `"bytes"`, the length of a prefix. `"from_ms"` and `"to_ms"` limit the times of the
+//! captures, both inclusive. A URL is only kept as a digest: a list of erased pages must not be a
+//! list of their URLs.
 
 use filemap_core::StorageError;
 use regex::bytes::Regex;
@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::page::digest::{Digest, hex, hexadecimal};
 use crate::page::key;
 
-/// What to erase.
+/// The captures to erase.
 ///
 /// ```
 /// use filemap::erase::{EraseOrder, EraseTarget};
@@ -34,12 +34,12 @@ pub enum EraseTarget {
     Prefix(Vec<u8>),
     /// All URLs whose canonical form this regular expression matches somewhere.
     Regex(String),
-    /// All captures with a body of this digest: `sha1:` or `sha256:`, in
-    /// hexadecimal, base 32 or base 64.
+    /// All captures with a body of this digest: `sha1:` or `sha256:`, in hexadecimal, base 32 or
+    /// base 64.
     Digest(String),
 }
 
-/// What to erase, of which times, and why.
+/// An order to erase captures: which, of which times, and why.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -62,24 +62,24 @@ pub enum EraseTarget {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EraseOrder {
-    /// Which captures.
+    /// The captures to erase.
     pub target: EraseTarget,
     /// Only captures of this time and later. Default: `None`, of all times.
     pub from_ms: Option<i64>,
     /// Only captures of this time and earlier. Default: `None`, of all times.
     pub to_ms: Option<i64>,
-    /// Why; kept in the rule.
+    /// The reason; kept in the rule.
     pub reason: String,
     /// The rule keeps a host or a prefix as a digest, as it always keeps a URL. Default: false.
     pub hashed: bool,
 }
 
-/// The part of a URL that a digest is of.
+/// The part of a URL that is digested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Url,
     Host,
-    /// This number of its first bytes.
+    /// The first bytes, this many.
     Prefix(usize),
 }
 
@@ -93,7 +93,7 @@ impl Part {
     }
 }
 
-/// What a rule matches.
+/// The pattern of a rule.
 #[derive(Clone, Debug)]
 enum Pattern {
     Hashed { part: Part, salt: Vec<u8>, sha256: [u8; 32] },
@@ -112,7 +112,7 @@ pub(crate) struct Matcher {
 }
 
 impl Matcher {
-    /// Whether it matches this URL, whatever the time.
+    /// Returns whether it matches this URL, at any time.
     pub(crate) fn is_about(&self, url: &[u8]) -> bool {
         match &self.pattern {
             Pattern::Hashed { part, salt, sha256 } => part.of(url).is_some_and(|text| salted(salt, text) == *sha256),
@@ -127,7 +127,7 @@ impl Matcher {
         (self.from_ms..=self.to_ms).contains(&time_ms)
     }
 
-    /// Whether it covers all times.
+    /// Returns whether it covers all times.
     pub(crate) fn is_of_all_times(&self) -> bool {
         (self.from_ms, self.to_ms) == (i64::MIN, i64::MAX)
     }
@@ -136,7 +136,8 @@ impl Matcher {
         if let Pattern::Digest(digest) = &self.pattern { Some(digest) } else { None }
     }
 
-    /// Whether a dictionary made of pages of `site` may hold text of pages that it matches.
+    /// Returns whether a dictionary trained on pages of `site` may hold text of pages that it
+    /// matches.
     pub(crate) fn may_be_of(&self, site: &[u8]) -> bool {
         let url = [site, b"/"].concat();
         match &self.pattern {
@@ -164,20 +165,20 @@ impl Matcher {
             ("host", Some(host), None) => Pattern::Host(host.into_bytes()),
             ("prefix", Some(prefix), None) => Pattern::Prefix(prefix.into_bytes()),
             ("regex", Some(regex), None) => Pattern::Regex(Box::new(Regex::new(&regex).map_err(|e| e.to_string())?)),
-            ("digest", Some(digest), None) => Pattern::Digest(self::digest(&digest).ok_or("its digest is none")?),
-            _ => return Err(format!("this build does not know rules like `{kind}`")),
+            ("digest", Some(digest), None) => Pattern::Digest(self::digest(&digest).ok_or("its digest is invalid")?),
+            _ => return Err(format!("this program does not know rules like `{kind}`")),
         };
         Ok(Matcher { pattern, from_ms, to_ms })
     }
 }
 
 fn hashed(part: Part, (sha256, salt): &(String, String)) -> std::result::Result<Pattern, String> {
-    let sha256 = hexadecimal(sha256).and_then(|b| <[u8; 32]>::try_from(b).ok()).ok_or("its digest is none")?;
-    Ok(Pattern::Hashed { part, salt: hexadecimal(salt).ok_or("its salt is none")?, sha256 })
+    let sha256 = hexadecimal(sha256).and_then(|b| <[u8; 32]>::try_from(b).ok()).ok_or("its digest is invalid")?;
+    Ok(Pattern::Hashed { part, salt: hexadecimal(salt).ok_or("its salt is invalid")?, sha256 })
 }
 
-/// Reads the digest of a rule: a SHA-1 or a SHA-256, labelled, in any notation. Without a label an
-/// MD5 could be taken for a SHA-1.
+/// Parses the digest of a rule: a SHA-1 or a SHA-256, labelled, in any notation. Without a label
+/// an MD5 could be mistaken for a SHA-1.
 pub(super) fn digest(text: &str) -> Option<Digest> {
     if text.trim_end_matches('=').contains([':', '=']) {
         Digest::parse(text).filter(Digest::is_for_rules)
@@ -205,8 +206,8 @@ impl EraseOrder {
         EraseOrder { target, from_ms: None, to_ms: None, reason: reason.into(), hashed: false }
     }
 
-    /// Refuses what no order means: a target that is empty, and so would be everything, or no
-    /// reason. [`PageStore::erase`](crate::PageStore::erase) does so, too.
+    /// Rejects an invalid order: an empty target, which would match everything, or no reason.
+    /// [`PageStore::erase`](crate::PageStore::erase) does so, too.
     ///
     /// ```
     /// use filemap::erase::{EraseOrder, EraseTarget};
@@ -229,14 +230,14 @@ impl EraseOrder {
         if is_empty {
             return fail(name, "it is empty; name what is to be erased");
         }
-        // Unless it is anchored at both ends, that is found in every URL.
+        // Unless anchored at both ends, the empty text is found in every URL.
         if let EraseTarget::Regex(regex) = &self.target
             && Regex::new(regex).is_ok_and(|regex| regex.is_match(b""))
         {
             return fail(name, "it matches the empty text, which is in every URL; let it match at least one byte");
         }
         if self.reason.trim().is_empty() {
-            return fail("reason", "it is empty; the rule keeps why it was made, as a reference for instance");
+            return fail("reason", "it is empty: give a reason, for example a reference; the rule keeps it");
         }
         Ok(())
     }
@@ -302,7 +303,7 @@ impl EraseOrder {
     }
 }
 
-/// A rule's target in words.
+/// The target of a rule as text.
 pub(crate) fn words(what: &[u8]) -> String {
     let Ok(value) = serde_json::from_slice::<Value>(what) else { return String::new() };
     let kind = value["kind"].as_str().unwrap_or("rule");
