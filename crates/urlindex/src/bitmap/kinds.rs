@@ -35,7 +35,7 @@ impl Bitmap<Md5Slots> {
                 let slots = Md5Slots::new(bits).ok().filter(|_| len.is_power_of_two());
                 slots.ok_or_else(|| {
                     let what =
-                        format!("it has {len} bytes, and a bitmap has a power of two of them between 8 KiB and 8 GiB");
+                        format!("it has {len} bytes; a bitmap has a power of two from 8 KiB to 8 GiB");
                     Error::NotASet { file: name.to_owned(), what }
                 })
             })

@@ -1,8 +1,8 @@
 //! Snapshots: a copy of a set by hard links to its runs.
 //!
-//! Runs never change, so hard links do where the file system has them, copies elsewhere. The
-//! manifest comes last: an interrupted snapshot is no set, and can be taken again over runs that
-//! the set still has. Other runs found there stay: they may be all that is left of a set.
+//! Runs never change, so they are hard-linked, or copied where the file system has no links. The
+//! manifest comes last: an interrupted snapshot is not a set, and can be taken again over runs
+//! that the set still has. Other runs found there stay: they may be all that is left of a set.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Unnamed files: runs and logs with the set's name that no manifest names. Our own are removed,
-//! others stay.
+//! Unnamed files: runs and logs with the set's name that no manifest names. The set's own are
+//! removed, others stay.
 //!
 //! A name proves nothing: `crawl.20240501.log` may be any program's. A file is the set's if its
 //! first bytes have the kind, the set's random id and its number. Every run and log has them
@@ -22,7 +22,7 @@ use super::manifest::Manifest;
 use crate::error::{Error, Result};
 use crate::files::{self, Numbered, parse_numbered};
 
-/// A file with such a name.
+/// A file with a name of the set's runs or logs.
 struct Candidate {
     name: String,
     kind: Numbered,
@@ -61,14 +61,15 @@ impl Candidate {
     }
 }
 
-/// Errors of a link, a directory, another user's file, and a file that is gone by now.
+/// Returns whether an error means a link, a directory, another user's file, or a file removed
+/// meanwhile.
 fn is_no_file(kind: io::ErrorKind) -> bool {
     use io::ErrorKind::{InvalidInput, NotFound, PermissionDenied};
     matches!(kind, InvalidInput | NotFound | PermissionDenied)
 }
 
-/// Removes what a crash left of the set of this manifest. A roll gives at most two numbers: files
-/// beyond them are not its own.
+/// Removes what a crash left of the set of this manifest. A roll uses at most two numbers: files
+/// beyond them are not the set's.
 pub(super) fn remove_left(home: &Home, manifest: &Manifest) -> Result<()> {
     for file in Candidate::all(home)? {
         let is_alive = match file.kind {
@@ -88,12 +89,12 @@ pub(super) fn remove_left(home: &Home, manifest: &Manifest) -> Result<()> {
     Ok(())
 }
 
-/// Whether these bytes are what a crash leaves of a header: each is the header's, or zero.
+/// Returns whether these bytes are what a crash leaves of a header: each is the header's, or zero.
 fn is_piece(start: &[u8], header: &[u8]) -> bool {
     start.iter().zip(header).all(|(byte, wanted)| *byte == 0 || byte == wanted)
 }
 
-/// Whether a file starts with the kind, set and number of this header, in any version.
+/// Returns whether a file starts with the kind, set and number of this header, in any version.
 fn is_of_same_owner(start: &[u8], header: &[u8]) -> bool {
     let same = |range: std::ops::Range<usize>| start[range.clone()] == header[range];
     start.len() >= OWNER_BYTES && same(0..8) && same(12..OWNER_BYTES)

@@ -7,7 +7,7 @@
 use super::code::Code;
 use super::leaf::{Entry, Leaf, ROOT};
 
-/// A cut leaves at least this part of the bytes on either side.
+/// Minimum part of the bytes on either side of a cut.
 const NEAR: (usize, usize) = (3, 8);
 
 /// Entry numbers in the order of their keys, each with the bytes that its key shares with the one
@@ -83,8 +83,8 @@ enum Step {
     OutOf(usize),
 }
 
-/// Walks entries sorted by parent and rank. Returns their numbers in key order, and what each
-/// shares with the one before.
+/// Walks entries sorted by parent and rank. Returns their numbers in key order, each with the
+/// bytes that it shares with the one before.
 fn in_order(ranked: &[u64], shared_of: impl Fn(usize) -> usize) -> Vec<(usize, usize)> {
     let children = |parent: usize| {
         let start = ranked.partition_point(|child| (child >> 40) < parent as u64);
