@@ -23,7 +23,7 @@ use crate::trust::Word;
 const LINKS_PART: u64 = if cfg!(test) { 16 } else { 64 };
 /// Pages that a round advances with each link.
 const PAGES_A_LINK: u64 = 2 * LINKS_PART;
-/// Most lists of links examined for each virtual visit.
+/// Maximum lists of links examined for each virtual visit.
 pub(crate) const LOOKS_MAX: u8 = 8;
 
 /// The gift of a visited page to each of its links.
@@ -120,7 +120,7 @@ impl Delivery {
         u32::try_from(PAGES_A_LINK.saturating_mul(1 + links as u64)).unwrap_or(u32::MAX)
     }
 
-    /// Whether a round must begin, given the number of known pages.
+    /// Returns whether a round must begin, given the number of known pages.
     pub(crate) fn is_due(&self, pages: u32) -> bool {
         self.round.is_none() && self.links >= u64::from(pages) / LINKS_PART
     }
@@ -193,7 +193,7 @@ impl Round {
         next.filter(|page| *page < to)
     }
 
-    /// Whether the round has yet to pay a refund to a page.
+    /// Returns whether the round has yet to pay a refund to a page.
     pub(crate) fn pays_later(&self, page: u32) -> bool {
         matches!(self.errand, Errand::Pay(_)) && (self.next..self.end).contains(&page)
     }

@@ -14,7 +14,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// Whether a record was applied.
 pub(crate) type Applied<T = ()> = std::result::Result<T, Fault>;
 
-/// Why a record cannot be applied.
+/// Reason why a record cannot be applied.
 #[derive(Debug)]
 pub(crate) enum Fault {
     /// The record is invalid: no frontier in this state has written it.

@@ -45,6 +45,7 @@ use crate::texts::URL_BYTES_MAX;
 
 /// Bound on page numbers: all are below it.
 const PAGES_MAX: usize = u32::MAX as usize - 1;
+
 /// A crawler's frontier: see the crate's documentation.
 ///
 /// ```
@@ -382,7 +383,7 @@ impl Frontier {
 
     fn check_room(&self, urls: usize) -> Result<()> {
         if self.state.table.len() as usize + urls > PAGES_MAX {
-            return Err(StorageError::full("the frontier", format!("it takes {PAGES_MAX} pages")).into());
+            return Err(StorageError::full("the frontier", format!("its maximum is {PAGES_MAX} pages")).into());
         }
         Ok(())
     }

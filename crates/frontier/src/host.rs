@@ -59,7 +59,7 @@ impl Host {
         self.limits.as_deref_mut()
     }
 
-    /// Whether it may become a record again, its queues aside.
+    /// Returns whether it may become a record again, its queues aside.
     pub(crate) fn is_idle(&self, clock_ms: i64) -> bool {
         self.in_flight == 0 && self.limits().are_none(clock_ms)
     }

@@ -138,7 +138,7 @@ pub struct Fetched<'a> {
     pub is_barren: bool,
 }
 
-/// What [`crate::Frontier::done`] did with the links.
+/// Counts of the links that [`crate::Frontier::done`] entered and refused.
 ///
 /// ```
 /// use frontier::{Frontier, FrontierOptions, Next, Fetched};
@@ -218,7 +218,7 @@ impl FailureKind {
         FailureKind::ALL.iter().position(|kind| *kind == self).map_or(0, |at| at as u8 + 1)
     }
 
-    /// Whether the failure shows that the host has answered, so it is not down.
+    /// Returns whether the failure shows that the host has answered, so it is not down.
     pub(crate) fn is_an_answer(self) -> bool {
         matches!(self, FailureKind::ClientStatus | FailureKind::Limit | FailureKind::Other)
     }
@@ -327,8 +327,8 @@ pub struct Failing {
 pub struct Hint<'a> {
     /// The page's canonical URL.
     pub key: &'a str,
-    /// When it last changed. A future time is ignored.
+    /// Time of its last change. A future time is ignored.
     pub changed_ms: Option<i64>,
-    /// How often it changes.
+    /// Interval between its changes.
     pub every_ms: Option<u64>,
 }

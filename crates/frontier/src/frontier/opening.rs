@@ -1,5 +1,5 @@
-//! Creating and opening a frontier: the order of writes and reads, and the removal of what a crash
-//! left.
+//! Creation and opening of a frontier: the order of writes and reads, and the removal of what a
+//! crash left.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Which page comes first: credit, budgets, the split between new pages and refreshes.
+//! The page that comes first: credit, budgets, the split between new pages and refreshes.
 
 use super::*;
 
