@@ -78,7 +78,7 @@ impl UrlBatch {
         self.records.len()
     }
 
-    /// Whether it is empty.
+    /// Returns whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
@@ -125,7 +125,7 @@ impl Answers {
         self.len
     }
 
-    /// Whether it is empty.
+    /// Returns whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -120,7 +120,7 @@ pub(super) fn start_ms(generation: u64, max_age_ms: u64) -> u64 {
     generation.saturating_mul((max_age_ms / GENERATIONS).max(1))
 }
 
-/// Whether all of a generation is older than the maximum age.
+/// Returns whether all of a generation is older than the maximum age.
 pub(super) fn is_expired(generation: u64, now_ms: u64, max_age_ms: u64) -> bool {
     start_ms(generation.saturating_add(1), max_age_ms).saturating_add(max_age_ms) <= now_ms
 }

@@ -1,4 +1,4 @@
-//! Retention of answered requests, and its clock.
+//! Options of an idempotent set: retention of answered requests, and the clock.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

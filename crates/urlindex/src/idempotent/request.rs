@@ -118,7 +118,7 @@ impl Verdicts {
         self.len as usize
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
