@@ -7,7 +7,7 @@
 //! each event, so no call takes long. A round begins once the links recorded reach a fraction of
 //! the known pages, and ends after half as many more.
 //!
-//! A round also looks at fetched pages for virtual visits, and pays rent. A refund takes two
+//! A round also examines fetched pages for virtual visits, and pays rent. A refund takes two
 //! rounds: the first collects a pot that belongs to nobody until the second pays it out, so that
 //! seeds and links from other crawls get none of it.
 //!
@@ -82,7 +82,7 @@ pub(crate) struct Round {
     pub(crate) looks: Vec<u64>,
     /// Numbers of parcels and of looks that are done.
     pub(crate) done: [usize; 2],
-    /// Where the lists begin in the file of links, their number, and the visits wanted.
+    /// Place of the first list in the file of links, number of lists, and the visits wanted.
     pub(crate) place: Place,
     pub(crate) lists: u64,
     pub(crate) wanted: u64,

@@ -88,7 +88,7 @@ pub struct Frontier {
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     depth: u16,
-    /// When it was handed out or its fetch began; and when the previous fetch of its host began.
+    /// Time of its hand-out or of the start of its fetch; start of the previous fetch of its host.
     began_ms: i64,
     before_ms: Option<i64>,
 }

@@ -33,7 +33,7 @@ impl Limits {
 /// An active host.
 #[derive(Debug, Default)]
 pub(crate) struct Host {
-    /// When the last known fetch started.
+    /// Start of the last known fetch.
     pub(crate) began_ms: Option<i64>,
     /// Time of its entry in the heap of sleeping hosts.
     pub(crate) wakes_ms: Option<i64>,

@@ -46,7 +46,7 @@ pub enum Next {
     Fetch(Assignment),
     /// No page may be fetched before this time, unless an outcome or a seed comes sooner.
     Wait {
-        /// When to ask again.
+        /// The time to ask again.
         until_ms: i64,
     },
     /// The next page depends on the outcome of pages in flight.
@@ -133,7 +133,7 @@ pub struct Fetched<'a> {
     pub changed: Option<bool>,
     /// Whether its body was seen under another URL: `links` is ignored then.
     pub is_duplicate: bool,
-    /// Whether it has hardly any content of its own: a near-duplicate, an error page with status
+    /// Whether it has hardly any own content: a near-duplicate, an error page with status
     /// 200. Its links are entered, but get neither credit nor a voucher from it.
     pub is_barren: bool,
 }

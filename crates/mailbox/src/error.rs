@@ -8,7 +8,7 @@ use filemap_io::StorageError;
 /// The result of operations on mailboxes and outboxes.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What can go wrong with a mailbox or an outbox.
+/// An error of a mailbox or an outbox.
 ///
 /// ```
 /// use mailbox::{Error, MailboxOptions, Mailboxes};

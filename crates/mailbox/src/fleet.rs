@@ -114,7 +114,7 @@ pub struct ShardStats {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// Whether it is done.
+    /// Whether the fleet is done.
     pub is_over: bool,
     /// Number of links that wait in all mailboxes.
     pub waiting: u64,
@@ -160,7 +160,7 @@ struct Heard {
 }
 
 impl Mailboxes {
-    /// Creates mailboxes for `shards` shards in a folder, which is created if absent.
+    /// Creates mailboxes for `shards` shards in a folder, which is created if missing.
     ///
     /// # Errors
     /// `OtherShards` if the folder has mailboxes; `InvalidOption` unless `shards` is 1 to 4,096;

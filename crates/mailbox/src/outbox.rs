@@ -88,7 +88,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Opens the outbox in a folder, for a fleet of `shards` shards; creates it if absent.
+    /// Opens the outbox in a folder, for a fleet of `shards` shards; creates it if missing.
     ///
     /// Reads the links that wait.
     ///

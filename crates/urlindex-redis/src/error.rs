@@ -10,7 +10,7 @@ use urlindex::idempotent::{RequestId, RequestRefusal};
 /// The result of operations on a set.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What can go wrong with a set on Redis.
+/// An error of a set on Redis.
 ///
 /// ```
 /// use urlindex_redis::{Error, RedisOptions, RedisUrlSet};
@@ -26,7 +26,7 @@ pub enum Error {
     Location {
         /// The text given, without secrets.
         location: String,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
     /// The servers did not answer within [`crate::RedisOptions::patience`]. URLs may have been

@@ -122,7 +122,7 @@ fn a_request_that_is_sent_again_is_answered_as_it_was() {
     // By another handle, as after a restart.
     let set = RedisUrlSet::open(&location, &options).expect("there");
     assert_eq!(set.add(owner, first, &urls(0, 100)).expect("asked again"), verdicts);
-    // Another owner has requests of its own, and the same URLs.
+    // Another owner has its own requests, and the same URLs.
     assert_eq!(new_of(&set.add(8, first, &urls(0, 100)).expect("added")), 0);
     let reused = set.add(owner, first, &urls(0, 99));
     assert!(matches!(reused, Err(Error::Request { refusal: RequestRefusal::Reused, .. })), "{reused:?}");

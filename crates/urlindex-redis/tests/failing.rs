@@ -144,8 +144,8 @@ fn a_killed_master_loses_no_url_that_replicas_had() {
         servers.kill(killed);
         adds.join().expect("no panic");
     });
-    // What a replica had acknowledged is there; what was added beside the failover may be given
-    // once more.
+    // URLs that a replica had acknowledged are seen; those added during the failover may be given
+    // out once more.
     let mut again = HashMap::new();
     let rest = RedisUrlSet::open(&location, &RedisOptions::new()).expect("there");
     take(&rest, 0..20_000, &mut again);

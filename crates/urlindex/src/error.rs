@@ -13,7 +13,7 @@ use crate::request_id::RequestId;
 /// The result of a seen set's operations.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What can go wrong with a seen set.
+/// An error of a seen set.
 ///
 /// ```
 /// use urlindex::{DiskOptions, DiskUrlSet, Error, SeenSet};

@@ -24,7 +24,7 @@ use crate::table::Table;
 use crate::texts::Texts;
 
 impl Frontier {
-    /// Creates a frontier in a directory, which is created if absent.
+    /// Creates a frontier in a directory, which is created if missing.
     ///
     /// # Errors
     /// `Exists`, `InvalidOption`, `Locked`, `Io`.

@@ -10,7 +10,7 @@ use crate::failpoint::{Failpoint, plant};
 type Judged<T> = std::result::Result<T, String>;
 const SENDERS: u128 = 3;
 
-/// What the clients know of a mailbox.
+/// State of a mailbox as its clients know it.
 #[derive(Clone, Debug, Default)]
 struct Known {
     /// All links in the order in which they were entered: crawl and number.

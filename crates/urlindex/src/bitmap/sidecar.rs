@@ -18,7 +18,7 @@ pub(super) const SEGMENT_BYTES: usize = 2048 * 4;
 /// Bytes of the sidecar before the checksums.
 pub(super) const FIXED_BYTES: usize = SidecarHeader::BYTES;
 
-/// Whether the bitmap may be changing.
+/// State of a bitmap: open bitmaps may be changing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Open = 1,

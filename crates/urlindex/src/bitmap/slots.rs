@@ -68,7 +68,7 @@ impl std::fmt::Display for Shape {
     }
 }
 
-/// How a URL's bits are chosen. Sealed: there are two kinds of bitmaps.
+/// The choice of a URL's bits. Sealed: there are two kinds of bitmaps.
 pub trait Slots: std::fmt::Debug + Send + Sync + Sized {
     /// The shape of a bitmap.
     fn shape(&self) -> Shape;

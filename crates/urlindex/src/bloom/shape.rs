@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 
 /// Bits of a cache line.
 pub(super) const LINE_BITS: u64 = 512;
-/// Most probes: 32 give a rate of 2^-32.
+/// Maximum probes: 32 give a rate of 2^-32.
 pub(super) const PROBES_MAX: u32 = 32;
 /// Maximum bits of a filter: 512 GiB.
 const BITS_MAX: u64 = 1 << 42;

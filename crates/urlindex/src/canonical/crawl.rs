@@ -42,7 +42,7 @@ pub struct CrawlRules {
     dropped: Vec<String>,
 }
 
-/// What a canonicaliser did to a URL, step by step.
+/// The steps of a canonicaliser on a URL.
 ///
 /// ```
 /// use urlindex::CrawlRules;

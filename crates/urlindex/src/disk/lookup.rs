@@ -18,7 +18,7 @@ pub(super) fn find_all(run: &Run<Fixed>, records: &mut [u128]) -> Result<()> {
     let (mut start, index) = (0, run.index());
     for first in (0..index.len()).step_by(CHUNK_BLOCKS) {
         let end = (first + CHUNK_BLOCKS).min(index.len());
-        // Records before the chunk's first block are absent, or already searched.
+        // Records before the chunk's first block are not in the run, or already searched.
         start += while_below(&records[start..], index[first]);
         let chunk = &mut records[start..];
         let len = if end == index.len() { chunk.len() } else { upto(chunk, index[end]) };

@@ -23,7 +23,7 @@ const BYTES_MAX: u64 = 1 << 20;
 const BLOCKS_MAX: u64 = 1 << 40;
 const NUMBER_MAX: u64 = 1 << 60;
 
-/// What a set's fingerprints stand for.
+/// Kind of a set's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keys {
     /// URLs: 24 bits are the host's.
@@ -42,7 +42,7 @@ impl Keys {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct RunEntry {
     pub(super) info: RunInfo,
-    /// When its entries were inserted (see [`super::options`]).
+    /// Time at which its entries were inserted (see [`super::options`]).
     pub(super) generation: u64,
     /// Sum over classes of the squared number of URLs: determines collisions.
     pub(super) squares: f64,

@@ -19,7 +19,7 @@
 //!
 //! *Memory*: the batch, 16 bytes a URL: 480 MB for 30 M URLs. The index of blocks: 8 bytes for
 //! each 615 URLs, 13 MB. `memory_bytes` for memtable and cache: 128 MB suffice for batches, which
-//! need neither. Filters are mapped: 1.7 bytes a URL, of which the kernel caches what is used.
+//! need neither. Filters are mapped: 1.7 bytes a URL; the kernel caches what is used.
 //! Batches do not read them.
 //!
 //! *Time and I/O of a test in batches of B*: every batch reads every run, 6.7 n / B bytes a test

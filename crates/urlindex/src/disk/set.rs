@@ -53,7 +53,7 @@ impl DiskUrlSet {
         /// # Errors
         /// [`crate::StorageError::InvalidOption`]; [`crate::StorageError::Locked`];
         /// [`crate::StorageError::Io`], with [`std::io::ErrorKind::AlreadyExists`] if the file
-        /// exists, or URLs of a set of that name whose manifest is lost.
+        /// exists, or URLs of a set of that name whose manifest is missing.
         fn create, create_in(dir, name, options: DiskOptions) -> Result<DiskUrlSet> {
             DiskUrlSet::create_of(Keys::Urls, dir, name, options)
         }

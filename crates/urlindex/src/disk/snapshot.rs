@@ -23,8 +23,8 @@ impl DiskUrlSet {
     ///
     /// # Errors
     /// [`crate::StorageError::Io`], with [`std::io::ErrorKind::AlreadyExists`] if the file exists,
-    /// or URLs of a set whose manifest is lost (remove them if an interrupted snapshot left them);
-    /// [`crate::StorageError::Locked`] there; [`crate::StorageError::Poisoned`];
+    /// or URLs of a set whose manifest is missing (remove them if an interrupted snapshot left
+    /// them); [`crate::StorageError::Locked`] there; [`crate::StorageError::Poisoned`];
     /// [`Error::ReadOnly`].
     pub fn snapshot(&self, folder: impl AsRef<Path>) -> Result<()> {
         self.snapshot_in(&open_folder(folder.as_ref())?)

@@ -5,7 +5,7 @@
 //! first bytes have the kind, the set's random id and its number. Every run and log has them
 //! durably before anything else; an interrupted creation leaves at most a piece of such a header.
 //!
-//! Invariants: a file is removed only if it is this set's or such a piece; where a set is created,
+//! Invariants: a file is removed only if it is this set's or such a piece; when a set is created,
 //! only if it holds no URL, or a copy of what is about to be put there. Files that stay do no
 //! harm: numbers whose names are taken are skipped ([`Home::create`]).
 
@@ -105,7 +105,7 @@ fn is_of_same_owner(start: &[u8], header: &[u8]) -> bool {
 ///
 /// # Errors
 /// `Io`, of the kind [`io::ErrorKind::AlreadyExists`], if there is a file with URLs of a set whose
-/// manifest is lost: nothing was removed then.
+/// manifest is missing: nothing was removed then.
 pub(super) fn make_room(home: &Home, copies: &[Arc<Run<Fixed>>]) -> Result<()> {
     let mut left = Vec::new();
     for file in Candidate::all(home)? {
@@ -118,7 +118,8 @@ pub(super) fn make_room(home: &Home, copies: &[Arc<Run<Fixed>>]) -> Result<()> {
         if start == copied || (!has_more && is_begun) {
             left.push(file.name);
         } else if is_of_a_set {
-            let there = io::Error::new(io::ErrorKind::AlreadyExists, "it holds URLs of a set whose manifest is lost");
+            let there =
+                io::Error::new(io::ErrorKind::AlreadyExists, "it holds URLs of a set whose manifest is missing");
             return Err(Error::io("create", &file.name)(there));
         }
     }

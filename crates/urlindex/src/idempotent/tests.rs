@@ -270,7 +270,7 @@ fn a_reader_has_what_a_server_has_answered_and_a_merge_does_not_leave_it_out() {
             assert_eq!(verdicts.iter().map(|one| one.is_new()).collect::<Vec<_>>(), [false, false, true], "{new:?}");
             assert!(!reader.contains(&url(2)).expect("known").is_new());
             let other = StoredSet::create_in(SimDisk::new(2).dir(), "to", new.clone(), &Whatwg).expect("made");
-            // What a bitmap or filter has is in its file as soon as it is inserted, or not.
+            // A bitmap or filter may have the URLs in its file already: then none wait.
             if matches!(new, NewSet::Trie | NewSet::Disk(_)) {
                 assert_eq!(reader.waiting(), 2);
             }

@@ -50,7 +50,7 @@ pub(crate) struct Keep {
 struct File {
     number: u64,
     ids: u64,
-    /// When its first and its last request were answered.
+    /// Times at which its first and its last request were answered.
     oldest_ms: u64,
     newest_ms: u64,
     /// The latest time of its ids.

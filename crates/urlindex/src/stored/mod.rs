@@ -146,7 +146,7 @@ impl StoredSet {
     /// missing; its URLs are those of `canonicalizer`. Writes its sidecar and its note.
     ///
     /// # Errors
-    /// [`Error::NotASet`] if its length is no power of two between 8 KiB and 8 GiB;
+    /// [`Error::NotASet`] if its length is not a power of two from 8 KiB to 8 GiB;
     /// [`crate::StorageError::Io`], with [`std::io::ErrorKind::AlreadyExists`] if it has a
     /// sidecar; [`crate::StorageError::Locked`]; [`Error::Unsupported`] if it begins as a set of
     /// another kind; [`crate::StorageError::InvalidOption`] if it has the note of another

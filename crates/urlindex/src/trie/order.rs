@@ -32,8 +32,8 @@ pub(super) fn order(leaf: &Leaf<'_>, code: &Code) -> Vec<(usize, usize)> {
     in_order(&ranked, |number| entries[number].0.shared)
 }
 
-/// Where to cut the order, never before the first key: near the middle by bytes, where neighbours
-/// share least, for short separators and leaves with more in common.
+/// The place to cut the order, never before the first key: near the middle by bytes, where
+/// neighbours share least, for short separators and leaves with more in common.
 pub(super) fn cutting_place(leaf: &Leaf<'_>, order: &[(usize, usize)]) -> usize {
     let bytes: Vec<usize> = leaf.entries().map(|(entry, _)| leaf.entry_bytes(&entry)).collect();
     let (mut before, all) = (0usize, bytes.iter().sum::<usize>());

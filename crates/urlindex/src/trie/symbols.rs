@@ -198,7 +198,7 @@ const BUCKETS_BITS: u32 = 14;
 const BUCKETS: usize = 1 << BUCKETS_BITS;
 
 impl Finder {
-    /// `None` if a byte is no symbol, a symbol is repeated or there are too many.
+    /// `None` if a byte is not a symbol, a symbol is repeated or there are too many.
     fn new(symbols: &[Symbol]) -> Option<Finder> {
         let mut sorted = symbols.to_vec();
         sorted.sort_unstable();

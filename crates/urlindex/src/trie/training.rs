@@ -3,7 +3,7 @@
 //!
 //! Each round encodes the sample with the current table and counts symbols and pairs of
 //! neighbours; those that cover the most bytes form the next table (FSST's algorithm). Nothing is
-//! random, so a trie always grows alike.
+//! random, so equal inserts give equal tries.
 
 use super::symbols::{CODES_MAX, Symbol, Symbols};
 

@@ -94,7 +94,7 @@ struct Step {
 #[derive(Clone, Copy, Debug)]
 struct Way {
     steps: [Step; DEPTH_MAX],
-    /// Valid as long as no more leaves are cut.
+    /// Number of cuts at which it was found: valid until the next one.
     cuts: u64,
 }
 
