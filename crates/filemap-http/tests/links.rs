@@ -120,7 +120,7 @@ fn what_cannot_be_is_refused_with_words() {
         ("POST", &post, "http://a/", 400, "line 1"),
         ("POST", &post, "{\"url\":\"http://a/\"}\n{\"url\":\"\"}", 400, "line 2"),
         ("GET", "/v1/links/0?cursor=x", "", 400, "a number"),
-        ("GET", "/v1/links/0?cursor=999999999", "", 400, "no place"),
+        ("GET", "/v1/links/0?cursor=999999999", "", 400, "not a place"),
         ("GET", "/v1/links/0?epoch=9", "", 412, "epoch 0, not 9"),
         ("DELETE", "/v1/links/0?cursor=0", "", 400, "`epoch` is missing"),
         ("PUT", "/v1/links/0/owner", "", 400, "`crawl` is missing"),

@@ -72,5 +72,5 @@ def test_a_server_that_goes_is_named(redis: Redis) -> None:
     known = seen.open(redis.seen("gone"), patience=0.2)
     assert known.add("http://a/")
     redis.stop()
-    with pytest.raises(ConnectionError, match="ask again by this handle"):
+    with pytest.raises(ConnectionError, match="ask again with this handle"):
         known.add("http://b/")

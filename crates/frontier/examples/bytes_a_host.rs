@@ -1,5 +1,5 @@
-//! Measures the memory of hosts: of as many pages, each on a host of its own or all on one, the
-//! difference.
+//! Measures the memory of hosts: the difference between as many pages, each on its own host or all
+//! on one.
 //!
 //! `cargo run --release -p frontier --example bytes_a_host DIR [HOSTS]`
 
@@ -54,7 +54,7 @@ fn main() {
     let args: Vec<String> = std::env::args().collect();
     let dir = Path::new(args.get(1).expect("a directory"));
     let hosts: u64 = args.get(2).map_or(1_000_000, |hosts| hosts.parse().expect("a number"));
-    // On one host: another process, so that what this one leaves is not measured.
+    // All pages on one host: in another process, so that leftovers of this one are not measured.
     if let Some("one") = args.get(3).map(String::as_str) {
         let one = crawl(&dir.join("one"), hosts, 1);
         return one.iter().for_each(|(counted, resident)| println!("{counted} {resident}"));

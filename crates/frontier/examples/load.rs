@@ -1,8 +1,8 @@
 //! Measures the frontier on disk: a crawl without a network. Every page has ten links, half of
-//! them to pages that are known.
+//! them to known pages.
 //!
 //! `cargo run --release -p frontier --example load DIR [PAGES [HOSTS [once|again
-//! [VIRTUAL_VISITS [MIB]]]]]`, with MIB of memory for what is known of pages.
+//! [VIRTUAL_VISITS [MIB]]]]]`, with MIB of memory for pages.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -90,7 +90,7 @@ fn main() {
         stats.journal_bytes
     );
     assert_eq!(frontier.credit_units().expect("read"), 1 << 62);
-    // As a kill leaves it.
+    // As after a kill.
     drop(frontier);
     let began = Instant::now();
     let frontier = Frontier::open(path, options).expect("opened");

@@ -1,12 +1,12 @@
-//! Measures how much of a crawl an endless trap gets: cnr-2000 with a tree hung on one page, 100
-//! start pages, 200,000 fetches.
+//! Measures the share of a crawl that an endless trap gets: cnr-2000 with a tree hung on one page,
+//! 100 start pages, 200,000 fetches.
 //!
 //! First by chosen gates and several policies, in memory and through the frontier on disk; then
-//! over random gates that breadth-first meets about as early as the first one, and over gates
-//! drawn from all pages alike.
+//! over random gates that a breadth-first crawl finds about as early as the first one, and over
+//! gates drawn uniformly from all pages.
 //!
-//! `cargo run --release -p frontier --example trap DIR [POLICY]`, where DIR is not there yet; with
-//! the name of a policy many gates are measured by that one alone, and nothing else is.
+//! `cargo run --release -p frontier --example trap DIR [POLICY]`, where DIR must not exist; with
+//! the name of a policy, only many gates with that policy are measured.
 
 #[path = "../src/credit.rs"]
 #[allow(dead_code, reason = "the frontier uses the rest")]
@@ -41,13 +41,13 @@ use web::{Crawled, Graph, HOST_PAGES, Trapped};
 const FETCHES: u64 = 200_000;
 const GATES: usize = 20;
 
-/// How a crawl goes on.
+/// Policy of a crawl.
 struct Policy {
     name: &'static str,
     rent: Rent,
     refresh_share: f64,
     virtual_visits: u64,
-    /// Whether the trap's pages lead to each other too.
+    /// Whether the trap's pages also link to each other.
     is_meshed: bool,
 }
 
@@ -75,7 +75,8 @@ fn crawl(graph: &Graph, gate: u32, fan_out: u32, seeds: &[u32], policy: &Policy)
     crawled
 }
 
-/// The same through the frontier: a thousand pages to a host; the trap's are on their gate's.
+/// The same through the frontier: a thousand pages to a host; the trap's pages are on their gate's
+/// host.
 fn crawl_on_disk(path: &Path, web: &mut Trapped<'_>, seeds: &[u32], refresh_share: f64) -> Crawled {
     let trap = web.root();
     let gates = web.family(trap).0;
@@ -155,8 +156,8 @@ fn chosen_gates(path: &str, graph: &Graph, rank: &[f64], order: &[u32], seeds: &
     }
 }
 
-/// Gates at the end of random walks from start pages, of which breadth-first wastes 15 to 30% at a
-/// fan-out of 10 and 45 to 65% at 100.
+/// Gates at the end of random walks from start pages, of which a breadth-first crawl wastes 15 to
+/// 30% at a fan-out of 10 and 45 to 65% at 100.
 fn early_gates(graph: &Graph, seeds: &[u32]) -> Vec<u32> {
     let mut rng = fastrand::Rng::with_seed(1);
     let mut gates = std::collections::BTreeSet::new();

@@ -93,8 +93,8 @@ impl Frontier {
         })
     }
 
-    /// Whether a canonical URL was discovered, by its fingerprint alone. At most one read from
-    /// disk, and mostly none for an unknown URL.
+    /// Returns whether a canonical URL was discovered, by its fingerprint alone. At most one read
+    /// from disk, and mostly none for an unknown URL.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.

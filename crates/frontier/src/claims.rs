@@ -33,7 +33,7 @@ impl Claims {
             return Ok(());
         }
         if done.iter().any(|page| pages.binary_search(page).is_err()) {
-            return Err("a page is done that was not claimed".into());
+            return Err("a settled page was not claimed".into());
         }
         let left = || pages.iter().filter(|page| done.binary_search(page).is_err());
         if left().any(|page| self.of_page.contains_key(page)) {
@@ -47,7 +47,7 @@ impl Claims {
         Ok(())
     }
 
-    /// Whether a page is in an open claim and not settled.
+    /// Returns whether a page is in an open claim and not settled.
     pub(crate) fn has(&self, page: u32) -> bool {
         self.of_page.contains_key(&page)
     }

@@ -20,9 +20,9 @@ pub(crate) const TOTAL: u64 = 1 << 62;
 const RENT_PART: u64 = 64;
 /// Bound on any history, of a page and in sum; 32-bit floats can hold more.
 pub(crate) const HISTORY_MAX: f64 = 1e36;
-/// Least visits between two visits of the virtual page: this fraction of the pages.
+/// Minimum visits between two visits of the virtual page: this fraction of the pages.
 const SWEEP_PART: u64 = 64;
-/// Least visits before a refund: this fraction of the pages.
+/// Minimum visits before a refund: this fraction of the pages.
 const REFUND_SWEEP_PART: u64 = 512;
 /// Weights are scaled down when they reach this: 2^64.
 pub(crate) const WEIGHT_MAX: f64 = 18_446_744_073_709_551_616.0;
@@ -127,7 +127,7 @@ impl Totals {
         self.weight += weighted * self.growth;
     }
 
-    /// Whether all history must be scaled down by a call of [`Totals::scale_down`].
+    /// Returns whether all history must be scaled down by a call of [`Totals::scale_down`].
     pub(crate) fn is_heavy(&self) -> bool {
         self.weight >= WEIGHT_MAX
     }
@@ -142,14 +142,14 @@ impl Totals {
         self.visit(account, 0, 0);
     }
 
-    /// Whether to visit the virtual page: it holds 1/64 of all credit. The textbook compares it
-    /// with the richest page instead; that would hand out the same credit in ever smaller parts,
-    /// each at the price of a sweep.
+    /// Returns whether to visit the virtual page: it holds 1/64 of all credit. The textbook
+    /// compares it with the richest page instead; that would hand out the same credit in ever
+    /// smaller parts, each at the price of a sweep.
     pub(crate) fn is_rent_due(&self, pages: u32) -> bool {
         self.virtual_credit >= TOTAL / RENT_PART && self.visits_since_sweep >= u64::from(pages) / SWEEP_PART
     }
 
-    /// Whether there were enough visits since the last sweep for a refund.
+    /// Returns whether there were enough visits since the last sweep for a refund.
     pub(crate) fn may_refund(&self, pages: u32) -> bool {
         self.visits_since_sweep >= u64::from(pages) / REFUND_SWEEP_PART
     }

@@ -7,7 +7,7 @@
 //! each event, so no call takes long. A round begins once the links recorded reach a fraction of
 //! the known pages, and ends after half as many more.
 //!
-//! A round also looks at fetched pages for virtual visits, and pays rent. A refund takes two
+//! A round also examines fetched pages for virtual visits, and pays rent. A refund takes two
 //! rounds: the first collects a pot that belongs to nobody until the second pays it out, so that
 //! seeds and links from other crawls get none of it.
 //!
@@ -23,7 +23,7 @@ use crate::trust::Word;
 const LINKS_PART: u64 = if cfg!(test) { 16 } else { 64 };
 /// Pages that a round advances with each link.
 const PAGES_A_LINK: u64 = 2 * LINKS_PART;
-/// Most lists of links examined for each virtual visit.
+/// Maximum lists of links examined for each virtual visit.
 pub(crate) const LOOKS_MAX: u8 = 8;
 
 /// The gift of a visited page to each of its links.
@@ -82,7 +82,7 @@ pub(crate) struct Round {
     pub(crate) looks: Vec<u64>,
     /// Numbers of parcels and of looks that are done.
     pub(crate) done: [usize; 2],
-    /// Where the lists begin in the file of links, their number, and the visits wanted.
+    /// Place of the first list in the file of links, number of lists, and the visits wanted.
     pub(crate) place: Place,
     pub(crate) lists: u64,
     pub(crate) wanted: u64,
@@ -120,7 +120,7 @@ impl Delivery {
         u32::try_from(PAGES_A_LINK.saturating_mul(1 + links as u64)).unwrap_or(u32::MAX)
     }
 
-    /// Whether a round must begin, given the number of known pages.
+    /// Returns whether a round must begin, given the number of known pages.
     pub(crate) fn is_due(&self, pages: u32) -> bool {
         self.round.is_none() && self.links >= u64::from(pages) / LINKS_PART
     }
@@ -193,7 +193,7 @@ impl Round {
         next.filter(|page| *page < to)
     }
 
-    /// Whether the round has yet to pay a refund to a page.
+    /// Returns whether the round has yet to pay a refund to a page.
     pub(crate) fn pays_later(&self, page: u32) -> bool {
         matches!(self.errand, Errand::Pay(_)) && (self.next..self.end).contains(&page)
     }

@@ -11,10 +11,10 @@ use filemap_io::StorageError;
 /// The result of a frontier's operations.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Whether a record was applied.
+/// Result of applying a record.
 pub(crate) type Applied<T = ()> = std::result::Result<T, Fault>;
 
-/// Why a record cannot be applied.
+/// Reason why a record cannot be applied.
 #[derive(Debug)]
 pub(crate) enum Fault {
     /// The record is invalid: no frontier in this state has written it.
@@ -45,7 +45,7 @@ impl Fault {
     }
 }
 
-/// What can go wrong with a frontier.
+/// An error of a frontier.
 ///
 /// ```
 /// use frontier::{Error, Frontier, FrontierOptions, PageId};

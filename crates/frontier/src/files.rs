@@ -1,5 +1,5 @@
-//! Files of a frontier: the only place that builds and parses their names; how they are created,
-//! opened and replaced.
+//! Files of a frontier: the only place that builds and parses their names; their creation, opening
+//! and replacement.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -46,13 +46,13 @@ pub(crate) fn run(number: u64) -> String {
     filemap_runs::file_name("frontier", number)
 }
 
-/// Whether a file is a journal, a file of links or a run.
+/// Returns whether a file is a journal, a file of links or a run.
 fn is_numbered(file: &str) -> bool {
     let number = file.strip_prefix("frontier.").and_then(|rest| rest.split('.').next()?.parse().ok());
     number.is_some_and(|number| [journal(number), links(number), run(number)].iter().any(|name| name == file))
 }
 
-/// Whether a file belongs to a frontier, other than the snapshot and the lock.
+/// Returns whether a file belongs to a frontier, other than the snapshot and the lock.
 pub(crate) fn is_part(file: &str) -> bool {
     [PAGES, URLS].contains(&file) || is_numbered(file)
 }

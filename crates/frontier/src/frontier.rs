@@ -45,6 +45,7 @@ use crate::texts::URL_BYTES_MAX;
 
 /// Bound on page numbers: all are below it.
 const PAGES_MAX: usize = u32::MAX as usize - 1;
+
 /// A crawler's frontier: see the crate's documentation.
 ///
 /// ```
@@ -87,7 +88,7 @@ pub struct Frontier {
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     depth: u16,
-    /// When it was handed out or its fetch began; and when the previous fetch of its host began.
+    /// Time of its hand-out or of the start of its fetch; start of the previous fetch of its host.
     began_ms: i64,
     before_ms: Option<i64>,
 }
@@ -382,7 +383,7 @@ impl Frontier {
 
     fn check_room(&self, urls: usize) -> Result<()> {
         if self.state.table.len() as usize + urls > PAGES_MAX {
-            return Err(StorageError::full("the frontier", format!("it takes {PAGES_MAX} pages")).into());
+            return Err(StorageError::full("the frontier", format!("its maximum is {PAGES_MAX} pages")).into());
         }
         Ok(())
     }

@@ -33,7 +33,7 @@ impl Limits {
 /// An active host.
 #[derive(Debug, Default)]
 pub(crate) struct Host {
-    /// When the last known fetch started.
+    /// Start of the last known fetch.
     pub(crate) began_ms: Option<i64>,
     /// Time of its entry in the heap of sleeping hosts.
     pub(crate) wakes_ms: Option<i64>,
@@ -59,7 +59,7 @@ impl Host {
         self.limits.as_deref_mut()
     }
 
-    /// Whether it may become a record again, its queues aside.
+    /// Returns whether it may become a record again, its queues aside.
     pub(crate) fn is_idle(&self, clock_ms: i64) -> bool {
         self.in_flight == 0 && self.limits().are_none(clock_ms)
     }

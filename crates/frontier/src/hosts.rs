@@ -1,4 +1,4 @@
-//! All hosts: a record of 28 bytes each, and a [`Host`] where something is going on.
+//! All hosts: a record of 28 bytes each, and a [`Host`] for each active one.
 //!
 //! A record has the best entry of one of the host's two queues, first fetches and refreshes
 //! ([`crate::window`]). A host with more entries in memory, in flight, failing, or with limits of

@@ -29,11 +29,11 @@ use crate::pairs::Pairs;
 const MERGED: usize = 3;
 const EMPTY: u32 = u32::MAX;
 const SLOTS_MIN: usize = 64;
-/// Most look-ups of runs that are cached: 1 MiB.
+/// Maximum look-ups of runs that are cached: 1 MiB.
 const MET_MAX: usize = 1 << 16;
 /// Memory of a page in the index.
 const PAGE_BYTES: u64 = 14;
-/// Least pages in memory before a run is written.
+/// Minimum pages in memory before a run is written.
 const PAGES_MIN: u64 = 16;
 
 /// The index as a snapshot describes it.
@@ -64,7 +64,7 @@ pub(crate) struct Index {
     /// Hash table of these pages by fingerprint, [`EMPTY`] if free; linear probing from a slot
     /// proportional to the fingerprint.
     slots: Vec<u32>,
-    /// Most pages in memory.
+    /// Maximum pages in memory.
     pages_max: usize,
     /// Cache of recent look-ups in runs, by the low bits of the fingerprint.
     met: Vec<(u64, u32)>,
@@ -156,7 +156,7 @@ impl Index {
         Ok(None)
     }
 
-    /// As `find`, and caches the page: links of a site's navigation recur.
+    /// As `find`, and caches the page: links of a host's navigation recur.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.

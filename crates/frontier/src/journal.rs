@@ -123,8 +123,8 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Whether the remaining parts of a commit, from an offset on, and the batch that ends them
-    /// are complete.
+    /// Returns whether the remaining parts of a commit, from an offset on, and the batch that ends
+    /// them are complete.
     fn ends(&self, mut offset: u64, len: u64) -> Result<bool> {
         while let Some(batch) = self.batch(offset, len)? {
             if !batch.is_part {
@@ -223,12 +223,12 @@ impl Journal {
         self.sync()
     }
 
-    /// Whether an earlier format version began it.
+    /// Returns whether an earlier format version began it.
     pub(crate) fn is_old(&self) -> bool {
         self.is_old
     }
 
-    /// Whether it was closed before this opening, and no record was made durable since.
+    /// Returns whether it was closed before this opening, and no record was made durable since.
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed
     }

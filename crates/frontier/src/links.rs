@@ -158,7 +158,7 @@ impl Links {
                 None => {
                     let loaded = self.load(self.place.block, pages)?;
                     if !is_begin(&loaded.1, self.place.at) {
-                        let what = "no list begins where the snapshot says";
+                        let what = "no list begins at the snapshot's position";
                         return Err(Error::corrupt(&self.name, self.place.block, what));
                     }
                     self.loaded = Some(loaded);
@@ -295,7 +295,7 @@ impl Links {
     }
 }
 
-/// Whether a list begins, or the last one ends, at an index into the numbers of lists.
+/// Returns whether a list begins, or the last one ends, at an index into the numbers of lists.
 fn is_begin(numbers: &[u32], place: u64) -> bool {
     let mut at = 0;
     while at < place {

@@ -33,7 +33,7 @@ impl Status {
         Status::Gone,
     ];
 
-    /// Whether its first fetch is still queued, waiting or in flight.
+    /// Returns whether its first fetch is still queued, waiting or in flight.
     pub(crate) fn is_new(self) -> bool {
         matches!(self, Status::Ready | Status::Waiting | Status::InFlight)
     }

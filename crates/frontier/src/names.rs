@@ -11,7 +11,7 @@ const GROUP: usize = 16;
 #[derive(Debug, Default)]
 struct Texts {
     text: String,
-    /// Where each group begins in the text.
+    /// Offset of each group in the text.
     starts: Vec<u64>,
     /// The length of each name.
     lens: Vec<u16>,

@@ -43,7 +43,7 @@ impl Open {
         self.heap.pop().map(parts)
     }
 
-    /// Whether the heap is empty and hosts were left out.
+    /// Returns whether the heap is empty and hosts were left out.
     pub(crate) fn is_used_up(&self) -> bool {
         self.heap.is_empty() && self.left_out.is_some()
     }

@@ -6,7 +6,7 @@
 
 use crate::error::{Error, Result};
 
-/// Which pages share the virtual page's credit when it is visited.
+/// The pages that share the virtual page's credit when it is visited.
 ///
 /// ```
 /// use frontier::{FrontierOptions, Rent};
@@ -34,8 +34,8 @@ impl Rent {
 }
 
 filemap_io::options! {
-    /// When to refetch a fetched page: by default first after a day, then at intervals from an
-    /// hour to thirty days.
+    /// Schedule of refetches: by default first after a day, then at intervals from an hour to
+    /// thirty days.
     ///
     /// ```
     /// use frontier::{FrontierOptions, Recrawl};
@@ -48,23 +48,23 @@ filemap_io::options! {
         /// Age of a page at its first refresh.
         pub(crate) first_ms: u64 = 24 * 3_600_000,
 
-        /// Least age at a refresh, however often the page changes; 0: due again at once.
+        /// Minimum age at a refresh, however often the page changes; 0: due again at once.
         pub(crate) min_ms: u64 = 3_600_000,
 
-        /// Greatest age at a refresh, however rarely the page changes.
+        /// Maximum age at a refresh, however rarely the page changes.
         pub(crate) max_ms: u64 = 30 * 24 * 3_600_000,
     }
 }
 
-/// Most virtual visits per fetch.
+/// Maximum virtual visits per fetch.
 pub(crate) const VIRTUAL_VISITS_MAX: u8 = 64;
 
 filemap_io::options! {
-    /// How a [`crate::Frontier`] is created or opened. By default: tax 10%, rent for endorsed
-    /// pages, window 32, eight virtual visits a fetch; a fifth of the fetches for refreshes; one
-    /// connection and one request a second to a host; no budgets; thirteen attempts with waits
-    /// from a minute, doubled up to a day; rests of a failing host from two seconds, doubled up to
-    /// a day, and its pages given up after a week; no recrawl.
+    /// Options for creating or opening a [`crate::Frontier`]. By default: tax 10%, rent for
+    /// endorsed pages, window 32, eight virtual visits a fetch; a fifth of the fetches for
+    /// refreshes; one connection and one request a second to a host; no budgets; thirteen attempts
+    /// with waits from a minute, doubled up to a day; rests of a failing host from two seconds,
+    /// doubled up to a day, and its pages given up after a week; no recrawl.
     ///
     /// ```
     /// use frontier::FrontierOptions;
@@ -77,18 +77,18 @@ filemap_io::options! {
         /// at creation.
         pub(crate) tax: f64 = 0.10,
 
-        /// Which pages get the virtual page's credit. Fixed at creation.
+        /// The pages that get the virtual page's credit. Fixed at creation.
         pub(crate) rent: Rent = Rent::Endorsed,
 
         /// Half-life of history, in units of total credit circulated: at least 0.1, infinity for
         /// all time. Fixed at creation.
         pub(crate) window: f64 = 32.0,
 
-        /// Virtual visits per fetch, about: a fetched page is visited again without a fetch, and
-        /// its credit goes to the links that it had, as at a refresh. For a while it may be up to
-        /// eight times as many, where many pages got credit at once. 0 to 64; 0 keeps no links
-        /// (some 2 bytes each on disk), and leaves most credit useless in a crawl that fetches
-        /// each page once. Fixed at creation.
+        /// About the number of virtual visits per fetch: a fetched page is visited again without a
+        /// fetch, and its credit goes to the links that it had, as at a refresh. For a while it may
+        /// be up to eight times as many, where many pages got credit at once. 0 to 64; 0 keeps no
+        /// links (some 2 bytes each on disk), and leaves most credit useless in a crawl that
+        /// fetches each page once. Fixed at creation.
         pub(crate) virtual_visits: u8 = 8,
 
         /// Fraction of fetches that are refreshes while refreshes are due and new pages wait: 0 to
@@ -102,10 +102,10 @@ filemap_io::options! {
         /// Fetches from one host in flight at once; at least 1.
         pub(crate) connections: u16 = 1,
 
-        /// Greatest depth, in links from a seed; deeper pages are not entered. Seeds have 0.
+        /// Maximum depth, in links from a seed; deeper pages are not entered. Seeds have 0.
         pub(crate) depth_max: u16 = u16::MAX,
 
-        /// Most pages of one host; seeds are always entered.
+        /// Maximum pages of one host; seeds are always entered.
         pub(crate) pages_per_host_max: u32 = u32::MAX,
 
         /// Failed attempts in a row, 1 to 15, after which a page is given up (one that was fetched
@@ -116,10 +116,10 @@ filemap_io::options! {
         /// ([`crate::Remedy`]). At least 1.
         pub(crate) host_failures_max: u16 = 10,
 
-        /// How long a host may fail before its queued pages are given up, as `HostDown`.
+        /// Outage of a host after which its queued pages are given up, as `HostDown`.
         pub(crate) host_down_ms: u64 = 7 * 24 * 3_600_000,
 
-        /// When fetched pages are refetched: `None` for never.
+        /// Schedule of refetches; `None`: never.
         pub(crate) recrawl: Option<Recrawl> = None,
 
         /// Memory for pages. An eighth holds the index of the most recent pages; the others are in
@@ -158,12 +158,12 @@ impl FrontierOptions {
         self.memory_bytes / 16 * 9
     }
 
-    /// Most timers of waiting pages in memory.
+    /// Maximum timers of waiting pages in memory.
     pub(crate) fn timers(&self) -> usize {
         usize::try_from(self.memory_bytes / 16 / 8).unwrap_or(usize::MAX)
     }
 
-    /// Most entries in the queues of hosts.
+    /// Maximum entries in the queues of hosts.
     pub(crate) fn queue_entries(&self) -> usize {
         usize::try_from(self.memory_bytes / 4 / 8).unwrap_or(usize::MAX)
     }
@@ -193,7 +193,7 @@ impl FrontierOptions {
         within("memory_bytes", self.memory_bytes as f64, 4096.0, 1e15)?;
         match self.recrawl {
             Some(Recrawl { first_ms, min_ms, max_ms }) if min_ms > max_ms || first_ms > max_ms => {
-                Err(Error::option("recrawl", "the greatest age is below another of its ages"))
+                Err(Error::option("recrawl", "`max_ms` is below `first_ms` or `min_ms`"))
             }
             _ => Ok(()),
         }

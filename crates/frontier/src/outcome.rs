@@ -46,7 +46,7 @@ pub enum Next {
     Fetch(Assignment),
     /// No page may be fetched before this time, unless an outcome or a seed comes sooner.
     Wait {
-        /// When to ask again.
+        /// The time to ask again.
         until_ms: i64,
     },
     /// The next page depends on the outcome of pages in flight.
@@ -133,12 +133,12 @@ pub struct Fetched<'a> {
     pub changed: Option<bool>,
     /// Whether its body was seen under another URL: `links` is ignored then.
     pub is_duplicate: bool,
-    /// Whether it has hardly any content of its own: a near-duplicate, an error page with status
+    /// Whether it has hardly any own content: a near-duplicate, an error page with status
     /// 200. Its links are entered, but get neither credit nor a voucher from it.
     pub is_barren: bool,
 }
 
-/// What [`crate::Frontier::done`] did with the links.
+/// Counts of the links that [`crate::Frontier::done`] entered and refused.
 ///
 /// ```
 /// use frontier::{Frontier, FrontierOptions, Next, Fetched};
@@ -218,7 +218,7 @@ impl FailureKind {
         FailureKind::ALL.iter().position(|kind| *kind == self).map_or(0, |at| at as u8 + 1)
     }
 
-    /// Whether the failure shows that the host has answered, so it is not down.
+    /// Returns whether the failure shows that the host has answered, so it is not down.
     pub(crate) fn is_an_answer(self) -> bool {
         matches!(self, FailureKind::ClientStatus | FailureKind::Limit | FailureKind::Other)
     }
@@ -327,8 +327,8 @@ pub struct Failing {
 pub struct Hint<'a> {
     /// The page's canonical URL.
     pub key: &'a str,
-    /// When it last changed. A future time is ignored.
+    /// Time of its last change. A future time is ignored.
     pub changed_ms: Option<i64>,
-    /// How often it changes.
+    /// Interval between its changes.
     pub every_ms: Option<u64>,
 }

@@ -2,9 +2,8 @@
 //!
 //! An *open* host has a ready page, a free connection and no delay left. Two heaps hold the open
 //! hosts by the place of their best page ([`crate::open`]): one for first fetches, one for
-//! refreshes. Sleeping hosts
-//! are in a heap by time. Pages that failed or wait for a recrawl have timers ([`crate::timers`]).
-//! Entries never move; an outdated entry is dropped when it comes up.
+//! refreshes. Sleeping hosts are in a heap by time. Pages that failed or wait for a recrawl have
+//! timers ([`crate::timers`]). Entries never move; an outdated entry is dropped when it comes up.
 //!
 //! Invariants: an open host has an entry with its place in the heap of each kind of which it has
 //! pages; a host with pages and a free connection that must wait has an entry among the sleeping
@@ -26,7 +25,7 @@ use crate::window::{Owner, Top};
 
 /// Entries of a heap, beyond four for each host, before it is swept.
 const SLACK: usize = 256;
-/// Most open hosts of a kind in memory: 512 KiB.
+/// Maximum open hosts of a kind in memory: 512 KiB.
 const OPEN_MAX: usize = 1 << 16;
 
 /// The queues of hosts are counted after new entries of this fraction of the limit.
@@ -45,9 +44,9 @@ pub(crate) struct View<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manners {
     pub(crate) connections: u16,
-    /// Most entries in the queues of all hosts.
+    /// Maximum entries in the queues of all hosts.
     pub(crate) entries_max: usize,
-    /// Most open hosts of a kind in memory.
+    /// Maximum open hosts of a kind in memory.
     pub(crate) open_max: usize,
     /// The rules for timers of waiting pages.
     pub(crate) rules: Rules,

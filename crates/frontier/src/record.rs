@@ -263,7 +263,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Converts a stored time. Earlier builds stored `u64`: one beyond `i64` is a hold for ever.
+/// Converts a stored time. Earlier versions stored `u64`: one beyond `i64` is a hold for ever.
 pub(crate) fn time_of(stored: u64) -> i64 {
     i64::try_from(stored).unwrap_or(i64::MAX)
 }

@@ -25,7 +25,7 @@ impl Row {
         self.marks.status()
     }
 
-    /// Whether it gets rent.
+    /// Returns whether it gets rent.
     pub(crate) fn is_member(&self, rent: Rent) -> bool {
         let is_member = match rent {
             Rent::Endorsed => self.trust.standing() == Standing::Endorsed,

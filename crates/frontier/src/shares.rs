@@ -69,8 +69,8 @@ struct Small {
     proofs: u16,
 }
 
-/// Which families a host has besides its own. Most sites have one host, and most hosts have
-/// fetched pages of one shape: then the host's family is the only one.
+/// Families of a host besides its own. Most sites have one host, and most hosts have fetched pages
+/// of one shape: then the host's family is the only one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Kin(u16);
 

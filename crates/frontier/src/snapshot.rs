@@ -166,12 +166,12 @@ struct Head {
 }
 
 impl Head {
-    /// Whether the rows are in a file of their own.
+    /// Returns whether the rows are in a file of their own.
     fn has_table(&self) -> bool {
         self.version >= 4
     }
 
-    /// Whether the version has deliveries.
+    /// Returns whether the version has deliveries.
     fn has_delivery(&self) -> bool {
         self.version >= 5
     }
@@ -210,7 +210,7 @@ pub(crate) fn read(dir: &Arc<dyn Dir>, options: &FrontierOptions) -> Result<Snap
     state.queue.timers = queues.timers;
     state.flying = queues.flying;
     let waiting = u64::try_from(delivery.credit()).ok().filter(|waiting| *waiting <= TOTAL);
-    state.totals.waiting = waiting.ok_or_else(|| Error::corrupt(NAME, 0, "more credit waits than there is"))?;
+    state.totals.waiting = waiting.ok_or_else(|| Error::corrupt(NAME, 0, "more credit waits than exists"))?;
     state.delivery = delivery;
     state.check_credit().map_err(|what| Error::corrupt(NAME, 0, what))?;
     if !head.has_delivery() {
@@ -230,7 +230,7 @@ fn read_head(blocks: &mut BlockReader<'_>, version: u16) -> Result<Head> {
         return Err(blocks.bad("more pages or hosts than the file has room for"));
     }
     let rent = Rent::CODES.get(SnapshotHead::RENT.get(&head) as usize).copied();
-    let rent = rent.ok_or_else(|| blocks.bad("no rent has this code"))?;
+    let rent = rent.ok_or_else(|| blocks.bad("impossible code of rent"))?;
     let totals = totals_of(&head).ok_or_else(|| blocks.bad("impossible totals of credit"))?;
     let told = Told {
         fetches: SnapshotHead::FETCHES.get(&head),
@@ -339,7 +339,7 @@ fn read_hosts(blocks: &mut BlockReader<'_>, head: &Head) -> Result<(Hosts, Share
         }
     }
     if head.has_table() && pages != u64::from(head.pages) {
-        return Err(blocks.bad("the hosts have other pages"));
+        return Err(blocks.bad("the hosts' pages do not add up"));
     }
     Ok((hosts, shares))
 }
@@ -367,7 +367,7 @@ fn read_table(
         let mut slots: Vec<u32> = directory.blocks.iter().map(|block| block.slot).collect();
         slots.sort_unstable();
         if slots.windows(2).any(|two| two[0] == two[1]) {
-            return Err(blocks.bad("two blocks of rows have one place"));
+            return Err(blocks.bad("two blocks of rows have one slot"));
         }
         return Ok((Table::open(&**dir, id, directory, hosts.len(), memory_bytes)?, fingerprints));
     }

@@ -121,8 +121,8 @@ impl State {
     /// Applies a record.
     ///
     /// # Errors
-    /// Why the record is invalid, if no frontier in this state can have written it; `Corrupt`,
-    /// `Io`: the state is unusable.
+    /// The reason why the record is invalid, if no frontier in this state can have written it;
+    /// `Corrupt`, `Io`: the state is unusable.
     pub(crate) fn apply(&mut self, record: &Record<'_>) -> Applied {
         match record {
             Record::Seeds { known, new } => self.seeds(known, new),

@@ -29,7 +29,7 @@ use crate::trust::Standing;
 /// Rows per block.
 pub(crate) const ROWS: u32 = (BLOCK_BYTES / PageRecord::BYTES) as u32;
 pub(crate) const BLOCK_BYTES: usize = 4096;
-/// Least blocks in memory: those of a page and of rows read along with it.
+/// Minimum blocks in memory: those of a page and of rows read along with it.
 const FRAMES_MIN: usize = 4;
 const NONE: u32 = u32::MAX;
 
@@ -85,7 +85,7 @@ pub(crate) struct Table {
     /// Number of hosts: rows with a higher one are invalid.
     pub(crate) hosts: u32,
     counts: [u32; Status::ALL.len()],
-    /// Which pages get rent, and their number.
+    /// The pages that get rent, and their number.
     pub(crate) rent: Rent,
     pub(crate) members: u32,
     /// Counts of fetched pages by site, host and shape.
@@ -343,7 +343,7 @@ impl Table {
         rows[count..].fill(Row::default());
         match credit_of(&rows[..]) == u128::from(place.credit) {
             true => Ok(()),
-            false => Err(bad("the rows hold other credit than the snapshot says")),
+            false => Err(bad("the rows' credit differs from the snapshot's")),
         }
     }
 

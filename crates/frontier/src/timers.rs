@@ -122,7 +122,7 @@ impl Timers {
         Ok(())
     }
 
-    /// Whether a left-out page may be due: then a pass over all rows must find them.
+    /// Returns whether a left-out page may be due: then a pass over all rows must find them.
     pub(crate) fn is_used_up(&self, now_s: u32) -> bool {
         self.left_out.first.is_some_and(|first| second(first) <= now_s)
     }
@@ -132,7 +132,7 @@ impl Timers {
         *self = Timers::default();
     }
 
-    /// In a pass over all rows: whether a page is due. If it waits longer it gets a timer.
+    /// In a pass over all rows: returns whether a page is due. If it waits longer it gets a timer.
     pub(crate) fn find(&mut self, page: u32, row: &Row, now_s: u32, rules: Rules) -> bool {
         if !rules.has_timer(row) {
             return false;
@@ -191,7 +191,7 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// Whether a page waits for a recrawl or a retry.
+    /// Returns whether a page waits for a recrawl or a retry.
     pub(crate) fn has_timer(self, row: &Row) -> bool {
         match row.status() {
             Status::Waiting => true,
@@ -210,7 +210,7 @@ fn second(timer: u64) -> u32 {
     (timer >> 32) as u32
 }
 
-/// Whether a page still waits for a timer: it may have been taken before its turn.
+/// Returns whether a page still waits for a timer: it may have been taken before its turn.
 fn waits(timer: u64, table: &mut Table) -> Result<bool> {
     let row = table.get(timer as u32)?;
     Ok(matches!(row.status(), Status::Waiting | Status::Fetched) && row.due_s == second(timer))

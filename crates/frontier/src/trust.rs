@@ -47,7 +47,7 @@ pub(crate) struct Trust(pub(crate) u8);
 const STANDING: u8 = 3;
 const HAS_SPOKEN: u8 = 4;
 
-/// A word: what a visited page says of its links.
+/// A word: the statement of a visited page about its links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Word {
     referrer: Standing,

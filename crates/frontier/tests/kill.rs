@@ -1,9 +1,9 @@
 //! `kill -9` of a real process that crawls, on the real file system.
 //!
 //! The child is this test binary again. It crawls a web that its parent knows too, commits, and
-//! prints after each commit what was acknowledged: how many pages are known and done, and a hash
-//! of all credit. A directory that counts its changing calls stops it in the middle of call number
-//! N, for ever, and says so; then the parent kills it and opens what it left. No clock decides
+//! prints after each commit the acknowledged state: numbers of known and fetched pages, and a hash
+//! of all credit. A directory that counts its changing calls stops it in the middle of call N for
+//! ever, and reports that; then the parent kills it and opens what it left. No clock decides
 //! anything.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -31,7 +31,7 @@ fn url(page: u64) -> String {
     format!("http://h{}.example/{page}", page % 7)
 }
 
-/// What each page leads to.
+/// Links of each page.
 fn links(url: &str) -> Vec<String> {
     let mut hasher = DefaultHasher::new();
     url.hash(&mut hasher);
@@ -39,8 +39,8 @@ fn links(url: &str) -> Vec<String> {
     (0..rng.u8(..6)).map(|_| self::url(rng.u64(..3_000))).collect()
 }
 
-/// How many pages are known, how many were fetched, how many fetches were told, and a hash of what
-/// all pages hold.
+/// Numbers of known pages, of fetched pages and of fetches, and a hash of the importance of all
+/// pages.
 fn state(frontier: &Frontier) -> String {
     let mut hasher = DefaultHasher::new();
     for (page, importance) in frontier.by_importance(usize::MAX).expect("read") {
@@ -62,7 +62,7 @@ fn stop() {
     }
 }
 
-/// What the child does; nothing, unless it is one.
+/// The child's part; does nothing in the parent.
 #[test]
 fn the_child_crawls_and_says_what_is_committed() {
     let (Ok(folder), Ok(call)) = (std::env::var(FOLDER), std::env::var(CALL)) else { return };
@@ -89,7 +89,7 @@ fn the_child_crawls_and_says_what_is_committed() {
     say(DONE);
 }
 
-/// Runs a child until it stops at its call number `call`, and kills it: what it said last, and
+/// Runs a child until it stops at call number `call`, and kills it; returns its last word, and
 /// whether it was stopped.
 fn kill_at(folder: &Path, call: u64) -> (Option<String>, bool) {
     let me = std::env::current_exe().expect("this binary");
@@ -127,8 +127,8 @@ fn kill_at(folder: &Path, call: u64) -> (Option<String>, bool) {
     (said, is_stopped)
 }
 
-/// What was acknowledged is there: as after the last commit that was heard of, or as after the
-/// next one.
+/// Checks that the acknowledged state is there: that of the last commit reported, or of the next
+/// one.
 fn judge(folder: &Path, call: u64, said: Option<&str>, next: Option<&str>) {
     let mut frontier = match (Frontier::open(folder, options()), said) {
         (Ok(frontier), _) => frontier,
@@ -153,7 +153,7 @@ fn judge(folder: &Path, call: u64, said: Option<&str>, next: Option<&str>) {
 
 #[test]
 fn a_process_killed_at_any_call_has_all_that_it_acknowledged() {
-    // What a child says that is not stopped: the states that there are.
+    // All states, as reported by a child that is not stopped.
     let folder = tempfile::tempdir().expect("a folder");
     let states = all_states(folder.path());
     let (mut kills, mut at_work) = (0, 0);

@@ -1,11 +1,12 @@
-//! The bars of quality on cnr-2000: how near the estimate comes to PageRank, that credit adds up,
-//! and what a trap gets.
+//! Quality limits on cnr-2000: how close the estimate comes to PageRank, that credit adds up, and
+//! the share of a trap.
 
 use crate::opic::Opic;
 use crate::web::{self, Crawled, Graph, Trapped};
 use frontier::Rent;
 
-/// Among these, breadth-first wastes what the bars were made from: 20% and 56% of 200,000 fetches.
+/// From these, a breadth-first crawl wastes what the limits were derived from: 20% and 56% of
+/// 200,000 fetches.
 const START_PAGES: u32 = 100;
 const GATE: usize = 1_306;
 
@@ -27,8 +28,7 @@ fn after_ten_visits_a_page_the_estimate_is_near_page_rank_and_no_unit_of_credit_
     assert!(bytes <= 32.0, "{bytes} bytes a page");
 }
 
-/// Crawls the graph with a trap by the frontier's own defaults, in memory; no unit of credit is
-/// lost.
+/// Crawls the graph with a trap by the frontier's defaults, in memory; no unit of credit is lost.
 fn crawl(web: &mut Trapped<'_>, seeds: &[u32], refresh_share: f64) -> Crawled {
     let mut opic = Opic::new(0.10, Rent::Endorsed, f64::INFINITY, refresh_share).expect("valid");
     let crawled = web::crawl(web, &mut opic, seeds, 200_000, 8);
@@ -57,8 +57,8 @@ fn an_endless_trap_gets_a_thousandth_of_a_crawl_where_breadth_first_gives_it_hal
     }
 }
 
-/// Gates that a random generator names. Four of the five had been seen under earlier variants;
-/// none was changed.
+/// Gates chosen by a random generator. Four of the five had been seen under earlier variants; none
+/// was changed.
 #[test]
 fn a_trap_behind_any_page_gets_no_more_of_a_crawl_that_fetches_each_page_once() {
     let graph = Graph::cnr_2000();
@@ -71,8 +71,8 @@ fn a_trap_behind_any_page_gets_no_more_of_a_crawl_that_fetches_each_page_once() 
     }
 }
 
-/// Behind the greatest hubs, where a trap has more credit than most of the web: it gets the share
-/// of its family.
+/// Behind the greatest hubs, where a trap has more credit than most of the web, it gets its
+/// family's share.
 #[test]
 fn a_trap_behind_the_greatest_hub_starves_without_refreshes_too() {
     let graph = Graph::cnr_2000();
@@ -90,7 +90,7 @@ fn a_trap_behind_the_greatest_hub_starves_without_refreshes_too() {
     }
 }
 
-/// Where half of the budget goes to refreshes, also behind hubs.
+/// With half of the budget for refreshes, also behind hubs.
 #[test]
 fn a_trap_behind_a_hub_starves_beside_refreshes() {
     let graph = Graph::cnr_2000();

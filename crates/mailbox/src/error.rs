@@ -8,7 +8,7 @@ use filemap_io::StorageError;
 /// The result of operations on mailboxes and outboxes.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What can go wrong with a mailbox or an outbox.
+/// An error of a mailbox or an outbox.
 ///
 /// ```
 /// use mailbox::{Error, MailboxOptions, Mailboxes};
@@ -43,7 +43,7 @@ pub enum Error {
     },
     /// The mailbox has reached its size limit: its owner must take links first. Nothing was
     /// entered.
-    #[error("the mailbox of shard {shard} is full: {bytes} bytes wait for its owner, and {max} may")]
+    #[error("the mailbox of shard {shard} is full: {bytes} bytes wait for its owner, the maximum is {max}")]
     Full {
         /// The shard.
         shard: u32,
@@ -55,8 +55,8 @@ pub enum Error {
     /// A gap: links between the last one in the mailbox and the first one sent are missing.
     /// Nothing was entered.
     #[error(
-        "shard {shard} has the first {next} links of this crawl, and was sent those from {first} on: mailbox or outbox is \
-         an older copy, or was removed"
+        "shard {shard} has the first {next} links of this crawl, and was sent those from {first} on: the mailbox or the \
+         outbox is an older copy, or was removed"
     )]
     Gap {
         /// The shard.
@@ -67,15 +67,15 @@ pub enum Error {
         first: u64,
     },
     /// The mailbox has reached its limit of senders, and takes no links from a new crawl.
-    #[error("the mailbox of shard {shard} has links of {max} crawls, and takes none of another")]
+    #[error("the mailbox of shard {shard} has links of {max} crawls, its maximum: it takes none of another")]
     TooManySenders {
         /// The shard.
         shard: u32,
         /// The limit.
         max: usize,
     },
-    /// The cursor is no place in the mailbox.
-    #[error("{cursor} is no place in the mailbox of shard {shard}: give the cursor of an answer")]
+    /// The cursor is not a place in the mailbox.
+    #[error("{cursor} is not a place in the mailbox of shard {shard}: give the cursor of an answer")]
     Cursor {
         /// The shard.
         shard: u32,
@@ -83,7 +83,7 @@ pub enum Error {
         cursor: u64,
     },
     /// Another crawl owns the shard.
-    #[error("shard {shard} is owned by the crawl {owner:032x}: if that is gone for good, free the shard")]
+    #[error("shard {shard} is owned by the crawl {owner:032x}: if that crawl has ended, free the shard")]
     Owned {
         /// The shard.
         shard: u32,
@@ -100,12 +100,14 @@ pub enum Error {
         /// The epoch given.
         given: u64,
     },
-    /// The owner was last heard of within its lease.
-    #[error("shard {shard} is owned by a crawl that was heard of {seconds} s ago: stop that crawl, and wait {lease} s")]
+    /// The owner was last heard from within its lease.
+    #[error(
+        "shard {shard} is owned by a crawl that was heard from {seconds} s ago: stop that crawl, and wait {lease} s"
+    )]
     Alive {
         /// The shard.
         shard: u32,
-        /// Seconds since the owner was last heard of.
+        /// Seconds since the owner was last heard from.
         seconds: u64,
         /// The lease in seconds.
         lease: u64,
@@ -123,7 +125,7 @@ impl Error {
         StorageError::corrupt(file, offset, what).into()
     }
 
-    /// Whether the disk has no room.
+    /// Returns whether the disk has no room.
     pub(crate) fn is_no_space(&self) -> bool {
         matches!(self, Error::Storage(StorageError::Io { source, .. }) if source.kind() == io::ErrorKind::StorageFull)
     }

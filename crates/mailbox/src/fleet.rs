@@ -25,7 +25,7 @@ use crate::state::State;
 /// Shards of a fleet, at most.
 const SHARDS_MAX: u32 = 4096;
 
-/// What a crawl of a fleet does.
+/// Activity of a crawl of a fleet.
 ///
 /// ```
 /// use mailbox::{Activity, MailboxOptions, Mailboxes};
@@ -65,7 +65,7 @@ pub enum Activity {
 pub struct Owner {
     /// The crawl's id, the same as its outbox's.
     pub crawl: u128,
-    /// Time since it was last heard of, or since the mailboxes were opened if it never was.
+    /// Time since it was last heard from, or since the mailboxes were opened if it never was.
     pub heard: Duration,
     /// Whether it has nothing to do.
     pub is_idle: bool,
@@ -114,13 +114,13 @@ pub struct ShardStats {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// Whether it is done.
+    /// Whether the fleet is done.
     pub is_over: bool,
     /// Number of links that wait in all mailboxes.
     pub waiting: u64,
-    /// Number of crawls that have work, are not stuck, and were heard of within the lease.
+    /// Number of crawls that have work, are not stuck, and were heard from within the lease.
     pub working: u32,
-    /// Shards with work whose owners were not heard of within the lease.
+    /// Shards with work whose owners were not heard from within the lease.
     pub silent: Vec<u32>,
     /// Shards without an owner.
     pub free: Vec<u32>,
@@ -160,7 +160,7 @@ struct Heard {
 }
 
 impl Mailboxes {
-    /// Creates mailboxes for `shards` shards in a folder, which is created if absent.
+    /// Creates mailboxes for `shards` shards in a folder, which is created if missing.
     ///
     /// # Errors
     /// `OtherShards` if the folder has mailboxes; `InvalidOption` unless `shards` is 1 to 4,096;
@@ -184,7 +184,7 @@ impl Mailboxes {
 
     pub(crate) fn create_in(dir: Arc<dyn Dir>, shards: u32, options: MailboxOptions) -> Result<Mailboxes> {
         if !(1..=SHARDS_MAX).contains(&shards) {
-            return Err(filemap_io::StorageError::option("shards", format!("1 to {SHARDS_MAX}")).into());
+            return Err(filemap_io::StorageError::option("shards", format!("must be 1 to {SHARDS_MAX}")).into());
         }
         let lock = lock(&*dir, MAILBOXES_LOCK, MAILBOXES_LOCK)?;
         if exists(&*dir, NOTE)? {
@@ -286,7 +286,7 @@ impl Mailboxes {
         self.of(shard, |mailbox| mailbox.check(epoch))
     }
 
-    /// Frees a shard whose owner was not heard of within its lease. One sync.
+    /// Frees a shard whose owner was not heard from within its lease. One sync.
     ///
     /// # Errors
     /// `NoSuchShard`; `Alive`; `Io`, `Poisoned`.
@@ -413,8 +413,8 @@ fn noted(dir: &dyn Dir) -> Result<u32> {
     Ok(read_fleet_note(&*file, NOTE)?)
 }
 
-/// Refuses a folder whose note is lost but whose mailboxes have links or owners: they must not be
-/// overwritten. The mailboxes of an interrupted creation have neither.
+/// Refuses a folder whose note is missing but whose mailboxes have links or owners: they must not
+/// be overwritten. The mailboxes of an interrupted creation have neither.
 fn check_unused(dir: &Arc<dyn Dir>, options: &MailboxOptions) -> Result<()> {
     for shard in 0..SHARDS_MAX {
         if !Mailbox::exists(&**dir, shard)? {

@@ -1,4 +1,4 @@
-//! Links between crawls that share their hosts: mailboxes, outboxes, and who owns which shard.
+//! Links between crawls that share their hosts: mailboxes, outboxes, and the owner of each shard.
 //!
 //! A fleet of crawls divides hosts into *shards* by a hash of their names
 //! ([`urlindex::shard`](https://docs.rs/urlindex)). A crawl that finds a link of another shard

@@ -24,7 +24,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// Whether a mailbox takes it: its URL has 1 to 65,535 bytes.
+    /// Returns whether a mailbox takes it: its URL has 1 to 65,535 bytes.
     pub fn is_sound(&self) -> bool {
         (1..=URL_BYTES_MAX).contains(&self.url.len())
     }

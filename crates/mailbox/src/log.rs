@@ -52,7 +52,7 @@ fn bases(dir: &dyn Dir, name: &str) -> Result<Vec<u64>> {
 }
 
 impl Log {
-    /// Whether there is a log of this name.
+    /// Returns whether there is a log of this name.
     ///
     /// # Errors
     /// `Io`.
@@ -157,7 +157,7 @@ impl Log {
             false => {
                 let file = self.dir.open(&name, Access::Read).map_err(Error::io("open", &name))?;
                 if at == base && read_log_header(&*file, &name, base)? != self.id {
-                    return Err(Error::corrupt(&name, 16, "a file of another log"));
+                    return Err(Error::corrupt(&name, 16, "the file belongs to another log"));
                 }
                 self.group(&*file, &name, base, at, end)?
             }
@@ -204,7 +204,7 @@ impl Log {
         Ok(())
     }
 
-    /// Whether [`Log::begin_file`] is due.
+    /// Returns whether [`Log::begin_file`] is due.
     pub(crate) fn is_full(&self) -> bool {
         self.end - self.newest_name().1 >= FULL_BYTES
     }

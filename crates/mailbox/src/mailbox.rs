@@ -12,9 +12,9 @@ use crate::log::Log;
 use crate::names;
 use crate::state::{Record, State, encode_links};
 
-/// Most crawls that a mailbox takes links from: 16 bytes each.
+/// Maximum number of crawls that a mailbox takes links from: 16 bytes each.
 const SENDERS_MAX: usize = 4096;
-/// Most bytes of URLs in one read; but one batch at least.
+/// Maximum bytes of URLs in one read; but one batch at least.
 const PART_BYTES: usize = 4 << 20;
 
 filemap_io::options! {
@@ -27,9 +27,10 @@ filemap_io::options! {
     /// ```
     #[derive(Clone, Debug)]
     pub struct MailboxOptions {
-        /// Most bytes that wait in each mailbox; default 1 GiB. A mailbox over it takes no links.
+        /// Maximum bytes that wait in each mailbox; default 1 GiB. A mailbox over it takes no
+        /// links.
         pub(crate) max_bytes: u64 = 1 << 30,
-        /// The lease. An owner not heard of for longer must have stopped fetching pages of its
+        /// The lease. An owner not heard from for longer must have stopped fetching pages of its
         /// shard, which may then be freed; default 60 s.
         pub(crate) lease: Duration = Duration::from_secs(60),
     }
@@ -74,7 +75,7 @@ pub struct Posted {
 pub struct Part {
     /// The links, in the order in which they came.
     pub links: Vec<Link>,
-    /// The place after them: where the next part begins, and to which this one is dropped.
+    /// The place after them: the cursor of the next read, and of the drop of this part.
     pub cursor: u64,
 }
 
@@ -138,7 +139,7 @@ impl Mailbox {
     }
 
     fn impossible(&self, at: u64) -> Error {
-        Error::corrupt(self.log.name(), at, "a record that no mailbox writes")
+        Error::corrupt(self.log.name(), at, "impossible record of a mailbox")
     }
 
     /// Writes an encoded record, durable on return. Returns its place.
@@ -189,7 +190,7 @@ impl Mailbox {
         let (mut part, mut bytes) = (Part { links: Vec::new(), cursor: begin }, 0);
         while part.links.len() < links_max && bytes < PART_BYTES {
             let group = match self.log.read(part.cursor) {
-                // Unless `begin` is a place, the bytes there are no damage.
+                // Unless `begin` is a place, the bytes there are not damage.
                 Err(_) if part.cursor == begin && self.walk_to(begin)?.is_none() => {
                     return Err(Error::Cursor { shard: self.shard, cursor: begin });
                 }

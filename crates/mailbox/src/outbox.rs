@@ -19,7 +19,7 @@ use crate::link::Link;
 use crate::log::Log;
 use crate::names::{OUTBOX, OUTBOX_LOCK};
 
-/// Most bytes of links in a group, and in a batch that is sent; but one link at least.
+/// Maximum bytes of links in a group, and in a batch that is sent; but one link at least.
 const GROUP_BYTES: usize = if cfg!(test) { 200 } else { 1 << 20 };
 
 /// Links of one shard in a group, waiting to be acknowledged.
@@ -88,7 +88,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Opens the outbox in a folder, for a fleet of `shards` shards; creates it if absent.
+    /// Opens the outbox in a folder, for a fleet of `shards` shards; creates it if missing.
     ///
     /// Reads the links that wait.
     ///
@@ -215,8 +215,8 @@ impl Outbox {
     }
 
     /// The first unacknowledged links to a shard: at most `links_max`, or those of one group;
-    /// `None` if none. Call it only after [`Outbox::commit`]: links must be durable before they
-    /// are sent, since a number once sent is never given to another link.
+    /// `None` if there are none. Call it only after [`Outbox::commit`]: links must be durable
+    /// before they are sent, since a number once sent is never given to another link.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.

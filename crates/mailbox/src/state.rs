@@ -64,7 +64,7 @@ impl State {
     /// Counts links written at a place.
     pub(crate) fn enter(&mut self, sender: u128, first: u64, count: u64, at: u64) -> Option<()> {
         if self.waiting() == 0 {
-            // The files of earlier links may be gone.
+            // The files of earlier links may be removed.
             self.dropped_at = at;
         }
         let next = self.senders.entry(sender).or_default();

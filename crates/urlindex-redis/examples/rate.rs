@@ -1,8 +1,8 @@
-//! How many URLs a second a set on Redis takes, and how many bytes each takes there.
+//! Measures URLs a second that a set on Redis takes, and their bytes of memory there.
 //!
 //!     cargo run --release -p urlindex-redis --example rate -- LOCATION [URLS [THREADS [BATCH]]]
 //!
-//! Makes the sets `rate-exact`, `rate-bitmap` and `rate-bloom`, which must not be there.
+//! Creates the sets `rate-exact`, `rate-bitmap` and `rate-bloom`, which must not exist.
 
 use std::time::Instant;
 
@@ -33,7 +33,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// URLs a second, added in batches by threads of which each has a part of them.
+/// Adds URLs in batches from several threads, each with its own part; returns URLs a second.
 fn run(set: &RedisUrlSet, urls: usize, threads: usize, batch: usize) -> Result<f64, Failure> {
     let begun = Instant::now();
     std::thread::scope(|scope| {

@@ -25,7 +25,7 @@ pub enum Said {
     /// Whether each URL was new.
     New(Vec<bool>),
     Refused(RequestRefusal),
-    /// An answer that none of our functions gives.
+    /// An answer that no function of the set gives.
     Strange(String),
 }
 
@@ -133,7 +133,7 @@ pub fn is_there(answer: &Value) -> Option<bool> {
     }
 }
 
-/// The verdict that this kind of set gives.
+/// The verdict of this kind of set.
 pub fn verdict(set: &NewRedisSet, is_new: bool) -> Verdict {
     match (is_new, set) {
         (true, _) => Verdict::New,

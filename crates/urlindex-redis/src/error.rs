@@ -10,7 +10,7 @@ use urlindex::idempotent::{RequestId, RequestRefusal};
 /// The result of operations on a set.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What can go wrong with a set on Redis.
+/// An error of a set on Redis.
 ///
 /// ```
 /// use urlindex_redis::{Error, RedisOptions, RedisUrlSet};
@@ -21,18 +21,18 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The text is no location of a set. It is shown without any password.
+    /// The text is not the location of a set. It is shown without any password.
     #[error("{location}: {why}; a set's location is redis://HOST:PORT/NAME")]
     Location {
         /// The text given, without secrets.
         location: String,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
     /// The servers did not answer within [`crate::RedisOptions::patience`]. URLs may have been
     /// added or not: if this handle, or a request with the same id, asks for them again, they are
     /// answered as if for the first time.
-    #[error("{location} does not answer ({op}): {why}; ask again by this handle, or with this id")]
+    #[error("{location} does not answer ({op}): {why}; ask again with this handle, or with this id")]
     Unreachable {
         /// The set.
         location: String,
@@ -74,7 +74,7 @@ pub enum Error {
         why: String,
     },
     /// The servers' settings let them drop URLs. Set them up as docs/CLOUD.md says.
-    #[error("{location} is no place for a set: {why}")]
+    #[error("{location} is not suitable for a set: {why}")]
     Unsuitable {
         /// The set.
         location: String,

@@ -1,15 +1,15 @@
 #!lua name=filemap_seen_1
--- Adding to a seen set, so that a request that is sent again is answered as it was.
+-- Adds URLs to a seen set. A request that is sent again gets the same answers.
 --
 -- KEYS: the owner's answers; the count of URLs; then the key of each URL.
--- ARGV: the request's id, 32 hexadecimal digits of which the first 12 are its time in ms; a check
--- of its URLs, 8 digits; for how many ms and for how many requests answers are kept; then the item
--- of each URL.
--- Returns '1' for each new URL and '0' for each other, or a reason why not.
+-- ARGV: the request's id, 32 hexadecimal digits, the first 12 of which are its time in ms; a check
+-- of its URLs, 8 digits; the time in ms and the number of requests for which answers are kept;
+-- then the item of each URL.
+-- Returns '1' for each new URL and '0' for each other, or the reason of a refusal.
 --
--- Answers are a list, oldest first: id, check, answers. A request without a new URL is not noted:
--- asked again, it is answered alike. All keys are of one slot, and what a function has written is
--- replicated as a whole, so no answer is there without its URLs, nor they without it.
+-- Answers are a list, oldest first: id, check, answers. A request without a new URL is not listed:
+-- sent again, it gets the same answers. All keys are in one slot, and the writes of a function are
+-- replicated as a whole, so answers and their URLs never exist without each other.
 
 local AHEAD_MS = 300000
 
@@ -31,7 +31,7 @@ local function told(answers, id, check, keep_requests)
       return string.sub(items[nth], 41)
     end
   end
-  -- Ids of one owner rise, those of one millisecond too: an older one may have been dropped.
+  -- Ids of one owner rise, also within a millisecond: an older one may have been dropped.
   if #items >= keep_requests and id < string.sub(items[1], 1, 32) then
     return 'forgotten'
   end
@@ -66,7 +66,7 @@ local function add_by(insert)
     if new > 0 then
       redis.call('INCRBY', keys[2], new)
       local kept = redis.call('RPUSH', keys[1], id .. check .. answers)
-      -- One comes and up to two go: what is over after a change of the options goes in time.
+      -- One is added, up to two are dropped: an excess after a change of options shrinks over time.
       for _ = 1, 2 do
         if kept > keep_requests or (kept > 1 and time_of(redis.call('LINDEX', keys[1], 0)) < now - keep_for) then
           redis.call('LPOP', keys[1])

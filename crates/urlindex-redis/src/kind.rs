@@ -55,7 +55,7 @@ pub enum NewRedisSet {
     },
 }
 
-/// Where a URL is in a set.
+/// The place of a URL in a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     /// Number of the key, below [`NewRedisSet::keys`].
@@ -79,10 +79,10 @@ impl NewRedisSet {
     pub(crate) fn check(&self) -> Result<()> {
         match *self {
             NewRedisSet::Exact { urls } | NewRedisSet::Bloom { urls } if !(1..=1 << 40).contains(&urls) => {
-                Err(Error::Option { name: "urls", why: "1 to 2^40 are possible".to_owned() })
+                Err(Error::Option { name: "urls", why: "must be 1 to 2^40".to_owned() })
             }
             NewRedisSet::Bitmap { bits } if !(16..=40).contains(&bits) => {
-                Err(Error::Option { name: "bits", why: "16 to 40 are possible".to_owned() })
+                Err(Error::Option { name: "bits", why: "must be 16 to 40".to_owned() })
             }
             _ => Ok(()),
         }

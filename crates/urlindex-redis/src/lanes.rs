@@ -71,13 +71,13 @@ impl Lanes {
         self.state().owed.extend(hashes);
     }
 
-    /// Whether a URL is owed; true for one caller only.
+    /// Returns whether a URL is owed; true for one caller only.
     pub fn pay(&self, hash: u64) -> bool {
         let mut state = self.state();
         !state.owed.is_empty() && state.owed.remove(&hash)
     }
 
-    /// Whether no caller was told yet that this URL is new.
+    /// Returns whether no caller was told yet that this URL is new.
     pub fn is_owed(&self, hash: u64) -> bool {
         self.state().owed.contains(&hash)
     }

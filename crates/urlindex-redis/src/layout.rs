@@ -40,7 +40,7 @@ impl Note {
         Note { format: FORMAT, set, groups: GROUPS, seed: fastrand::u64(..), rules: rules.to_owned(), rules_version }
     }
 
-    /// Why the note is unusable, if it is.
+    /// The reason why the note is unusable, if it is.
     pub fn fault(&self) -> Option<String> {
         if self.format > FORMAT {
             return Some(format!(

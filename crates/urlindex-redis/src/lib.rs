@@ -6,9 +6,9 @@
 //! again with its id and gets the same answer, so no URL is reported as seen unless some caller
 //! was given it. To keep request ids over your own restarts, use [`RedisUrlSet::add`].
 //!
-//! | lost | what becomes of it |
+//! | lost | effect |
 //! |---|---|
-//! | a reply, a connection | asked again: the same answer |
+//! | a reply, a connection | the request is sent again, with the same answer |
 //! | a client | URLs that it was given, and those of a call under way, are seen for all others: note the id of a request before it is sent, and send it again |
 //! | a master, its replica takes over | what it had not replicated, some 1 s at most, is new once more; none with [`RedisOptions::replicas`] |
 //! | a master without a replica | what its `appendfsync` had not written is new once more |

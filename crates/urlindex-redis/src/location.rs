@@ -20,7 +20,7 @@ pub struct Location {
     pub replicas: Option<u32>,
 }
 
-/// Whether a text has the form of a location of a set on Redis.
+/// Returns whether a text has the form of a location of a set on Redis.
 ///
 /// ```
 /// assert!(urlindex_redis::is_location("redis://localhost/pages") && !urlindex_redis::is_location("pages.set"));
@@ -57,7 +57,7 @@ impl Location {
         };
         let (user, rest) = match rest.rsplit_once('@') {
             Some((user, _)) if user.contains(':') => {
-                return Err(refuse("a password stands in no location; it is an option, or in REDISCLI_AUTH"));
+                return Err(refuse("a location must not hold a password; give it as an option, or in REDISCLI_AUTH"));
             }
             Some((user, rest)) if !user.is_empty() => (Some(user.to_owned()), rest),
             Some(_) => return Err(refuse("the user before the @ is missing")),
@@ -68,13 +68,13 @@ impl Location {
             None => (name, None),
             Some((name, query)) => {
                 let number = query.strip_prefix("replicas=").and_then(|number| number.parse().ok());
-                let number: u32 = number.ok_or_else(|| refuse("behind its ? stands replicas=N"))?;
+                let number: u32 = number.ok_or_else(|| refuse("only replicas=N may follow the ?"))?;
                 (name, Some(number))
             }
         };
         let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
         if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(is_name) {
-            return Err(refuse("the set's name is 1 to 64 of a-z, 0-9, _ and -"));
+            return Err(refuse("the set's name must be 1 to 64 of a-z, 0-9, _ and -"));
         }
         let servers: Option<Vec<(String, u16)>> = hosts.split(',').map(server).collect();
         let servers = servers.ok_or_else(|| refuse("a server is HOST, HOST:PORT or [IPv6]:PORT"))?;

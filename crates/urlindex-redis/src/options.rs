@@ -1,10 +1,10 @@
-//! `RedisOptions`: how to reach the servers, and how long answers are kept.
+//! `RedisOptions`: how servers are reached, and how long answers are kept.
 
 use std::time::Duration;
 
 use crate::error::{Error, Result};
 
-/// How to reach the servers, and how long answers are kept.
+/// Options for reaching the servers, and for keeping answers.
 ///
 /// ```
 /// use std::time::Duration;
@@ -43,16 +43,16 @@ impl RedisOptions {
         self
     }
 
-    /// Most connections to each server, which bounds concurrent calls: 1 to 1,024, 8 by default.
-    /// Further calls wait.
+    /// Maximum connections to each server, which bounds concurrent calls: 1 to 1,024, 8 by
+    /// default. Further calls wait.
     #[must_use]
     pub fn connections(mut self, connections: usize) -> RedisOptions {
         self.connections = connections;
         self
     }
 
-    /// How long a call retries servers that do not answer: 30 s by default, longer than a failover
-    /// takes.
+    /// Time for which a call retries servers that do not answer: 30 s by default, longer than a
+    /// failover takes.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> RedisOptions {
         self.patience = patience;
@@ -68,14 +68,14 @@ impl RedisOptions {
         self
     }
 
-    /// How long the answers of [`crate::RedisUrlSet::add`] are kept: 24 hours by default.
+    /// Time for which the answers of [`crate::RedisUrlSet::add`] are kept: 24 hours by default.
     #[must_use]
     pub fn keep_for(mut self, keep_for: Duration) -> RedisOptions {
         self.keep_for = keep_for;
         self
     }
 
-    /// Most requests of one owner whose answers are kept: 1 to 65,536, by default 4,096. Each
+    /// Maximum requests of one owner whose answers are kept: 1 to 65,536, by default 4,096. Each
     /// takes some 50 to 100 bytes in each of the set's groups in which it added URLs.
     #[must_use]
     pub fn keep_requests(mut self, requests: u32) -> RedisOptions {
@@ -86,13 +86,13 @@ impl RedisOptions {
     pub(crate) fn check(&self) -> Result<()> {
         let refuse = |name, why: &str| Err(Error::Option { name, why: why.to_owned() });
         if !(1..=1024).contains(&self.connections) {
-            return refuse("connections", "1 to 1,024 are possible");
+            return refuse("connections", "must be 1 to 1,024");
         }
         if !(1..=65_536).contains(&self.keep_requests) {
-            return refuse("keep_requests", "1 to 65,536 are possible");
+            return refuse("keep_requests", "must be 1 to 65,536");
         }
         if self.keep_for < Duration::from_secs(60) {
-            return refuse("keep_for", "a minute is the shortest");
+            return refuse("keep_for", "must be at least a minute");
         }
         Ok(())
     }

@@ -19,11 +19,11 @@ use crate::options::RedisOptions;
 
 /// The server-side functions that add URLs.
 const FUNCTIONS: &str = include_str!("functions.lua");
-/// Most URLs of a request: a server is blocked while it processes one group of them.
+/// Maximum URLs of a request: a server is blocked while it processes one group of them.
 const MAX_URLS: usize = 65_536;
-/// Most URLs that the trait's batches send in one request.
+/// Maximum URLs that the trait's batches send in one request.
 const CHUNK: usize = 4_096;
-/// How long answers to a lane's requests are kept: it retries within its patience.
+/// Time for which answers to a lane's requests are kept: it retries within its patience.
 const LANE_KEEP: Duration = Duration::from_secs(60 * 60);
 const LANE_REQUESTS: u32 = 4;
 /// Waits between attempts: doubled from the first up to the longest.
@@ -71,7 +71,7 @@ impl RedisUrlSet {
         new.check()?;
         let note = Note::new(new, rules.name(), rules.version());
         let text = serde_json::to_string(&note)
-            .map_err(|error| Error::Option { name: "rules", why: format!("no note can be made of them: {error}") })?;
+            .map_err(|error| Error::Option { name: "rules", why: format!("they cannot be noted: {error}") })?;
         RedisUrlSet::with(location, options, |set, lane| {
             let key = Names::note(&set.location.name);
             // A note equal to this one is from our own first attempt.
@@ -180,7 +180,7 @@ impl RedisUrlSet {
     /// send the request again; [`Error::Refused`].
     pub fn add(&self, owner: u128, id: RequestId, urls: &[impl AsRef<[u8]>]) -> Result<Vec<Verdict>> {
         if urls.len() > MAX_URLS {
-            let why = format!("{} are too many for a request: {MAX_URLS} may be", urls.len());
+            let why = format!("{} are too many for a request: the maximum is {MAX_URLS}", urls.len());
             return Err(Error::Option { name: "urls", why });
         }
         let urls: Vec<&[u8]> = urls.iter().map(AsRef::as_ref).collect();
@@ -263,7 +263,7 @@ impl RedisUrlSet {
             Said::New(new) => Ok(new),
             Said::Refused(refusal) => Err(Error::Request { id: batch.id, refusal }),
             Said::Strange(why) => {
-                let why = format!("what it answered is no verdict: {why}");
+                let why = format!("unexpected answer: {why}");
                 Err(Error::Refused { location: self.location.to_string(), op: "add", why })
             }
         }
@@ -276,7 +276,7 @@ impl RedisUrlSet {
         let wait = command(&["WAIT", &self.options.replicas.to_string(), &REPLICAS_MS.to_string()]);
         for has in link.ask_each(&wait)? {
             if !matches!(has, Value::Int(number) if number >= i64::from(self.options.replicas)) {
-                let why = format!("a master has {has:?} replicas that keep up, {} are to", self.options.replicas);
+                let why = format!("a master has {has:?} replicas that keep up, {} are required", self.options.replicas);
                 return Err((redis::ErrorKind::Io, "too few replicas", why).into());
             }
         }
@@ -350,7 +350,7 @@ impl RedisUrlSet {
             let is_there = batch::is_there(answer).ok_or_else(|| Error::Refused {
                 location: self.location.to_string(),
                 op: "check",
-                why: format!("what it answered is no verdict: {answer:?}"),
+                why: format!("unexpected answer: {answer:?}"),
             })?;
             Ok(batch::verdict(&self.note.set, !is_there || self.lanes.is_owed(place.hash)))
         };

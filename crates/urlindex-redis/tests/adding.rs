@@ -1,4 +1,4 @@
-//! Adding and looking: every kind, on one server and on a cluster.
+//! Adding and looking up: every kind, on one server and on a cluster.
 
 use std::collections::HashSet;
 
@@ -39,7 +39,7 @@ fn each_kind_answers_as_a_set(servers: &Servers) {
         let twice = ["http://twice.example/".to_owned(), "http://twice.example/".to_owned()];
         assert_eq!(added(&set, &twice), [Verdict::New, word]);
 
-        // Another handle has them all, and none of what nobody added.
+        // Another handle sees them all, and none that nobody added.
         let other = RedisUrlSet::open(&location, &RedisOptions::new()).expect("there");
         assert_eq!((other.kind(), other.rules(), other.len()), (kind, ("whatwg", 1), new as u64 + 1));
         assert_eq!(other.contains(b"http://twice.example/").expect("asked"), word);
@@ -122,11 +122,11 @@ fn a_request_that_is_sent_again_is_answered_as_it_was() {
     // By another handle, as after a restart.
     let set = RedisUrlSet::open(&location, &options).expect("there");
     assert_eq!(set.add(owner, first, &urls(0, 100)).expect("asked again"), verdicts);
-    // Another owner has requests of its own, and the same URLs.
+    // Another owner has its own requests, and the same URLs.
     assert_eq!(new_of(&set.add(8, first, &urls(0, 100)).expect("added")), 0);
     let reused = set.add(owner, first, &urls(0, 99));
     assert!(matches!(reused, Err(Error::Request { refusal: RequestRefusal::Reused, .. })), "{reused:?}");
-    // Requests between, of which it has told: an older one is found behind them.
+    // Requests in between, already answered: an older one is found behind them.
     for nth in 1..=2 {
         let verdicts = set.add(owner, RequestId::now(), &urls(nth * 1_000, nth * 1_000 + 100)).expect("added");
         assert_eq!(new_of(&verdicts), 100);
@@ -156,7 +156,7 @@ fn requests_of_one_millisecond_are_all_answered() {
     let set = RedisUrlSet::create(&servers.location("ms"), KINDS[0], &Whatwg, &options).expect("created");
     let now = RequestId::now().time_ms();
     for nth in 0..20 {
-        // All of one group: each takes the place of the one before.
+        // All of one group: each replaces the one before.
         let url = [format!("http://a.example/{nth}")];
         let id = RequestId::new(now, [0, 0, 0, 0, 0, 0, 0, 0, 0, nth]);
         assert_eq!(set.add(1, id, &url).expect("answered"), [Verdict::New]);

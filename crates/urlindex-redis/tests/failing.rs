@@ -1,4 +1,5 @@
-//! Lost replies, lost masters, servers that refuse: no URL is called seen that nobody was given.
+//! Lost replies, lost masters, servers that refuse: no URL is called seen unless somebody was
+//! given it.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -52,7 +53,7 @@ fn of_lost_replies_no_url_is_lost_and_none_given_twice() {
             .map(|(nth, set)| {
                 scope.spawn(move || {
                     let mut given = HashMap::new();
-                    // Each meets half of what its neighbour meets.
+                    // Each shares half of its URLs with its neighbour.
                     take(set, nth * 3_000..nth * 3_000 + 6_000, &mut given);
                     given
                 })
@@ -71,7 +72,7 @@ fn of_lost_replies_no_url_is_lost_and_none_given_twice() {
 
 #[test]
 fn without_ids_the_same_losses_lose_urls() {
-    // The control of the test above: what it would find. A retry by plain SADD is told `known`.
+    // Control of the test above: a retry by plain SADD is answered `known`.
     if !are_here() {
         return;
     }
@@ -136,15 +137,15 @@ fn a_killed_master_loses_no_url_that_replicas_had() {
     let killed = a_master(&servers);
     std::thread::scope(|scope| {
         let given = &mut given;
-        // A master that is alone has no replica to wait for: from here on without.
+        // A lone master has no replica to wait for: go on without.
         let rest = RedisUrlSet::open(&location, &RedisOptions::new().patience(Duration::from_secs(60))).expect("there");
         let adds = scope.spawn(move || take(&rest, 5_000..20_000, given));
         std::thread::sleep(Duration::from_millis(100));
         servers.kill(killed);
         adds.join().expect("no panic");
     });
-    // What a replica had acknowledged is there; what was added beside the failover may be given
-    // once more.
+    // URLs that a replica had acknowledged are seen; those added during the failover may be given
+    // out once more.
     let mut again = HashMap::new();
     let rest = RedisUrlSet::open(&location, &RedisOptions::new()).expect("there");
     take(&rest, 0..20_000, &mut again);

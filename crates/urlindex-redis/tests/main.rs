@@ -1,4 +1,4 @@
-//! Tests on real servers: `redis-server` and `redis-cli` have to be there.
+//! Tests on real servers: `redis-server` and `redis-cli` must be installed.
 
 mod adding;
 mod failing;

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// Servers on loopback, killed with it.
+/// Servers on loopback, killed when it is dropped.
 pub struct Servers {
     pub ports: Vec<u16>,
     running: Vec<Child>,
     folder: TempDir,
 }
 
-/// Whether Redis is here. Without it a test is skipped; in the gate it fails.
+/// Returns whether Redis is installed. Without it a test is skipped; in CI it fails.
 pub fn are_here() -> bool {
     let is_here = |program: &str| Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok();
     if is_here("redis-server") && is_here("redis-cli") {
@@ -27,8 +27,8 @@ pub fn are_here() -> bool {
     false
 }
 
-/// A port of which the bus port of a cluster, 10,000 higher, can be used too. Both are below those
-/// that the system gives to connections.
+/// A port whose cluster bus port, 10,000 higher, is free too. Both are below the ephemeral ports of
+/// the system.
 fn port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let of_process = std::process::id() % 200 * 50;
@@ -49,7 +49,7 @@ impl Servers {
         servers
     }
 
-    /// Three masters, each with as many replicas.
+    /// Three masters, each with `replicas` replicas.
     pub fn cluster(replicas: usize) -> Servers {
         let ports = (0..3 * (replicas + 1)).map(|_| port()).collect();
         let mut servers = Servers { ports, running: Vec::new(), folder: TempDir::new().expect("a folder") };
@@ -109,7 +109,7 @@ impl Drop for Servers {
     }
 }
 
-/// What `redis-cli` prints.
+/// Runs `redis-cli`; returns what it prints.
 pub fn cli(port: u16, words: &[&str]) -> String {
     let output = Command::new("redis-cli").args(["-p", &port.to_string()]).args(words).output().expect("it runs");
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -123,8 +123,8 @@ pub fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// A proxy before one server. Of the parts of replies that pass it, one in so many is swallowed,
-/// and its connection cut: what was asked has been done, and nobody is told.
+/// A proxy before one server. It swallows one in `one_in` parts of replies, and cuts the
+/// connection: the request was carried out, and nobody is told.
 pub struct Proxy {
     pub port: u16,
     pub one_in: Arc<AtomicU64>,
@@ -156,7 +156,7 @@ impl Proxy {
     }
 }
 
-/// Copies from one socket to the other in a thread, for as long as `passes` says so.
+/// Copies from one socket to the other in a thread, while `passes` returns true.
 fn pass(mut from: TcpStream, mut to: TcpStream, passes: impl Fn() -> bool + Send + 'static) {
     std::thread::spawn(move || {
         let mut part = vec![0; 1 << 16];

@@ -1,5 +1,5 @@
-//! `ContentSeen`: was this page body met before, under whatever URL? An exact set on disk of
-//! digests of bodies.
+//! `ContentSeen`, the content-seen test: an exact set on disk of digests of page bodies, whatever
+//! their URLs.
 //!
 //! Keys are the first 80 (or 64) bits of a 128-bit digest, the one that the page store keeps with
 //! each version, so pages can be tested without reading their bodies. All bits of a digest are
@@ -22,10 +22,10 @@ use crate::seen::{SeenSet, SeenStats, Verdict};
 /// Tests bodies ([`SeenSet`]: the bytes are a body, not a URL) or digests. Cost per body and crash
 /// safety are those of a [`DiskUrlSet`].
 ///
-/// The expected number of new bodies called seen among n is n^2 / 2^81 with 80 bits (4e-7 of a
-/// billion), 0.027 of a billion with 64. That holds for bodies that nobody chose. XXH3 is not
-/// cryptographic: an author can make two bodies of one digest, and loses only his own second page.
-/// Where that matters, insert the first 16 bytes of a cryptographic digest.
+/// The expected number of new bodies called seen among n is n^2 / 2^81 with 80 bits (4e-7 for a
+/// billion), 0.027 for a billion with 64. This assumes that nobody constructs collisions. XXH3 is
+/// not cryptographic: an author can make two bodies of one digest, and loses only his own second
+/// page. Where that matters, insert the first 16 bytes of a cryptographic digest.
 ///
 /// ```
 /// use urlindex::{ContentSeen, DiskOptions, SeenSet, Verdict};
@@ -144,7 +144,7 @@ impl ContentSeen {
         self.set.disk_stats()
     }
 
-    /// Probability that two digests share these bits.
+    /// Probability that two digests have the same fingerprint.
     fn chance(&self) -> f64 {
         (-f64::from(self.set.fingerprint_bits().bits())).exp2()
     }
@@ -154,7 +154,7 @@ fn digests(bodies: &[&[u8]]) -> Vec<[u8; 16]> {
     bodies.iter().map(|body| ContentSeen::digest(body)).collect()
 }
 
-/// The bytes are bodies.
+/// The byte strings are bodies, not URLs.
 impl SeenSet for ContentSeen {
     fn check_and_insert(&self, body: &[u8]) -> Result<Verdict> {
         self.check_and_insert_digest(&ContentSeen::digest(body))
@@ -194,7 +194,7 @@ impl SeenSet for ContentSeen {
         self.len() as f64 * self.chance()
     }
 
-    /// Of the bodies in the set; forgotten ones do not count.
+    /// Counts the bodies in the set, not forgotten ones.
     fn expected_loss(&self) -> f64 {
         let bodies = self.len() as f64;
         bodies * (bodies - 1.0).max(0.0) / 2.0 * self.chance()

@@ -1,4 +1,4 @@
-//! The error of the seen sets: the storage error, and what only they know.
+//! The error of the seen sets: the storage error, and variants of their own.
 //!
 //! Every variant says what failed and where; its doc comment says what to do. That a URL was not
 //! seen is no error: that is [`crate::Verdict::New`].
@@ -13,7 +13,7 @@ use crate::request_id::RequestId;
 /// The result of a seen set's operations.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What can go wrong with a seen set.
+/// An error of a seen set.
 ///
 /// ```
 /// use urlindex::{DiskOptions, DiskUrlSet, Error, SeenSet};
@@ -83,7 +83,7 @@ pub enum Error {
     },
 }
 
-/// Why an [`crate::idempotent::IdempotentSet`] does not answer a request.
+/// Reason why an [`crate::idempotent::IdempotentSet`] does not answer a request.
 ///
 /// ```
 /// assert!(urlindex::idempotent::RequestRefusal::Forgotten.to_string().contains("may have been answered"));
@@ -91,17 +91,17 @@ pub enum Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestRefusal {
-    /// Its id is so old that it may have been answered and forgotten.
+    /// The id is so old that the request may have been answered and forgotten.
     #[error(
-        "its id is so old that it may have been answered and forgotten; URLs of it may be in the set: take those that \
-         you have no answer for as new, or ask with a new id and lose those that only it had"
+        "its id is so old that it may have been answered and forgotten; its URLs may be in the set: take those without \
+         an answer as new, or ask with a new id and lose those that only this request had"
     )]
     Forgotten,
-    /// Another request had its id.
+    /// Another request, with other URLs, had this id.
     #[error("another request, with other URLs, had this id: give each request an id of its own")]
     Reused,
-    /// Its id is of a time that has not come.
-    #[error("its id is of a time that has not come: set the clock of whoever made it, or of the set's machine")]
+    /// The id's time is in the future.
+    #[error("its id has a time in the future: set the clock of the client, or of the set's machine")]
     Ahead,
 }
 
@@ -128,7 +128,7 @@ impl Error {
         StorageError::option(name, why).into()
     }
 
-    /// Whether bytes on disk are damaged.
+    /// Returns whether the error is damage to bytes on disk.
     pub fn is_corrupt(&self) -> bool {
         matches!(self, Error::Storage(error) if error.is_corrupt())
     }

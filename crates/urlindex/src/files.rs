@@ -1,6 +1,6 @@
-//! File names of seen sets, built and parsed only here; and how files are replaced.
+//! File names of seen sets, built and parsed only here; and the replacement of files.
 //!
-//! Invariant: no file counts as a set's whose name the set would not give.
+//! Invariant: a set recognises only files whose names it would give itself.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -101,8 +101,8 @@ pub(crate) fn open_folder(path: &Path) -> Result<Arc<dyn Dir>> {
     Ok(Arc::new(dir))
 }
 
-/// Defines a function by the path of a set's file, and the same over any directory, which is
-/// public with feature `sim` only.
+/// Defines a function that takes the path of a set's file, and its twin over any directory, which
+/// is public with feature `sim` only.
 macro_rules! by_path {
     ($($(#[$meta:meta])* fn $name:ident, $in_dir:ident($dir:ident, $file:ident $(, $arg:ident: $type:ty)*)
         -> $result:ty $body:block)*) => {$(
@@ -141,7 +141,7 @@ pub(crate) fn lock(dir: &dyn Dir, name: &str) -> Result<Box<dyn Lock>> {
     Ok(files::lock(dir, &beside::lock(name), name)?)
 }
 
-/// Refuses a file that is there already.
+/// Fails if the file exists.
 ///
 /// # Errors
 /// `Io`.
@@ -152,14 +152,14 @@ pub(crate) fn check_absent(dir: &dyn Dir, file: &str) -> Result<()> {
     }
 }
 
-/// All bytes of a file. A file over `most` bytes is damaged, and no memory is taken for it.
+/// Reads a whole file. A file longer than `most` bytes is damaged: no memory is allocated for it.
 ///
 /// # Errors
 /// `Corrupt`; `Io`.
 pub(crate) fn read_whole(file: &dyn File, name: &str, most: u64) -> Result<Vec<u8>> {
     let len = file.len().map_err(Error::io("length", name))?;
     if len > most {
-        return Err(Error::corrupt(name, most, format!("{len} bytes, at most {most} are possible")));
+        return Err(Error::corrupt(name, most, format!("{len} bytes, more than the maximum of {most}")));
     }
     let mut bytes = vec![0; len as usize];
     read_exact(file, name, &mut bytes, 0)?;
@@ -167,10 +167,10 @@ pub(crate) fn read_whole(file: &dyn File, name: &str, most: u64) -> Result<Vec<u
 }
 
 /// Replaces a whole file. Until it is durable its name is `NAME.DIGITS.new`, with 32 random
-/// hexadecimal digits, a name that no other file has. Removes what interrupted replacements left.
+/// hexadecimal digits, which no other file has. Removes leftovers of interrupted replacements.
 ///
 /// # Errors
-/// `Io`, of the call that failed. The old file is still there then, unless the last sync failed.
+/// `Io`, of the call that failed. The old file still exists then, unless the last sync failed.
 pub(crate) fn replace(dir: &dyn Dir, name: &str, write: impl FnOnce(&dyn File, &str) -> Result<()>) -> Result<()> {
     for file in dir.list().unwrap_or_default().iter().filter(|file| is_unfinished(name, file)) {
         // The next replacement tries again.
@@ -206,8 +206,8 @@ mod tests {
     use super::*;
     use filemap_io::sim::SimDisk;
 
-    /// What `fm-tool seen add links --new-only < list > links.new` writes must not be taken for
-    /// what a crash left.
+    /// A file such as that of `fm-tool seen add links --new-only < list > links.new` must not be
+    /// taken for a leftover of a crash.
     #[test]
     fn only_what_was_left_of_replacing_that_file_is_removed() {
         let disk = SimDisk::new(1);

@@ -1,5 +1,5 @@
-//! Ids of requests: UUIDs of version 7 (RFC 9562), which begin with the time at which they were
-//! made. So a set knows of each id that it does not have whether it may have had it.
+//! Ids of requests: UUIDs of version 7 (RFC 9562), which begin with their creation time. From it a
+//! set knows whether it may have forgotten an id that it does not have.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,7 +21,7 @@ use uuid::{Builder, Uuid, Version};
 pub struct RequestId(Uuid);
 
 impl RequestId {
-    /// An id of now, unlike any other.
+    /// Makes a unique id of the current time.
     ///
     /// ```
     /// use urlindex::idempotent::RequestId;
@@ -32,12 +32,12 @@ impl RequestId {
         RequestId(Uuid::now_v7())
     }
 
-    /// An id of this time, in milliseconds since 1970, with random bytes.
+    /// Makes an id of this time, in milliseconds since 1970, with these random bytes.
     pub fn new(time_ms: u64, random: [u8; 10]) -> RequestId {
         RequestId(Builder::from_unix_timestamp_millis(time_ms, &random).into_uuid())
     }
 
-    /// When it was made: milliseconds since 1970.
+    /// Creation time, in milliseconds since 1970.
     pub fn time_ms(self) -> u64 {
         time_of(self.0.as_u128())
     }
@@ -47,7 +47,7 @@ impl RequestId {
         self.0.as_u128()
     }
 
-    /// The id of these bits; `None` if they are no UUID of version 7.
+    /// The id of these bits; `None` if they are not a UUID of version 7.
     ///
     /// ```
     /// use urlindex::idempotent::RequestId;
@@ -61,7 +61,7 @@ impl RequestId {
     }
 }
 
-/// Milliseconds since 1970 that an id of version 7 begins with (RFC 9562, 5.7).
+/// Milliseconds since 1970 at the start of an id of version 7 (RFC 9562, 5.7).
 pub(crate) fn time_of(id: u128) -> u64 {
     (id >> 80) as u64
 }
@@ -77,6 +77,6 @@ impl FromStr for RequestId {
 
     fn from_str(text: &str) -> Result<RequestId, String> {
         let id = Uuid::try_parse(text).ok().filter(|id| id.get_version() == Some(Version::SortRand));
-        id.map(RequestId).ok_or_else(|| format!("`{text}` is no UUID of version 7, which an id of a request is"))
+        id.map(RequestId).ok_or_else(|| format!("`{text}` is not a request id, a UUID of version 7"))
     }
 }

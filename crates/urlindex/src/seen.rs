@@ -31,7 +31,7 @@ filemap_io::named_enum! {
 }
 
 impl Verdict {
-    /// Whether the URL is certainly new.
+    /// Returns whether the URL is certainly new.
     pub fn is_new(self) -> bool {
         self == Verdict::New
     }
@@ -51,7 +51,7 @@ impl Verdict {
 pub struct SeenStats {
     /// URLs in the set, as [`SeenSet::len`] counts them.
     pub urls: u64,
-    /// New URLs inserted since it was opened.
+    /// New URLs inserted since the set was opened.
     pub inserted: u64,
     /// Bytes of memory.
     pub memory_bytes: u64,
@@ -100,14 +100,14 @@ pub trait SeenSet: Debug + Send + Sync {
     /// and [`crate::StorageError::Corrupt`] if it reads its files.
     fn check_and_insert(&self, url: &[u8]) -> Result<Verdict>;
 
-    /// Whether `url` was inserted. Changes nothing.
+    /// Returns whether `url` was inserted. Changes nothing.
     ///
     /// # Errors
     /// [`crate::StorageError::Io`] and [`crate::StorageError::Corrupt`] if it reads its files.
     fn contains(&self, url: &[u8]) -> Result<Verdict>;
 
-    /// Inserts `url`. Returns true if it is certainly new, to one caller only; false if it was
-    /// there, or in a filter may have been.
+    /// Inserts `url`. Returns true if it is certainly new, to one caller only; false if it was in
+    /// the set, or in a filter may have been.
     ///
     /// # Errors
     /// As [`SeenSet::check_and_insert`].
@@ -144,10 +144,11 @@ pub trait SeenSet: Debug + Send + Sync {
         Ok(())
     }
 
-    /// URLs in the set: inserts that returned `New`. A filter does not count its false positives.
+    /// Number of URLs in the set: inserts that returned `New`. A filter does not count its false
+    /// positives.
     fn len(&self) -> u64;
 
-    /// Whether the set is empty.
+    /// Returns whether the set is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

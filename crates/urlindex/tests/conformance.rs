@@ -2,8 +2,8 @@
 //! `tests/data/canon/urltestdata.json`.
 //!
 //! The number of cases is exact, and every case that the `url` crate gets wrong is listed by name:
-//! a new failure, and equally a failure that a newer `url` cures, fails this test. A cure means
-//! other keys for those URLs, so it asks for a new version of the canonicaliser.
+//! a new failure fails this test, and so does a failure that a newer `url` fixes. A fix means
+//! other keys for those URLs, so the canonicaliser needs a new version.
 
 use std::path::Path;
 
@@ -77,7 +77,7 @@ const KNOWN_FAILURES: [(&str, Option<&str>); 58] = [
 struct Case {
     input: String,
     base: Option<String>,
-    /// The canonical key, or nothing where the standard says failure.
+    /// The canonical key; `None` where the standard says failure.
     key: Option<String>,
 }
 
@@ -97,7 +97,7 @@ fn cases() -> Vec<Case> {
         .collect()
 }
 
-/// Resolves against the base where there is one, as a crawler does before it asks for the key.
+/// Resolves against the base if there is one, as a crawler does before it asks for the key.
 fn answer(case: &Case) -> Option<String> {
     let key = match &case.base {
         None => Whatwg.canonicalize(case.input.as_bytes()).ok()?,

@@ -1,6 +1,6 @@
 //! Holds the crawl rules against the pairs of crawler-commons and against real URLs.
 //!
-//! Pairs that we answer otherwise, on purpose or by the URL standard, are listed by name: any
+//! Pairs that we answer differently, on purpose or by the URL standard, are listed by name: any
 //! other difference fails.
 
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use urlindex::canonical::{Rule, RuleSet};
 use urlindex::{Canonicalizer, CrawlRules, Whatwg};
 
-/// Broken URLs that stay errors (nothing is guessed), and `file:` URLs, which the rules leave to
-/// the URL standard.
+/// Broken URLs that stay errors (the rules never guess), and `file:` URLs, which the rules leave
+/// to the URL standard.
 const ANSWERED_OTHERWISE: [&str; 9] = [
     "ftp:/",
     "http:////",

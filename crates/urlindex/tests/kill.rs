@@ -1,9 +1,9 @@
 //! `kill -9` in the middle of a merge, of a real process on the real file system.
 //!
 //! The child is this test binary again. It fills a set, syncs it, and begins a batch that is
-//! merged with all there is; a directory that counts its changing calls stops it at call number N,
-//! for ever, and says so. Then the parent kills it and opens what it left. So every moment of the
-//! merge comes by, and no clock decides which.
+//! merged with all runs; a directory that counts its changing calls stops it at call N for ever,
+//! and reports that. Then the parent kills it and opens what it left. So every point of the merge
+//! is tested, and no clock decides which.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
@@ -40,7 +40,7 @@ fn stop() {
     }
 }
 
-/// What the child does; nothing, unless it is one.
+/// The child's part; does nothing in the parent.
 #[test]
 fn the_child_fills_a_set_and_merges_it() {
     let (Ok(folder), Ok(call)) = (std::env::var(FOLDER), std::env::var(CALL)) else { return };
@@ -65,8 +65,7 @@ fn insert(set: &DiskUrlSet, urls: std::ops::Range<u64>) {
     set.check_and_insert_batch(&urls, &mut Vec::new()).expect("inserted");
 }
 
-/// Runs a child until it stops at its call number `call`, and kills it; `false` if it came to its
-/// end before.
+/// Runs a child until it stops at call number `call`, and kills it; `false` if it finished before.
 fn kill_at(folder: &Path, call: u64) -> bool {
     let me = std::env::current_exe().expect("this binary");
     let mut child = Command::new(me)
@@ -94,8 +93,8 @@ fn kill_at(folder: &Path, call: u64) -> bool {
     is_stopped
 }
 
-/// Everything that was synced is there, the batch is there as a whole or not at all, nothing else
-/// is.
+/// Everything that was synced is seen, the batch is seen as a whole or not at all, and nothing
+/// else is seen.
 fn judge(set: &dyn SeenSet, call: u64) -> bool {
     let urls: Vec<Vec<u8>> = (0..ALL + 500).map(url).collect();
     let urls: Vec<&[u8]> = urls.iter().map(Vec::as_slice).collect();

@@ -1,4 +1,4 @@
-//! Every kind of set by the path of its file: made, closed, opened, opened to be read, copied.
+//! Every kind of set by the path of its file: created, closed, opened, opened read-only, copied.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use urlindex::{
 const URL: &[u8] = b"http://example.com/";
 const OTHER: &[u8] = b"http://example.org/";
 
-/// `make` makes a set that has nothing, `open` opens it for writing, `read` opens it to be read.
+/// `make` creates an empty set, `open` opens it for writing, `read` opens it read-only.
 fn goes_by_its_path<S: SeenSet>(
     make: impl Fn(&Path) -> S,
     open: impl Fn(&Path) -> S,
@@ -30,7 +30,7 @@ fn goes_by_its_path<S: SeenSet>(
     end(set, &path);
     let set = read(&path);
     assert!(!set.contains(URL).unwrap().is_new() && !set.contains(OTHER).unwrap().is_new());
-    // All that there is lies beside the file, under its name.
+    // All its files lie beside the file, under its name.
     for entry in std::fs::read_dir(path.parent().unwrap()).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         assert!(name.starts_with("seen.set"), "{name}");

@@ -1,16 +1,16 @@
 //! A queue of pages by place, for a whole graph in memory: the highest first.
 //!
-//! An entry is never moved and never removed in the middle: a page whose place has changed gets
-//! another one, and whoever takes an entry asks whether it is still true. When most of them are
-//! not any more, they are swept.
+//! An entry is never moved, and never removed in the middle: a page whose place has changed gets
+//! another one, and whoever takes an entry checks that it is current. When most entries are
+//! outdated, they are swept.
 //!
-//! Invariant: a page that is to be found has an entry in the bucket of its place.
+//! Invariant: a page that must be found has an entry in the bucket of its place.
 
 use crate::credit::CLASSES;
 use crate::place::Entry;
 use crate::shares::LEVELS;
 
-/// Places there are in a queue.
+/// Number of places in a queue.
 const PLACES: usize = (LEVELS as usize + 1) * CLASSES;
 
 /// Pages by place.
@@ -40,8 +40,8 @@ impl Buckets {
         Some(word * 64 + self.filled[word].ilog2() as usize)
     }
 
-    /// The last entry of the highest place that is still true, and its place. It stays there. One
-    /// that belongs further down, at the place that is told with it, goes there.
+    /// The last current entry of the highest place, and its place; the entry stays. An entry that
+    /// has sunk is moved down to the place that `worth` returns with it.
     pub fn peek(&mut self, worth: impl Fn(u16, u32) -> (Entry, u16)) -> Option<(u16, u32)> {
         while let Some(place) = self.top() {
             while let Some(&page) = self.buckets[place].last() {
@@ -64,7 +64,7 @@ impl Buckets {
         self.len
     }
 
-    /// Drops what is not true any more.
+    /// Drops outdated entries.
     pub fn sweep(&mut self, is_true: impl Fn(u16, u32) -> bool) {
         self.len = 0;
         for (place, bucket) in self.buckets.iter_mut().enumerate() {

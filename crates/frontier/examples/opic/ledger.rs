@@ -1,10 +1,10 @@
-//! A ledger in memory: what each page of a graph holds. The frontier has rows on disk; the sums
-//! are the same.
+//! A ledger in memory: the credit and history of each page of a graph. The frontier has rows on
+//! disk; the sums are the same.
 
 use crate::credit::{Account, Totals};
 use crate::grow::push;
 
-/// Who holds how much.
+/// Accounts of all pages, and their totals.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     credit: Vec<u64>,
@@ -92,7 +92,7 @@ mod tests {
             self.change(page, Totals::forfeit);
         }
 
-        /// What the frontier does in two rounds.
+        /// The effect of the frontier's two rounds of a refund.
         fn refund(&mut self, is_queued: impl Fn(u32) -> bool) {
             let (queued, others): (Vec<u32>, Vec<u32>) = (0..self.len() as u32).partition(|page| is_queued(*page));
             let halves: u64 = others.iter().map(|page| self.change(*page, Totals::take_half)).sum();
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn a_refund_keeps_the_order_of_those_that_wait() {
         let mut ledger = ledger(100);
-        // Two wait with little, the others keep all.
+        // Two wait with little credit, the others keep all of theirs.
         (0..98).for_each(|page| ledger.visit(page, &[(page + 1) % 98], 0, |_, _, _| ()));
         for page in [98, 99] {
             ledger.forfeit(page);
@@ -163,7 +163,7 @@ mod tests {
         assert!(times > 2 && ledger.credit(98) == more * times && ledger.credit(99) == less * times);
         assert!(ledger.credit(98) + ledger.credit(99) > TOTAL / 4);
         assert_eq!(ledger.sum(), u128::from(TOTAL));
-        // With nothing at all they get equal parts.
+        // If none has any credit, they get equal parts.
         ledger.forfeit(98);
         ledger.forfeit(99);
         ledger.refund(|page| page >= 98);

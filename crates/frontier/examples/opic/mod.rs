@@ -1,16 +1,16 @@
 //! On-line page importance of a graph in memory: the credit, and the order of visits, without
 //! hosts, files or time.
 //!
-//! The frontier's own sums, for a graph that is there as a whole and to try policies. Pages are
-//! numbers from 0 on; whoever knows the links tells them at each visit, and none are kept.
+//! The frontier's own sums, for a graph that is known as a whole, to try policies. Pages are
+//! numbers from 0 on; the caller passes the links at each visit, and none are kept.
 //!
-//! The budget is split: a part of the visits goes to pages that were visited before, the rest to
-//! those that were not. In each part the page with the most credit comes first, to a tenth: pages
-//! are queued by eighths of a doubling of credit. Pages to which no page of good standing leads
+//! The budget is split: a part of the visits goes to pages visited before, the rest to those never
+//! visited. In each part the page with the most credit comes first, to within a tenth: pages are
+//! queued by eighths of a doubling of credit. Pages to which no page of good standing links
 //! ([`Rent::Endorsed`]) come after all others.
 //!
-//! Whoever includes this includes the frontier's modules beside it: [`crate::credit`],
-//! [`crate::grow`], [`crate::place`], [`crate::shares`], [`crate::trust`].
+//! A file that includes this one must include these modules of the frontier beside it:
+//! [`crate::credit`], [`crate::grow`], [`crate::place`], [`crate::shares`], [`crate::trust`].
 
 mod buckets;
 mod ledger;
@@ -29,7 +29,7 @@ type Result<T> = std::result::Result<T, StorageError>;
 
 /// A page that was visited.
 const VISITED: u8 = 1;
-/// A page that gets rent though it was not.
+/// A page that gets rent though it was not visited.
 const SEED: u8 = 2;
 /// Entries of the queues beyond two for each page, before they are swept.
 const SLACK: usize = 1024;
@@ -55,7 +55,7 @@ pub struct Opic {
 }
 
 impl Opic {
-    /// No pages. `tax` is 0.01 to 0.99, `refresh_share` 0 to 1; for `window` see
+    /// An empty graph. `tax` is 0.01 to 0.99, `refresh_share` 0 to 1; for `window` see
     /// [`frontier::FrontierOptions::window`].
     ///
     /// # Errors
@@ -80,7 +80,7 @@ impl Opic {
         })
     }
 
-    /// A graph all of whose pages are known and count as visited: they share the credit.
+    /// A graph whose pages are all known and count as visited: they share the credit.
     ///
     /// # Errors
     /// `InvalidOption`.
@@ -96,7 +96,7 @@ impl Opic {
         Ok(opic)
     }
 
-    /// Adds a page of a host and a shape, without credit; its number. Each host is a site.
+    /// Adds a page of a host and a shape, without credit; returns its number. Each host is a site.
     pub fn add(&mut self, family: (u32, u8)) -> u32 {
         let page = self.marks.len() as u32;
         self.ledger.add();
@@ -109,11 +109,10 @@ impl Opic {
         page
     }
 
-    /// Makes pages start pages: they share what the virtual page holds, in the beginning all there
-    /// is.
+    /// Makes pages start pages: they share the credit of the virtual page, at first all credit.
     ///
     /// # Errors
-    /// `InvalidOption` if there is no such page.
+    /// `InvalidOption` if a page does not exist.
     pub fn seed(&mut self, pages: &[u32]) -> Result<()> {
         if let Some(page) = pages.iter().find(|page| **page as usize >= self.marks.len()) {
             return Err(StorageError::option("pages", format!("there is no page {page}")));
@@ -127,8 +126,8 @@ impl Opic {
         Ok(())
     }
 
-    /// The page to visit now, and whether it was visited before. It stays where it is until
-    /// [`Opic::visited`] is told.
+    /// The page to visit now, and whether it was visited before. It stays in its queue until
+    /// [`Opic::visited`] is called.
     pub fn best(&mut self) -> Option<(u32, bool)> {
         let mut queues = std::mem::take(&mut self.queues);
         let wants_refresh = (self.refreshes as f64) < self.refresh_share * (self.visits + 1) as f64;
@@ -162,11 +161,11 @@ impl Opic {
         self.queues[kind_of(&self.marks, page)].push(place, page);
     }
 
-    /// Visits a page: its credit goes to its links, each of which is named once, and which were
-    /// added before.
+    /// Visits a page: its credit goes to its links, each of which is listed once and was added
+    /// before.
     ///
     /// # Errors
-    /// `InvalidOption` if there is no such page.
+    /// `InvalidOption` if a page does not exist.
     #[inline]
     pub fn visited(&mut self, page: u32, links: &[u32]) -> Result<()> {
         let pages = self.marks.len() as u32;
@@ -206,8 +205,8 @@ impl Opic {
         Ok(())
     }
 
-    /// Visits a page that was visited before, by links that were kept: in terms of credit it is a
-    /// visit, in terms of the budget none.
+    /// Visits a page that was visited before, by links that were kept: it moves credit like a
+    /// visit, but costs none of the budget.
     ///
     /// # Errors
     /// As [`Opic::visited`].
@@ -228,7 +227,7 @@ impl Opic {
         ledger.share_virtual(members, |page, before, after| note(moved, page, before, after));
     }
 
-    /// Drops entries that are not true any more.
+    /// Drops outdated entries.
     fn sweep(&mut self) {
         let mut queues = std::mem::take(&mut self.queues);
         for (kind, queue) in queues.iter_mut().enumerate() {
@@ -237,38 +236,38 @@ impl Opic {
         self.queues = queues;
     }
 
-    /// The estimate of a page's importance; all pages have 1 together.
+    /// Estimated importance of a page; all pages sum to 1.
     pub fn importance(&self, page: u32) -> f64 {
         self.ledger.totals.importance(&self.ledger.account(page))
     }
 
-    /// Another estimate, in which held credit counts by a half: (H + C / 2) / (G + 1 / 2). On a
-    /// graph that does not change it is nearer to the truth.
+    /// Another estimate, in which held credit counts half: (H + C / 2) / (G + 1 / 2). On a graph
+    /// that does not change it is closer to the truth.
     pub fn importance_midway(&self, page: u32) -> f64 {
         self.ledger.totals.estimate(&self.ledger.account(page), 0.5)
     }
 
-    /// The credit that a page holds, in units of which there are [`Opic::total`].
+    /// The credit that a page holds, in units; [`Opic::total`] is the number of all units.
     pub fn credit(&self, page: u32) -> u64 {
         self.ledger.credit(page)
     }
 
-    /// All credit there is.
+    /// Total credit.
     pub fn total(&self) -> u64 {
         TOTAL
     }
 
-    /// The credit of all pages and the virtual page, added up: [`Opic::total`], always. O(pages).
+    /// The sum of the credit of all pages and the virtual page: always [`Opic::total`]. O(pages).
     pub fn sum(&self) -> u128 {
         self.ledger.sum()
     }
 
-    /// How often all credit was handed on.
+    /// Number of times that all credit was handed on.
     pub fn turns(&self) -> f64 {
         self.ledger.totals.turns
     }
 
-    /// Memory that this holds.
+    /// Bytes of memory.
     pub fn memory_bytes(&self) -> u64 {
         let queues: u64 = self.queues.iter().map(Buckets::memory_bytes).sum();
         let families = 4 * self.hosts.capacity() + self.shapes.capacity();
@@ -282,7 +281,7 @@ fn kind_of(marks: &[u8], page: u32) -> usize {
     usize::from(marks[page as usize] & VISITED)
 }
 
-/// Notes that credit has changed a page's place.
+/// Records that a change of credit has moved a page to another place.
 #[inline(always)]
 fn note(moved: &mut Vec<u32>, page: u32, before: u64, after: u64) {
     if class(after) != class(before) || before == 0 {
@@ -290,9 +289,9 @@ fn note(moved: &mut Vec<u32>, page: u32, before: u64, after: u64) {
     }
 }
 
-/// Judges an entry at one place of a page that belongs at another: one whose credit or standing
+/// Judges an entry at one place of a page that belongs at another. A page whose credit or standing
 /// has changed has another entry. Families change their levels without new entries for their
-/// pages: one that has risen is taken a little late.
+/// pages: a page that has risen is taken a little late.
 #[inline]
 fn judge(at: u16, place: u16) -> Entry {
     let is_of_family = at < VOUCHED && place < VOUCHED && at % CLASSES as u16 == place % CLASSES as u16;

@@ -74,8 +74,8 @@ impl Frontier {
         }
     }
 
-    /// Whether the fetch of a page handed out earlier may begin now. If so, the delay runs from
-    /// now; if its host's delay or a hold forbids it, returns false: release the page then.
+    /// Returns whether the fetch of a page handed out earlier may begin now. If so, the delay runs
+    /// from now; if its host's delay or a hold forbids it, returns false: release the page then.
     ///
     /// # Errors
     /// `NotInFlight`; `Poisoned`, `Io`.

@@ -81,8 +81,8 @@ impl Frontier {
         Ok(Some(old))
     }
 
-    /// Whether most lists of links are outdated, the file exceeds `bytes_min`, and no round needs
-    /// them.
+    /// Returns whether most lists of links are outdated, the file exceeds `bytes_min`, and no
+    /// round needs them.
     fn has_old_links(&self, bytes_min: u64) -> bool {
         if self.state.delivery.round.is_some() {
             return false;

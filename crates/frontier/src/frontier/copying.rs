@@ -11,9 +11,9 @@ use crate::error::{Error, Result};
 use crate::files::{self, SNAPSHOT};
 
 impl Frontier {
-    /// Commits, and copies the frontier to a folder, which is created if absent. The copy opens as
-    /// this one would after a kill: pages in flight are queued again. Reads and writes all of the
-    /// files, and blocks until it is done.
+    /// Commits, and copies the frontier to a folder, which is created if missing. The copy opens
+    /// as this one would after a kill: pages in flight are queued again. Reads and writes all of
+    /// the files, and blocks until it is done.
     ///
     /// # Errors
     /// `Exists` if the folder has a frontier; `Io`, with `AlreadyExists` if it has an interrupted

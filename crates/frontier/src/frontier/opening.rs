@@ -1,5 +1,5 @@
-//! Creating and opening a frontier: the order of writes and reads, and the removal of what a crash
-//! left.
+//! Creation and opening of a frontier: the order of writes and reads, and the removal of what a
+//! crash left.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::table::Table;
 use crate::texts::Texts;
 
 impl Frontier {
-    /// Creates a frontier in a directory, which is created if absent.
+    /// Creates a frontier in a directory, which is created if missing.
     ///
     /// # Errors
     /// `Exists`, `InvalidOption`, `Locked`, `Io`.

@@ -148,7 +148,7 @@ fn read_round(blocks: &mut BlockReader<'_>, pages: u32, file: &Place) -> Result<
         taken.push(Taken { list: TakenRecord::LIST.get(&record), credit: TakenRecord::CREDIT.get(&record), word });
     }
     if file.number == 0 && !(looks.is_empty() && taken.is_empty()) {
-        return Err(blocks.bad("a round with virtual visits, and no file of links"));
+        return Err(blocks.bad("a round has virtual visits, but there is no file of links"));
     }
     let place = Place { bytes, block, at, ..*file };
     let is_sorted = looks.is_sorted() && parcels.parcels.is_sorted();

@@ -13,7 +13,7 @@ use crate::record::ALL_LOST;
 const REFUND_PART: u64 = 1024;
 /// Marks a list to be examined as that of a barren page.
 const BARREN: u64 = 1 << 31;
-/// Most lists that a round examines; their indexes are below.
+/// Maximum lists that a round examines; their indexes are below.
 const LISTS_MAX: u64 = BARREN - 1;
 
 impl State {

@@ -65,10 +65,10 @@ impl Known {
             return Err(format!("{} URLs are there, {} were committed", urls.len(), self.urls.len()));
         }
         if !urls.is_empty() && credit_of(frontier) != self.credit {
-            return Err(format!("{} pages hold other credit than they did", urls.len()));
+            return Err(format!("the credit of {} pages has changed", urls.len()));
         }
         if down(frontier) != self.down {
-            return Err(format!("these hosts fail: {:?}, and did: {:?}", down(frontier), self.down));
+            return Err(format!("hosts fail: {:?}, not {:?}", down(frontier), self.down));
         }
         let open: BTreeSet<u128> = self.claimed.values().copied().collect();
         let claims = frontier.claims().map_err(|error| error.to_string())?;
@@ -77,7 +77,7 @@ impl Known {
         let wanted: BTreeMap<u128, Vec<String>> =
             self.claims.iter().filter(|(id, _)| open.contains(id)).map(|(id, urls)| (*id, urls.clone())).collect();
         if found != wanted {
-            return Err(format!("its claims are {found:?}, and were {wanted:?}"));
+            return Err(format!("its claims are {found:?}, not {wanted:?}"));
         }
         for url in &urls {
             let state = frontier.page(url).map_err(|error| error.to_string())?;
@@ -105,8 +105,8 @@ impl Told {
         self.since = vec![self.last()];
     }
 
-    /// Checks what a crash left: it must equal the last commit or, if one is under way, that
-    /// commit: after the last call, or within it.
+    /// Checks what a crash left: the last commit or, if one is under way, that commit: after the
+    /// last call, or within it.
     fn judge(&self, disk: &SimDisk) -> Judged<()> {
         let mut frontier = Frontier::open_in(disk.dir(), small()).map_err(|error| format!("does not open: {error}"))?;
         if frontier.credit_units().expect("read") != ALL_CREDIT {

@@ -268,7 +268,7 @@ fn goes_on(mut frontier: Frontier) {
     }
 }
 
-/// Whether the credit of all pages can be read; if so, it must be complete.
+/// Returns whether the credit of all pages can be read; if so, it must be complete.
 fn has_all_credit(frontier: &Frontier) -> bool {
     match frontier.credit_units() {
         Ok(sum) => assert_eq!(sum, ALL_CREDIT),

@@ -12,7 +12,7 @@ fn fails(frontier: &mut Frontier, now_ms: i64, remedy: Remedy) -> Assignment {
     assignment
 }
 
-/// When the next page may be fetched.
+/// Earliest time at which the next page may be fetched.
 fn opens_at(frontier: &mut Frontier, mut now_ms: i64) -> i64 {
     loop {
         match frontier.next(now_ms).expect("answered") {
@@ -116,7 +116,7 @@ fn what_is_queued_of_a_host_that_is_down_too_long_is_given_up_by_name_and_can_be
     }
     assert_eq!(now_ms, 3 * DAY_MS);
     fails(&mut frontier, now_ms, Remedy::HostRests);
-    // One page waits for its own turn, and is given up then.
+    // One page waits for its own turn, and is then given up.
     now_ms = opens_at(&mut frontier, now_ms);
     fails(&mut frontier, now_ms, Remedy::HostRests);
     assert_eq!((frontier.next(now_ms).expect("answered"), frontier.stats().gone), (Next::Empty, 9));

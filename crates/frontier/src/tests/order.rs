@@ -1,4 +1,4 @@
-//! Which page comes first: credit, budgets, the split between new pages and refreshes.
+//! The page that comes first: credit, budgets, the split between new pages and refreshes.
 
 use super::*;
 
@@ -396,7 +396,7 @@ fn a_page_can_be_handed_out_before_its_turn_as_its_host_allows() {
     assert_eq!((frontier.stats().fetched, frontier.credit_units().expect("read")), (21, ALL_CREDIT));
 }
 
-/// Regression: each left a wait behind that ended in one more fetch, again and again.
+/// Regression: each left a timer that ended in one more fetch, again and again.
 #[test]
 fn pages_that_are_handed_out_before_their_turn_wait_once() {
     let recrawl = Recrawl::new().first_ms(100_000).min_ms(100_000).max_ms(100_000);
@@ -417,7 +417,7 @@ fn pages_that_are_handed_out_before_their_turn_wait_once() {
         }
         let other = taken(&mut frontier, 1, 3_000);
         done(&mut frontier, other.page, 3_000, &[]);
-        // A refresh that fails for good, or too often, leaves the page as it was.
+        // A refresh that fails permanently, or too often, leaves the page as it was.
         let missing = Failure { remedy: Remedy::GiveUp, ..failure(FailureKind::ClientStatus) };
         let gone = taken(&mut frontier, 1, 4_000);
         frontier.failed(gone.page, &missing, 4_000).expect("told");

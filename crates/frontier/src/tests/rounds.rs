@@ -100,7 +100,7 @@ fn a_refund_keeps_proportion_and_order_whatever_is_told_meanwhile() {
             frontier.seed(&[url(page)], 0).expect("seeded");
         }
         if event % 25 == 7 {
-            // A journal has all of it; a long one ends with a snapshot, which has it too.
+            // A journal has all of it; a long one ends with a snapshot, which has it as well.
             let name = "x".repeat(if event % 50 == 7 { 20_000 } else { 1 });
             frontier.host_hold(&name, 0).expect("told");
             let delivery = frontier.state.delivery.clone();

@@ -1,4 +1,4 @@
-//! When a page may be fetched: delays, connections, holds, retries, recrawls.
+//! The time at which a page may be fetched: delays, connections, holds, retries, recrawls.
 
 use super::*;
 

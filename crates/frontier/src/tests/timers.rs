@@ -21,7 +21,8 @@ fn url(page: usize) -> String {
 }
 
 /// Fetches each of some pages three times, 20 a second; returns pages and times in order, and the
-/// most timers in memory. The queues of hosts have all pages, so only timers are left out.
+/// maximum number of timers in memory. The queues of hosts have all pages, so only timers are left
+/// out.
 fn crawl(pages: usize, timers_max: usize) -> (Vec<(u32, i64)>, usize) {
     let (_disk, mut frontier) = made(hourly(1 << 24));
     frontier.state.limit(timers_max, 1 << 16);

@@ -1,8 +1,7 @@
-//! A real web graph, its PageRank, and the same graph with an endless trap hung on one page: what
-//! quality is measured on.
+//! A real web graph, its PageRank, and the same graph with an endless trap hung on one page, for
+//! measuring quality.
 //!
-//! The graph is LAW's cnr-2000 (tests/data/README.md). Links of a page are sorted and each stands
-//! there once.
+//! The graph is LAW's cnr-2000 (tests/data/README.md). Links of a page are sorted and distinct.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::Read;
@@ -10,7 +9,7 @@ use std::path::Path;
 
 use crate::opic::Opic;
 
-/// Pages of a host.
+/// Number of pages of a host.
 pub const HOST_PAGES: u32 = 1_000;
 
 /// A graph by pages, each with its links.
@@ -46,8 +45,8 @@ impl Graph {
         &self.links[self.starts[page as usize] as usize..self.starts[page as usize + 1] as usize]
     }
 
-    /// PageRank by iteration, until it changes by less than 1e-12. Pages without links give all to
-    /// all pages alike.
+    /// PageRank by iteration, until it changes by less than 1e-12. Pages without links give equal
+    /// parts to all pages.
     pub fn page_rank(&self, damping: f64) -> Vec<f64> {
         let pages = self.pages() as usize;
         let mut rank = vec![1.0 / pages as f64; pages];
@@ -70,12 +69,12 @@ impl Graph {
     }
 }
 
-/// How an estimate compares with the truth.
+/// Comparison of an estimate with the truth.
 #[derive(Debug)]
 pub struct Quality {
-    /// The sum of all differences.
+    /// Sum of all absolute differences.
     pub l1: f64,
-    /// How many of the truth's first thousand are among the estimate's.
+    /// Number of the truth's first thousand pages that are among the estimate's.
     pub top_1000: usize,
 }
 
@@ -105,11 +104,11 @@ pub struct Trapped<'a> {
     graph: &'a Graph,
     gate: u32,
     fan_out: u32,
-    /// Pages of the tree that were met so far; the first has the number `graph.pages()`.
+    /// Number of pages of the tree found so far; the first has the number `graph.pages()`.
     grown: u32,
     /// The first child of each page of the tree that was fetched.
     children: HashMap<u32, u32>,
-    /// Whether its pages also lead to their neighbours, their parent and the root, as those of a
+    /// Whether its pages also link to their neighbours, their parent and the root, as those of a
     /// calendar do.
     is_meshed: bool,
     /// The parent of each page of the tree; itself for the root.
@@ -122,15 +121,15 @@ impl<'a> Trapped<'a> {
         Trapped { graph, gate, fan_out, grown: 1, children: HashMap::new(), is_meshed: false, parents }
     }
 
-    /// The same, but each page of the tree also leads to its neighbours, its parent and the root,
+    /// The same, but each page of the tree also links to its neighbours, its parent and the root,
     /// as the pages of a calendar do.
     pub fn meshed(graph: &'a Graph, gate: u32, fan_out: u32) -> Trapped<'a> {
         Trapped { is_meshed: true, ..Trapped::new(graph, gate, fan_out) }
     }
 
     /// Host and shape of a page. The graph's pages are in the order of their URLs, which are not
-    /// there: a thousand in a row are taken for a host. The tree has its gate's host, and a shape
-    /// of its own, as a calendar has.
+    /// in the data: each thousand in a row counts as a host. The tree has its gate's host, and its
+    /// own shape, as a calendar has.
     pub fn family(&self, page: u32) -> (u32, u8) {
         match self.is_trap(page) {
             true => (self.gate / HOST_PAGES, 1),
@@ -138,7 +137,7 @@ impl<'a> Trapped<'a> {
         }
     }
 
-    /// The first page of the tree; all with a higher number are in it too.
+    /// The first page of the tree; all with a higher number are in the tree too.
     pub fn root(&self) -> u32 {
         self.graph.pages()
     }
@@ -147,7 +146,7 @@ impl<'a> Trapped<'a> {
         page >= self.root()
     }
 
-    /// What a fetch of a page finds.
+    /// Fetches a page: replaces `links` by its links.
     pub fn fetch(&mut self, page: u32, links: &mut Vec<u32>) {
         links.clear();
         let root = self.root();
@@ -176,14 +175,14 @@ impl<'a> Trapped<'a> {
     }
 }
 
-/// What became of a crawl.
+/// Result of a crawl.
 #[derive(Clone, Default)]
 pub struct Crawled {
     pub fetches: u64,
     pub in_trap: u64,
     /// Pages of the graph that were fetched at least once.
     pub distinct: u64,
-    /// Which, if that was noted.
+    /// Those pages, if recorded.
     pub pages: Vec<u32>,
 }
 
@@ -194,7 +193,7 @@ impl std::fmt::Debug for Crawled {
 }
 
 impl Crawled {
-    /// The part of all PageRank that was fetched.
+    /// The fraction of all PageRank that was fetched.
     pub fn covered(&self, rank: &[f64]) -> f64 {
         self.pages.iter().map(|page| rank[*page as usize]).sum()
     }
@@ -204,7 +203,7 @@ impl Crawled {
     }
 }
 
-/// Gates drawn from all pages alike, of those that have links.
+/// Gates drawn uniformly from all pages with links.
 pub fn any_gates(graph: &Graph, count: usize) -> Vec<u32> {
     let mut rng = fastrand::Rng::with_seed(2_000);
     let pages = std::iter::repeat_with(|| rng.u32(..graph.pages()));
@@ -212,7 +211,7 @@ pub fn any_gates(graph: &Graph, count: usize) -> Vec<u32> {
 }
 
 impl Graph {
-    /// Start pages: so many, evenly spread over the numbers of pages.
+    /// Start pages: `count` of them, evenly spread over the page numbers.
     pub fn spread(&self, count: u32) -> Vec<u32> {
         (0..count).map(|i| i * (self.pages() / count)).collect()
     }
@@ -225,9 +224,9 @@ impl Graph {
     }
 }
 
-/// Crawls by credit, with so many virtual visits a fetch: what the frontier does, in memory.
+/// Crawls by credit, with this many virtual visits a fetch, as the frontier does, but in memory.
 pub fn crawl(web: &mut Trapped<'_>, opic: &mut Opic, seeds: &[u32], fetches: u64, virtual_visits: u64) -> Crawled {
-    // The crawl's number of each page of the web, and back.
+    // The crawl's number of each page of the web, and the reverse.
     let mut number_of: Vec<u32> = Vec::new();
     let mut page_of: Vec<u32> = Vec::new();
     let mut enter = |web: &Trapped<'_>, opic: &mut Opic, page_of: &mut Vec<u32>, page: u32| {

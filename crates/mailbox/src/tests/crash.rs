@@ -10,7 +10,7 @@ use crate::failpoint::{Failpoint, plant};
 type Judged<T> = std::result::Result<T, String>;
 const SENDERS: u128 = 3;
 
-/// What the clients know of a mailbox.
+/// State of a mailbox as its clients know it.
 #[derive(Clone, Debug, Default)]
 struct Known {
     /// All links in the order in which they were entered: crawl and number.
@@ -189,7 +189,7 @@ fn a_folder_of_mailboxes_is_made_whole_or_not_at_all() {
     images.unwrap_or_else(|what| panic!("{what}"));
 }
 
-/// What a crawl knows of its outbox.
+/// Known state of a crawl's outbox.
 #[derive(Clone, Debug, Default)]
 struct Sent {
     id: u128,
@@ -269,7 +269,7 @@ fn live_of_outbox(seed: u64) -> Judged<u64> {
             if rng.u8(..40) == 0 {
                 drop(outbox.take());
                 outbox = Some(Outbox::open_in(disk_of_life.dir(), 2)?);
-                // What was not committed is gone with the handle.
+                // Uncommitted links are lost with the handle.
                 let mut known = of_life.lock().expect("one thread");
                 known.added = known.committed;
             }

@@ -71,7 +71,7 @@ fn links_are_read_in_parts_and_dropped_up_to_a_cursor() {
     assert!(matches!(boxes.drop_to(0, boxes.stats()[0].epoch, second.cursor - 512), Ok(0) | Err(Error::Cursor { .. })));
     assert!(matches!(boxes.drop_to(0, boxes.stats()[0].epoch, second.cursor + 1), Err(Error::Cursor { .. })));
     assert!(matches!(boxes.read(0, Some(1 << 40), 1), Err(Error::Cursor { .. })));
-    // The middle of a batch is no place either.
+    // The middle of a batch is not a place either.
     assert!(matches!(boxes.read(0, Some(second.cursor - 7), 1), Err(Error::Cursor { .. })));
     let all = boxes.read(0, None, 100).expect("read");
     assert_eq!(boxes.drop_to(0, boxes.stats()[0].epoch, all.cursor).expect("dropped"), 10);

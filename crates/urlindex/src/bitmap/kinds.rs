@@ -26,7 +26,7 @@ impl Bitmap<Md5Slots> {
         /// [`Md5Bitmap::create`] left: writes its sidecar.
         ///
         /// # Errors
-        /// [`Error::NotASet`] if its length is no power of two between 8 KiB and 8 GiB;
+        /// [`Error::NotASet`] if its length is not a power of two from 8 KiB to 8 GiB;
         /// [`crate::StorageError::Io`], with [`std::io::ErrorKind::AlreadyExists`] if it has a
         /// sidecar; [`crate::StorageError::Locked`].
         fn adopt, adopt_in(dir, name) -> Result<Md5Bitmap> {
@@ -35,7 +35,7 @@ impl Bitmap<Md5Slots> {
                 let slots = Md5Slots::new(bits).ok().filter(|_| len.is_power_of_two());
                 slots.ok_or_else(|| {
                     let what =
-                        format!("it has {len} bytes, and a bitmap has a power of two of them between 8 KiB and 8 GiB");
+                        format!("it has {len} bytes; a bitmap has a power of two from 8 KiB to 8 GiB");
                     Error::NotASet { file: name.to_owned(), what }
                 })
             })

@@ -1,18 +1,18 @@
-//! Bitmaps: a bit for each slot. A URL's slot is the head of its MD5, or there is one for each of
-//! some classic hash functions.
+//! Mapped bitmaps with a bit for each slot. A URL has one slot, the head of its MD5, or k slots,
+//! one for each of k classic hash functions.
 //!
-//! By MD5: the lowest n bits of the digest as a little-endian number (n = 28: 32 MiB).
+//! The MD5 slot is the lowest n bits of the digest as a little-endian number (n = 28: 32 MiB).
 //!
 //! The file holds the words in order, little-endian, and nothing else, for other programs to read.
 //! It is mapped: an insert is in the file when it returns (a killed process loses nothing), and
 //! durable after [`SeenSet::sync`](crate::SeenSet::sync). All else is in [`sidecar`].
 //!
-//! [`HashBitmap`] has a slot for each of its functions ([`slots`]): the Bloom filter that C
-//! programs write, as bare bits that they can still read.
+//! [`HashBitmap`] has a slot for each of its functions ([`slots`]): the Bloom filter of existing C
+//! programs, as bare bits that they can still read.
 //!
 //! Invariants: bits are only ever set; a word changes only after the sidecar says durably that the
-//! file is open, so checksums of a closed file are never those of another state. A URL with only
-//! some of its bits after a crash is new, unless other URLs set the rest.
+//! file is open, so the checksums of a closed file are never stale. A URL with only some of its
+//! bits after a crash is new, unless other URLs set the rest.
 
 mod kinds;
 mod sidecar;
@@ -34,7 +34,7 @@ use slots::{HashSlots, Md5Slots, Shape, Slots};
 
 pub use slots::SlotHash;
 
-/// Whether a bitmap with a sidecar is a [`HashBitmap`].
+/// Returns whether a bitmap with a sidecar is a [`HashBitmap`].
 ///
 /// # Errors
 /// As [`Bitmap::open`].
@@ -42,7 +42,7 @@ pub(crate) fn is_hashed(dir: &dyn Dir, name: &str) -> Result<bool> {
     Ok(matches!(Sidecar::read(dir, name)?.shape, Shape::Hashes { .. }))
 }
 
-/// URLs of a batch whose words are fetched together: one wait for memory instead of one each.
+/// URLs of a batch whose words are fetched together, so that their cache misses overlap.
 const FETCHED_TOGETHER: usize = 32;
 
 /// Locks for concurrent inserts of several bits.
@@ -85,14 +85,14 @@ pub struct Bitmap<S> {
     file: Arc<dyn File>,
     map: Arc<dyn Map>,
     ones: AtomicU64,
-    /// Ones at the opening.
+    /// Bits set at the opening.
     ones_before: u64,
-    /// Whether the sidecar says that the file is open.
+    /// Whether the sidecar marks the file as open.
     is_open: AtomicBool,
     opening: Mutex<()>,
     turns: [Mutex<()>; TURNS],
     poison: Latch,
-    /// None: read-only.
+    /// `None`: read-only.
     lock: Option<Box<dyn Lock>>,
 }
 
@@ -176,7 +176,7 @@ impl<S: Slots> Bitmap<S> {
 
     fn with(dir: Arc<dyn Dir>, name: &str, sidecar: Sidecar, lock: Option<Box<dyn Lock>>) -> Result<Bitmap<S>> {
         let Some(slots) = S::of(sidecar.shape) else {
-            let what = "its sidecar is that of a bitmap with other slots".to_owned();
+            let what = "its sidecar is that of the other kind of bitmap".to_owned();
             return Err(Error::NotASet { file: name.to_owned(), what });
         };
         let access = if lock.is_some() { Access::Write } else { Access::Read };
@@ -258,18 +258,19 @@ impl<S: Slots> Bitmap<S> {
         (-(-k * urls as f64 / self.slots() as f64).exp_m1()).powf(k)
     }
 
-    /// Estimated URLs behind this number of ones.
+    /// Estimated number of URLs that set `ones` bits.
     fn urls_of(&self, ones: u64) -> f64 {
         let (slots, k) = (self.slots() as f64, self.slots.probes() as f64);
         -slots / k * (-(ones as f64) / slots).ln_1p()
     }
 
-    /// URLs counted for this number of ones: with one bit each, those that set a bit.
+    /// Number of URLs counted for `ones` set bits: exact with one bit per URL (inserts that set a
+    /// bit), else estimated.
     fn count_of(&self, ones: u64) -> u64 {
         if self.slots.probes() == 1 { ones } else { self.urls_of(ones.min(self.slots() - 1)).round() as u64 }
     }
 
-    /// Whether a URL has the same slots in `other`.
+    /// Checks that a URL has the same slots in `other`.
     ///
     /// # Errors
     /// `Unsupported`.
@@ -279,13 +280,14 @@ impl<S: Slots> Bitmap<S> {
         }
         let (theirs, ours) = (other.slots.shape(), self.slots.shape());
         let why = format!(
-            "{} has {theirs} and it has {ours}: their bits mean other URLs. Insert the URLs themselves",
+            "{} has {theirs}, this set has {ours}: their bits mean different URLs. Insert the URLs themselves",
             other.name
         );
-        Err(Error::Unsupported { file: self.name.clone(), op: "take that set up", why })
+        Err(Error::Unsupported { file: self.name.clone(), op: "merge that set", why })
     }
 
-    /// Sets every bit of `other`, so all its URLs are seen here. Returns how many bits were new.
+    /// Sets every bit that is set in `other`, so all its URLs are seen here. Returns how many bits
+    /// were new.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if `other` has another number of slots; [`Error::ReadOnly`];
@@ -309,8 +311,8 @@ impl<S: Slots> Bitmap<S> {
         Ok(added)
     }
 
-    /// Word and bit of a slot. On a little-endian machine words of 32 bits in order are words of
-    /// 64 in order.
+    /// Word and bit mask of a URL's slot number `probe`. On a little-endian machine, words of 32
+    /// bits in order are words of 64 bits in order.
     #[inline]
     fn place(&self, url: &[u8], probe: usize) -> (usize, u64) {
         let slot = self.slots.slot(url, probe);
@@ -360,7 +362,7 @@ impl<S: Slots> Bitmap<S> {
         Ok(Verdict::New)
     }
 
-    /// The places of some URLs, in order. Their words are being fetched when it returns.
+    /// Collects the places of some URLs, in order, and starts fetching their words.
     fn fetch(&self, urls: &[&[u8]], places: &mut Vec<(usize, u64)>) -> u64 {
         places.clear();
         let probes = self.slots.probes();
@@ -371,7 +373,7 @@ impl<S: Slots> Bitmap<S> {
         places.iter().fold(0, |all, place| all | words[place.0].load(Ordering::Relaxed))
     }
 
-    /// Marks the file as open in the sidecar, before the first bit set since it was closed.
+    /// Marks the file as open in the sidecar, before the first bit is set after a close.
     #[cold]
     fn mark_open(&self) -> Result<()> {
         let _turn = guard(&self.opening);
@@ -427,7 +429,7 @@ impl<S: Slots> SeenSet for Bitmap<S> {
         Ok(())
     }
 
-    /// With several bits a URL, estimated from the ones.
+    /// Estimated from the set bits if a URL has several.
     fn len(&self) -> u64 {
         self.count_of(self.ones.load(Ordering::Relaxed))
     }
@@ -445,7 +447,7 @@ impl<S: Slots> SeenSet for Bitmap<S> {
         share.powi(self.slots.probes() as i32)
     }
 
-    /// An estimate by the number of bits set: n URLs set m (1 - e^(-n/m)) of m bits.
+    /// Estimated from the number of bits set: n URLs set m (1 - e^(-n/m)) of m bits.
     fn expected_loss(&self) -> f64 {
         let ones = self.ones.load(Ordering::Relaxed);
         let (urls, probes) = (self.urls_of(ones), self.slots.probes());

@@ -18,7 +18,7 @@ pub(super) const SEGMENT_BYTES: usize = 2048 * 4;
 /// Bytes of the sidecar before the checksums.
 pub(super) const FIXED_BYTES: usize = SidecarHeader::BYTES;
 
-/// Whether the bitmap may be changing.
+/// State of a bitmap: open bitmaps may be changing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Open = 1,
@@ -39,7 +39,7 @@ impl Sidecar {
         Sidecar { id, shape, state, ones: 0, checksums: Vec::new() }
     }
 
-    /// The closed sidecar of this bitmap: reads all its words.
+    /// The closed sidecar of this bitmap. Reads all its words.
     pub(super) fn closed(&self, ones: u64, file: &dyn File, name: &str) -> Result<Sidecar> {
         let mut checksums = Vec::new();
         each_segment(self.shape.file_bytes(), file, name, |_, segment| {
@@ -110,7 +110,7 @@ impl Sidecar {
         }
         SIDECAR.check_magic(name, bytes)?;
         if SidecarHeader::CRC.get(bytes) != checksum(bytes) {
-            return corrupt(SidecarHeader::CRC.at, "checksum does not match");
+            return corrupt(SidecarHeader::CRC.at, "checksum mismatch");
         }
         SIDECAR.check_version(name, bytes)?;
         let shape = match u32::from(SidecarHeader::BITS.get(bytes)) {

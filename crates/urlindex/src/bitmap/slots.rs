@@ -7,11 +7,11 @@ use md5::{Digest, Md5};
 use crate::bloom::hash::{ap, bkdr, djb, djb0};
 use crate::error::{Error, Result};
 
-/// Range of n of an MD5 bitmap of 2^n slots.
+/// Range of n for an MD5 bitmap of 2^n slots.
 pub(super) const BITS: std::ops::RangeInclusive<u32> = 16..=36;
 /// The classic functions give 31 bits.
 const HASHED_SLOTS_MAX: u64 = 1 << 31;
-/// Bytes that other programs may leave behind the last slot: `char bits[SLOTS / 8 + 1]`, or whole
+/// Bytes that other programs may leave after the last slot: `char bits[SLOTS / 8 + 1]`, or whole
 /// words.
 const SPARE_BYTES: u64 = 8;
 
@@ -23,9 +23,9 @@ pub enum Shape {
         /// 16 to 36.
         bits: u32,
     },
-    /// Slots of some functions.
+    /// One slot for each hash function.
     Hashes {
-        /// A bit for each function.
+        /// Bit set of the functions.
         functions: u8,
         /// Number of slots.
         slots: u64,
@@ -68,17 +68,17 @@ impl std::fmt::Display for Shape {
     }
 }
 
-/// How a URL's bits are chosen. Sealed: there are two kinds of bitmaps.
+/// The choice of a URL's bits. Sealed: there are two kinds of bitmaps.
 pub trait Slots: std::fmt::Debug + Send + Sync + Sized {
     /// The shape of a bitmap.
     fn shape(&self) -> Shape;
     /// The slots of a shape; `None` for the other kind.
     fn of(shape: Shape) -> Option<Self>;
-    /// Most bits of a URL.
+    /// Bits of a URL, at most.
     fn probes(&self) -> usize;
     /// Number of slots.
     fn slots(&self) -> u64;
-    /// The slot of one of a URL's bits.
+    /// Slot of the URL's bit number `probe`.
     fn slot(&self, url: &[u8], probe: usize) -> u64;
 }
 

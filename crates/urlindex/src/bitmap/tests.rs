@@ -116,8 +116,8 @@ fn words_of_another_program_are_taken_up() {
     assert!(matches!(Md5Bitmap::adopt_in(disk.dir(), "odd"), Err(Error::NotASet { .. })));
 }
 
-/// Bits as a C program sets them: of a slot, bit slot mod 8 of byte slot / 8, however long its
-/// array is.
+/// Bits as a C program sets them: slot s is bit s mod 8 of byte s / 8, whatever the length of its
+/// array.
 #[test]
 fn a_filter_of_chosen_functions_has_the_bits_that_other_programs_look_for() {
     let hashes = [SlotHash::Bkdr, SlotHash::Ap, SlotHash::Djb];
@@ -201,7 +201,7 @@ fn a_killed_process_loses_nothing() {
     assert!((0..100).all(|i| !set.contains(&url(i)).expect("known").is_new()));
 }
 
-/// Whatever the power loss: what was synced is there, and nothing is there that was not inserted.
+/// After any power loss, every synced URL is seen, and nothing is seen that was not inserted.
 #[test]
 fn nothing_synced_is_forgotten_and_nothing_unheard_of_is_seen() {
     for seed in 0..300u64 {
@@ -313,7 +313,7 @@ fn a_merged_bitmap_has_the_urls_of_both_and_its_file_too() {
 
 #[test]
 fn a_bitmap_that_is_open_to_be_read_shows_what_is_inserted_elsewhere() {
-    // The simulated disk shows no map what is stored through another.
+    // On the simulated disk a map does not see stores made through another map.
     let folder = tempfile::tempdir().expect("a folder");
     let dir = || Arc::new(filemap_io::OsDir::open(folder.path()).expect("opened"));
     Md5Bitmap::create_in(dir(), "seen", 20).expect("created").close().expect("closed");

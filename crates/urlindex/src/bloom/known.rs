@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::files::{self, beside};
 use crate::format::{KNOWN, KnownHeader};
 
-/// A longer list calls for another filter.
+/// Maximum length. A longer list calls for another filter.
 const URLS_MAX: usize = 1 << 16;
 const URL_BYTES_MAX: usize = u16::MAX as usize;
 const HEADER_BYTES: usize = KnownHeader::BYTES;
@@ -25,7 +25,7 @@ const CRC_BYTES: usize = 4;
 /// The list of known false positives.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// Length of the list: most filters have none, and learn that without a lock.
+    /// Length of the list, so that an empty list (most filters) needs no lock.
     count: AtomicU64,
     list: Mutex<List>,
 }
@@ -44,7 +44,7 @@ impl Known {
         }
         let mut list = guard(&self.list);
         if list.urls.len() >= URLS_MAX {
-            let what = format!("{URLS_MAX} URLs are known to be called seen wrongly; make a filter with a lower rate");
+            let what = format!("it has {URLS_MAX} URLs; make a filter with a lower rate");
             return Err(StorageError::full("the list of known false positives", what).into());
         }
         list.is_changed |= list.urls.insert(url.into());
@@ -65,7 +65,7 @@ impl Known {
         guard(&self.list).urls.iter().cloned().collect()
     }
 
-    /// Removes a URL; true to one caller only.
+    /// Removes a URL; returns true to one caller only.
     pub(super) fn take(&self, url: &[u8]) -> bool {
         if self.count.load(Ordering::Acquire) == 0 {
             return false;
@@ -139,7 +139,7 @@ fn decode(bytes: &[u8], name: &str, id: [u8; 16]) -> Result<BTreeSet<Box<[u8]>>>
     KNOWN.check(name, bytes)?;
     let held = &bytes[..bytes.len() - CRC_BYTES];
     if KnownHeader::ID.get(held) != id {
-        return corrupt(KnownHeader::ID.at, "this is the list of another filter");
+        return corrupt(KnownHeader::ID.at, "the list belongs to another filter");
     }
     let mut urls = BTreeSet::new();
     let mut rest = &held[HEADER_BYTES..];

@@ -10,8 +10,8 @@ use crate::error::{Error, Result};
 use crate::seen::SeenSet;
 
 impl BloomFilter {
-    /// Sets every bit of `other`, so all its URLs are seen here. [`SeenSet::len`] is then an
-    /// estimate from the bits, between the larger of the two counts and their sum.
+    /// Sets every bit that is set in `other`, so all its URLs are seen here. [`SeenSet::len`] is
+    /// then an estimate from the bits, between the larger of the two counts and their sum.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if a URL has other bits in `other`; [`crate::StorageError::Full`] if
@@ -36,7 +36,7 @@ impl BloomFilter {
         Ok(())
     }
 
-    /// Whether a URL has the same bits in `other`.
+    /// Checks that a URL has the same bits in `other`.
     ///
     /// # Errors
     /// `Unsupported`.
@@ -56,7 +56,7 @@ impl BloomFilter {
             words(self)
         );
         let file = self.store.as_ref().map_or("the filter", |store| store.file.name()).to_owned();
-        Err(Error::Unsupported { file, op: "take that filter up", why })
+        Err(Error::Unsupported { file, op: "merge that filter", why })
     }
 }
 
@@ -107,7 +107,7 @@ mod tests {
             from.find(|&i| set.note_false_positive(url(i)).expect("noted")).expect("so small a filter errs")
         };
         let (of_other, of_none) = (wrong(&set, 300..600), wrong(&set, 1000..2000));
-        // Neither has it, and both know.
+        // Neither filter has this URL, and both list it as a false positive.
         other.note_false_positive(url(of_none)).expect("noted");
         set.merge(&other).expect("alike");
         assert_eq!(set.contains(&url(of_other)).expect("known"), Verdict::ProbablySeen);

@@ -151,7 +151,7 @@ impl BloomFilter {
         }
     }
 
-    /// URLs that the filter is made for. It takes more, at a higher rate.
+    /// Number of URLs that the filter is made for. It takes more, at a higher rate.
     pub fn capacity(&self) -> u64 {
         self.design.capacity
     }
@@ -161,7 +161,7 @@ impl BloomFilter {
         (self.design.shape.bits, self.design.shape.probes)
     }
 
-    /// Where the probes of a URL fall.
+    /// Placement of a URL's probes.
     pub fn layout(&self) -> Layout {
         self.design.shape.layout
     }
@@ -230,7 +230,7 @@ impl SeenSet for BloomFilter {
                 return Ok(self.count_new());
             }
         }
-        // All its bits are set: inserted, or a false positive.
+        // All its bits are set: it was inserted, or is a false positive.
         Ok(if self.known.take(url) { self.count_new() } else { Verdict::ProbablySeen })
     }
 
@@ -251,7 +251,7 @@ impl SeenSet for BloomFilter {
         self.store.as_ref().map_or(0, |store| store.file.len() + self.known.disk_bytes())
     }
 
-    /// From the bits, not from theory, so a poor hash shows. Reads the whole filter.
+    /// Computed from the bits, not from theory, so a poor hash shows. Reads the whole filter.
     fn false_positive_rate(&self) -> f64 {
         self.words.rate(&self.design.shape)
     }

@@ -5,10 +5,10 @@ use crate::error::{Error, Result};
 use super::hash::HashFamily;
 use super::shape::{Layout, Shape};
 
-/// The classic hash functions give 31 bits.
+/// Maximum bits of a filter with the classic hash functions, which give 31 bits.
 const NARROW_BITS_MAX: u64 = 1 << 31;
 
-/// How a new filter is created.
+/// Options of a new filter.
 ///
 /// ```
 /// use urlindex::{BloomFilter, BloomOptions, SeenSet, Verdict};
@@ -64,7 +64,7 @@ impl BloomOptions {
         BloomOptions { family, ..self }
     }
 
-    /// The hash's seed, 0 by default. Where others choose the URLs, give a random one, or they can
+    /// The hash's seed, 0 by default. If strangers choose the URLs, give a random one, or they can
     /// choose URLs that collide.
     #[must_use]
     pub fn seed(self, seed: u64) -> BloomOptions {
@@ -102,7 +102,10 @@ impl Design {
             return Ok(());
         }
         if self.shape.bits > NARROW_BITS_MAX {
-            return Err(Error::option("family", format!("it gives 31 bits, the filter has {}", self.shape.bits)));
+            return Err(Error::option(
+                "family",
+                format!("its hashes have 31 bits, too few for a filter of {} bits", self.shape.bits),
+            ));
         }
         if self.shape.layout == Layout::Blocked {
             return Err(Error::option("family", "the blocked layout needs a hash of 64 bits"));

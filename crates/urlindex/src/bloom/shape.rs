@@ -9,13 +9,13 @@ use crate::error::{Error, Result};
 
 /// Bits of a cache line.
 pub(super) const LINE_BITS: u64 = 512;
-/// Most probes: 32 give a rate of 2^-32.
+/// Maximum probes: 32 give a rate of 2^-32.
 pub(super) const PROBES_MAX: u32 = 32;
-/// 512 GiB.
+/// Maximum bits of a filter: 512 GiB.
 const BITS_MAX: u64 = 1 << 42;
 
 filemap_io::named_enum! {
-    /// Where the probes of a key fall.
+    /// Placement of a key's probes.
     ///
     /// ```
     /// use urlindex::BloomOptions;
@@ -60,7 +60,7 @@ impl Shape {
         };
         let smallest = (1..=PROBES_MAX).map(candidate).min_by(|a, b| a.0.total_cmp(&b.0));
         let (bits, probes) = smallest.unwrap_or((f64::INFINITY, 1));
-        // A float beyond the integers saturates, and `new` refuses it.
+        // A float above all integers saturates, and `new` rejects it.
         Shape::new(layout, bits.ceil() as u64, probes)
     }
 
@@ -113,7 +113,8 @@ fn standard_bits(keys: u64, rate: f64, probes: u32) -> f64 {
 }
 
 fn blocked_bits(keys: u64, rate: f64, probes: u32) -> f64 {
-    // The load of a line, in keys, at which the rate is reached; the rate rises with the load.
+    // Binary search for the load of a line, in keys, at which the rate is reached; the rate rises
+    // with the load.
     let (mut low, mut high) = (0.0, 2048.0);
     for _ in 0..50 {
         let middle = (low + high) / 2.0;
@@ -193,8 +194,7 @@ mod tests {
         assert!(shape.loss(1e6) < 1e6 * 5.74e-4 / 5.0 && shape.loss(1e6) > 0.0);
     }
 
-    /// Found by the fuzz target `seen`: the time that it took grew with the number of URLs that a
-    /// file says it has.
+    /// Found by the fuzz target `seen`: the time grew with the number of URLs that a file claims.
     #[test]
     fn a_filter_that_is_fuller_than_full_calls_everything_seen() {
         let shape = Shape::new(Layout::Blocked, 512, 1).expect("a shape");

@@ -57,8 +57,8 @@ fn the_old_hash_functions_forget_nothing_and_err_about_as_often() {
     assert!(matches!(BloomFilter::in_memory(blocked), Err(Error::Storage(StorageError::InvalidOption { .. }))));
 }
 
-/// The file of a filter that was made when DJB began at 0, by its number in the header: it says
-/// `djb0`, and has its URLs.
+/// A filter made when DJB started at 0 is known by its family's number in the header: it is named
+/// `djb0`, and keeps its URLs.
 #[test]
 fn a_filter_that_was_made_with_a_djb_from_0_keeps_its_urls() {
     for (number, family) in [(2, HashFamily::Ap0), (3, HashFamily::Djb0)] {
@@ -135,8 +135,7 @@ fn a_filter_is_opened_again_as_it_was() {
     assert!(matches!(again, Err(Error::Storage(StorageError::Io { .. }))));
 }
 
-/// Whatever the power loss, whenever it comes: what was synced is there, the rate stays, nothing
-/// is damaged.
+/// After a power loss at any moment, synced URLs are seen, the rate holds, and nothing is damaged.
 #[test]
 fn nothing_synced_is_forgotten_and_nothing_half_written_is_seen() {
     for seed in 0..60u64 {

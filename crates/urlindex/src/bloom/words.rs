@@ -58,13 +58,13 @@ impl Words {
         self.word(at).store(value, Ordering::SeqCst);
     }
 
-    /// Numbers of the dirty parts, which are clean from now on.
+    /// Returns the numbers of the dirty parts, and marks them clean.
     pub(super) fn take_dirty(&self) -> Vec<usize> {
         let dirty = self.dirty.iter().enumerate();
         dirty.filter(|(_, note)| note.swap(false, Ordering::SeqCst)).map(|(number, _)| number).collect()
     }
 
-    /// Sets bits of a word; true if any was unset.
+    /// Sets bits of a word; returns true if any was unset.
     #[inline]
     fn set(&self, at: usize, mask: u64) -> bool {
         let word = self.word(at);
@@ -79,7 +79,7 @@ impl Words {
         is_new
     }
 
-    /// Whether all bits of a key are set.
+    /// Returns whether all bits of a key are set.
     ///
     /// `LOOK_AT_ALL` reads all words before deciding, which pays before an insert: the processor
     /// fetches them together, instead of one after the other.
@@ -105,7 +105,7 @@ impl Words {
         }
     }
 
-    /// Sets all bits of a key; true if any was unset.
+    /// Sets all bits of a key; returns true if any was unset.
     #[inline]
     pub(super) fn insert(&self, probes: &Probes) -> bool {
         match probes {
@@ -119,7 +119,7 @@ impl Words {
         }
     }
 
-    /// Sets every bit of a filter of the same shape.
+    /// Sets every bit that is set in `other`, a filter of the same shape.
     pub(super) fn merge(&self, other: &Words) {
         for at in 0..self.len().min(other.len()) {
             let theirs = other.load(at);
@@ -187,7 +187,8 @@ impl Probes {
     }
 }
 
-/// Each probe takes nine bits of the hash, which is mixed again when used up.
+/// Bit masks of a key's line. Each probe takes nine bits of the hash, which is mixed again when
+/// used up.
 #[inline]
 fn line_masks(hash: u64, probes: u32) -> [u64; LINE_WORDS] {
     let mut masks = [0; LINE_WORDS];

@@ -1,4 +1,4 @@
-//! The trait of every canonicaliser, and why bytes are no URL.
+//! The trait of every canonicaliser, and the error for bytes that are not a URL.
 //!
 //! The trait is object-safe and small: name, version, one function. Name and version are a promise
 //! about bytes on disk: a changed canonicaliser gets a new version, and the old one can still be
@@ -30,7 +30,7 @@ pub trait Canonicalizer: Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`UrlError`] if `url` is no URL by this rule; nothing is guessed.
+    /// [`UrlError`] if `url` is not a URL for this canonicaliser, which never guesses.
     fn canonicalize(&self, url: &[u8]) -> Result<Vec<u8>, UrlError>;
 
     /// The key without a copy, if it is part of `url`: most links of a crawl are canonical.
@@ -47,7 +47,7 @@ pub trait Canonicalizer: Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`UrlError`] if `base` is no absolute URL, or `link` no URL there.
+    /// [`UrlError`] if `base` is not an absolute URL, or `link` not a URL relative to it.
     fn resolve(&self, base: &[u8], link: &[u8]) -> Result<Vec<u8>, UrlError> {
         self.canonicalize(whatwg::join(base, link, encoding_rs::UTF_8)?.as_bytes())
     }
@@ -63,7 +63,7 @@ pub trait Canonicalizer: Debug + Send + Sync {
     }
 }
 
-/// Why bytes are no URL.
+/// Reason why bytes are not a URL.
 ///
 /// ```
 /// use urlindex::{Canonicalizer, UrlError, Whatwg};
@@ -83,7 +83,7 @@ pub enum UrlError {
         /// Position of the byte.
         at: usize,
     },
-    /// The parser of the URL standard refuses it. Give an absolute URL, scheme included.
+    /// The parser of the URL standard rejects it. Give an absolute URL, scheme included.
     #[error("not an absolute URL: {why}")]
     Invalid {
         /// The parser's reason.

@@ -1,4 +1,4 @@
-//! The canonicaliser of crawls: the URL standard, then named rules that can be switched; and an
+//! The canonicaliser for crawls: the URL standard, then named rules that can be switched; and an
 //! explanation of each step.
 //!
 //! The rules run in order until none changes anything; their output is parsed again unless its
@@ -14,12 +14,12 @@ use super::parts::Parts;
 use super::rule::{Rule, RuleSet};
 use super::{Canonicalizer, UrlError, fast, rewrite, settled, whatwg};
 
-/// Step of a URL that is not UTF-8: percent-encodes each byte over 7F as it stands.
+/// Step for a URL that is not UTF-8: percent-encodes each byte over 7F as it stands.
 const PERCENT_BYTES: &str = "percent-bytes";
-/// Step of a page's link: path in UTF-8, query in the page's encoding.
+/// Step for a page's link: path in UTF-8, query in the page's encoding.
 const PAGE_ENCODING: &str = "page-encoding";
 
-/// Most rounds of rules. Each shortens or sorts the URL: real ones take one or two.
+/// Maximum rounds of rules. Each shortens or sorts the URL: real ones take one or two.
 const ROUNDS_MAX: usize = 64;
 
 /// The URL standard and a set of rules.
@@ -42,7 +42,7 @@ pub struct CrawlRules {
     dropped: Vec<String>,
 }
 
-/// What a canonicaliser did to a URL, step by step.
+/// The steps of a canonicaliser on a URL.
 ///
 /// ```
 /// use urlindex::CrawlRules;
@@ -107,12 +107,12 @@ impl CrawlRules {
         CrawlRules { rules: self.rules.with(Rule::Tracking), dropped }
     }
 
-    /// Rules switched on.
+    /// The rules that are on.
     pub fn rules(&self) -> RuleSet {
         self.rules
     }
 
-    /// The key of `url`, and each rule that changed it: tells why a URL was taken for another.
+    /// The key of `url`, and each rule that changed it: shows why two URLs have one key.
     pub fn explain(&self, url: impl AsRef<[u8]>) -> Explanation {
         let mut steps = Vec::new();
         let key = self.run(url.as_ref(), &mut Notes(Some(&mut steps)));
@@ -135,7 +135,7 @@ impl CrawlRules {
         Explanation { key, steps }
     }
 
-    /// The key of a URL, if its bytes prove it.
+    /// The key of a URL, if its bytes prove it canonical.
     pub(super) fn proved<'a>(&self, url: &'a [u8]) -> Option<Cow<'a, [u8]>> {
         if !self.rules.has(Rule::Fragment) || !self.dropped.is_empty() {
             return None;
@@ -151,7 +151,7 @@ impl CrawlRules {
     /// Runs the rules. With notes, records every step and uses no proofs.
     fn run<'a>(&self, url: &'a [u8], notes: &mut Notes<'_>) -> Result<Cow<'a, [u8]>, UrlError> {
         let mut text = match fast::canonical_part(url).and_then(|part| std::str::from_utf8(part).ok()) {
-            // A fragment that stays must be parsed.
+            // A fragment that is kept must be parsed.
             Some(part) if self.rules.has(Rule::Fragment) => {
                 if part.len() < url.len() {
                     notes.add(Rule::Fragment.name(), &String::from_utf8_lossy(url), part);
@@ -182,10 +182,10 @@ impl CrawlRules {
                 }
             };
         }
-        Err(UrlError::Invalid { why: "the crawl rules do not come to an end".to_owned() })
+        Err(UrlError::Invalid { why: "the crawl rules do not reach a fixed point".to_owned() })
     }
 
-    /// Runs all rules once: the new text, if any rule changed it.
+    /// Runs all rules once. Returns the new text if any rule changed it.
     fn round(&self, text: &str, notes: &mut Notes<'_>) -> Option<String> {
         let Some(mut parts) = Parts::of(text) else { return self.other_scheme(text, notes) };
         let mut is_changed = false;
@@ -230,7 +230,7 @@ fn into_bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
     }
 }
 
-/// Puts back a default port that the parser dropped: here a rule does that.
+/// Restores a default port that the parser dropped: dropping it is a rule's task here.
 fn with_written_port(parsed: String, written: &str) -> String {
     let rest = written.trim_start_matches(|c: char| c <= ' ').split_once(':').map_or("", |(_, rest)| rest);
     let rest = rest.trim_start_matches(['/', '\\']);

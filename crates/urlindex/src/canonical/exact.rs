@@ -1,7 +1,7 @@
 //! The canonicaliser that changes nothing: keys are the URLs' bytes.
 //!
-//! For archives that must keep every difference, and for keys that are no URLs of the standard. It
-//! refuses only an empty key and a NUL byte.
+//! For archives that must keep every difference, and for keys that are not URLs of the standard.
+//! It rejects only an empty key and a NUL byte.
 
 use super::{Canonicalizer, UrlError};
 

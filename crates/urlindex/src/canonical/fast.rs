@@ -1,7 +1,7 @@
 //! Proves by bytes alone that a URL is canonical: the parser would return the same text.
 //!
-//! Most links of a crawl pass. The check knows `http` and `https` URLs with a plain host and plain
-//! characters, and says nothing of others; a property test compares it with the parser.
+//! Most links of a crawl pass. The check covers `http` and `https` URLs with a plain host and
+//! plain characters, and leaves others undecided; a property test compares it with the parser.
 //!
 //! Proof, by the URL standard: the scheme is lower case, followed by `//`; the host has only
 //! lower-case letters, digits, hyphens and dots, no empty label, no label that begins with `xn--`

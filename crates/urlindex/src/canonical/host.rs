@@ -2,7 +2,7 @@
 //!
 //! Listings by host examine every key, so this scans bytes: past `://` to the end of the
 //! authority, without user and port. For a canonical WHATWG URL the result is the canonical host;
-//! for other bytes it is whatever stands there, or nothing.
+//! for other bytes it is whatever is found there, or `None`.
 
 /// The host of the URL `key`; `None` without an authority (`mailto:`, `data:`) or with an empty
 /// host (`file:///x`).
@@ -27,9 +27,9 @@ pub fn host<K: AsRef<[u8]> + ?Sized>(key: &K) -> Option<&[u8]> {
     Some(&with_port[..end]).filter(|host| !host.is_empty())
 }
 
-/// The shard, below `shards`, of a URL's host among crawls that share their hosts: XXH3-64 of the
-/// host (of an empty text where there is none), modulo the number. It never changes, so crawls of
-/// any version agree.
+/// Shard number, below `shards`, of a URL's host, for crawls that share their hosts: XXH3-64 of
+/// the host (of an empty text if the URL has none) modulo `shards`. The function never changes, so
+/// crawls of any version agree.
 ///
 /// ```
 /// use urlindex::shard;
@@ -41,15 +41,15 @@ pub fn shard<K: AsRef<[u8]> + ?Sized>(url: &K, shards: u32) -> u32 {
     (hash % u64::from(shards.max(1))) as u32
 }
 
-/// A typed host in the form of canonical URLs: lower case, international names in punycode,
-/// addresses in their shortest form. `None` if it is no host.
+/// The canonical form of a typed host: lower case, international names in punycode, addresses in
+/// their shortest form. `None` if the text is not a host.
 pub fn canonical_host(text: &str) -> Option<String> {
     url::Host::parse(text).ok().map(|host| host.to_string())
 }
 
-/// Whether a text may be a host alone: a URL, or a host with a port, is the host of no URL.
+/// Returns whether a text may be a bare host, without scheme, port or path.
 pub fn is_bare_host(text: &str) -> bool {
-    // A colon inside an IPv6 address is not that of a port.
+    // A colon inside an IPv6 address does not begin a port.
     let has_port = text.rsplit_once(':').is_some_and(|(name, _)| !name.contains(':') || name.ends_with(']'));
     let has_more = text.contains(['/', '?', '#', '@', '\\']) || text.contains(char::is_whitespace);
     !text.is_empty() && !has_port && !has_more

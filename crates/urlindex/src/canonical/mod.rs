@@ -1,4 +1,4 @@
-//! Canonicalisers, and how they are found by name.
+//! Canonicalisers, and the function that finds one by name.
 //!
 //! Stores use `whatwg` and `exact` by default; `crawl` adds named rules (`rule`), which `rewrite`
 //! and `parameters` apply to the `parts` of a URL. `fast` proves by bytes alone that a URL is
@@ -32,7 +32,7 @@ pub use rewrite::url_of_surt;
 pub use rule::{Rule, RuleSet};
 pub(crate) use whatwg::Whatwg;
 
-/// The canonicaliser of this name and version; `None` if this build does not know it.
+/// The canonicaliser of this name and version; `None` if this program does not know it.
 pub fn named(name: &str, version: u32) -> Option<Arc<dyn Canonicalizer>> {
     if name == "rules" {
         let rules = CrawlRules::new(RuleSet::from_bits(version)?);

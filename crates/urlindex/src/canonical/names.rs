@@ -4,7 +4,7 @@
 //! value that looks like an id. Lists are part of the presets: changing one changes the
 //! canonicaliser's version.
 
-/// In lower case, sorted.
+/// Lower case, sorted.
 const SESSION_NAMES: [&str; 11] = [
     "cfid",
     "cftoken",
@@ -51,15 +51,16 @@ const TRACKING_NAMES: [&str; 29] = [
     "yclid",
 ];
 
-/// Count only with a value that looks like an id: sites number talks and lessons with them too.
+/// Dropped only with a value that looks like an id: web sites also number talks and lessons with
+/// them.
 const SHORT_NAMES: [&str; 3] = ["s", "sid", SESSION_ID];
-/// Counted with any value in version 1.
+/// Dropped with any value in version 1.
 const SESSION_ID: &str = "session_id";
 /// Prefixes of names.
 const ASP_SESSION: &str = "aspsessionid";
 const UTM: &str = "utm_";
 
-/// Least hexadecimal digits of an id.
+/// Minimum number of hexadecimal digits of an id.
 const ID_DIGITS: usize = 32;
 
 pub(super) fn is_session(name: &str, value: &str) -> bool {
@@ -89,7 +90,7 @@ fn is_listed_tracking(name: &str) -> bool {
     begins(name, UTM) || TRACKING_NAMES.iter().any(|tracking| name.eq_ignore_ascii_case(tracking))
 }
 
-/// Whether a parameter of this name may be one of a session or of tracking.
+/// Returns whether a parameter of this name may carry a session or tracking.
 #[inline]
 pub(super) fn may_be_dropped(name: &[u8]) -> bool {
     // Values of short names are not examined here.
@@ -98,14 +99,14 @@ pub(super) fn may_be_dropped(name: &[u8]) -> bool {
     is_possible(name) && std::str::from_utf8(name).is_ok_and(is_listed)
 }
 
-/// Whether any listed name has this first byte and this length: rules out nearly all names in a
-/// few instructions.
+/// Returns whether any listed name has this first byte and this length: rules out nearly all names
+/// in a few instructions.
 #[inline]
 fn is_possible(name: &[u8]) -> bool {
     name.first().is_some_and(|first| LENGTHS[usize::from(*first)] >> name.len().min(LENGTH_MAX) & 1 == 1)
 }
 
-/// Longer names count as this long: some are prefixes.
+/// Longer names count as this length: some are prefixes.
 const LENGTH_MAX: usize = 31;
 
 /// For each first byte, a bit for each length of the names that begin with it.
@@ -118,7 +119,7 @@ const LENGTHS: [u32; 256] = {
     lengths
 };
 
-/// Sets the bits of these lengths; for prefixes `longer` adds all above.
+/// Sets the bits of these lengths; for prefixes `longer` adds all greater ones.
 const fn note_lengths(lengths: &mut [u32; 256], names: &[&str], longer: u32) {
     let mut i = 0;
     while i < names.len() {

@@ -23,7 +23,7 @@ pub(super) fn keep(parts: &mut Parts<'_>, is_kept: impl Fn(&str, &str) -> bool) 
     true
 }
 
-/// Drops parameters that `is_nothing`, and a final `=` of others.
+/// Drops parameters for which `is_nothing` holds, and a final `=` of others.
 pub(super) fn drop_empty(parts: &mut Parts<'_>, is_nothing: fn(&str) -> bool) -> bool {
     let Some(query) = &parts.query else { return false };
     if query.split('&').all(|parameter| !is_nothing(parameter) && value_is_fine(parameter)) {

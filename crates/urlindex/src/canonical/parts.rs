@@ -1,6 +1,6 @@
 //! Splits a canonical `http` or `https` URL without parsing it again, and joins its parts.
 //!
-//! Invariant: a URL that no rule has changed is joined as it was.
+//! Invariant: an unchanged URL is joined to the same text.
 
 use std::borrow::Cow;
 
@@ -41,7 +41,7 @@ const MARKS: [u8; 256] = {
     marked(marked(marks, b"%", PERCENT), b";(", SESSION)
 };
 
-/// The table with one more mark for these bytes.
+/// The table with this mark added for these bytes.
 pub(crate) const fn marked(mut table: [u8; 256], bytes: &[u8], mark: u8) -> [u8; 256] {
     let mut i = 0;
     while i < bytes.len() {
@@ -69,8 +69,8 @@ impl<'a> Parts<'a> {
         Some(Parts { scheme, user, host: host.into(), port, path: path.into(), query, fragment, marks })
     }
 
-    /// Whether path or query had any of these marks before all rules: one pass over them saves
-    /// most rules theirs. What a rule introduces is found in the next round.
+    /// Returns whether path or query had any of these marks before all rules: one pass over them
+    /// saves most rules their own. What a rule introduces is found in the next round.
     pub(super) fn has(&self, marks: u8) -> bool {
         self.marks & marks != 0
     }

@@ -9,8 +9,8 @@ use super::parts::{EMPTY, INVALID, LISTED, PERCENT, Parts, SESSION, SLASHES, UNS
 use super::rule::Rule;
 use super::{names, parameters};
 
-/// Applies a rule; true if it changed anything. What an earlier rule introduced may wait for the
-/// next round.
+/// Applies a rule; returns true if it changed anything. What an earlier rule introduced may wait
+/// for the next round.
 pub(super) fn apply(rule: Rule, parts: &mut Parts<'_>, dropped: &[String]) -> bool {
     match rule {
         Rule::DefaultPort => {
@@ -143,7 +143,7 @@ fn empty_segments(path: &str) -> Option<String> {
     Some(new)
 }
 
-/// Longest repeated run of segments, and least repetitions.
+/// Longest repeated run of segments, and minimum number of repetitions.
 const RUN_SEGMENTS_MAX: usize = 4;
 const RUN_TIMES: usize = 3;
 
@@ -181,8 +181,9 @@ const ASP_ID_BYTES: usize = 24;
 /// Length of the shortest ticket (`A(...)`, `F(...)`).
 const ASP_TICKET_BYTES: usize = 20;
 
-/// Whether a segment is a cookieless session of ASP.NET: `(24 letters and digits)` of version 1,
-/// `(S(...))` of later ones, with tickets (`A`, `F`) and the browser test (`X(1)`) in any order.
+/// Returns whether a segment is a cookieless session of ASP.NET: `(24 letters and digits)` of
+/// version 1, `(S(...))` of later ones, with tickets (`A`, `F`) and the browser test (`X(1)`) in
+/// any order.
 fn is_cookieless(segment: &str) -> bool {
     let Some(inner) = segment.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) else { return false };
     let is_lower = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
@@ -243,7 +244,7 @@ fn trailing_slash(path: &str) -> Option<String> {
     (kept.len() < path.len() && path.len() > 1).then(|| if kept.is_empty() { "/".to_owned() } else { kept.to_owned() })
 }
 
-/// Escapes keep their case: that is `PercentCase`.
+/// Lower-cases all but escapes, which are left to `PercentCase`.
 fn lower_case(text: &str) -> Option<String> {
     let mut new = text.to_ascii_lowercase();
     for (at, pair) in escapes(text) {

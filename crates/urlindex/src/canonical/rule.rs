@@ -6,8 +6,8 @@
 use std::fmt;
 
 filemap_io::named_enum! {
-    /// A named way in which URLs of one page differ, for `http` and `https` URLs. Declared in the
-    /// order in which rules are applied.
+    /// A named rule that removes one difference between URLs of a page, for `http` and `https`
+    /// URLs. Declared in order of application.
     ///
     /// ```
     /// use urlindex::canonical::Rule;
@@ -55,7 +55,7 @@ filemap_io::named_enum! {
         /// [`Rule::EmptyParameters`] of `crawl` version 1: drops parameters without a name
         /// (`?=42`) too.
         EmptyParameters1 = 12 => "empty-parameters-1",
-        /// Drops empty parameters, and a `=` or `?` with nothing behind it. A value without a name
+        /// Drops empty parameters, and a `=` or `?` with nothing after it. A value without a name
         /// (`?=42`) stays.
         EmptyParameters = 21 => "empty-parameters",
         /// Sorts parameters by name, stably.
@@ -74,7 +74,7 @@ filemap_io::named_enum! {
 }
 
 impl Rule {
-    /// The rule with a name.
+    /// The rule with this name.
     pub fn named(name: &str) -> Option<Rule> {
         Rule::ALL.into_iter().find(|rule| rule.name() == name)
     }
@@ -93,11 +93,11 @@ impl Rule {
 pub struct RuleSet(u32);
 
 impl RuleSet {
-    /// What the URL standard does, without the fragment: the answers of `Whatwg`.
+    /// The URL standard, without the fragment: the same keys as `Whatwg`.
     pub const WHATWG: RuleSet = RuleSet::of(&[Rule::DefaultPort, Rule::Fragment]);
 
-    /// What crawlers drop without losing pages: all but rules that may merge two pages (`www`,
-    /// `scheme`, index files, trailing slashes, repeated segments, whole queries, lower case).
+    /// Rules that lose no pages: all but those that may merge two pages (`www`, `scheme`, index
+    /// files, trailing slashes, repeated segments, whole queries, lower case).
     pub const CRAWL: RuleSet = RuleSet::of(&[
         Rule::DefaultPort,
         Rule::Fragment,
@@ -136,7 +136,7 @@ impl RuleSet {
         set
     }
 
-    /// The set of these bits, from [`RuleSet::bits`]; `None` if a bit is no rule's.
+    /// The set of these bits, from [`RuleSet::bits`]; `None` if a bit belongs to no rule.
     pub fn from_bits(bits: u32) -> Option<RuleSet> {
         (bits >> Rule::ALL.len() == 0).then_some(RuleSet(bits))
     }
@@ -158,12 +158,12 @@ impl RuleSet {
         RuleSet(self.0 & !(1 << rule as u8))
     }
 
-    /// Whether a rule is on.
+    /// Returns whether a rule is on.
     pub const fn has(self, rule: Rule) -> bool {
         self.0 >> rule as u8 & 1 == 1
     }
 
-    /// Rules switched on, in the order of application.
+    /// The rules that are on, in order of application.
     pub fn iter(self) -> impl Iterator<Item = Rule> {
         Rule::ALL.into_iter().filter(move |rule| self.has(*rule))
     }

@@ -1,7 +1,7 @@
 //! Proves by bytes alone that no crawl rule would change a URL.
 //!
 //! Most links of a crawl pass, and running all rules would cost more than all else done with a
-//! URL. Like [`super::fast`] this says nothing of other URLs, and a property test compares it with
+//! URL. Like [`super::fast`] it leaves other URLs undecided, and a property test compares it with
 //! the rules.
 //!
 //! It starts from what [`super::fast`] proves: no user, port or fragment, no final dot of the
@@ -23,7 +23,7 @@ const KNOWN: RuleSet = RuleSet::CRAWL
     .with(Rule::Query)
     .with(Rule::TrailingSlash);
 
-/// Whether none of these rules would change `url`, which is canonical by
+/// Returns whether none of these rules would change `url`, which is canonical by
 /// [`super::fast::canonical_part`].
 #[inline]
 pub(super) fn is_settled(url: &[u8], rules: RuleSet) -> bool {
@@ -133,7 +133,7 @@ fn parameters_marks(query: &[u8]) -> Option<u8> {
     }
 }
 
-/// Whether each `%` begins an escape that no rule would rewrite.
+/// Returns whether each `%` begins an escape that no rule would rewrite.
 fn escapes_are_needed(text: &[u8]) -> bool {
     let is_needed = |at: usize| {
         let Some([high, low]) = text[at + 1..].first_chunk::<2>() else { return false };
@@ -158,7 +158,7 @@ mod tests {
     use super::super::CrawlRules;
     use super::*;
 
-    /// What rules are about, and what looks like it.
+    /// Pieces that rules act on, and lookalikes.
     const PIECES: [&str; 61] = [
         "/",
         "//",
@@ -236,7 +236,7 @@ mod tests {
         RuleSet::CRAWL_1,
     ];
 
-    /// Whether the bytes prove the key; it is what the rules give.
+    /// Returns whether the bytes prove the key; asserts that it is the key by the rules.
     #[track_caller]
     fn holds(rules: &CrawlRules, url: &[u8]) -> bool {
         let Some(key) = rules.proved(url) else { return false };

@@ -1,8 +1,8 @@
 //! The canonicaliser by the WHATWG URL standard: what a browser sends, without the fragment.
 //!
 //! A page's link is encoded as the standard says: path in UTF-8, query in the page's encoding.
-//! Another URL that is not UTF-8 has no page: each byte over 7F is percent-encoded as it stands,
-//! which is what its server received.
+//! Any other URL that is not UTF-8 has each byte over 7F percent-encoded as it stands, which is
+//! what its server received.
 //!
 //! The `url` crate parses and serialises where [`fast`] cannot prove that this changes nothing.
 //! The fragment never reaches a server. A URL that does not parse is an error: a store must not
@@ -169,8 +169,8 @@ mod tests {
     fn bytes_that_are_no_utf8_are_escaped_as_they_stand() {
         let rows: [(&[u8], &str); 4] = [
             (b"http://a/caf\xe9?q=\xe9#\xe9", "http://a/caf%E9?q=%E9"),
-            // As a whole: not this character as UTF-8 and that byte as it stands, which would be
-            // the same here.
+            // The whole URL is encoded byte by byte, not the character as UTF-8 and the byte as it
+            // stands, which would give the same here.
             (b"http://a/\xc3\xa9/\xe9 b", "http://a/%C3%A9/%E9%20b"),
             (b"http://b\xc3\xbccher.example/\xff", "http://xn--bcher-kva.example/%FF"),
             (b"mailto:\xe9@b", "mailto:%E9@b"),
@@ -181,12 +181,11 @@ mod tests {
             assert_eq!(Whatwg.canonicalize(&key), Ok(key));
         }
         assert_eq!(Whatwg.resolve(b"http://a/\xe9/x", b"\xe8").expect("a URL"), b"http://a/%E9/%E8");
-        // No bytes of a host that are not UTF-8 name one.
+        // A host is not named by bytes that are not UTF-8.
         assert!(matches!(Whatwg.canonicalize(b"http://b\xfccher.example/"), Err(UrlError::Invalid { .. })));
     }
 
-    /// The rows of the URL standard's own tests for legacy encodings, and one for each kind of
-    /// encoder.
+    /// The URL standard's own test rows for legacy encodings, and one for each kind of encoder.
     #[test]
     fn a_link_of_a_page_has_its_path_in_utf8_and_its_query_in_the_pages_encoding() {
         let rows = [

@@ -32,8 +32,8 @@ fn a_body_is_new_once_by_text_and_by_digest() {
     assert_eq!(verdicts, [Verdict::Seen, Verdict::New, Verdict::Seen]);
     assert!(set.forget_digest(&ContentSeen::digest(b"")).expect("forgotten"));
     assert_eq!((set.len(), set.stats().urls), (2, 2));
-    // XXH3-128 of nothing, in its canonical order of bytes: what the page store keeps for an empty
-    // body.
+    // XXH3-128 of the empty string, in its canonical byte order: the digest that the page store
+    // keeps for an empty body.
     let nothing = ContentSeen::digest(b"").map(|byte| format!("{byte:02x}")).concat();
     assert_eq!(nothing, "99aa06d3014798d86001c324468d497f");
 }

@@ -3,7 +3,7 @@
 //! A batch keeps 16 bytes a URL: fingerprint and place of arrival in one number of 128 bits.
 //! Sorted, they have the order of the runs, so each run is read once from front to end (only the
 //! needed blocks, if few), and new URLs are in the order of a new run. That makes a billion URLs
-//! cheap: no test has a seek of its own.
+//! cheap: no test needs its own seek.
 
 use std::cmp::Ordering;
 use std::panic::resume_unwind;
@@ -21,17 +21,18 @@ use crate::seen::Verdict;
 
 /// Mark of a record that is not the first of its URL.
 const AGAIN: u128 = 1 << 34;
-/// Most URLs of a batch: places have 32 bits.
+/// Maximum URLs of a batch: places have 32 bits.
 const URLS_MAX: usize = u32::MAX as usize;
-/// Blocks a record from which on filters and single reads are cheaper than a pass.
+/// Blocks per record from which on filters and single reads are cheaper than a pass.
 const BLOCKS_PER_RECORD: u64 = 8;
-/// Slots a record from which on single searches of the table are cheaper than a pass.
+/// Slots per record from which on single searches of the table are cheaper than a pass.
 const SLOTS_PER_RECORD: usize = 32;
-/// Most threads of a batch, and least records of each: starting a thread takes 20 us.
+/// Maximum threads of a batch, and minimum records of each: starting a thread takes 20 us.
 const THREADS_MAX: usize = 8;
 const RECORDS_PER_THREAD: usize = 1 << 16;
 
-/// URLs to test together. Made by [`crate::DiskUrlSet::batch`], for that set and those like it.
+/// URLs to test together. Made by [`crate::DiskUrlSet::batch`], for that set and others with the
+/// same fingerprints.
 ///
 /// ```
 /// use urlindex::{DiskOptions, DiskUrlSet};
@@ -77,7 +78,7 @@ impl UrlBatch {
         self.records.len()
     }
 
-    /// Whether it is empty.
+    /// Returns whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
@@ -124,12 +125,12 @@ impl Answers {
         self.len
     }
 
-    /// Whether it is empty.
+    /// Returns whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The answer to the URL that arrived as `number`, from 0; `None` past the last.
+    /// The answer to the URL with this number in the batch, from 0; `None` past the last.
     pub fn get(&self, number: usize) -> Option<Verdict> {
         let is_new = (number < self.len).then(|| self.new[number / 64] >> (number % 64) & 1 == 1)?;
         Some(if is_new { Verdict::New } else { Verdict::Seen })
@@ -146,8 +147,8 @@ impl Answers {
     }
 }
 
-/// Sorts a batch's records and looks them up: each URL's first record then says whether it is in
-/// the set.
+/// Sorts a batch's records and looks them up: each URL's first record is then marked if the URL is
+/// in the set.
 pub(super) fn look_up(state: &mut State, records: &mut [u128]) -> Result<()> {
     state.counters.batch_tests += records.len() as u64;
     sort(records);
@@ -192,10 +193,11 @@ fn in_parts(
     })
 }
 
-/// Threads for this many records: they are in order, so each has its part of every run.
+/// Number of threads for this many records. Records are sorted, so each thread needs only its
+/// own part of every run.
 fn threads(records: usize) -> usize {
     let most = THREADS_MAX.min(records / RECORDS_PER_THREAD);
-    // To ask reads files of the system.
+    // The system is asked only if needed, since that reads files.
     if most > 1 { std::thread::available_parallelism().map_or(1, usize::from).min(most) } else { 1 }
 }
 
@@ -256,7 +258,7 @@ pub(super) fn answers(bits: FingerprintBits, records: &mut [u128], inserts: bool
             answers.new[place / 64] |= 1 << (place % 64);
         }
         if inserts && is_first && first_is_new {
-            // Always behind the record being read.
+            // `new` is never past the record being read.
             records[new] = record & bits.mask();
             new += 1;
         }

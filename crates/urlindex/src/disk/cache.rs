@@ -1,4 +1,4 @@
-//! The cache of popular URLs: fingerprints in the set that were asked for, 8 bytes each.
+//! The cache of popular URLs: fingerprints that look-ups found in the set, 8 bytes each.
 //!
 //! CLOCK (Corbato 1968) within sets of up to 15 ways: a hit marks an entry; the first unmarked
 //! entry is evicted, and if all are marked, all marks are cleared. The set's number stands for
@@ -50,7 +50,7 @@ impl Cache {
         (&mut self.entries[set * self.ways..(set + 1) * self.ways], (whole >> self.sets_log2) as u64 | TAKEN)
     }
 
-    /// Whether a fingerprint is cached; marks it as asked for.
+    /// Returns whether a fingerprint is cached, and marks it as asked for.
     #[inline]
     pub(super) fn ask(&mut self, fingerprint: u128) -> bool {
         let (set, wanted) = self.place(fingerprint);

@@ -10,8 +10,8 @@ use super::batch::UrlBatch;
 use super::key::{Fingerprint, FingerprintBits};
 use crate::error::{Error, Result};
 
-/// URLs of another set merged at once. They are in order, so each batch needs its own part of the
-/// runs.
+/// URLs of another set merged in one batch. They are sorted, so each batch reads another part of
+/// the runs.
 const MERGED_AT_ONCE: usize = 1 << 20;
 
 /// All fingerprints of a set at one moment, in order: see [`DiskUrlSet::fingerprints`].
@@ -62,8 +62,8 @@ impl Iterator for Fingerprints {
 }
 
 impl DiskUrlSet {
-    /// All fingerprints now, in order. Concurrent inserts do not show. Reads all runs; takes a
-    /// megabyte of memory for each, and a copy of the table. Ends after an error.
+    /// All fingerprints at this moment, in order, without concurrent inserts. Reads all runs;
+    /// takes a megabyte of memory for each, and a copy of the table. Ends after an error.
     ///
     /// # Errors
     /// [`crate::StorageError::Corrupt`]; [`crate::StorageError::Io`].
@@ -75,7 +75,7 @@ impl DiskUrlSet {
         Ok(Fingerprints { source, bits: self.bits, entries: Vec::new(), at: 0, is_done: false })
     }
 
-    /// Whether fingerprints of URLs are the same in another set.
+    /// Returns whether URLs have the same fingerprints in another set.
     pub(crate) fn is_alike(&self, other: &DiskUrlSet) -> bool {
         (self.bits, self.seed) == (other.bits, other.seed)
     }

@@ -17,7 +17,7 @@ use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
 
 use crate::canonical::{self, marked};
 
-/// What the files of a set share.
+/// Directory, name, id and entry format of a set's files.
 pub(super) type Home = filemap_runs::Home<Fixed>;
 
 /// Bits of the host's class.
@@ -168,7 +168,7 @@ impl Squares {
 pub struct Fingerprint(pub(crate) u128);
 
 impl Fingerprint {
-    /// Its bits from the highest; missing ones are 0.
+    /// The fingerprint in the highest bits; missing ones are 0.
     pub fn to_u128(self) -> u128 {
         self.0
     }
@@ -226,7 +226,7 @@ mod tests {
         }
     }
 
-    /// Files name URLs by these: they must never change.
+    /// Files store these fingerprints: they must never change.
     #[test]
     fn fingerprints_are_the_golden_ones() {
         let url = b"http://www.ouc.edu.cn/";

@@ -10,8 +10,8 @@
 //! A log that was cut off looks like one after a crash, so the header notes the number of durable
 //! sectors after each sync; the note is durable with the next sync or the close. After a crash the
 //! note is at or below the truth: a log with fewer good sectors was cut off or damaged. Of its two
-//! copies one is good even if the other was being written when the device failed or was full. A
-//! log of version 1 has no note, until the next roll starts another.
+//! copies one is good even if the device failed or was full while the other was written. A log of
+//! version 1 has no note; the next roll replaces it.
 //!
 //! A follower may read a half-written last sector, whose older entries were synced long ago. So it
 //! rereads a damaged sector until it is good or unchanged, and a sector that was not full if
@@ -45,7 +45,7 @@ const ENTRIES: usize = (SECTOR_BYTES - ENTRIES_AT) / ENTRY_BYTES;
 const BUFFER_BYTES: usize = 256 << 10;
 /// Bytes read at once by recovery.
 const READ_BYTES: usize = 256 << 10;
-/// Wait for a writer to finish a sector, before it is read again.
+/// Wait before a sector is read again, for a writer to finish it.
 const PAUSE: Duration = Duration::from_millis(1);
 /// Rereads of an unchanged damaged sector: of one that a crash may have left, and of a durable
 /// one.
@@ -70,14 +70,14 @@ pub(super) struct Log {
     durable: u64,
     /// Durable sectors noted in the header, and which copy has it; none in a log of version 1.
     noted: Option<(u64, usize)>,
-    /// Whether there are entries since.
+    /// Whether entries were added since the last sync.
     is_changed: bool,
     /// Sectors of the file when opened; a closed log has a mark after its last sector.
     opened: u64,
 }
 
 impl Log {
-    /// Creates the log of this number, or of the next whose name is free, durable but for its
+    /// Creates the log of this number, or of the next whose name is free; durable except for its
     /// name.
     pub(super) fn create(home: &Home, number: u64) -> Result<Log> {
         let (number, name, file) = home.create(number, beside::log)?;
@@ -105,8 +105,8 @@ impl Log {
         }
     }
 
-    /// Opens a log and passes its entries to `replay` in order. Opened for writing, it loses what
-    /// a crash left behind them.
+    /// Opens a log and passes its entries to `replay` in order. Opened for writing, a log is cut
+    /// after them, where a crash may have left more.
     pub(super) fn open(home: &Home, number: u64, access: Access, mut replay: impl FnMut(u128)) -> Result<Log> {
         let name = beside::log(&home.name, number);
         let file = home.open(&name, access)?;
@@ -185,7 +185,7 @@ impl Log {
         }
     }
 
-    /// Replays entries added meanwhile to the sector before, which was not full though others
+    /// Replays entries added meanwhile to the previous sector, which was not full though others
     /// follow.
     fn take_up(&mut self, number: u64, replay: &mut impl FnMut(u128)) -> Result<()> {
         let Some((_, entries)) = self.settled(number, &[])? else { return Ok(()) };
@@ -230,13 +230,10 @@ impl Log {
             LOG.check_version(&self.name, &bytes)?;
         }
         if bytes != unnoted_header(home, self.number, LOG.version) {
-            return Err(Error::corrupt(
-                &self.name,
-                LogHeader::CRC.at as u64,
-                "the header is not the one of this set's log",
-            ));
+            return Err(Error::corrupt(&self.name, LogHeader::CRC.at as u64, "the header is not that of this log"));
         }
-        let lost = || Error::corrupt(&self.name, NOTES_AT[0] as u64, "no note of what is durable is whole");
+        let lost =
+            || Error::corrupt(&self.name, NOTES_AT[0] as u64, "checksum mismatch in both notes of durable sectors");
         noted.map(Some).ok_or_else(lost)
     }
 
@@ -304,7 +301,8 @@ impl Log {
         Ok(())
     }
 
-    /// Syncs, and marks all as durable, so that damage to the last sectors is told from a crash.
+    /// Syncs, and marks all sectors as durable, so that damage to the last ones is told from a
+    /// crash.
     pub(super) fn close(&mut self) -> Result<()> {
         self.sync()?;
         if self.durable == 0 {
@@ -347,8 +345,8 @@ impl Log {
         LogSector::DURABLE.put(&mut bytes, self.durable);
         for (entry, place) in self.last.iter().zip(bytes[ENTRIES_AT..].as_chunks_mut::<ENTRY_BYTES>().0) {
             place[..10].copy_from_slice(&entry.to_be_bytes()[..10]);
-            // With 64 bits the tombstone mark is among those ten bytes: the byte behind them says
-            // it for both widths.
+            // With 64 bits the tombstone mark is among those ten bytes: byte 10 records it for
+            // both widths.
             place[8..10].iter_mut().for_each(|byte| *byte &= if self.format.bits() == 64 { 0 } else { 0xff });
             place[10] = u8::from(entry & self.format.mark() != 0);
         }
@@ -404,7 +402,7 @@ fn note(id: &[u8; 16], number: u64, which: usize, durable: u64) -> [u8; NOTE_BYT
     bytes
 }
 
-/// Makes a log what an older build would have left, without a note.
+/// Turns a log into one of version 1, without notes.
 #[cfg(test)]
 pub(super) fn forget_notes(log: &mut [u8]) {
     NOTES_AT.into_iter().for_each(|at| log[at..at + NOTE_BYTES].fill(0));

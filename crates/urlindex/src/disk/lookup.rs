@@ -8,7 +8,7 @@ use filemap_runs::{BLOCK_BYTES, CHUNK_BLOCKS, PADDING_BYTES, Run};
 use super::key::{DECIDED, SEEN};
 use crate::error::Result;
 
-/// Values a record up to which a block is decoded; in others, records are searched.
+/// Values per record up to which a block is decoded; in others, records are searched.
 const VALUES_PER_RECORD: usize = 5;
 
 /// Marks the undecided `records` (in a batch's order) that are in the run. Reads blocks in order,
@@ -18,7 +18,7 @@ pub(super) fn find_all(run: &Run<Fixed>, records: &mut [u128]) -> Result<()> {
     let (mut start, index) = (0, run.index());
     for first in (0..index.len()).step_by(CHUNK_BLOCKS) {
         let end = (first + CHUNK_BLOCKS).min(index.len());
-        // Records before the chunk's first block are absent, or already searched.
+        // Records before the chunk's first block are not in the run, or already searched.
         start += while_below(&records[start..], index[first]);
         let chunk = &mut records[start..];
         let len = if end == index.len() { chunk.len() } else { upto(chunk, index[end]) };
@@ -77,7 +77,7 @@ fn mark(format: Fixed, records: &mut [u128], values: &[u128]) {
         let is_found = record == value && records[i] & DECIDED == 0;
         records[i] |= if is_found { found } else { 0 };
         i += usize::from(record <= value);
-        // The next record may be of the same URL: it is decided then.
+        // If the next record is of the same URL, it is decided already.
         j += usize::from(value <= record);
     }
 }

@@ -1,8 +1,8 @@
 //! The manifest: the file with the set's name, which names the live files.
 //!
 //! It is replaced as a whole after all that it names is durable, names included: every crash
-//! leaves a manifest whose files are there. Other files of the set are left-overs, removed at the
-//! next opening.
+//! leaves a manifest whose files exist. Other files of the set are leftovers, removed at the next
+//! opening.
 
 use filemap_io::header::seal;
 use filemap_io::{Access, Advice, Dir};
@@ -17,13 +17,13 @@ use crate::format::{DISK, ManifestHeader, ManifestRun};
 const HEADER_BYTES: usize = ManifestHeader::BYTES;
 const RUN_BYTES: usize = ManifestRun::BYTES;
 const CRC_BYTES: usize = 4;
-/// No set has so many runs that its manifest is larger.
+/// Maximum length, far above that of any set.
 const BYTES_MAX: u64 = 1 << 20;
-/// No set has as many blocks, or ever gets as many files.
+/// Bound of block and file numbers, far above those of any set.
 const BLOCKS_MAX: u64 = 1 << 40;
 const NUMBER_MAX: u64 = 1 << 60;
 
-/// What a set's fingerprints stand for.
+/// Kind of a set's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keys {
     /// URLs: 24 bits are the host's.
@@ -38,11 +38,11 @@ impl Keys {
     }
 }
 
-/// A run, and what only the set records of it.
+/// A run, with what only the set records about it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct RunEntry {
     pub(super) info: RunInfo,
-    /// When its entries were inserted (see [`super::options`]).
+    /// Time at which its entries were inserted (see [`super::options`]).
     pub(super) generation: u64,
     /// Sum over classes of the squared number of URLs: determines collisions.
     pub(super) squares: f64,

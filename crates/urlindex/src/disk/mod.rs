@@ -2,15 +2,15 @@
 //!
 //! A URL is kept as a fingerprint of 80 bits (`key`). A test searches, in this order:
 //!
-//! 1. the `table` of recent inserts (the memtable), logged on disk in the `log`;
+//! 1. the memtable (`table`) of recent inserts, logged on disk in the `log`;
 //! 2. the `cache` of popular URLs;
 //! 3. a few sorted [runs](filemap_runs), where Bloom filters save most reads: one read of a block
 //!    of 4096 bytes.
 //!
-//! A full table is merged into a run; `state` has the crash-safe order of writes, and the
+//! A full memtable is merged into a run; `state` has the crash-safe order of writes, and the
 //! `manifest` names the live files. Batches pass through the runs from front to end.
 //!
-//! # What it costs at N = 1e9, in 1 GiB
+//! # Cost at N = 1e9, in 1 GiB
 //!
 //! *Disk*: a fingerprint of 81 bits (one marks tombstones) among 1e9 takes 2 + 81 - 29.9 bits:
 //! 6.64 bytes, 6.3 where hosts have many URLs, with block headers and slack 6.75 at most, and a
@@ -18,8 +18,8 @@
 //! largest run takes twice that for a time.
 //!
 //! *Memory*: the batch, 16 bytes a URL: 480 MB for 30 M URLs. The index of blocks: 8 bytes for
-//! each 615 URLs, 13 MB. `memory_bytes` for table and cache: 128 MB do for batches, which need
-//! neither. Filters are mapped: 1.7 bytes a URL, of which the system caches what is asked for.
+//! each 615 URLs, 13 MB. `memory_bytes` for memtable and cache: 128 MB suffice for batches, which
+//! need neither. Filters are mapped: 1.7 bytes a URL; the kernel caches what is used.
 //! Batches do not read them.
 //!
 //! *Time and I/O of a test in batches of B*: every batch reads every run, 6.7 n / B bytes a test
@@ -36,18 +36,18 @@
 //!
 //! # Error rate
 //!
-//! Two URLs collide if their 56 (40) bits of URL and 24 of host are equal: of 1e9 URLs of many
-//! hosts 4e-7 are lost, of a single host 7. So rates are computed from the number of URLs in each
-//! host class, not from N alone.
+//! Two URLs collide if their 56 (40) bits of URL and 24 of host are equal. The expected loss of
+//! 1e9 URLs is 4e-7 if they have many hosts, 7 if they have one. So rates are computed from the
+//! number of URLs in each host class, not from N alone.
 //!
 //! # Threads
 //!
 //! One lock: tests of single URLs take turns, and wait during a batch or a merge. That makes
 //! exactly one insert return `New`; a crawler's threads collect their links and test them
-//! together. Several threads look up a large batch, each its part of the records and so a part of
+//! together. Several threads look up a large batch, each its own part of the records and so of
 //! every run.
 //!
-//! # What was tried
+//! # Alternatives tried
 //!
 //! Searching every block is slow for a batch as dense as the run (47 ns a look-up): such blocks
 //! are decoded. Counting ones is slow without the processor's instruction, which needs `unsafe`:
@@ -99,7 +99,7 @@ pub struct DiskStats {
     pub tests: u64,
     /// Tests in batches.
     pub batch_tests: u64,
-    /// Single tests answered by the table of recent inserts.
+    /// Single tests answered by the memtable.
     pub table_hits: u64,
     /// Single tests answered by the cache of popular URLs.
     pub cache_hits: u64,
@@ -111,8 +111,8 @@ pub struct DiskStats {
     pub written_bytes: u64,
     /// Runs of the set.
     pub runs: u64,
-    /// With a maximum age: milliseconds by which inserts are dated too late, and forgotten later,
-    /// because the clock was ahead once. To correct it, merge the set into a new one
+    /// With a maximum age: milliseconds by which inserts are dated too late, and so expire too
+    /// late, because the clock was once ahead. To correct it, merge the set into a new one
     /// ([`DiskUrlSet::merge_from`]), which dates all URLs as of then.
     pub ahead_ms: u64,
 }

@@ -4,9 +4,9 @@
 //! merged, and a whole run is dropped at once. So a URL is new again between 1 and 9/8 of the
 //! maximum age after its insert, and expiry costs the removal of a file.
 //!
-//! Generations never go back. After the clock was ahead once, inserts are dated as late as those
-//! then, and expire only when the clock has caught up: too late rather than too early.
-//! [`crate::disk::DiskStats::ahead_ms`] tells by how much.
+//! Generations never go back. If the clock was once ahead, later inserts get that late date, and
+//! expire only when the clock has caught up: too late rather than too early.
+//! [`crate::disk::DiskStats::ahead_ms`] is the difference.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -14,14 +14,14 @@ use std::time::{Duration, SystemTime};
 use super::key::FingerprintBits;
 use crate::error::{Error, Result};
 
-/// Least memory.
+/// Minimum memory.
 const MEMORY_BYTES_MIN: u64 = 32 << 10;
 /// Generations within the maximum age.
 const GENERATIONS: u64 = 8;
 
 filemap_io::options! {
-    /// How a [`crate::DiskUrlSet`] is created or opened: by default with fingerprints of 80 bits,
-    /// 256 MiB of memory and no maximum age.
+    /// Options for creating or opening a [`crate::DiskUrlSet`]: by default fingerprints of 80
+    /// bits, 256 MiB of memory and no maximum age.
     ///
     /// Memory and clock may differ at each opening; the rest is fixed at creation.
     ///
@@ -33,13 +33,13 @@ filemap_io::options! {
     /// ```
     #[derive(Clone)]
     pub struct DiskOptions {
-        /// Memory for the table of recent inserts (a quarter) and the cache of popular URLs (the
-        /// rest; none below 3 MiB in all); at least 32 KiB. Not included: the index of blocks (13
-        /// MB for a billion URLs), some MB of buffers in merges, 16 bytes for each URL of a batch.
-        /// Filters are in the files: the system caches what is asked for, 1.7 bytes a URL.
+        /// Memory for the memtable (a quarter) and the cache of popular URLs (the rest; none below
+        /// 3 MiB in all); at least 32 KiB. Not included: the index of blocks (13 MB for a billion
+        /// URLs), some MB of buffers in merges, 16 bytes for each URL of a batch. Filters are in
+        /// the files: the kernel caches what is used of them, 1.7 bytes a URL.
         pub(super) memory_bytes: u64 = 256 << 20,
 
-        /// The hash's seed, 0 by default. Where others choose the URLs, give a random one, or they
+        /// The hash's seed, 0 by default. If strangers choose the URLs, give a random one, or they
         /// can choose URLs that collide. Only sets of one seed can be merged.
         pub(super) seed: u64 = 0,
     } by hand {
@@ -64,7 +64,7 @@ impl Clock {
     }
 }
 
-// Without the seed, which is to be unknown to strangers.
+// Without the seed, which is a secret.
 filemap_io::debug_fields!(DiskOptions: memory_bytes, bits);
 
 filemap_io::debug_fields!(Clock);
@@ -120,7 +120,7 @@ pub(super) fn start_ms(generation: u64, max_age_ms: u64) -> u64 {
     generation.saturating_mul((max_age_ms / GENERATIONS).max(1))
 }
 
-/// Whether all of a generation is older than the maximum age.
+/// Returns whether all of a generation is older than the maximum age.
 pub(super) fn is_expired(generation: u64, now_ms: u64, max_age_ms: u64) -> bool {
     start_ms(generation.saturating_add(1), max_age_ms).saturating_add(max_age_ms) <= now_ms
 }

@@ -21,9 +21,9 @@ const LOOKS: u32 = 32;
 
 impl DiskUrlSet {
     by_path! {
-        /// Opens a set read-only, without its lock, as a follower: it has what was synced at the
-        /// opening and nothing later; with a maximum age, URLs expire by the time of a test. All
-        /// changes are refused with [`Error::ReadOnly`].
+        /// Opens a set read-only, without its lock, as a follower: it has what was synced before
+        /// the opening and nothing later; with a maximum age, URLs expire by the time of a test.
+        /// All changes are refused with [`Error::ReadOnly`].
         ///
         /// # Errors
         /// As [`DiskUrlSet::open`], but never [`StorageError::Locked`].

@@ -1,5 +1,5 @@
-//! [`DiskUrlSet`]: creating, opening, and the calls of [`SeenSet`], each under the one lock; the
-//! work is that of `state` and `batch`.
+//! [`DiskUrlSet`]: creation, opening, and the calls of [`SeenSet`], each under the one lock;
+//! `state` and `batch` do the work.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -42,7 +42,7 @@ pub struct DiskUrlSet {
     pub(super) poison: Latch,
     pub(super) bits: FingerprintBits,
     pub(super) seed: u64,
-    /// None: read-only.
+    /// `None`: read-only.
     pub(super) lock: Option<Box<dyn Lock>>,
 }
 
@@ -53,7 +53,7 @@ impl DiskUrlSet {
         /// # Errors
         /// [`crate::StorageError::InvalidOption`]; [`crate::StorageError::Locked`];
         /// [`crate::StorageError::Io`], with [`std::io::ErrorKind::AlreadyExists`] if the file
-        /// exists, or URLs of a set of that name whose manifest is lost.
+        /// exists, or URLs of a set of that name whose manifest is missing.
         fn create, create_in(dir, name, options: DiskOptions) -> Result<DiskUrlSet> {
             DiskUrlSet::create_of(Keys::Urls, dir, name, options)
         }
@@ -146,17 +146,17 @@ impl DiskUrlSet {
         Fingerprint(self.bits.of(url.as_ref(), self.seed))
     }
 
-    /// Length of its fingerprints.
+    /// Length of the set's fingerprints.
     pub fn fingerprint_bits(&self) -> FingerprintBits {
         self.bits
     }
 
-    /// The seed of its hash.
+    /// Seed of the set's hash.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// The age at which it forgets URLs, if any.
+    /// The maximum age of its URLs, if any.
     pub fn max_age(&self) -> Option<Duration> {
         let max_age_ms = guard(&self.state).manifest.max_age_ms;
         (max_age_ms > 0).then(|| Duration::from_millis(max_age_ms))
@@ -210,12 +210,12 @@ impl DiskUrlSet {
         done.map(|()| answers)
     }
 
-    /// Whether no other call is at it, and its time does not change it.
+    /// Returns whether the lock is free and `State::keep_time` is not due.
     pub(crate) fn is_free(&self) -> bool {
         self.state.try_lock().is_ok_and(|state| !state.is_time())
     }
 
-    /// Inserts fingerprints that are not there, each once.
+    /// Inserts fingerprints that are not in the set, without repeats.
     ///
     /// # Errors
     /// As [`SeenSet::check_and_insert`]; some of them may be inserted then.
@@ -226,7 +226,7 @@ impl DiskUrlSet {
         self.poison.guard(|| state.add_all(&fingerprints))
     }
 
-    /// Forgets a URL, so that it is new again. Returns whether it was there. Durable after
+    /// Forgets a URL, so that it is new again. Returns whether it was in the set. Durable after
     /// [`SeenSet::sync`].
     ///
     /// # Errors
@@ -246,7 +246,7 @@ impl DiskUrlSet {
     }
 
     /// [`DiskUrlSet::forget`] of many URLs, in order, looked up as a batch. Returns for each
-    /// whether it was there; of a repeated URL only the first can have been.
+    /// whether it was in the set; of a repeated URL only the first can have been.
     ///
     /// # Errors
     /// As [`DiskUrlSet::forget`]; some of them may be forgotten then.
@@ -288,9 +288,9 @@ impl DiskUrlSet {
         Ok(if self.state()?.test(fingerprint)? { Verdict::Seen } else { Verdict::New })
     }
 
-    /// Error rate and expected loss. Goes through the table.
+    /// Error rate and expected loss. Reads the whole table.
     fn errors(&self, state: &State) -> (f64, f64) {
-        // Probability that two URLs of one class share the bits of URL.
+        // Probability that two URLs of one class agree in the bits of URL.
         let chance = (-f64::from(self.bits.url_bits())).exp2();
         let squares = state.squares();
         (squares / (state.urls.max(1) as f64) * chance, squares / 2.0 * chance)
@@ -336,7 +336,7 @@ impl SeenSet for DiskUrlSet {
         self.errors(&guard(&self.state)).0
     }
 
-    /// Of the URLs in the set; forgotten ones do not count. A close upper bound.
+    /// A close upper bound. Counts URLs in the set, not forgotten ones.
     fn expected_loss(&self) -> f64 {
         self.errors(&guard(&self.state)).1
     }

@@ -1,8 +1,8 @@
 //! Snapshots: a copy of a set by hard links to its runs.
 //!
-//! Runs never change, so hard links do where the file system has them, copies elsewhere. The
-//! manifest comes last: an interrupted snapshot is no set, and can be taken again over runs that
-//! the set still has. Other runs found there stay: they may be all that is left of a set.
+//! Runs never change, so they are hard-linked, or copied where the file system has no links. The
+//! manifest comes last: an interrupted snapshot is not a set, and can be taken again over runs
+//! that the set still has. Other runs found there stay: they may be all that is left of a set.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ impl DiskUrlSet {
     ///
     /// # Errors
     /// [`crate::StorageError::Io`], with [`std::io::ErrorKind::AlreadyExists`] if the file exists,
-    /// or URLs of a set whose manifest is lost (remove them if an interrupted snapshot left them);
-    /// [`crate::StorageError::Locked`] there; [`crate::StorageError::Poisoned`];
+    /// or URLs of a set whose manifest is missing (remove them if an interrupted snapshot left
+    /// them); [`crate::StorageError::Locked`] there; [`crate::StorageError::Poisoned`];
     /// [`Error::ReadOnly`].
     pub fn snapshot(&self, folder: impl AsRef<Path>) -> Result<()> {
         self.snapshot_in(&open_folder(folder.as_ref())?)

@@ -6,7 +6,7 @@
 //!
 //! Crash-safe order of a roll: write and sync the run and a new log; sync the directory; replace
 //! the manifest by one that names them; only then remove the files that it no longer names. Memory
-//! follows the manifest: after an earlier failure it is unchanged.
+//! changes after the manifest: an earlier failure leaves it unchanged.
 
 use std::sync::Arc;
 
@@ -26,7 +26,8 @@ use super::{DiskStats, strangers};
 use crate::error::Result;
 use crate::files;
 
-/// Longest log, in table sizes: inserting and forgetting in turn makes it longer than its table.
+/// Maximum length of the log, in table sizes: inserting and forgetting in turn makes it longer
+/// than its table.
 const LOG_ENTRIES_PER_SLOT: u64 = 4;
 const LOG_ENTRY_BYTES: u64 = 12;
 
@@ -74,7 +75,7 @@ impl State {
         Ok(State::with(home, manifest, budget, options, log, Vec::new(), None))
     }
 
-    /// The set of a manifest, after removal of what a crash left.
+    /// Opens the set of a manifest, and removes what a crash left.
     pub(super) fn open(home: Home, manifest: Manifest, options: &DiskOptions) -> Result<State> {
         // A process that could not sync the directory may have renamed the manifest: files of the
         // older one must stay until it is durable.
@@ -85,7 +86,7 @@ impl State {
         State::load(home, manifest, options, Access::Write)
     }
 
-    /// The set of a manifest.
+    /// Loads the set of a manifest.
     pub(super) fn load(home: Home, manifest: Manifest, options: &DiskOptions, access: Access) -> Result<State> {
         let budget = options.budget()?;
         let open = |entry: &RunEntry| {
@@ -95,7 +96,7 @@ impl State {
         let levels = manifest.runs.iter().map(open).collect::<Result<Vec<Level>>>()?;
         let mut entries = Vec::new();
         let log = Log::open(&home, manifest.log_number, access, |entry| entries.push(entry))?;
-        // The log may have been written with more memory; a reader adds nothing to it.
+        // The log may have been written with more memory; a follower adds nothing to the table.
         let table_bytes = if access == Access::Read { 0 } else { budget.table_bytes };
         let table = Table::new(manifest.bits, table_bytes.max(Table::bytes_for(entries.len())));
         let mut state = State::with(home, manifest, budget, options, log, levels, Some(table));
@@ -141,7 +142,7 @@ impl State {
         }
     }
 
-    /// Whether a fingerprint is in the set.
+    /// Returns whether a fingerprint is in the set.
     pub(super) fn test(&mut self, fingerprint: u128) -> Result<bool> {
         self.counters.tests += 1;
         if let Some(is_tombstone) = self.table.ask(fingerprint) {
@@ -197,8 +198,8 @@ impl State {
         Ok(())
     }
 
-    /// Writes the table and `new`, which is in order, to a run, and starts a new log. See the
-    /// module.
+    /// Writes the table and `new`, which is sorted, to a run, and starts a new log, in the order
+    /// that the module describes.
     pub(super) fn roll(&mut self, new: &[u128], next_generation: u64) -> Result<()> {
         let recent = self.table.sorted();
         let first = self.first_to_merge((recent.len() + new.len()) as u64);
@@ -264,7 +265,7 @@ impl State {
         let mut writer = RunWriter::create(&self.home, number)?;
         let mut squares = Squares::default();
         for_each_part(&mut source, |entries| {
-            // Below the oldest run a tombstone hides nothing.
+            // The oldest run needs no tombstones: there is nothing older to hide.
             if first == 0 {
                 entries.retain(|entry| entry & bits.tombstone() == 0);
             }
@@ -282,7 +283,7 @@ impl State {
         Ok(Some(RunEntry { info, generation, squares: squares.sum() }))
     }
 
-    /// Whether [`State::keep_time`] is due.
+    /// Returns whether [`State::keep_time`] is due.
     pub(super) fn is_time(&self) -> bool {
         let max_age_ms = self.manifest.max_age_ms;
         if max_age_ms == 0 {
@@ -294,7 +295,7 @@ impl State {
             || oldest.is_some_and(|oldest| is_expired(oldest, now_ms, max_age_ms))
     }
 
-    /// How far inserts are dated ahead of the clock.
+    /// Milliseconds by which inserts are dated ahead of the clock.
     pub(super) fn ahead_ms(&self) -> u64 {
         match self.manifest.max_age_ms {
             0 => 0,
@@ -330,7 +331,7 @@ impl State {
         Ok(())
     }
 
-    /// [`State::keep_time`] of a reader: leaves out expired URLs in memory only.
+    /// [`State::keep_time`] of a follower: leaves out expired URLs in memory only.
     pub(super) fn leave_out_old(&mut self) -> Result<()> {
         let max_age_ms = self.manifest.max_age_ms;
         if max_age_ms == 0 {

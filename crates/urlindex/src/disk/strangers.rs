@@ -1,11 +1,11 @@
-//! Unnamed files: runs and logs with the set's name that no manifest names. Our own are removed,
-//! others stay.
+//! Unnamed files: runs and logs with the set's name that no manifest names. The set's own are
+//! removed, others stay.
 //!
 //! A name proves nothing: `crawl.20240501.log` may be any program's. A file is the set's if its
 //! first bytes have the kind, the set's random id and its number. Every run and log has them
 //! durably before anything else; an interrupted creation leaves at most a piece of such a header.
 //!
-//! Invariants: a file is removed only if it is this set's or such a piece; where a set is created,
+//! Invariants: a file is removed only if it is this set's or such a piece; when a set is created,
 //! only if it holds no URL, or a copy of what is about to be put there. Files that stay do no
 //! harm: numbers whose names are taken are skipped ([`Home::create`]).
 
@@ -22,7 +22,7 @@ use super::manifest::Manifest;
 use crate::error::{Error, Result};
 use crate::files::{self, Numbered, parse_numbered};
 
-/// A file with such a name.
+/// A file with a name of the set's runs or logs.
 struct Candidate {
     name: String,
     kind: Numbered,
@@ -61,14 +61,15 @@ impl Candidate {
     }
 }
 
-/// Errors of a link, a directory, another user's file, and a file that is gone by now.
+/// Returns whether an error means a link, a directory, another user's file, or a file removed
+/// meanwhile.
 fn is_no_file(kind: io::ErrorKind) -> bool {
     use io::ErrorKind::{InvalidInput, NotFound, PermissionDenied};
     matches!(kind, InvalidInput | NotFound | PermissionDenied)
 }
 
-/// Removes what a crash left of the set of this manifest. A roll gives at most two numbers: files
-/// beyond them are not its own.
+/// Removes what a crash left of the set of this manifest. A roll uses at most two numbers: files
+/// beyond them are not the set's.
 pub(super) fn remove_left(home: &Home, manifest: &Manifest) -> Result<()> {
     for file in Candidate::all(home)? {
         let is_alive = match file.kind {
@@ -88,12 +89,12 @@ pub(super) fn remove_left(home: &Home, manifest: &Manifest) -> Result<()> {
     Ok(())
 }
 
-/// Whether these bytes are what a crash leaves of a header: each is the header's, or zero.
+/// Returns whether these bytes are what a crash leaves of a header: each is the header's, or zero.
 fn is_piece(start: &[u8], header: &[u8]) -> bool {
     start.iter().zip(header).all(|(byte, wanted)| *byte == 0 || byte == wanted)
 }
 
-/// Whether a file starts with the kind, set and number of this header, in any version.
+/// Returns whether a file starts with the kind, set and number of this header, in any version.
 fn is_of_same_owner(start: &[u8], header: &[u8]) -> bool {
     let same = |range: std::ops::Range<usize>| start[range.clone()] == header[range];
     start.len() >= OWNER_BYTES && same(0..8) && same(12..OWNER_BYTES)
@@ -104,7 +105,7 @@ fn is_of_same_owner(start: &[u8], header: &[u8]) -> bool {
 ///
 /// # Errors
 /// `Io`, of the kind [`io::ErrorKind::AlreadyExists`], if there is a file with URLs of a set whose
-/// manifest is lost: nothing was removed then.
+/// manifest is missing: nothing was removed then.
 pub(super) fn make_room(home: &Home, copies: &[Arc<Run<Fixed>>]) -> Result<()> {
     let mut left = Vec::new();
     for file in Candidate::all(home)? {
@@ -117,7 +118,8 @@ pub(super) fn make_room(home: &Home, copies: &[Arc<Run<Fixed>>]) -> Result<()> {
         if start == copied || (!has_more && is_begun) {
             left.push(file.name);
         } else if is_of_a_set {
-            let there = io::Error::new(io::ErrorKind::AlreadyExists, "it holds URLs of a set whose manifest is lost");
+            let there =
+                io::Error::new(io::ErrorKind::AlreadyExists, "it holds URLs of a set whose manifest is missing");
             return Err(Error::io("create", &file.name)(there));
         }
     }

@@ -37,7 +37,7 @@ impl Table {
         self.len
     }
 
-    /// Most entries.
+    /// Maximum number of entries.
     pub(super) fn capacity(&self) -> usize {
         self.slots.len() / 4 * 3
     }
@@ -56,7 +56,7 @@ impl Table {
         slot
     }
 
-    /// Searches a fingerprint and marks it as asked for; `Some(true)` if it is a tombstone.
+    /// Searches a fingerprint and marks it as asked for; `Some(true)`: it is a tombstone.
     #[inline]
     pub(super) fn ask(&mut self, fingerprint: u128) -> Option<bool> {
         let slot = self.slot(fingerprint);
@@ -71,7 +71,7 @@ impl Table {
     /// Sets a fingerprint, or its tombstone.
     ///
     /// # Panics
-    /// If the table is full: its owner writes it before.
+    /// If the table is full: the caller writes it to a run before that.
     pub(super) fn put(&mut self, fingerprint: u128, is_tombstone: bool) {
         let slot = self.slot(fingerprint);
         if self.slots[slot] == 0 {

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 
 use crate::seen::{SeenSet, Verdict};
 
-/// Little memory, so that tables of 192 are rolled all the time, and no cache.
+/// Little memory: tables of 192 entries are rolled all the time, and there is no cache.
 fn options() -> DiskOptions {
     DiskOptions::new().memory_bytes(32 << 10)
 }
@@ -137,7 +137,7 @@ fn what_is_forgotten_is_new_again_wherever_it_was() {
     assert_eq!(set.fingerprints().expect("begun").count(), 1_000);
 }
 
-/// A log must not grow for ever because one URL comes and goes.
+/// A log must not grow without bound because one URL comes and goes.
 #[test]
 fn a_log_is_rolled_though_the_table_does_not_fill() {
     let disk = SimDisk::new(1);
@@ -155,7 +155,7 @@ fn fingerprints_come_in_order_and_those_of_one_host_together() {
     let set = DiskUrlSet::create_in(disk.dir(), "seen", options()).expect("made");
     (0..3_000).for_each(|i| assert!(insert(&set, i)));
     let iter = set.fingerprints().expect("begun");
-    // What comes later does not show.
+    // Later inserts do not show.
     (3_000..6_000).for_each(|i| assert!(insert(&set, i)));
     let found: Vec<Fingerprint> = iter.map(|fingerprint| fingerprint.expect("read")).collect();
     let mut expected: Vec<Fingerprint> = (0..3_000).map(|i| set.fingerprint(url(i))).collect();
@@ -215,12 +215,12 @@ fn popular_urls_and_new_ones_are_answered_without_reading() {
     assert!(after.block_reads - before.block_reads < 50 && after.cache_hits - before.cache_hits > 4_950);
     assert!(set.memory_bytes() < 9 << 20, "{}", set.memory_bytes());
     drop(set);
-    // Opened again, nothing is read before it is needed.
+    // After a reopening, nothing is read before it is needed.
     let set = DiskUrlSet::open_in(disk.dir(), "seen", DiskOptions::new().memory_bytes(8 << 20)).expect("opened");
     assert!(set.disk_stats().read_bytes < 64 << 10, "{:?}", set.disk_stats());
     (300_000..310_000).for_each(|i| assert!(!is_seen(&set, i)));
     assert!(set.disk_stats().block_reads < 500, "{:?}", set.disk_stats());
-    // The cache is empty now: what is asked for is read once, and in it then.
+    // The cache is empty now: each URL asked for is read once, and cached then.
     for least in [5_000, 0] {
         let before = set.disk_stats().block_reads;
         (0..5_000).for_each(|i| assert!(is_seen(&set, i)));
@@ -241,7 +241,7 @@ fn memory_stays_within_its_bound_and_the_index() {
     assert!((200_000..400_000).step_by(97).all(|i| !is_seen(&set, i)));
 }
 
-/// A set that is large for its batches reads only what it needs.
+/// A set that is large for its batches reads only the blocks it needs.
 #[test]
 fn a_small_batch_reads_few_blocks() {
     let disk = SimDisk::new(1);

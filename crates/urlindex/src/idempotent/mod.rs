@@ -1,4 +1,4 @@
-//! A seen set that answers a request that is sent again as it did before.
+//! A seen set that answers a request sent again as it did before.
 
 mod options;
 mod request;

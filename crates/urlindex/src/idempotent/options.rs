@@ -1,14 +1,13 @@
-//! How long a set remembers what requests were answered, and by whose clock.
+//! Options of an idempotent set: retention of answered requests, and the clock.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 filemap_io::options! {
-    /// How long an [`crate::idempotent::IdempotentSet`] remembers what it answered: by default for
-    /// 24 hours, or until 1,048,576 newer requests came, whichever ends first.
+    /// Retention of the answers of an [`crate::idempotent::IdempotentSet`]: by default 24 hours,
+    /// or until 1,048,576 newer requests came, whichever ends first.
     ///
-    /// A request that is kept takes about 65 bytes and two bits a URL on disk, and 48 bytes of
-    /// memory.
+    /// A kept request takes about 65 bytes and two bits a URL on disk, and 48 bytes of memory.
     ///
     /// ```
     /// use std::time::Duration;
@@ -18,7 +17,7 @@ filemap_io::options! {
     /// ```
     #[derive(Clone)]
     pub struct RequestOptions {
-        /// A request is forgotten once so many newer ones came, or some more: default 1,048,576.
+        /// A request is forgotten after this many newer ones, or some more: default 1,048,576.
         pub(super) keep_requests: u64 = 1 << 20,
     } by hand {
         pub(super) keep_ms: u64 = 24 * 3_600 * 1_000,

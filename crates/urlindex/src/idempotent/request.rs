@@ -28,9 +28,9 @@ use crate::stored::{Keys, StoredSet};
 pub struct AddRequest {
     pub(super) id: Option<RequestId>,
     pub(super) keys: Keys,
-    /// Which sets have such keys.
+    /// Identifies the sets that have such keys.
     pub(super) keys_of: u64,
-    /// Places of lines that are no URLs, in order.
+    /// Positions of entries that are not URLs, in order.
     invalid: Vec<u32>,
 }
 
@@ -50,7 +50,7 @@ impl AddRequest {
         self.keys.len() + self.invalid.len()
     }
 
-    /// Whether it has none.
+    /// Returns whether the request is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -63,7 +63,7 @@ impl AddRequest {
         hash.digest128()
     }
 
-    /// Answers in the order of arrival, from those to its keys.
+    /// All answers in order of arrival, from those to the keys.
     pub(super) fn verdicts(&self, of_keys: impl IntoIterator<Item = Verdict>) -> Verdicts {
         let (mut invalid, mut of_keys) = (self.invalid.iter().peekable(), of_keys.into_iter());
         let verdict = |place: usize| match invalid.next_if(|next| **next as usize == place) {
@@ -74,7 +74,7 @@ impl AddRequest {
     }
 }
 
-/// The answers to a request, in the order of its URLs: `None` for what is no URL.
+/// The answers to a request, in the order of its URLs: `None` for an entry that is not a URL.
 ///
 /// ```
 /// use urlindex::idempotent::{IdempotentSet, RequestOptions};
@@ -118,12 +118,12 @@ impl Verdicts {
         self.len as usize
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The answer at this place; `None` also behind the last.
+    /// The answer at this position; `None` also past the last.
     pub fn get(&self, place: usize) -> Option<Verdict> {
         match self.packed.get(place / 4)? >> (place % 4 * 2) & 3 {
             1 => Some(Verdict::New),

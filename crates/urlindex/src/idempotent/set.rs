@@ -1,7 +1,8 @@
-//! [`IdempotentSet`]: requests answered from set and journal.
+//! [`IdempotentSet`]: answers requests from set and journal.
 //!
-//! An answered URL is pending until its answer is durable; only then the set takes it,
-//! since no one knows when the system writes what. Who asks meanwhile is told that it was seen.
+//! An answered URL is pending until its answer is durable; only then is it inserted into the set,
+//! since the kernel may write the set's file first. Meanwhile other requests are answered that it
+//! was seen.
 
 use std::collections::HashSet;
 use std::slice;
@@ -17,11 +18,11 @@ use crate::request_id::RequestId;
 use crate::seen::{SeenSet, Verdict};
 use crate::stored::{KeySet, StoredSet};
 
-/// How far a client's clock may be ahead of ours.
+/// Maximum lead of a client's clock over ours.
 const AHEAD_MS: u64 = 10 * 60 * 1_000;
 
-/// A stored set whose requests may be sent again: each has an id, and is answered as it was, even
-/// after a crash between its answer and its sender.
+/// A stored set whose requests may be sent again: each has an id, and gets the same answers again,
+/// even after a crash before they reached its sender.
 ///
 /// ```
 /// use urlindex::idempotent::{IdempotentSet, RequestId, RequestOptions};
@@ -47,7 +48,7 @@ const AHEAD_MS: u64 = 10 * 60 * 1_000;
 #[derive(Debug)]
 pub struct IdempotentSet {
     set: StoredSet,
-    /// Which sets have such keys.
+    /// Identifies the sets that have such keys.
     keys_of: u64,
     options: RequestOptions,
     journal: Mutex<Journal>,
@@ -57,7 +58,7 @@ pub struct IdempotentSet {
 }
 
 impl IdempotentSet {
-    /// Gives a set that is open for writing its journal, in files beside it.
+    /// Adds a journal to a set that is open for writing, in files beside it.
     ///
     /// # Errors
     /// [`Error::ReadOnly`]; [`crate::StorageError::Corrupt`];
@@ -69,33 +70,33 @@ impl IdempotentSet {
         Ok(IdempotentSet { set, keys_of, options, journal: Mutex::new(journal), pending, poison: Latch::default() })
     }
 
-    /// The set itself, to look at: what is inserted into it by other ways is counted twice. It
+    /// The set itself, for reading: URLs inserted into it by other ways are counted twice. It
     /// lacks what was answered since the last [`IdempotentSet::commit`].
     pub fn set(&self) -> &StoredSet {
         &self.set
     }
 
-    /// An empty request. Without an id, its URLs are seen when it is sent again.
+    /// An empty request. Without an id, a request that is sent again finds its URLs seen.
     pub fn request(&self, id: Option<RequestId>) -> AddRequest {
         AddRequest::new(id, &self.set, self.keys_of)
     }
 
-    /// Adds a canonical URL to a request for this set; `None`, an empty one and one of more than
-    /// 65,535 bytes are answered as no URL.
+    /// Adds a canonical URL to a request for this set; `None`, an empty URL and one of more than
+    /// 65,535 bytes are answered with `None`.
     pub fn push(&self, request: &mut AddRequest, url: Option<&[u8]>) {
         request.push(&self.set, url);
     }
 
-    /// Answers requests in order: of URLs that are alike the first alone is new. A request with an
-    /// id that was answered before gets those answers. What is new is seen from now on; it is
-    /// durable, as the answers are, after [`IdempotentSet::commit`].
+    /// Answers requests in order; of equal URLs only the first is new. A request whose id was
+    /// answered before gets the same answers. New URLs are seen from now on; like the answers they
+    /// are durable after [`IdempotentSet::commit`].
     ///
     /// The more URLs together, the cheaper each. One caller at a time.
     ///
     /// # Errors
     /// Of one request: [`Error::Request`]; [`crate::StorageError::InvalidOption`] if it was made
     /// for another set. Of all: [`crate::StorageError::Full`] and [`crate::StorageError::Io`],
-    /// after which nothing of them is in the set; [`crate::StorageError::Corrupt`];
+    /// after which the set has nothing of them; [`crate::StorageError::Corrupt`];
     /// [`crate::StorageError::Poisoned`].
     pub fn answer(&self, requests: &[AddRequest]) -> Vec<Result<Verdicts>> {
         let mut journal = guard(&self.journal);
@@ -104,15 +105,16 @@ impl IdempotentSet {
         while answers.len() < requests.len() {
             let rest = &requests[answers.len()..];
             let mut ids = HashSet::new();
-            // One that comes again is answered when the first is in the journal.
+            // A request with a repeated id is answered once the first is in the journal.
             let again = rest.iter().position(|request| request.id.is_some_and(|id| !ids.insert(id)));
             answers.extend(self.answer_distinct(&mut journal, &rest[..again.unwrap_or(rest.len())], now_ms));
         }
         answers
     }
 
-    /// [`IdempotentSet::answer`] of one request, if that is done from memory: else the request
-    /// comes back. Of a set on disk blocks may be read all the same.
+    /// [`IdempotentSet::answer`] of one request, if it can be answered at once, with no lock to
+    /// wait for and no file to begin; otherwise returns the request. Blocks of a set on disk may be
+    /// read in any case.
     ///
     /// # Errors
     /// As there.
@@ -124,7 +126,7 @@ impl IdempotentSet {
         Ok(self.answer_distinct(&mut journal, slice::from_ref(&request), self.options.now()).remove(0))
     }
 
-    /// Answers requests with ids that differ.
+    /// Answers requests with distinct ids.
     fn answer_distinct(&self, journal: &mut Journal, requests: &[AddRequest], now_ms: u64) -> Vec<Result<Verdicts>> {
         let kept = |request: &AddRequest| {
             self.poison.check()?;
@@ -148,7 +150,7 @@ impl IdempotentSet {
         answers.into_iter().map(answer).collect()
     }
 
-    /// What a request was answered; `None` if it is new.
+    /// The kept answers to a request; `None` if it is new.
     fn kept(&self, journal: &Journal, request: &AddRequest, now_ms: u64) -> Result<Option<Verdicts>> {
         let Some(id) = request.id else { return Ok(None) };
         let refuse = |refusal| Err(Error::Request { id, refusal });
@@ -162,11 +164,11 @@ impl IdempotentSet {
         }
     }
 
-    /// Answers new requests, and notes the answers.
+    /// Answers new requests, and appends the answers to the journal.
     fn take(&self, journal: &mut Journal, requests: &[&AddRequest], now_ms: u64) -> Result<Vec<Verdicts>> {
         let mut keys = self.set.keys();
         requests.iter().for_each(|request| keys.extend(&request.keys));
-        // The caller has the journal: no key moves from the pending ones into the set meanwhile.
+        // The caller holds the journal: no key moves from the pending ones into the set meanwhile.
         let mut of_keys = self.set.find_keys(&keys)?;
         let mut pending = self.pending_mut();
         let before = pending.len();
@@ -208,7 +210,7 @@ impl IdempotentSet {
 
     fn note(&self, journal: &mut Journal, records: &[Record], now_ms: u64) -> Result<()> {
         journal.append(records, now_ms).inspect_err(|_| {
-            // What the file has is known only if this succeeds.
+            // The contents of the file are known only if this succeeds.
             let _ = self.poison.note(journal.cut_back());
         })
     }
@@ -218,22 +220,22 @@ impl IdempotentSet {
         self.pending_ref().len()
     }
 
-    /// Whether some answers are not durable yet. Waits while others answer or commit.
+    /// Returns whether some answers are not durable yet. Waits while others answer or commit.
     pub fn is_changed(&self) -> bool {
         guard(&self.journal).is_changed() || self.pending() > 0
     }
 
-    /// Number of requests that would be answered as they were.
+    /// Number of requests whose answers are kept.
     pub fn kept_requests(&self) -> u64 {
         guard(&self.journal).len()
     }
 
-    /// Makes all answers durable, and the set take what was new. Syncs one file; now and then the
-    /// set too.
+    /// Makes all answers durable, and inserts the new URLs into the set. Syncs one file; now and
+    /// then the set too.
     ///
     /// # Errors
-    /// [`crate::StorageError::Io`] and others of the set; it takes no more requests then, until it
-    /// is opened again.
+    /// [`crate::StorageError::Io`] and others of the set; it takes no more requests until it is
+    /// opened again.
     pub fn commit(&self) -> Result<()> {
         let mut journal = guard(&self.journal);
         self.poison.guard(|| self.commit_to(&mut journal))
@@ -261,7 +263,7 @@ impl IdempotentSet {
         Ok(())
     }
 
-    /// Whether each of these canonical URLs was added. Inserts nothing.
+    /// Returns for each of these canonical URLs whether it was added. Inserts nothing.
     ///
     /// # Errors
     /// As [`SeenSet::contains`]; [`Error::UrlLength`].
@@ -273,7 +275,7 @@ impl IdempotentSet {
                 return Err(Error::UrlLength { len: url.len(), max: usize::from(u16::MAX) });
             }
         }
-        // The pending ones first: they are in the set before they are pending no more.
+        // Pending keys first: a key is inserted into the set before it stops being pending.
         let pending: Vec<bool> = {
             let pending = self.pending_ref();
             (0..keys.len()).map(|place| pending.has(&keys, place)).collect()

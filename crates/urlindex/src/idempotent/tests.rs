@@ -56,7 +56,7 @@ fn url(i: u64) -> Vec<u8> {
     format!("http://h{}.example.com/page/{i}", i % 3).into_bytes()
 }
 
-/// The id of a time; one a millisecond.
+/// The id of this time; one for each millisecond.
 fn id(time_ms: u64) -> RequestId {
     RequestId::new(time_ms, [7; 10])
 }
@@ -164,7 +164,7 @@ fn an_id_that_may_have_been_answered_and_forgotten_is_refused() {
             }
         }
     }
-    // By age, whatever files are there.
+    // By age, whatever files exist.
     clock.set(24 * 3_600_000 + 100);
     assert_eq!(refused(add(&set, Some(id(100)), &[1_000])), RequestRefusal::Forgotten);
     assert_eq!(refused(add(&set, Some(id(24 * 3_600_000 + 100 + 600_001)), &[1_000])), RequestRefusal::Ahead);
@@ -203,7 +203,7 @@ fn a_killed_set_opened_by_any_tool_has_what_was_answered() {
         let killed = disk.kill();
         let plain = StoredSet::open_in(killed.dir(), "seen", disk_options()).expect("opened");
         assert!([1, 2].iter().all(|i| !plain.contains(&url(*i)).expect("known").is_new()));
-        // What is forgotten then is not brought back by the journal.
+        // The journal does not bring back what is forgotten then.
         let can_forget = plain.forget(&[url(1)]).is_ok();
         assert_eq!(can_forget, !matches!(new, NewSet::Growing { .. }));
         if can_forget {
@@ -234,7 +234,7 @@ fn requests_to_another_set_are_refused_as_damage_and_a_new_set_is_not_made_over_
     assert!(made.is_err(), "{made:?}");
 }
 
-/// An id from the future goes with its file, and those of now are answered all the same.
+/// An id with a time in the future is kept, and current ids are answered all the same.
 #[test]
 fn an_id_of_a_time_to_come_stands_in_nobodys_way() {
     let (disk, clock) = (SimDisk::new(1), Clock::default());
@@ -248,7 +248,7 @@ fn an_id_of_a_time_to_come_stands_in_nobodys_way() {
         assert_eq!(new_count(&add(&set, Some(id(time)), &[time]).expect("not forgotten")), 1);
         set.commit().expect("durable");
     }
-    // One that was made a moment ago, and comes only now.
+    // An id made a moment ago that arrives only now.
     assert_eq!(new_count(&add(&set, Some(RequestId::new(1_198, [9; 10])), &[7_777]).expect("not forgotten")), 1);
     assert_eq!(add(&set, Some(id(ahead)), &[9_999]).expect("kept until its time has come"), early);
     assert_eq!(refused(add(&set, Some(id(1_010)), &[1_010])), RequestRefusal::Forgotten);
@@ -270,7 +270,7 @@ fn a_reader_has_what_a_server_has_answered_and_a_merge_does_not_leave_it_out() {
             assert_eq!(verdicts.iter().map(|one| one.is_new()).collect::<Vec<_>>(), [false, false, true], "{new:?}");
             assert!(!reader.contains(&url(2)).expect("known").is_new());
             let other = StoredSet::create_in(SimDisk::new(2).dir(), "to", new.clone(), &Whatwg).expect("made");
-            // What a bitmap or filter has is in its file as soon as it is inserted, or not.
+            // A bitmap or filter may have the URLs in its file already: then none wait.
             if matches!(new, NewSet::Trie | NewSet::Disk(_)) {
                 assert_eq!(reader.waiting(), 2);
             }
@@ -297,7 +297,7 @@ fn a_request_made_for_another_set_is_refused() {
     }
 }
 
-/// Every bit of the journal, and every length of its files.
+/// Flips every bit of the journal, and cuts its files at every length.
 #[test]
 fn a_flipped_bit_never_changes_an_answer() {
     let (disk, clock) = (SimDisk::new(1), Clock::default());
@@ -336,6 +336,6 @@ fn a_flipped_bit_never_changes_an_answer() {
             }
         }
     }
-    // The older note and the padding of groups alone mean nothing.
+    // Only the older note and the padding of groups have no meaning.
     assert!(tried > 2_000 && found * 10 > tried * 8, "{found} of {tried}");
 }

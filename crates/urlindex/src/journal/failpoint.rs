@@ -10,11 +10,11 @@ filemap_io::failpoints! {
         SetBeforeAnswers,
         /// Keys are taken out of the journal before the set is synced.
         StrippedFirst,
-        /// An answered request is not looked for: it is answered anew.
+        /// An answered request is not looked up: it is answered anew.
         AnsweredAnew,
-        /// What is recovered may not be on the device.
+        /// Recovery uses keys that may not be on the device.
         RecoveredUnsynced,
-        /// A file of answers goes before it is noted durably which ids are forgotten.
+        /// A file of answers is removed before the ids it forgets are noted durably.
         ForgottenUnnoted,
     }
 }

@@ -1,16 +1,17 @@
-//! The journal of requests to a set: what each was answered, and the keys that it brought.
+//! The journal of requests to a set: the answers to each request, and the keys that it added.
 //!
-//! A set that is asked over a network may be asked twice: the answer was lost on its way. Its URLs
-//! are in the set by then, so a second look at the set would call them seen, and nobody would ever
-//! fetch them. So answers are kept by the request's id, durable before the set has the URLs.
+//! A client may send a request again because the answer was lost on its way. The URLs are in the
+//! set by then: looked up again they would be called seen, and nobody would ever fetch them. So
+//! answers are kept under the request's id, and are durable before the set has the URLs.
 //!
-//! Files `SET.NUMBER.requests`, each a [`segment`]: the newest with keys is appended to; older
-//! ones have answers alone, since the set has their keys. A file goes when enough newer ids are
-//! kept, or its own are old enough; then it is noted until which time ids may have been forgotten.
+//! Files `SET.NUMBER.requests`, each a [`segment`]: the newest, with keys, is appended to; older
+//! ones have answers alone, since the set has their keys. A file is removed when enough newer ids
+//! are kept, or its own are old enough; the time up to which ids may have been forgotten is noted
+//! first.
 //!
 //! Crash-safe order: answers and keys are durable before the set takes the keys; the set is synced
-//! before keys are taken out of a file; what is forgotten is noted durably before its file goes.
-//! After a crash the set takes the keys again.
+//! before keys are taken out of a file; what is forgotten is noted durably before its file is
+//! removed. After a crash the set is given the keys again.
 
 mod failpoint;
 mod segment;
@@ -31,25 +32,25 @@ pub(crate) use failpoint::plant;
 pub(crate) use failpoint::{Failpoint, planted};
 pub(crate) use segment::Record;
 
-/// Length at which the newest file is taken for full. A trie or growing filter is rewritten once
-/// for each full file.
+/// Length at which the newest file is full. A trie or growing filter is rewritten once for each
+/// full file.
 const FULL_BYTES: u64 = 64 << 20;
 /// Bytes of records in a group of a file without keys.
 const GROUP_BYTES: usize = 1 << 20;
 
-/// How long ids are kept: until so many newer ones came, or so much time passed.
+/// Retention of ids: until this many newer ones came, or this much time passed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Keep {
     pub(crate) requests: u64,
     pub(crate) ms: u64,
 }
 
-/// A file, in short.
+/// Summary of a file.
 #[derive(Debug)]
 struct File {
     number: u64,
     ids: u64,
-    /// When its first and its last request were answered.
+    /// Times at which its first and its last request were answered.
     oldest_ms: u64,
     newest_ms: u64,
     /// The latest time of its ids.
@@ -77,7 +78,7 @@ pub(crate) struct Journal {
     home: Home,
     keep: Keep,
     full_bytes: u64,
-    /// File and place of each id.
+    /// File and place in it of each id.
     places: HashMap<u128, (u64, u32)>,
     /// Without keys, the oldest first.
     older: VecDeque<File>,
@@ -87,7 +88,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal of a set whose keys are those of `keys_of`, after [`recover`].
+    /// Opens the journal of a set, after [`recover`]; `keys_of` identifies its kind of keys.
     ///
     /// # Errors
     /// `Corrupt`; `NewerFormat`; `Io`.
@@ -120,13 +121,13 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Takes a file for full at so many bytes.
+    /// Sets the length at which a file is full.
     #[cfg(test)]
     pub(crate) fn full_at(&mut self, bytes: u64) {
         self.full_bytes = bytes;
     }
 
-    /// What a request was answered, without its keys. Reads two bits a URL.
+    /// The answers to a request, without its keys. Reads two bits a URL.
     ///
     /// # Errors
     /// `Corrupt`; `Io`.
@@ -139,12 +140,12 @@ impl Journal {
         }
     }
 
-    /// Ids of times up to this may have been answered and forgotten.
+    /// Ids with times up to this may have been answered and forgotten.
     pub(crate) fn floor_ms(&self) -> u64 {
         self.floor_ms
     }
 
-    /// Number of ids that are kept.
+    /// Number of kept ids.
     pub(crate) fn len(&self) -> u64 {
         self.places.len() as u64
     }
@@ -152,7 +153,8 @@ impl Journal {
     /// Appends requests; durable after [`Journal::sync`].
     ///
     /// # Errors
-    /// `Io`; `Full`. None is in the journal then. [`Journal::cut_back`] has to follow.
+    /// `Io`; `Full`. None of the requests is in the journal then; [`Journal::cut_back`] must
+    /// follow.
     pub(crate) fn append(&mut self, records: &[Record], now_ms: u64) -> Result<()> {
         if self.newest.is_none() {
             self.begin_file(now_ms)?;
@@ -175,7 +177,7 @@ impl Journal {
     /// Cuts off what a failed [`Journal::append`] may have left.
     ///
     /// # Errors
-    /// `Io`: what is in the file is not known.
+    /// `Io`: the contents of the file are unknown.
     pub(crate) fn cut_back(&mut self) -> Result<()> {
         self.newest.as_ref().map_or(Ok(()), |(writer, _)| writer.cut_back())
     }
@@ -183,32 +185,32 @@ impl Journal {
     /// Makes all requests durable.
     ///
     /// # Errors
-    /// `Io`: what is in the file is not known.
+    /// `Io`: the contents of the file are unknown.
     pub(crate) fn sync(&mut self) -> Result<()> {
         self.newest.as_mut().map_or(Ok(()), |(writer, _)| writer.sync())
     }
 
-    /// Whether some requests are not durable.
+    /// Returns whether some requests are not durable.
     pub(crate) fn is_changed(&self) -> bool {
         self.newest.as_ref().is_some_and(|(writer, _)| writer.is_changed())
     }
 
-    /// Whether there is a file to append to, and it is not full.
+    /// Returns whether there is a file to append to that is not full.
     pub(crate) fn is_open(&self) -> bool {
         self.newest.as_ref().is_some_and(|(writer, _)| writer.len() < self.full_bytes)
     }
 
-    /// Whether [`Journal::begin_file`] is due: the newest file is full, or its first request need
-    /// not be kept any more.
+    /// Returns whether [`Journal::begin_file`] is due: the newest file is full, or its first
+    /// request need not be kept any longer.
     pub(crate) fn is_full(&self, now_ms: u64) -> bool {
         self.newest.as_ref().is_some_and(|(writer, file)| {
             writer.len() >= self.full_bytes || file.oldest_ms.saturating_add(self.keep.ms) <= now_ms
         })
     }
 
-    /// Takes the keys out of the newest file, which the set has durably, and begins another.
-    /// Forgets what need not be kept at this time; but ids of times to come, by which others would
-    /// be refused, are kept on.
+    /// Takes the keys, which the set has durably, out of the newest file, and begins another.
+    /// Forgets what need not be kept at this time, but keeps ids with a time in the future: the
+    /// floor that they would set would refuse other requests.
     ///
     /// # Errors
     /// `Io`; `Corrupt`.
@@ -251,7 +253,7 @@ impl Journal {
         Ok(files::remove(&*self.home.dir, &beside::requests(&self.home.name, number))?)
     }
 
-    /// The oldest files, of which nothing need be kept, and those that have nothing.
+    /// Takes the oldest files, which need not be kept, and those without ids.
     fn take_forgotten(&mut self, now_ms: u64) -> Vec<File> {
         let (mut gone, kept): (Vec<File>, Vec<File>) = self.older.drain(..).partition(|file| file.ids == 0);
         self.older = kept.into();
@@ -268,7 +270,7 @@ impl Journal {
         gone
     }
 
-    /// Takes the keys out of the newest file, which the set has durably. The next request begins
+    /// Takes the keys, which the set has durably, out of the newest file. The next request begins
     /// another.
     ///
     /// # Errors
@@ -283,21 +285,21 @@ impl Journal {
     }
 }
 
-/// The journal's home: its id is that of its files, which is one, or a new one.
+/// The journal's home. Its id is that of all its files, or a new one if there are none.
 fn home(dir: &Arc<dyn Dir>, name: &str, keys_of: u64, numbers: &[u64]) -> Result<Home> {
     let mut id = None;
     for number in numbers {
         let found = segment::head(&**dir, name, *number, Some(keys_of))?.id;
         if *id.get_or_insert(found) != found {
-            return Err(Error::corrupt(&beside::requests(name, *number), 16, "a file of another journal"));
+            return Err(Error::corrupt(&beside::requests(name, *number), 16, "the file belongs to another journal"));
         }
     }
     let id = id.map_or_else(|| files::new_id(&**dir), Ok)?;
     Ok(Home { dir: Arc::clone(dir), name: name.to_owned(), id, keys_of })
 }
 
-/// Writes a file anew without keys, and without requests that nobody can ask again. Returns the
-/// ids and their places.
+/// Rewrites a file without keys, and without requests that cannot be sent again. Returns the ids
+/// and their places.
 fn strip(home: &Home, number: u64, is_last: bool) -> Result<Vec<(u128, u32)>> {
     let head = segment::head(&*home.dir, &home.name, number, Some(home.keys_of))?.head;
     let (mut groups, mut bytes) = (vec![Vec::new()], 0);
@@ -328,16 +330,16 @@ pub(crate) fn files_of(dir: &dyn Dir, name: &str) -> Result<Vec<String>> {
 /// Keys of a request.
 #[derive(Debug)]
 pub(crate) struct KeysOf {
-    /// Where they stand.
+    /// Name of their file.
     pub(crate) file: String,
-    /// Which sets have such keys.
+    /// Identifies the sets that have such keys.
     pub(crate) keys_of: u64,
-    /// As the set has written them.
+    /// In the set's encoding.
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Keys of requests that the set may lack, for a reader: read before the set is, since a writer
-/// gives the set its keys before it takes them out of the journal. Changes nothing.
+/// Keys of requests that the set may lack, for a follower. Call it before reading the set, since a
+/// writer gives the set its keys before it takes them out of the journal. Changes nothing.
 ///
 /// # Errors
 /// `Corrupt`; `NewerFormat`; `Io`.
@@ -347,7 +349,7 @@ pub(crate) fn waiting(dir: &Arc<dyn Dir>, name: &str) -> Result<Vec<KeysOf>> {
     for number in numbers {
         let file = beside::requests(name, number);
         let found = match segment::head(&**dir, name, number, None) {
-            // The writer has forgotten it meanwhile: the set has its keys.
+            // The writer has removed the file meanwhile: the set has its keys.
             Err(Error::Storage(error)) if error.is_absent() => continue,
             found => found?,
         };
@@ -368,7 +370,7 @@ pub(crate) fn waiting(dir: &Arc<dyn Dir>, name: &str) -> Result<Vec<KeysOf>> {
 }
 
 /// Gives the set the keys that a crash may have kept from it: `insert` takes those of a request,
-/// `sync` makes them durable. No key is given whose answer is not on the device.
+/// `sync` makes them durable. A key is given only if its answer is on the device.
 ///
 /// # Errors
 /// `Corrupt`; `NewerFormat`; `Io`; those of the set.

@@ -2,8 +2,8 @@
 //!
 //! A group is what one write appends. Its header says how many bytes of the file were durable
 //! before it, and the file's header notes that after each sync: a damaged or missing group that
-//! was durable is damage, and any other is what a crash left of a write that nobody was told of.
-//! A note is durable with the next sync.
+//! was durable is damage; any other is what a crash left of a write that was never acknowledged. A
+//! note is durable with the next sync.
 //!
 //! Invariants: a file under its name has a whole header; checksums cover the journal's id, the
 //! file's number and the place in it, so that bytes of another file, or an older one, are never
@@ -27,10 +27,10 @@ const RECORD_BYTES: usize = RequestRecord::BYTES;
 const ALIGNMENT: usize = 8;
 const NOTES_AT: [usize; 2] = [RequestsHeader::NOTE_0.at, RequestsHeader::NOTE_1.at];
 const NOTE_BYTES: usize = RequestsNote::BYTES;
-/// Most bytes of a file: places in it have 32 bits.
+/// Maximum length of a file: places in it have 32 bits.
 const BYTES_MAX: u64 = 1 << 31;
 
-/// What the files of a journal share.
+/// Directory, name, id and kind of keys that the files of a journal share.
 #[derive(Clone, Debug)]
 pub(crate) struct Home {
     pub(crate) dir: Arc<dyn Dir>,
@@ -38,35 +38,35 @@ pub(crate) struct Home {
     pub(crate) name: String,
     /// Random.
     pub(crate) id: [u8; 16],
-    /// What keys the set has: those of another set mean nothing in it.
+    /// Identifies the set's kind of keys: keys of another kind mean nothing in it.
     pub(crate) keys_of: u64,
 }
 
-/// A request, what was answered, and the keys that it brought.
+/// A request: its id, its answers, and the keys that it added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// 0: it has none, and cannot be asked again.
+    /// 0: the request has no id, and cannot be sent again.
     pub(crate) id: u128,
-    /// Of all that was asked for.
+    /// Digest of the whole request.
     pub(crate) digest: u128,
     pub(crate) at_ms: u64,
     pub(crate) urls: u32,
-    /// An answer in two bits each.
+    /// Two bits for each answer.
     pub(crate) verdicts: Vec<u8>,
-    /// As the set writes them.
+    /// In the set's encoding.
     pub(crate) keys: Vec<u8>,
 }
 
-/// What the header of a file says.
+/// Contents of a file's header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
     pub(crate) has_keys: bool,
-    /// Ids up to this time that the journal does not have were forgotten.
+    /// Ids up to this time that are not in the journal were forgotten.
     pub(crate) floor_ms: u64,
 }
 
-/// The header of a file: what it says, the id of its journal, which sets have such keys, durable
-/// bytes at least.
+/// A file's header as read: contents, the journal's id, the kind of keys, and a lower bound of the
+/// durable bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     pub(crate) head: Head,
@@ -83,7 +83,7 @@ pub(crate) fn numbers(dir: &dyn Dir, name: &str) -> Result<Vec<u64>> {
     Ok(numbers)
 }
 
-/// Writes a new file, or one in place of the old, durable with its name.
+/// Writes a file, new or in place of the old one, durable with its name.
 pub(crate) fn write(home: &Home, number: u64, head: Head, groups: &[Vec<Record>]) -> Result<Vec<Vec<u32>>> {
     let name = beside::requests(&home.name, number);
     let mut bytes = header(home, number, head);
@@ -116,7 +116,7 @@ fn header(home: &Home, number: u64, head: Head) -> Vec<u8> {
     bytes
 }
 
-/// A note of this many durable bytes.
+/// Encodes a note of this many durable bytes.
 fn note(id: [u8; 16], number: u64, which: usize, durable: u64) -> [u8; NOTE_BYTES] {
     let mut bytes = [0; NOTE_BYTES];
     RequestsNote::BYTES_OF.put(&mut bytes, durable);
@@ -125,7 +125,7 @@ fn note(id: [u8; 16], number: u64, which: usize, durable: u64) -> [u8; NOTE_BYTE
     bytes
 }
 
-/// Appends a group to `bytes`, whose first byte has the place `at - bytes.len()` in the file.
+/// Appends a group to `bytes`, whose first byte is at offset `at - bytes.len()` of the file.
 /// Returns the places of its records.
 fn encode(home: &Home, number: u64, at: u64, durable: u64, group: &[Record], bytes: &mut Vec<u8>) -> Result<Vec<u32>> {
     let begin = bytes.len();
@@ -133,7 +133,7 @@ fn encode(home: &Home, number: u64, at: u64, durable: u64, group: &[Record], byt
     let mut places = Vec::with_capacity(group.len());
     for record in group {
         let place = at + (bytes.len() - begin) as u64;
-        let long = |_| Error::from(filemap_io::StorageError::full(&home.name, "a request of 2 GiB and more"));
+        let long = |_| Error::from(filemap_io::StorageError::full(&home.name, "a request takes 2 GiB or more"));
         let here = u32::try_from(place).ok().filter(|here| u64::from(*here) < BYTES_MAX);
         places.push(here.ok_or(()).map_err(long)?);
         let mut head = [0; RECORD_BYTES];
@@ -168,7 +168,7 @@ fn record_crc(home: &Home, number: u64, at: u64, head: &[u8], verdicts: &[u8]) -
     crc32(&[&home.id, &number.to_le_bytes(), &at.to_le_bytes(), &head[..RequestRecord::CRC.at], verdicts])
 }
 
-/// Bytes of the answers to so many URLs.
+/// Bytes of the answers to this many URLs.
 fn verdict_bytes(urls: u32) -> usize {
     (urls as usize).div_ceil(4)
 }
@@ -182,12 +182,12 @@ pub(crate) struct Writer {
     file: Arc<dyn File>,
     len: u64,
     durable: u64,
-    /// Which note is written next.
+    /// Index of the note to write next.
     next_note: usize,
 }
 
 impl Writer {
-    /// Makes an empty file for records with keys.
+    /// Creates an empty file for records with keys.
     pub(crate) fn create(home: &Home, number: u64, floor_ms: u64) -> Result<Writer> {
         write(home, number, Head { has_keys: true, floor_ms }, &[])?;
         let name = beside::requests(&home.name, number);
@@ -207,7 +207,7 @@ impl Writer {
     /// Appends a group; durable after [`Writer::sync`]. Returns the places of its records.
     ///
     /// # Errors
-    /// `Io`, or `Full`; [`Writer::cut_back`] has to follow.
+    /// `Io`, or `Full`; [`Writer::cut_back`] must follow.
     pub(crate) fn append(&mut self, group: &[Record]) -> Result<Vec<u32>> {
         let mut bytes = Vec::new();
         let places = encode(&self.home, self.number, self.len, self.durable, group, &mut bytes)?;
@@ -221,7 +221,7 @@ impl Writer {
         self.file.set_len(self.len).map_err(Error::io("set length", &self.name))
     }
 
-    /// Whether something is not durable.
+    /// Returns whether some bytes are not durable.
     pub(crate) fn is_changed(&self) -> bool {
         self.durable < self.len
     }
@@ -240,13 +240,13 @@ impl Writer {
         Ok(())
     }
 
-    /// A record that was appended, without its keys.
+    /// Reads an appended record, without its keys.
     pub(crate) fn read(&self, at: u32) -> Result<Record> {
         read_one(&self.home, self.number, &*self.file, &self.name, at)
     }
 }
 
-/// The record at this place of the file of this number, without its keys.
+/// Reads the record at this place of file `number`, without its keys.
 pub(crate) fn read_at(home: &Home, number: u64, at: u32) -> Result<Record> {
     let name = beside::requests(&home.name, number);
     let file = home.dir.open(&name, Access::Read).map_err(Error::io("open", &name))?;
@@ -259,7 +259,7 @@ fn read_one(home: &Home, number: u64, file: &dyn File, name: &str, at: u32) -> R
     files::read_exact(file, name, &mut head, at)?;
     let bytes = verdict_bytes(RequestRecord::URLS.get(&head));
     let len = file.len().map_err(Error::io("length", name))?;
-    let corrupt = || Error::corrupt(name, at, "checksum of a request's answers does not match");
+    let corrupt = || Error::corrupt(name, at, "checksum mismatch in a request's answers");
     if bytes as u64 > len {
         return Err(corrupt());
     }
@@ -282,7 +282,7 @@ fn record(head: &[u8], verdicts: Vec<u8>, keys: Vec<u8>) -> Record {
     }
 }
 
-/// The record at the front of `bytes`, and what follows.
+/// Decodes the record at the front of `bytes`; returns it and the rest.
 fn decode<'a>(home: &Home, number: u64, at: u64, bytes: &'a [u8]) -> Option<(Record, &'a [u8])> {
     let (head, rest) = bytes.split_at_checked(RECORD_BYTES)?;
     let (verdicts, rest) = rest.split_at_checked(verdict_bytes(RequestRecord::URLS.get(head)))?;
@@ -292,10 +292,10 @@ fn decode<'a>(home: &Home, number: u64, at: u64, bytes: &'a [u8]) -> Option<(Rec
     is_whole.then(|| (record(head, verdicts.to_vec(), keys.to_vec()), behind))
 }
 
-/// What the header of a file says.
+/// Reads the header of a file.
 ///
 /// # Errors
-/// `Corrupt`, also if its keys are of another set; `NewerFormat`; `Io`.
+/// `Corrupt`, also if its keys are those of another set; `NewerFormat`; `Io`.
 pub(crate) fn head(dir: &dyn Dir, name: &str, number: u64, keys_of: Option<u64>) -> Result<Found> {
     let name = beside::requests(name, number);
     let file = dir.open(&name, Access::Read).map_err(Error::io("open", &name))?;
@@ -304,7 +304,7 @@ pub(crate) fn head(dir: &dyn Dir, name: &str, number: u64, keys_of: Option<u64>)
     found(&name, number, keys_of, bytes)
 }
 
-/// What these bytes of a header say.
+/// Decodes a header.
 fn found(name: &str, number: u64, keys_of: Option<u64>, mut bytes: [u8; HEADER_BYTES]) -> Result<Found> {
     REQUESTS.check_magic(name, &bytes)?;
     let id = RequestsHeader::ID.get(&bytes);
@@ -316,22 +316,26 @@ fn found(name: &str, number: u64, keys_of: Option<u64>, mut bytes: [u8; HEADER_B
         bytes[at..at + NOTE_BYTES].fill(0);
     }
     let Some(durable) = durable.filter(|_| is_sealed(&bytes)) else {
-        return Err(Error::corrupt(name, RequestsHeader::CRC.at as u64, "header checksum does not match"));
+        return Err(Error::corrupt(name, RequestsHeader::CRC.at as u64, "header checksum mismatch"));
     };
     REQUESTS.check_version(name, &bytes)?;
     if RequestsHeader::NUMBER.get(&bytes) != number {
-        return Err(Error::corrupt(name, RequestsHeader::NUMBER.at as u64, "the number of another file"));
+        return Err(Error::corrupt(
+            name,
+            RequestsHeader::NUMBER.at as u64,
+            "the header has the number of another file",
+        ));
     }
     let of = RequestsHeader::KEYS_OF.get(&bytes);
     if keys_of.is_some_and(|keys_of| keys_of != of) {
-        return Err(Error::corrupt(name, RequestsHeader::KEYS_OF.at as u64, "requests to another set"));
+        return Err(Error::corrupt(name, RequestsHeader::KEYS_OF.at as u64, "the requests are those of another set"));
     }
     let has_keys = RequestsHeader::KEYS.get(&bytes) != 0;
     Ok(Found { head: Head { has_keys, floor_ms: RequestsHeader::FLOOR_MS.get(&bytes) }, id, keys_of: of, durable })
 }
 
-/// After a failed sync the page cache may hold what the device does not, and after a kill too:
-/// what is read next is on the device.
+/// Syncs a file, and drops it from the page cache: after a failed sync or a kill the cache may
+/// hold what the device does not. What is read next is on the device.
 pub(crate) fn settle(home: &Home, number: u64) -> Result<()> {
     let name = beside::requests(&home.name, number);
     let file = home.dir.open(&name, Access::Write).map_err(Error::io("open", &name))?;
@@ -342,8 +346,8 @@ pub(crate) fn settle(home: &Home, number: u64) -> Result<()> {
     Ok(())
 }
 
-/// Reads a file, and passes each record with its place to `each`. Of the last file what a crash
-/// left at the end is left out.
+/// Reads a file, and passes each record with its place to `each`. Leaves out what a crash left at
+/// the end of the last file.
 ///
 /// # Errors
 /// `Corrupt`; `Io`; those of `each`.
@@ -355,7 +359,7 @@ pub(crate) fn read(
 ) -> Result<()> {
     let name = beside::requests(&home.name, number);
     let file = home.dir.open(&name, Access::Read).map_err(Error::io("open", &name))?;
-    // Of this very file, since another may have its name by now; and before the rest is read, to
+    // Read from this open file, since another may have its name by now; and before the rest, to
     // which a writer may be adding.
     let mut header = [0; HEADER_BYTES];
     files::read_exact(&*file, &name, &mut header, 0)?;
@@ -365,7 +369,7 @@ pub(crate) fn read(
     while at < bytes.len() {
         let Some(records) = group(home, number, &bytes, at) else {
             if !is_last || at < durable || is_followed(home, number, &bytes, at) {
-                return Err(Error::corrupt(&name, at as u64, "checksum of requests does not match"));
+                return Err(Error::corrupt(&name, at as u64, "checksum mismatch in a group of requests"));
             }
             return Ok(());
         };
@@ -374,7 +378,9 @@ pub(crate) fn read(
         at = behind.next_multiple_of(ALIGNMENT);
     }
     match at < durable {
-        true => Err(Error::corrupt(&name, at as u64, format!("it was cut off: {durable} bytes of it were durable"))),
+        true => {
+            Err(Error::corrupt(&name, at as u64, format!("the file was cut off: {durable} bytes of it were durable")))
+        }
         false => Ok(()),
     }
 }
@@ -383,7 +389,7 @@ fn record_bytes(record: &Record) -> usize {
     RECORD_BYTES + record.verdicts.len() + record.keys.len()
 }
 
-/// The records of the group at this place; `None` if it is not whole.
+/// The records of the group at this place; `None` if it is damaged or cut off.
 fn group(home: &Home, number: u64, bytes: &[u8], at: usize) -> Option<Vec<(u32, Record)>> {
     let head = group_head(home, number, bytes, at)?;
     let begin = at + GROUP_BYTES;
@@ -399,13 +405,13 @@ fn group(home: &Home, number: u64, bytes: &[u8], at: usize) -> Option<Vec<(u32, 
     rest.is_empty().then_some(records)
 }
 
-/// The head of a group, if there is one at this place.
+/// The head of the group at this place, if there is one.
 fn group_head<'a>(home: &Home, number: u64, bytes: &'a [u8], at: usize) -> Option<&'a [u8]> {
     let head = bytes.get(at..at + GROUP_BYTES)?;
     (group_crc(home, number, at as u64, head) == RequestsGroup::CRC.get(head)).then_some(head)
 }
 
-/// Whether a later group says that this place was durable.
+/// Returns whether a later group says that this place was durable.
 fn is_followed(home: &Home, number: u64, bytes: &[u8], at: usize) -> bool {
     let mut later = (at + ALIGNMENT..bytes.len()).step_by(ALIGNMENT);
     later.any(|later| {

@@ -1,4 +1,4 @@
-//! URLs as a set keeps them: a set on disk by fingerprints, the others by their texts.
+//! URLs as the keys of a set: fingerprints for a set on disk, texts for the others.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -13,7 +13,7 @@ use crate::journal::{self, Journal, Keep, KeysOf};
 use crate::seen::{SeenSet, Verdict};
 
 const FINGERPRINT_BYTES: usize = 10;
-/// What every kind takes.
+/// Maximum URL length that every kind takes.
 const URL_BYTES_MAX: usize = u16::MAX as usize;
 
 /// Keys of one set, in order of arrival.
@@ -26,7 +26,7 @@ pub(crate) enum Keys {
 }
 
 impl Keys {
-    /// No keys, of the same set.
+    /// An empty list of the same kind.
     pub(crate) fn none(&self) -> Keys {
         match self {
             Keys::Fingerprints(_) => Keys::Fingerprints(Vec::new()),
@@ -50,7 +50,7 @@ impl Keys {
         }
     }
 
-    /// The key at this place as bytes for a file.
+    /// Appends the key at this place in its encoding for files.
     pub(crate) fn write(&self, place: usize, out: &mut Vec<u8>) {
         match self {
             Keys::Fingerprints(keys) => out.extend_from_slice(&keys[place].to_be_bytes()[..FINGERPRINT_BYTES]),
@@ -61,7 +61,7 @@ impl Keys {
         }
     }
 
-    /// Adds keys from a file; `None` if the bytes are none.
+    /// Adds keys from their encoding for files; `None` if the bytes are malformed.
     fn read(&mut self, mut bytes: &[u8]) -> Option<()> {
         while !bytes.is_empty() {
             match self {
@@ -95,7 +95,7 @@ impl Keys {
     }
 }
 
-/// Keys in memory, in the order in which they came.
+/// Distinct keys in memory, in order of arrival.
 #[derive(Debug)]
 pub(crate) struct KeySet {
     keys: Keys,
@@ -104,7 +104,7 @@ pub(crate) struct KeySet {
 }
 
 impl KeySet {
-    /// With none; `none` says of which kind they are.
+    /// An empty set of keys, of the kind of `none`.
     pub(crate) fn new(none: Keys) -> KeySet {
         KeySet { keys: none, fingerprints: HashSet::default(), texts: HashSet::new() }
     }
@@ -124,7 +124,7 @@ impl KeySet {
         }
     }
 
-    /// Adds a key; false if it was there.
+    /// Adds a key; returns false if it was present.
     pub(crate) fn add(&mut self, keys: &Keys, place: usize) -> bool {
         match (keys, &mut self.keys) {
             (Keys::Fingerprints(from), Keys::Fingerprints(to)) => {
@@ -141,7 +141,7 @@ impl KeySet {
         }
     }
 
-    /// Takes the last keys out again.
+    /// Removes all keys but the first `len`.
     pub(crate) fn truncate(&mut self, len: usize) {
         match &mut self.keys {
             Keys::Fingerprints(keys) => keys.drain(len..).for_each(|key| {
@@ -153,13 +153,13 @@ impl KeySet {
         }
     }
 
-    /// Takes all out, and gives their memory back.
+    /// Removes all keys, and frees their memory.
     pub(crate) fn clear(&mut self) {
         *self = KeySet::new(self.keys.none());
     }
 }
 
-/// Hashes fingerprints: they are uniform, but for their low bits, which are zero.
+/// Hasher of fingerprints, which are uniform except for their low bits, which are zero.
 #[derive(Default)]
 struct OfHash(u64);
 
@@ -180,7 +180,7 @@ impl Hasher for OfHash {
 }
 
 impl StoredSet {
-    /// No keys.
+    /// An empty list of keys of this set.
     pub(crate) fn keys(&self) -> Keys {
         match &self.set {
             AnySet::Disk(_) => Keys::Fingerprints(Vec::new()),
@@ -188,7 +188,7 @@ impl StoredSet {
         }
     }
 
-    /// Tells keys of sets apart that cannot take each other's.
+    /// A hash that differs between sets that cannot take each other's keys.
     ///
     /// # Errors
     /// As [`StoredSet::canonicalizer`].
@@ -203,7 +203,7 @@ impl StoredSet {
         })
     }
 
-    /// Name and version of the canonicaliser; nothing without a note.
+    /// Name and version of the canonicaliser; empty without a note.
     fn rules(&self) -> Result<Vec<u8>> {
         let mut known = guard(&self.rules);
         if known.is_none() {
@@ -214,7 +214,7 @@ impl StoredSet {
         Ok(known.clone().unwrap_or_default())
     }
 
-    /// Whether a look-up now neither waits for a lock nor writes.
+    /// Returns whether a look-up now neither waits for a lock nor writes.
     pub(crate) fn is_free(&self) -> bool {
         match &self.set {
             AnySet::Disk(set) => set.is_free(),
@@ -223,7 +223,8 @@ impl StoredSet {
         }
     }
 
-    /// Adds the key of a canonical URL of up to 65,535 bytes; false if it is none.
+    /// Adds the key of a canonical URL; returns false for an empty one and one of more than 65,535
+    /// bytes.
     pub(crate) fn push_key(&self, keys: &mut Keys, url: &[u8]) -> bool {
         match (keys, &self.set) {
             _ if url.is_empty() || url.len() > URL_BYTES_MAX => return false,
@@ -234,7 +235,7 @@ impl StoredSet {
         true
     }
 
-    /// Whether each of the keys is in the set.
+    /// Looks up each of the keys.
     ///
     /// # Errors
     /// As [`SeenSet::contains`].
@@ -256,7 +257,7 @@ impl StoredSet {
         Ok(verdicts)
     }
 
-    /// Makes sure that the set has room for these keys from the one of this place on; else nothing
+    /// Makes sure that the set has room for the keys from place `from` on; if it has not, nothing
     /// is changed.
     ///
     /// # Errors
@@ -271,7 +272,7 @@ impl StoredSet {
         }
     }
 
-    /// Inserts keys that the set does not have, each once.
+    /// Inserts keys that the set does not have, without repeats.
     ///
     /// # Errors
     /// As [`SeenSet::check_and_insert`].
@@ -282,7 +283,7 @@ impl StoredSet {
         }
     }
 
-    /// Inserts keys, of which some may be there.
+    /// Inserts keys, some of which the set may have.
     ///
     /// # Errors
     /// As [`SeenSet::check_and_insert`].
@@ -304,16 +305,16 @@ impl StoredSet {
         }
     }
 
-    /// Takes keys from a journal that the files of this set may lack, though they were answered.
+    /// Keeps the answered keys of a journal that this set's files lack.
     ///
     /// # Errors
-    /// `Corrupt`, if they are none of this set's.
+    /// `Corrupt`, if they are keys of another set.
     pub(super) fn look_at(&mut self, journal: &[KeysOf]) -> Result<()> {
         let mut waiting = KeySet::new(self.keys());
         for KeysOf { file, keys_of, bytes } in journal {
             let mut keys = self.keys();
             if *keys_of != self.keys_of()? || keys.read(bytes).is_none() {
-                return Err(Error::corrupt(file, 0, "it has keys of another set"));
+                return Err(Error::corrupt(file, 0, "the keys are those of another set"));
             }
             let seen = self.find_keys(&keys)?;
             for (place, _) in seen.iter().enumerate().filter(|(_, verdict)| verdict.is_new()) {
@@ -324,7 +325,7 @@ impl StoredSet {
         Ok(())
     }
 
-    /// Whether a URL was answered that the set's files lack.
+    /// Returns whether a URL was answered that the set's files lack.
     pub(super) fn is_waiting(&self, url: &[u8]) -> bool {
         let Some(waiting) = &self.waiting else { return false };
         let mut keys = self.keys();
@@ -340,14 +341,14 @@ impl StoredSet {
         Journal::open(Arc::clone(&self.dir), &self.name, self.keys_of()?, keep)
     }
 
-    /// Inserts what requests brought whose answers were given before a crash.
+    /// Inserts the keys of requests that were answered before a crash.
     ///
     /// # Errors
     /// Those of [`journal::recover`].
     pub(super) fn take_answered(&self) -> Result<()> {
         let insert = |bytes: &[u8]| {
             let mut keys = self.keys();
-            keys.read(bytes).ok_or_else(|| Error::corrupt(&self.name, 0, "keys of a request are cut"))?;
+            keys.read(bytes).ok_or_else(|| Error::corrupt(&self.name, 0, "the keys of a request are cut off"))?;
             self.make_room_for(&keys, 0)?;
             self.insert_keys(&keys)
         };

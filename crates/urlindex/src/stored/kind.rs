@@ -1,6 +1,6 @@
-//! The kind of a stored set, told by its files.
+//! The kind of a stored set, found from its files.
 //!
-//! A bitmap's file is bare words, in which anyone's URLs can set any bits, even a magic: so its
+//! A bitmap's file is bare words, in which anybody's URLs can set any bits, even a magic. So its
 //! sidecar is looked for first.
 
 use filemap_io::{Access, Dir};
@@ -38,7 +38,7 @@ filemap_io::named_enum! {
     }
 }
 
-/// How to create a set.
+/// Kind and options of a new set.
 ///
 /// ```
 /// use urlindex::stored::{NewSet, SetKind, StoredSet};
@@ -81,7 +81,7 @@ pub enum NewSet {
 
 impl SetKind {
     /// # Errors
-    /// `Io` if the file is absent; `Corrupt` if it is no set but has a note beside it, or the
+    /// `Io` if the file is missing; `Corrupt` if it is not a set but has a note beside it, or the
     /// sidecar of a bitmap is damaged; `NewerFormat`; `NotASet`.
     pub(super) fn of_files(dir: &dyn Dir, name: &str) -> Result<SetKind> {
         let sidecar = beside::meta(name);
@@ -99,14 +99,14 @@ impl SetKind {
             true => Error::corrupt(
                 name,
                 0,
-                format!("{what}, but {note} says that it is one (words of a bitmap can be adopted)"),
+                format!("{what}, but {note} says that it is a set (words of a bitmap can be adopted)"),
             ),
             false => Error::NotASet { file: name.to_owned(), what },
         })
     }
 
-    /// The kind whose magic a file begins with. A bitmap may begin with one by chance or by
-    /// somebody's URLs.
+    /// The kind whose magic a file begins with. A bitmap may begin with one by chance or because
+    /// of someone's URLs.
     ///
     /// # Errors
     /// `Io`.

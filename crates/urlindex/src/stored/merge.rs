@@ -1,7 +1,7 @@
 //! Merges one stored set into another, where their kinds allow it.
 //!
-//! Bits and fingerprints merge with those of the same meaning; texts, which a trie has, go into
-//! any set. No other merge is correct.
+//! Bits and fingerprints merge only with those of the same meaning; a trie has texts, which go
+//! into any set.
 
 use super::{AnySet, StoredSet};
 use crate::disk::DiskUrlSet;
@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::seen::SeenSet;
 use crate::trie::UrlTrie;
 
-/// Texts inserted into a set on disk at once.
+/// Texts inserted into a set on disk in one batch.
 const INSERTED_AT_ONCE: usize = 1 << 20;
 
 /// Result of a merge.
@@ -31,7 +31,7 @@ pub struct Merged {
 }
 
 impl StoredSet {
-    /// Whether [`StoredSet::merge`] accepts a set. Changes nothing.
+    /// Checks that [`StoredSet::merge`] accepts a set. Changes nothing.
     ///
     /// # Errors
     /// [`Error::Unsupported`], with the reason.
@@ -43,26 +43,25 @@ impl StoredSet {
             (AnySet::HashBitmap(set), AnySet::HashBitmap(other)) => return set.check_alike(other),
             (AnySet::Bloom(set), AnySet::Bloom(other)) => return set.check_alike(other),
             (AnySet::Growing(_), AnySet::Growing(_)) => {
-                "a growing filter has no more of a URL than a fingerprint, which is too short for the layers to come"
-                    .to_owned()
+                "a growing filter has only fingerprints, which are too short for later layers".to_owned()
             }
             (AnySet::Disk(set), AnySet::Disk(other)) if set.is_alike(other) => return Ok(()),
             (AnySet::Disk(set), AnySet::Disk(other)) => {
                 let of =
                     |set: &DiskUrlSet| format!("{} bits with the seed {}", set.fingerprint_bits().bits(), set.seed());
-                format!("{} has fingerprints of {}, and it has some of {}", from.name, of(other), of(set))
+                format!("{} has fingerprints of {}, this set has those of {}", from.name, of(other), of(set))
             }
             (_, AnySet::Disk(_)) => {
                 let ours = self.kind().name();
-                format!("{} has fingerprints and no texts, and {ours} has no use for them", from.name)
+                format!("{} has fingerprints, no texts, and {ours} cannot take them", from.name)
             }
             (_, AnySet::Md5Bitmap(_) | AnySet::HashBitmap(_) | AnySet::Bloom(_) | AnySet::Growing(_)) => {
                 let (theirs, ours) = (from.kind().name(), self.kind().name());
-                format!("{} has no texts ({theirs}), and {ours} has no use for its bits", from.name)
+                format!("{} has no texts ({theirs}), and {ours} cannot take its bits", from.name)
             }
         };
         let why = format!("{why}. Insert the URLs themselves");
-        Err(Error::Unsupported { file: self.name.clone(), op: "take that set up", why })
+        Err(Error::Unsupported { file: self.name.clone(), op: "merge that set", why })
     }
 
     /// Inserts all URLs of another set. A bitmap accepts a bitmap with as many slots (and the same
@@ -85,7 +84,7 @@ impl StoredSet {
             (AnySet::Md5Bitmap(set), AnySet::Md5Bitmap(other)) => set.merge(other).map(|_| ())?,
             (AnySet::HashBitmap(set), AnySet::HashBitmap(other)) => set.merge(other).map(|_| ())?,
             (AnySet::Bloom(set), AnySet::Bloom(other)) => set.merge(other)?,
-            // Refused above.
+            // Refused by `check_mergeable`.
             _ => {}
         }
         Ok(Merged { added: self.len().saturating_sub(before) })

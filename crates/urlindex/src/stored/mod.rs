@@ -1,7 +1,7 @@
 //! `StoredSet`: a seen set of any kind, given by the path of its file.
 //!
-//! `kind` tells the kind by the files, never by the caller's word; `note` records the
-//! canonicaliser of the set's URLs, since with two of them a set would call URLs new that it has.
+//! `kind` finds the kind from the files, never from the caller's word; `note` records the
+//! canonicaliser of the set's URLs: with URLs of two, a set would call new what it has.
 //!
 //! Files of a set `NAME`: `NAME` itself; `NAME.canon`, the note; `NAME.lock`; `NAME.meta` of a
 //! bitmap; `NAME.known` of a Bloom filter with known false positives; runs and log of a set on
@@ -95,11 +95,11 @@ pub struct StoredSet {
     saving: Mutex<()>,
     poison: Latch,
     room: Option<room::Room>,
-    /// The canonicaliser of its URLs, once it was read.
+    /// Name and version of the canonicaliser of its URLs, once read.
     rules: Mutex<Option<Vec<u8>>>,
-    /// Of a set that is only read: what was answered and is not in its files.
+    /// Of a read-only set: answered keys that its files lack.
     waiting: Option<Box<KeySet>>,
-    /// Of a trie; other kinds hold their own.
+    /// Of a trie; other kinds hold theirs.
     _lock: Option<Box<dyn Lock>>,
 }
 
@@ -109,7 +109,7 @@ impl StoredSet {
         ///
         /// # Errors
         /// [`crate::StorageError::Io`] with [`std::io::ErrorKind::AlreadyExists`] if any of its
-        /// files is there; [`crate::StorageError::InvalidOption`];
+        /// files exists; [`crate::StorageError::InvalidOption`];
         /// [`crate::StorageError::Locked`]; [`crate::StorageError::Io`].
         fn create, create_in(dir, name, new: NewSet, canonicalizer: &dyn Canonicalizer) -> Result<StoredSet> {
             note::check(canonicalizer)?;
@@ -143,10 +143,10 @@ impl StoredSet {
     }
 
     /// Adopts a file of bare words of an MD5 bitmap that another program made, or whose sidecar is
-    /// lost; its URLs are those of `canonicalizer`. Writes its sidecar and its note.
+    /// missing; its URLs are those of `canonicalizer`. Writes its sidecar and its note.
     ///
     /// # Errors
-    /// [`Error::NotASet`] if its length is no power of two between 8 KiB and 8 GiB;
+    /// [`Error::NotASet`] if its length is not a power of two from 8 KiB to 8 GiB;
     /// [`crate::StorageError::Io`], with [`std::io::ErrorKind::AlreadyExists`] if it has a
     /// sidecar; [`crate::StorageError::Locked`]; [`Error::Unsupported`] if it begins as a set of
     /// another kind; [`crate::StorageError::InvalidOption`] if it has the note of another
@@ -179,8 +179,8 @@ impl StoredSet {
         note::check(canonicalizer)?;
         let (dir, name) = place(path.as_ref())?;
         if let Some(kind) = SetKind::of_magic(&*dir, &name)? {
-            let why = format!("it begins as a set of the kind {} does: open it as that", kind.name());
-            return Err(Error::Unsupported { file: name, op: "be taken up as a bitmap", why });
+            let why = format!("it begins like a set of the kind {}: open it as that", kind.name());
+            return Err(Error::Unsupported { file: name, op: "be adopted as a bitmap", why });
         }
         if let Some(noted) = note::read(&*dir, &name)?
             && (noted.name(), noted.version()) != (canonicalizer.name(), canonicalizer.version())
@@ -188,7 +188,7 @@ impl StoredSet {
             let (rule, version) = (noted.name(), noted.version());
             return Err(Error::option(
                 "canonicalizer",
-                format!("the URLs of {name} were made canonical by `{rule}` version {version}: take it up with that"),
+                format!("the URLs of {name} were made canonical by `{rule}` version {version}: adopt it with that"),
             ));
         }
         let set = adopt(Arc::clone(&dir), &name)?;
@@ -197,11 +197,11 @@ impl StoredSet {
         Ok(set)
     }
 
-    /// Opens a set for writing. If it was served, it takes what was answered before a crash.
+    /// Opens a set for writing. If it was served, inserts what was answered before a crash.
     ///
     /// # Errors
-    /// [`crate::StorageError::Io`], with [`std::io::ErrorKind::NotFound`] if it is absent: nothing
-    /// is created then; [`Error::NotASet`]; [`crate::StorageError::Locked`];
+    /// [`crate::StorageError::Io`], with [`std::io::ErrorKind::NotFound`] if it is missing:
+    /// nothing is created then; [`Error::NotASet`]; [`crate::StorageError::Locked`];
     /// [`crate::StorageError::Corrupt`]; [`crate::StorageError::NewerFormat`].
     pub fn open(path: impl AsRef<Path>) -> Result<StoredSet> {
         StoredSet::open_with(path, DiskOptions::new())
@@ -283,20 +283,20 @@ impl StoredSet {
         }
     }
 
-    /// The set by its kind. Insert through the [`StoredSet`] only: it knows whether it is
+    /// The set by its kind. Insert through the [`StoredSet`] only, which refuses if it is
     /// read-only.
     pub fn any(&self) -> &AnySet {
         &self.set
     }
 
-    /// URLs that a server of this set has answered, and that its files lack: of a set that is open
-    /// read-only, beside its server or after a crash. Look-ups find them; [`StoredSet::any`],
-    /// counts and merges do not. Opening the set for writing takes them into it.
+    /// Number of URLs that a server of this set has answered but its files lack, for a set that is
+    /// open read-only, beside its server or after a crash. Look-ups find them; [`StoredSet::any`],
+    /// counts and merges do not. Opening the set for writing inserts them.
     pub fn waiting(&self) -> u64 {
         self.waiting.as_ref().map_or(0, |waiting| waiting.len() as u64)
     }
 
-    /// Refuses to `op` a set of which [`StoredSet::waiting`] URLs would be left out.
+    /// Refuses `op` on a set if it would leave out [`StoredSet::waiting`] URLs.
     ///
     /// # Errors
     /// [`Error::Unsupported`].
@@ -362,9 +362,9 @@ impl StoredSet {
             }
             AnySet::Disk(set) => return set.forget_all(urls),
             AnySet::Md5Bitmap(_) | AnySet::HashBitmap(_) => {
-                "a URL's bit may be that of others too, which would be forgotten with it"
+                "other URLs may share a URL's bits, and would be forgotten with it"
             }
-            AnySet::Growing(_) => "a URL's fingerprint may be that of others too, which would be forgotten with it",
+            AnySet::Growing(_) => "other URLs may share a URL's fingerprint, and would be forgotten with it",
         };
         let why = format!("{why}. A trie, a Bloom filter and a set on disk can; or fill a new set");
         Err(Error::Unsupported { file: self.name.clone(), op: "forget a URL", why })
@@ -396,7 +396,7 @@ impl StoredSet {
         if self.saved.load(Ordering::SeqCst) == changes {
             return Ok(());
         }
-        // Concurrent inserts may miss the file: then there are more changes, and it is written
+        // The file may lack concurrent inserts: then there are further changes, and it is written
         // again.
         self.poison.guard(|| self.write_into_room(|| trie.save_in(&*self.dir, &self.name).map(drop)))?;
         self.saved.store(changes, Ordering::SeqCst);
@@ -492,7 +492,7 @@ impl SeenSet for StoredSet {
     }
 }
 
-/// All files that a set may have, but its lock.
+/// All files that a set may have, except its lock.
 fn files_of(name: &str) -> [String; 4] {
     [name.to_owned(), beside::meta(name), beside::known(name), beside::canon(name)]
 }

@@ -18,12 +18,12 @@ use super::{AnySet, StoredSet};
 use crate::error::{Error, Result};
 use crate::files::{self, beside};
 
-/// Most bytes of a URL in a file, beside its text.
+/// Maximum bytes of a URL in a file, beside its text.
 const ENTRY_BYTES: u64 = 64;
 /// Step in which space is reserved.
 const STEP_BYTES: u64 = 1 << 20;
 
-/// Most bytes that a URL takes in a file.
+/// Maximum bytes that a URL takes in a file.
 fn cost_of(url: &[u8]) -> u64 {
     url.len() as u64 + ENTRY_BYTES
 }
@@ -49,7 +49,7 @@ impl Room {
         })
     }
 
-    /// Reserves space for a file of so many bytes.
+    /// Reserves space for a file of this many bytes.
     fn hold(&self, dir: &dyn Dir, bytes: u64) -> Result<u64> {
         let mut held = guard(&self.held);
         let wanted = bytes.next_multiple_of(STEP_BYTES);
@@ -76,7 +76,7 @@ impl Room {
         file.sync().map_err(Error::io("sync", &self.file))
     }
 
-    /// Releases the space for the file to be written now.
+    /// Releases the space, for the file to be written now.
     fn give_up(&self, dir: &dyn Dir) {
         let mut held = guard(&self.held);
         let _ = dir.remove(&self.file);
@@ -86,7 +86,7 @@ impl Room {
 }
 
 impl StoredSet {
-    /// Reserves space for the set as it is.
+    /// Reserves space for the set's present contents.
     ///
     /// # Errors
     /// `Io`, of the kind [`io::ErrorKind::StorageFull`].
@@ -104,7 +104,8 @@ impl StoredSet {
         self.make_room_beside(urls, &[])
     }
 
-    /// Reserves space for URLs, beside others that have theirs and are not inserted yet.
+    /// Reserves space for URLs, beside `others`, whose space is reserved and which are not
+    /// inserted yet.
     ///
     /// # Errors
     /// As [`StoredSet::make_room`].
@@ -148,7 +149,7 @@ impl StoredSet {
         let Some(room) = &self.room else { return write() };
         room.give_up(&*self.dir);
         write()?;
-        // If there is none left, the next insert says so.
+        // If the disk has none, the next insert reports it.
         let _ = self.take_room();
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! Stored sets of every kind: told by their files, read beside a writer, merged, forgotten,
-//! remembered, after crashes.
+//! Stored sets of every kind: found by their files, read beside a writer, merged, forgotten,
+//! reopened, after crashes.
 
 use filemap_io::StorageError;
 use filemap_io::sim::{Level, Loss, SimDisk};
@@ -12,7 +12,7 @@ fn url(i: u64) -> Vec<u8> {
     format!("http://example.com/page/{i}").into_bytes()
 }
 
-/// Little memory, so that there are runs.
+/// Little memory, so that a set on disk has runs.
 fn options() -> DiskOptions {
     DiskOptions::new().memory_bytes(64 << 10)
 }
@@ -25,7 +25,7 @@ fn read_in(dir: Arc<dyn Dir>, name: &str) -> Result<StoredSet> {
     StoredSet::read_in(dir, name, options())
 }
 
-/// One of each kind.
+/// A new set of each kind.
 fn kinds() -> [NewSet; 6] {
     let bloom = NewSet::Bloom(crate::BloomOptions::new(2_000, 1e-9));
     [
@@ -98,7 +98,7 @@ fn other_files_and_none_are_told_apart_and_nothing_is_made() {
     }
     let stale = StoredSet::create_in(disk.dir(), "seen", NewSet::Trie, &Whatwg);
     assert!(stale.is_err());
-    // A note that was left behind is not taken for that of the new set.
+    // A leftover note is not taken for that of the new set.
     disk.set_bytes("other.canon", b"x");
     assert!(StoredSet::create_in(disk.dir(), "other", NewSet::Trie, &Whatwg).is_err());
 }
@@ -240,7 +240,7 @@ fn whatever_the_power_loss_what_was_synced_is_there() {
     }
 }
 
-/// One URL gone and another come: as many as there were.
+/// One URL is removed and another inserted: the number stays the same.
 #[test]
 fn a_trie_is_saved_when_it_changed_though_it_has_as_many_urls() {
     let disk = SimDisk::new(1);

@@ -1,9 +1,9 @@
 //! Memory of a trie's blocks: slabs, allocated in units of a cache line.
 //!
-//! A block's address has its start and its length, so no table stands between address and bytes,
-//! and all lines can be fetched at once; one other block holds the address, and is updated when a
-//! block moves. Freed places are reused by blocks of the same size, and blocks of all sizes keep
-//! growing, so few stay free.
+//! A block's address is its start and its length, so no table translates addresses, and all lines
+//! can be fetched at once; one other block holds the address, and is updated when a block moves.
+//! Freed places are reused by blocks of the same size, and blocks of all sizes keep growing, so
+//! few stay free.
 
 use std::hint::black_box;
 
@@ -40,7 +40,7 @@ impl Address {
     }
 }
 
-/// Most lines prefetched of a block: about what can be in flight.
+/// Maximum lines prefetched of a block: about as many as can be in flight.
 const LINES_MAX: usize = 48;
 
 /// The slabs and their free places.
@@ -77,7 +77,7 @@ impl Arena {
         &mut self.slabs[slab][offset..][..units as usize * UNIT_BYTES]
     }
 
-    /// Reads a byte of each cache line, all at once, in the time of one cache miss. Nothing waits
+    /// Reads a byte of each cache line, all at once, in the time of one cache miss. Does not wait
     /// for the values.
     #[inline]
     pub(super) fn touch(&self, address: Address) {

@@ -21,9 +21,9 @@ use crate::format::{TRIE, TrieFrame, TrieHeader};
 
 const HEADER_BYTES: usize = TrieHeader::BYTES;
 const FRAME_HEADER_BYTES: usize = TrieFrame::BYTES;
-/// A longer frame is ended.
+/// Length from which on a frame is ended.
 const FRAME_BYTES: usize = 256 << 10;
-/// A byte of a URL takes up to two.
+/// Maximum length of a frame: each byte of its last URL takes up to two.
 const FRAME_BYTES_MAX: usize = FRAME_BYTES + 2 * KEY_BYTES_MAX + 16;
 const _: () = assert!(8 + symbols::CODES_MAX * (1 + symbols::SYMBOL_BYTES_MAX) <= FRAME_BYTES_MAX);
 /// Marks a length over one byte.
@@ -83,8 +83,8 @@ fn length(bytes: &mut &[u8]) -> Option<usize> {
     Some(take::<u32>(bytes)? as usize)
 }
 
-/// Takes an entry off the bytes and turns the previous key into its key. `None` if these are no
-/// entry's bytes.
+/// Takes an entry off the bytes and turns the previous key into its key. `None` if the bytes are
+/// not an entry.
 fn take_entry(bytes: &mut &[u8], key: &mut Vec<u8>, symbols: Option<&Symbols>) -> Option<()> {
     let shared = length(bytes)?;
     let len = length(bytes)?;
@@ -194,7 +194,7 @@ mod tests {
     use filemap_io::sim::SimDisk;
     use std::sync::Arc;
 
-    /// A file with these frames, whatever is in them.
+    /// A file with these frames, whatever they hold.
     fn file_of(frames: &[&[u8]]) -> Vec<u8> {
         let mut bytes = header().to_vec();
         for frame in frames {
@@ -222,7 +222,7 @@ mod tests {
             let frame: Vec<u8> =
                 (0..rng.usize(1..30)).map(|_| if rng.bool() { rng.u8(..9) } else { rng.u8(..) }).collect();
             let first: &[u8] = if round % 2 == 0 { &table } else { &raw };
-            // The last frame is missing in any case.
+            // The last frame is missing in every case.
             assert!(matches!(load(&[first, &frame]), Err(Error::Storage(StorageError::Corrupt { .. }))), "{frame:?}");
             assert!(matches!(load(&[&frame]), Err(Error::Storage(StorageError::Corrupt { .. }))), "{frame:?}");
             let torn = &table[..rng.usize(9..table.len())];

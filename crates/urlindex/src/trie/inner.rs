@@ -133,8 +133,8 @@ pub(super) fn written(entries: &[Entry<'_>], prefix_len: usize, gone: usize) -> 
     bytes
 }
 
-/// Where to cut entries: where neighbours share least, so that parts have more in common and heads
-/// tell more. Near the middle by number, not by bytes, so that no half has few long ones.
+/// The place to cut entries: where neighbours share least, so that parts have more in common and
+/// heads tell more. Near the middle by number, not by bytes, so that no half has few long ones.
 pub(super) fn cutting_place(entries: &[Entry<'_>]) -> usize {
     let (near, half) = (entries.len() * 3 / 8, entries.len() / 2);
     let rank = |at: &usize| (common(entries[at - 1].0, entries[*at].0), at.abs_diff(half));

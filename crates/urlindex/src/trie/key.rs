@@ -16,7 +16,7 @@ pub(super) fn head(text: &[u8]) -> u64 {
     u64::from_be_bytes(head)
 }
 
-/// A text with zeros behind it.
+/// A text followed by zeros.
 #[derive(Debug)]
 pub(super) struct Key<'a> {
     pub(super) text: &'a [u8],
@@ -46,7 +46,7 @@ impl<'a> Key<'a> {
         self.text.get(at).copied()
     }
 
-    /// The text and the zeros behind it.
+    /// The text and the zeros that follow it.
     #[inline]
     pub(super) fn padded(&self) -> &[u8] {
         if self.text.len() <= SHORT_BYTES { &self.short } else { &self.long }

@@ -34,7 +34,7 @@ use super::key::{Comparison, Key};
 const HEADER_BYTES: usize = 8;
 /// The parent of entries without one.
 pub(super) const ROOT: usize = 127;
-/// Most entries of a leaf.
+/// Maximum number of entries of a leaf.
 pub(super) const ENTRIES_MAX: usize = 127;
 const WIDE: u8 = 128;
 const NARROW_BYTES: usize = 4;
@@ -90,7 +90,7 @@ fn narrowed(wide: u64) -> u32 {
     (wide as u32) & ((1 << NARROW_LEN_SHIFT) - 1) | ((wide >> LEN_SHIFT) as u32) << NARROW_LEN_SHIFT
 }
 
-/// Where a key is, or would leave the path of others.
+/// Place of a key, or the place where it would leave the path of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) parent: usize,
@@ -126,7 +126,7 @@ impl<'a> Leaf<'a> {
         HEADER_BYTES + self.len * record_bytes(self.is_wide) + self.edges_len
     }
 
-    /// Whether one more entry fits.
+    /// Returns whether one more entry fits.
     #[inline]
     pub(super) fn has_room_for(&self, entry: &Entry) -> bool {
         (self.is_wide || !entry.is_wide())
@@ -252,7 +252,7 @@ impl<'a> Leaf<'a> {
                 part.push(&entry, written);
                 continue;
             }
-            // The entry of its path is not here: give it a path of its own from where it leaves
+            // The entry whose path it leaves is not in the part: store a path from where it leaves
             // the others.
             let key = self.key(number, code, like);
             let place = part.leaf().find(code, &Key::new(&key));
@@ -279,7 +279,7 @@ impl<'a> Leaf<'a> {
         }
     }
 
-    /// Copies it to a place that is long enough.
+    /// Copies the leaf to `bytes`, which must be long enough.
     pub(super) fn copy_to(&self, bytes: &mut [u8]) {
         let (front, back) = (HEADER_BYTES + self.len * record_bytes(self.is_wide), self.edges_len);
         bytes[..front].copy_from_slice(&self.bytes[..front]);

@@ -5,10 +5,10 @@
 //! moves nothing. Blocks lie in an [`arena`], and a [`tree`] of [inner] blocks leads to a URL's
 //! leaf. Edges are encoded in the [`code`]s of a table of [`symbols`], in about half of their
 //! bytes; the table is trained ([`training`]) on the trie's own edges, and again at each growth by
-//! eight; that insert waits for it, and all others with it.
+//! eight; that insert and all others wait for it.
 //!
 //! The cost of a test is memory outside the caches: some lines of inner blocks and those of one
-//! leaf, all fetched at once; in batches those of eight URLs.
+//! leaf, all fetched at once; in batches, those of eight URLs.
 //!
 //! A prefix of an inserted URL is not itself in the set.
 //!

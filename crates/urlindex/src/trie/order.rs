@@ -7,7 +7,7 @@
 use super::code::Code;
 use super::leaf::{Entry, Leaf, ROOT};
 
-/// A cut leaves at least this part of the bytes on either side.
+/// Minimum part of the bytes on either side of a cut.
 const NEAR: (usize, usize) = (3, 8);
 
 /// Entry numbers in the order of their keys, each with the bytes that its key shares with the one
@@ -32,8 +32,8 @@ pub(super) fn order(leaf: &Leaf<'_>, code: &Code) -> Vec<(usize, usize)> {
     in_order(&ranked, |number| entries[number].0.shared)
 }
 
-/// Where to cut the order, never before the first key: near the middle by bytes, where neighbours
-/// share least, for short separators and leaves with more in common.
+/// The place to cut the order, never before the first key: near the middle by bytes, where
+/// neighbours share least, for short separators and leaves with more in common.
 pub(super) fn cutting_place(leaf: &Leaf<'_>, order: &[(usize, usize)]) -> usize {
     let bytes: Vec<usize> = leaf.entries().map(|(entry, _)| leaf.entry_bytes(&entry)).collect();
     let (mut before, all) = (0usize, bytes.iter().sum::<usize>());
@@ -83,8 +83,8 @@ enum Step {
     OutOf(usize),
 }
 
-/// Walks entries sorted by parent and rank. Returns their numbers in key order, and what each
-/// shares with the one before.
+/// Walks entries sorted by parent and rank. Returns their numbers in key order, each with the
+/// bytes that it shares with the one before.
 fn in_order(ranked: &[u64], shared_of: impl Fn(usize) -> usize) -> Vec<(usize, usize)> {
     let children = |parent: usize| {
         let start = ranked.partition_point(|child| (child >> 40) < parent as u64);

@@ -111,7 +111,7 @@ impl Symbols {
         }
     }
 
-    /// [`Symbols::decode`] of untrusted bytes: `None` if they are no edge.
+    /// [`Symbols::decode`] of untrusted bytes: `None` if they are not an edge.
     pub(super) fn try_decode(&self, mut edge: &[u8], text: &mut Vec<u8>) -> Option<()> {
         while !edge.is_empty() {
             let (number, rest) = first_code(edge)?;
@@ -198,7 +198,7 @@ const BUCKETS_BITS: u32 = 14;
 const BUCKETS: usize = 1 << BUCKETS_BITS;
 
 impl Finder {
-    /// `None` if a byte is no symbol, a symbol is repeated or there are too many.
+    /// `None` if a byte is not a symbol, a symbol is repeated or there are too many.
     fn new(symbols: &[Symbol]) -> Option<Finder> {
         let mut sorted = symbols.to_vec();
         sorted.sort_unstable();
@@ -268,7 +268,7 @@ fn packed(symbol: &Symbol) -> u128 {
     symbol.text | u128::from(symbol.len) << LEN_SHIFT
 }
 
-/// Beginning of a file: the table, and when to train the next.
+/// Beginning of a file: the table, and the number of URLs at which the next is trained.
 #[derive(Debug)]
 pub(super) struct Learnt {
     /// Table of the edges; `None` if they are raw.
@@ -288,7 +288,7 @@ impl Learnt {
         bytes
     }
 
-    /// `None` if these are no such bytes.
+    /// Decodes it; `None` if the bytes are malformed.
     pub(super) fn of(bytes: &[u8]) -> Option<Learnt> {
         let mut rest = bytes;
         let train_at = layout::take(&mut rest)?;

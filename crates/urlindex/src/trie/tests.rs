@@ -31,7 +31,7 @@ fn a_hundred_thousand_urls_are_there_in_order_and_no_others() {
         url.truncate(rng.usize(..=url.len()));
         assert_eq!(trie.contains(&url).expect("known") == Verdict::Seen, expected.contains(&url));
         if rng.u8(..100) == 0 {
-            // A short one begins half of all URLs: only a few lists go to their ends.
+            // A short prefix begins half of all URLs: only a few lists are read to their ends.
             let most = if rng.u8(..20) == 0 { usize::MAX } else { 2000 };
             let from = expected.range(url.clone()..).take_while(|u| u.starts_with(&url)).take(most);
             assert!(trie.prefix(&url).take(most).eq(from.cloned()), "{}", String::from_utf8_lossy(&url));
@@ -218,8 +218,8 @@ fn a_trie_keeps_what_it_is_told_to_keep() {
     assert!(trie.is_empty() && trie.check_and_insert(b"http://a/").expect("inserted").is_new());
 }
 
-/// Texts that are made to be hard: long ones that are alike, NULs, bytes that are no UTF-8, heads
-/// of eight bytes that are the same.
+/// Difficult texts: long ones that are alike, NULs, bytes that are not UTF-8, equal heads of eight
+/// bytes.
 fn hard_text(rng: &mut fastrand::Rng) -> Vec<u8> {
     let long = |rng: &mut fastrand::Rng, byte: u8| vec![byte; [7, 8, 9, 254, 255, 256, 300, 4_000][rng.usize(..8)]];
     let mut text = match rng.usize(..7) {

@@ -3,17 +3,17 @@
 //!
 //! Each round encodes the sample with the current table and counts symbols and pairs of
 //! neighbours; those that cover the most bytes form the next table (FSST's algorithm). Nothing is
-//! random, so a trie always grows alike.
+//! random, so equal inserts give equal tries.
 
 use super::symbols::{CODES_MAX, Symbol, Symbols};
 
 /// Symbols at best double in length each round; the best ones are found late.
 const ROUNDS: usize = 7;
-/// Rarer symbols are chance.
+/// Rarer symbols are noise.
 const COUNT_MIN: u64 = 4;
 
 /// A table of up to `symbols_max` symbols beside the single bytes, for texts like these; `None` if
-/// they give none.
+/// they yield none.
 pub(super) fn train(sample: &[Vec<u8>], symbols_max: usize) -> Option<Symbols> {
     let mut symbols = Symbols::new(&(0..=255).map(Symbol::byte).collect::<Vec<_>>())?;
     for round in 0..ROUNDS {

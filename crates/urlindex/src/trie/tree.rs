@@ -22,19 +22,19 @@ use super::{order, training};
 
 /// Longer leaves are cut. Longer ones take fewer bytes, shorter ones less time.
 const LEAF_BYTES: usize = 2048;
-/// Free bytes of a leaf that moves, so that few inserts move one.
+/// Free bytes given to a leaf that moves, so that few inserts move one.
 const ROOM_BYTES: usize = 96;
 /// Longer inner blocks are cut.
 const INNER_BYTES: usize = 4096;
-/// Most inner blocks above a leaf: enough for more keys than memory holds.
+/// Maximum inner blocks above a leaf: enough for more keys than memory holds.
 const DEPTH_MAX: usize = 24;
 
 /// Inner blocks with fewer entries are not cut, however long: otherwise URLs as long as a block,
 /// which anyone can make, would give inner blocks of one entry and a tree of any depth.
 const INNER_ENTRIES_MIN: usize = 8;
 
-/// Longest key: an inner block must hold its least number of entries, and a leaf two, where a byte
-/// may take two.
+/// Maximum length of a key: an inner block must hold its minimum number of entries, and a leaf
+/// two, where a byte may take two.
 pub(super) const KEY_BYTES_MAX: usize = u16::MAX as usize;
 const _: () = assert!(INNER_BYTES + (INNER_ENTRIES_MIN + 1) * (KEY_BYTES_MAX + 32) < BLOCK_BYTES_MAX);
 const _: () = assert!(LEAF_BYTES + ROOM_BYTES + 4 * (KEY_BYTES_MAX + 16) < BLOCK_BYTES_MAX);
@@ -42,8 +42,8 @@ const _: () = assert!(LEAF_BYTES + ROOM_BYTES + 4 * (KEY_BYTES_MAX + 16) < BLOCK
 /// Keys whose leaves are fetched together.
 const GROUP: usize = 8;
 
-/// Keys at which the first symbol table is trained, and growth until each next one: what a crawl
-/// finds changes.
+/// Number of keys at which the first symbol table is trained, and factor of growth until each next
+/// one: the URLs that a crawl finds change.
 const TRAIN_KEYS: u64 = 1 << 14;
 const TRAIN_GROWTH: u64 = 8;
 /// Keys for each symbol of a table: a symbol takes up to a hundred bytes.
@@ -54,7 +54,7 @@ const SYMBOLS_MAX: usize = 8000;
 const GAIN: (usize, usize) = (96, 100);
 /// Bytes of edges in a training sample.
 const SAMPLE_BYTES: usize = 1 << 20;
-/// Most tables: a block names one in a byte.
+/// Maximum number of tables: a block names one in a byte.
 const CODES_MAX: usize = CodeId::MAX as usize;
 
 /// The blocks, codes and counts of a trie.
@@ -94,7 +94,7 @@ struct Step {
 #[derive(Clone, Copy, Debug)]
 struct Way {
     steps: [Step; DEPTH_MAX],
-    /// Valid as long as no more leaves are cut.
+    /// Number of cuts at which it was found: valid until the next one.
     cuts: u64,
 }
 
@@ -121,7 +121,7 @@ impl Tree {
         self.arena.memory_bytes() + codes + (scratch + size_of::<Tree>()) as u64
     }
 
-    /// What a tree for keys like these needs.
+    /// What a new tree for keys like these needs.
     pub(super) fn learnt(&self) -> Learnt {
         let symbols = match self.codes.last() {
             Some(Code::Symbols(symbols)) => Some(Arc::clone(symbols)),
@@ -136,7 +136,7 @@ impl Tree {
         self.is_in_leaf(at, &key)
     }
 
-    /// Calls `each` with whether each text is there, in order.
+    /// Calls `each` for each text, in order, with whether it is in the tree.
     pub(super) fn contain(&self, texts: &[&[u8]], mut each: impl FnMut(bool)) {
         let (groups, rest) = texts.as_chunks::<GROUP>();
         for group in groups {

@@ -47,8 +47,8 @@ pub(super) fn words(first: u64, width: u32) -> usize {
     Widths::of(width).words((first & 0xffff) as usize)
 }
 
-/// Position of a remainder, or where it would be: its bit among the high parts, its number, and
-/// whether it is there.
+/// Position of a remainder, or of its insertion: its bit among the high parts, its number, and
+/// whether it is present.
 fn find(bucket: &[u64], width: u32, remainder: u64) -> (usize, usize, bool) {
     let widths = Widths::of(width);
     let (high, low) = ((remainder >> widths.low) as usize, remainder & mask(widths.low));
@@ -69,7 +69,7 @@ pub(super) fn contains(bucket: &[u64], width: u32, remainder: u64) -> bool {
     count(bucket) > 0 && find(bucket, width, remainder).2
 }
 
-/// The bucket with one more remainder; `None` if it is there already.
+/// Returns the bucket with one more remainder; `None` if it is present already.
 pub(super) fn with(bucket: &[u64], width: u32, remainder: u64) -> Option<Box<[u64]>> {
     if bucket.is_empty() {
         return Some(encode(&[remainder], width));
@@ -130,12 +130,12 @@ fn mask(width: u32) -> u64 {
     if width == 0 { 0 } else { u64::MAX >> (64 - width) }
 }
 
-/// The bit after the given number of zeros in the high parts.
+/// Position of the bit after this many zeros in the high parts.
 fn after_zeros(bucket: &[u64], zeros: usize) -> usize {
     if zeros == 0 {
         return COUNT_BITS;
     }
-    // Zeros of the count do not count.
+    // Skip the zeros of the count field.
     let mut left = zeros;
     let mut word = !bucket[0] & !0xffff;
     let mut number = 0;

@@ -90,7 +90,7 @@ fn read_part(file: &dyn File, name: &str, at: u64, len: u64, number: usize) -> R
     Ok(bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect())
 }
 
-/// `None` if the words are not layers of such a filter.
+/// Decodes the layers; `None` if the words are not layers of this design.
 fn layers(words: &[u64], design: &Design) -> Option<Vec<Layer>> {
     let (mut layers, mut rest): (Vec<Layer>, _) = (Vec::new(), words);
     while let Some((&[bits, count], after)) = rest.split_first_chunk::<2>() {

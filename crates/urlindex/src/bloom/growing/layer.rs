@@ -2,7 +2,7 @@
 //! (linear hashing).
 //!
 //! A fingerprint's first bits name its bucket, the rest is its remainder. When a bucket splits,
-//! the next bit tells the half and is no longer stored. So nothing is hashed again, and a bucket
+//! the next bit selects the half and is no longer stored. So nothing is hashed again, and a bucket
 //! takes just the bits of its remainders.
 //!
 //! Buckets are numbered by the first bits of their fingerprints, the first bit lowest; the first
@@ -89,7 +89,7 @@ impl Layer {
         bucket::contains(&self.buckets[number], width, remainder)
     }
 
-    /// Inserts a hash; true if it was not there.
+    /// Inserts a hash; true if it was new.
     pub(super) fn insert(&mut self, hash: u64) -> bool {
         let (number, remainder, width) = self.place(hash);
         let Some(new) = bucket::with(&self.buckets[number], width, remainder) else { return false };

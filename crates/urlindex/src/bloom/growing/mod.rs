@@ -5,8 +5,8 @@
 //! [`bucket`]s that split as they fill ([`layer`]). Nothing is sized beforehand, and a split
 //! delays inserts by microseconds. Fingerprints of F bits err at n / 2^F; when n has used up F,
 //! the layer is closed and one with longer fingerprints begins. The first four layers may have
-//! nearly a quarter of the errors each, each later one half of what is left: so the rate holds for
-//! ever.
+//! nearly a quarter of the errors each, each later one half of what is left, so the rate holds
+//! however many layers there are.
 //!
 //! Layers grow by a factor that depends on the rate: as far as the whole stays within 1.3 times
 //! the bits of a Bloom filter made for exactly this many URLs (docs/SEEN.md has the measured
@@ -32,16 +32,16 @@ use crate::files::{self, by_path};
 use crate::seen::{SeenSet, SeenStats, Verdict};
 use layer::Layer;
 
-/// Lowest bits of the hash, which name a shard.
+/// Number of the hash's lowest bits, which select a shard.
 const SHARD_BITS: u32 = 6;
 const SHARDS: usize = 1 << SHARD_BITS;
-/// URLs for which the first layer's fingerprints are long enough, about. Fewer would make more
-/// layers, more would make fingerprints too long for few URLs.
+/// About the binary logarithm of the number of URLs that the first layer's fingerprints suffice
+/// for. A lower one would make more layers, a higher one fingerprints too long for few URLs.
 const FIRST_LOG2: u32 = 17;
 /// Layers with equal shares of the rate, 95% of it together: enough for 10^8 URLs and more.
 const EQUAL_LAYERS: u32 = 4;
 const EQUAL_SHARES: f64 = 0.95;
-/// Bits of the hash beside those of the shard.
+/// Bits of the hash without those of the shard.
 const FINGERPRINT_BITS_MAX: u32 = 64 - SHARD_BITS;
 
 /// A growing filter, in memory or with a file that [`SeenSet::sync`] rewrites.
@@ -98,7 +98,7 @@ impl Design {
         (spare as u32).clamp(3, 8)
     }
 
-    /// A layer's part of the rate. All parts sum to 1.
+    /// A layer's share of the rate. All shares sum to 1.
     fn share(number: u32) -> f64 {
         match number.checked_sub(EQUAL_LAYERS) {
             None => EQUAL_SHARES / f64::from(EQUAL_LAYERS),
@@ -110,7 +110,7 @@ impl Design {
     fn layer(&self, number: u32) -> (u64, u32) {
         let rate = self.rate * Design::share(number);
         let keys_log2 = FIRST_LOG2 - SHARD_BITS + self.growth_log2() * number;
-        // Bits are whole, so capacity follows from them. The last layer takes the bits there are.
+        // Bits are whole, so capacity follows from them. The last layer takes all remaining bits.
         let bits = (f64::from(keys_log2) - rate.log2()).round().min(f64::from(FINGERPRINT_BITS_MAX));
         ((bits.exp2() * rate) as u64, bits as u32)
     }
@@ -195,7 +195,7 @@ impl GrowingFilter {
         GrowingFilter { store: Some(store), ..self }
     }
 
-    /// Whether a sync would write.
+    /// Returns whether a sync would write.
     pub(crate) fn is_changed(&self) -> bool {
         self.store.as_ref().is_some_and(|store| store.is_changed.load(Ordering::SeqCst))
     }
@@ -206,7 +206,8 @@ impl GrowingFilter {
         (&self.shards[hash as usize % SHARDS], hash)
     }
 
-    /// Over all shards: keys of each layer, and bits of its fingerprints, the shard's included.
+    /// Sums over all shards: keys of each layer, and bits of its fingerprints, the shard's
+    /// included.
     fn layers(&self) -> Vec<(f64, u32)> {
         let mut layers: Vec<(f64, u32)> = Vec::new();
         for shard in &self.shards {
@@ -286,7 +287,8 @@ impl SeenSet for GrowingFilter {
         loss
     }
 
-    /// Rewrites the whole file if anything was inserted: for a large filter not every second.
+    /// Rewrites the whole file if anything was inserted; for a large filter, do not call it every
+    /// second.
     fn sync(&self) -> Result<()> {
         let Some(store) = &self.store else { return Ok(()) };
         let mut bytes = guard(&store.syncing);

@@ -62,8 +62,8 @@ fn of_concurrent_inserts_of_one_url_exactly_one_is_new() {
     assert_eq!((new, set.len()), (20_000, 20_000));
 }
 
-/// Whatever the power loss, whenever it comes: the filter is what it was at one of its syncs, the
-/// last or the one that runs.
+/// After a power loss at any moment the filter is that of the last sync, or of the sync in
+/// progress.
 #[test]
 fn nothing_synced_is_forgotten_and_nothing_half_written_is_seen() {
     for seed in 0..20u64 {
@@ -100,7 +100,7 @@ fn after_a_failed_sync_no_more_is_taken_and_the_old_file_stays() {
     let disk = SimDisk::new(1);
     let set = GrowingFilter::create_in(disk.dir(), "seen", 1e-3, 0).expect("made");
     set.insert(&url(1)).expect("inserted");
-    // The first call looks for what an earlier failure left, and needs no space.
+    // The first call removes leftovers of an earlier failure, and needs no space.
     disk.fail(Some(Failure { at: disk.calls() + 2, fault: Fault::Enospc, only_syncs: false, forever: true }));
     assert!(matches!(set.sync(), Err(Error::Storage(StorageError::Io { .. }))));
     assert!(matches!(set.check_and_insert(&url(2)), Err(Error::Storage(StorageError::Poisoned { .. }))));

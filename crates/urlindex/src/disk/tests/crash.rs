@@ -9,11 +9,11 @@ use filemap_io::sim::{Failure, Fault, Level, Loss};
 use super::failpoint::{Failpoint, plant};
 use super::*;
 
-/// What is wrong, in words.
+/// Result of a check; the error describes what is wrong.
 type Judged<T> = std::result::Result<T, String>;
 
 /// What is known of the URLs at a moment: those whose last change is synced, and whether they are
-/// in the set; and those that were changed since (they may be either).
+/// in the set; and those changed since, which may be either.
 #[derive(Clone, Debug, Default)]
 struct Known {
     synced: BTreeMap<u64, bool>,
@@ -30,7 +30,7 @@ impl Known {
         self.synced.extend(since);
     }
 
-    /// What is wrong with a set that a crash left.
+    /// Describes what is wrong with a set that a crash left.
     fn judge(&self, disk: &SimDisk) -> Judged<()> {
         let set =
             DiskUrlSet::open_in(disk.dir(), "seen", options()).map_err(|error| format!("does not open: {error}"))?;
@@ -49,7 +49,7 @@ impl Known {
         if set.len() != there {
             return Err(format!("it counts {} URLs and has {there}", set.len()));
         }
-        // It goes on as a set does, and what the crash left is gone.
+        // The set still takes URLs, and the crash's leftovers are removed.
         let names = disk.names();
         let strangers = names.iter().filter(|name| name.ends_with(".run")).count() as u64 - set.disk_stats().runs;
         if strangers > 0 {
@@ -62,7 +62,7 @@ impl Known {
 
 const URLS: u64 = 2_500;
 
-/// A life of a set with crashes at many of its moments; the first thing that one of them broke.
+/// Runs a set, with crashes at many moments; the error is the first thing that one of them broke.
 fn live(seed: u64) -> Judged<u64> {
     let disk = SimDisk::new(seed);
     let mut rng = fastrand::Rng::with_seed(seed);
@@ -72,7 +72,7 @@ fn live(seed: u64) -> Judged<u64> {
     let (known_then, broken_then, mut chance) = (Arc::clone(&known), Arc::clone(&broken), rng.fork());
     disk.observe(Some(Box::new(move |snapshot| {
         let mut broken = broken_then.lock().expect("one thread");
-        // A roll makes about 18 calls, and nothing happens between two of them but to the disk.
+        // A roll makes about 18 calls; between two of them only the disk changes.
         if broken.0.is_some() || chance.u8(..4) > 0 {
             return;
         }
@@ -143,7 +143,7 @@ fn planted_mistakes_are_found() {
     }
 }
 
-/// A roll is killed at each of its calls, and merges with it.
+/// Kills a roll at each of its calls, merges included.
 #[test]
 fn a_merge_that_is_killed_loses_nothing() {
     let disk = SimDisk::new(1);
@@ -176,7 +176,7 @@ fn a_merge_that_is_killed_loses_nothing() {
     }
 }
 
-/// A life in which call `at` fails; how often the set took no more URLs then.
+/// Runs a set in which call `at` fails; returns how often the set took no more URLs then.
 fn live_with_failure(at: u64, fault: Fault, forever: bool) -> Judged<u64> {
     let disk = SimDisk::new(at);
     let set = DiskUrlSet::create_in(disk.dir(), "seen", options()).expect("made");
@@ -211,24 +211,24 @@ fn live_with_failure(at: u64, fault: Fault, forever: bool) -> Judged<u64> {
         lost.map_or(Ok(()), |i| Err(format!("call {at} {fault:?}, {when}: URL {i} is lost")))
     };
     judge(&disk, "opened again")?;
-    // What it removed when it was opened must not be what an older manifest, come back, would
-    // name.
+    // Files removed at the opening must not be ones that an older manifest names, in case it comes
+    // back.
     judge(&disk.crash(Level::Adversarial, Loss::Everything, at), "after a crash")?;
     let mut images = (0..8).map(|number| disk.crash(Level::Adversarial, Loss::Random, 8 * at + number));
     images.try_for_each(|image| judge(&image, "after a crash"))?;
     Ok(poisoned)
 }
 
-/// The failures of each call of a life: the first that something was lost by, and how often the
-/// set took no more URLs.
+/// Lets each call of a run fail; the error is the first loss, the result how often the set took no
+/// more URLs.
 fn live_with_failures() -> Judged<u64> {
     let kinds = [(Fault::Eio, false), (Fault::Enospc, true), (Fault::ShortWrite, false)];
     let all = (1..140).flat_map(|at| kinds.map(|(fault, forever)| (at, fault, forever)));
     all.map(|(at, fault, forever)| live_with_failure(at, fault, forever)).sum()
 }
 
-/// Whatever call fails, however: answers stay right, nothing is acknowledged that is not so, and
-/// the set opens again.
+/// Whichever call fails, and however: answers stay right, nothing is acknowledged falsely, and the
+/// set opens again.
 #[test]
 fn after_any_failed_call_answers_stay_right_and_nothing_synced_is_lost() {
     let poisoned = live_with_failures().unwrap_or_else(|what| panic!("{what}"));
@@ -239,7 +239,7 @@ fn after_any_failed_call_answers_stay_right_and_nothing_synced_is_lost() {
     assert!(found.is_err(), "a manifest that is not durable was trusted, and nothing was lost");
 }
 
-/// Failing while it opens, a set is as it was.
+/// A set that fails to open is unchanged.
 #[test]
 fn a_set_that_could_not_be_opened_is_opened_later() {
     let disk = SimDisk::new(3);

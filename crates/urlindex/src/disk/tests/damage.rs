@@ -1,11 +1,11 @@
-//! Damage: bytes of a file that are not what was written, one at a time and many.
+//! Damage: changed bytes in a file, one at a time and many.
 
 use filemap_io::StorageError;
 
 use super::*;
 
-/// A set with two runs and a log, closed; the URLs below 1,900 are in it, but for those that 10
-/// divides.
+/// A closed set with two runs and a log; it has the URLs below 1,900, except the multiples of 10
+/// below 500.
 fn closed() -> SimDisk {
     let disk = SimDisk::new(1);
     let set = DiskUrlSet::create_in(disk.dir(), "seen", options()).expect("made");
@@ -22,8 +22,8 @@ fn is_right(i: u64, is_seen: bool) -> bool {
     is_seen == (i < 1_900 && (!i.is_multiple_of(10) || i >= 500))
 }
 
-/// Opens a damaged set and asks for everything: right answers, or an error that names the file and
-/// the place.
+/// Opens a damaged set and looks up everything: answers must be right, or an error must name file
+/// and offset.
 fn judge(disk: &SimDisk, file: &str, at: usize) -> bool {
     let what = |error: Error| match error {
         Error::Storage(StorageError::Corrupt { file: named, offset, .. }) => {
@@ -75,8 +75,8 @@ fn any_flipped_byte_is_an_error_with_its_place_or_changes_no_answer() {
         if name == "seen.lock" {
             continue;
         }
-        // All but the mark of a closed log, whose sector is the log's last, and one of its two
-        // notes.
+        // Damage goes unnoticed only in the mark of a closed log, which is its last sector, and in
+        // one of its two notes.
         let unseen = if name.ends_with(".log") { 512 + 32 } else { 0 };
         assert!(found + unseen >= tried, "{name}: {found} of {tried}");
     }
@@ -118,7 +118,7 @@ fn files_that_are_cut_off_swapped_or_gone_are_errors() {
     );
 }
 
-/// A set with so many URLs in its log, synced or closed, and that log's name.
+/// A set with this many URLs in its log, synced or closed, and that log's name.
 fn logged(urls: u64, is_closed: bool) -> (SimDisk, String) {
     let disk = SimDisk::new(1);
     let set = DiskUrlSet::create_in(disk.dir(), "seen", options()).expect("made");
@@ -127,7 +127,7 @@ fn logged(urls: u64, is_closed: bool) -> (SimDisk, String) {
         (urls * part / 3..urls * (part + 1) / 3).for_each(|i| assert!(insert(&set, i)));
         set.sync().expect("synced");
     }
-    // What a process leaves that is killed is written back sooner or later.
+    // What a killed process wrote reaches the disk sooner or later.
     let killed = disk.kill();
     drop(set);
     let disk = if is_closed { disk } else { killed };
@@ -163,7 +163,7 @@ fn a_log_of_an_older_build_is_opened_and_the_next_has_a_note() {
     let (disk, log) = logged(100, true);
     let mut bytes = disk.bytes(&log).expect("there");
     log::forget_notes(&mut bytes);
-    // Nothing tells that one from a log that a crash cut.
+    // That log cannot be told from one that a crash cut.
     disk.set_bytes(&log, &bytes[..1024]);
     let set = DiskUrlSet::open_read_only_in(disk.dir(), "seen", options()).expect("opened to be read");
     assert_eq!(set.len(), 45);
@@ -220,8 +220,8 @@ fn blocks_of_noise_never_panic() {
     }
 }
 
-/// Found by the fuzz target `seen`: numbers that no set has, under a right checksum, were computed
-/// with.
+/// Found by the fuzz target `seen`: impossible numbers under a right checksum were used in
+/// computations.
 #[test]
 fn numbers_that_no_set_has_are_damage_though_the_checksum_is_right() {
     let disk = closed();
@@ -252,7 +252,7 @@ fn entries_out_of_order_are_damage_though_the_checksum_is_right() {
     let run = disk.names().into_iter().find(|name| name.ends_with(".run")).expect("a run");
     let mut forged = disk.bytes(&run).expect("there");
     let salt = forged[16..40].to_vec();
-    // Two blocks change places, each with the checksum of where it is then.
+    // Two blocks change places, each with the checksum of its new place.
     let (first, second) = forged[4096..3 * 4096].split_at_mut(4096);
     first.swap_with_slice(second);
     for number in 0..2u64 {

@@ -13,7 +13,7 @@ enum Op {
     Forget(u64),
     Batch(Vec<u64>),
     ContainsBatch(Vec<u64>),
-    /// So many from here on: enough for a run.
+    /// This many from here on: enough for a run.
     Many(u64, u64),
     Sync,
     Reopen,

@@ -1,4 +1,4 @@
-//! Sets that are opened to be read: beside a writer, in any state that it leaves, and long after.
+//! Sets opened read-only: beside a writer, in any state that it leaves, and long after.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -30,7 +30,7 @@ fn a_reader_has_what_was_synced_and_changes_nothing() {
     assert!(is_refused(reader.forget_all(&[] as &[&[u8]]).map(drop)) && is_refused(reader.merge_from(&set).map(drop)));
     assert!(is_refused(reader.snapshot_in(&SimDisk::new(2).dir())));
     reader.sync().expect("nothing to do");
-    // What comes later does not show, though the files that it was opened with are gone.
+    // Later inserts do not show, though the files of the opening are removed.
     insert_batch(&set, 1_100..9_000);
     assert!((0..1_100).all(|i| is_seen(&reader, i)) && !is_seen(&reader, 1_100));
     assert_eq!(reader.fingerprints().expect("begun").count(), 1_100);

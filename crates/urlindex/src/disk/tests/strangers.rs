@@ -1,5 +1,5 @@
-//! Files of others beside a set, and of sets whose manifest is gone: none is removed, and none is
-//! in the way.
+//! Files of others beside a set, and of sets whose manifest is missing: none is removed, and none
+//! is in the way.
 
 use filemap_io::StorageError;
 use filemap_io::sim::{Level, Loss};
@@ -7,7 +7,7 @@ use filemap_io::sim::{Level, Loss};
 use super::*;
 use crate::files::beside;
 
-/// Files of others with names as the set's own.
+/// Files of others with names like the set's own.
 const OTHERS: [&str; 6] = [
     "seen.20240501.log",
     "seen.000001.log",

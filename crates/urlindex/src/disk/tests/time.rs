@@ -1,4 +1,4 @@
-//! Sets whose URLs grow old, against a model with a clock of its own.
+//! Sets with a maximum age, against a model with its own clock.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,5 @@
-//! A reader beside a writer that is writing over the log's last sector: reads bring half of the
-//! old one and half of the new.
+//! A follower beside a writer that rewrites the log's last sector: reads return half of the old
+//! one and half of the new.
 
 use std::io;
 use std::path::Path;
@@ -9,15 +9,15 @@ use filemap_io::{Access, Advice, File, Locking, Map, StorageError};
 
 use super::*;
 
-/// A disk whose logs are read torn: as they were up to a place in the sector, as they are from
-/// there on, another place each time.
+/// A disk whose logs are read torn: old bytes up to a place in the sector, new ones from there on,
+/// at another place each time.
 #[derive(Debug)]
 struct TornDir {
     dir: Arc<dyn Dir>,
     old: Vec<u8>,
-    /// Where the reads to come are torn, the last one's first; then they are whole.
+    /// Places where the next reads are torn, taken from the end; after them reads are whole.
     places: Arc<Mutex<Vec<usize>>>,
-    /// The same of reads of the header, which says how much is durable.
+    /// The same for reads of the header, which has the durable length.
     heads: Arc<Mutex<Vec<usize>>>,
 }
 
@@ -120,7 +120,7 @@ fn log_of(disk: &SimDisk) -> Vec<u8> {
     disk.bytes(&name).expect("there")
 }
 
-/// A set of so many URLs that were synced, and then of some more.
+/// A set whose first `synced` URLs were synced first, then the rest up to `all`.
 fn torn(synced: u64, all: u64, places: &[usize]) -> (DiskUrlSet, TornDir) {
     let disk = SimDisk::new(1);
     let set = DiskUrlSet::create_in(disk.dir(), "seen", options()).expect("made");
@@ -146,7 +146,7 @@ fn a_sector_that_is_met_half_written_is_read_until_it_is_whole() {
 
 #[test]
 fn what_was_added_to_a_sector_between_two_reads_is_there_if_others_follow() {
-    // All of the sector as it was, once.
+    // One read of the whole old sector.
     let (_writer, dir) = torn(20, 60, &[512]);
     let reader = DiskUrlSet::open_read_only_in(Arc::new(dir), "seen", options()).expect("opened to be read");
     assert!((0..60).all(|i| is_seen(&reader, i)), "{} are there", reader.len());
@@ -172,8 +172,7 @@ fn a_sector_that_stays_half_written_is_damage_if_it_was_durable_and_ends_the_log
     let opened = DiskUrlSet::open_read_only_in(Arc::new(dir), "seen", options());
     assert!(matches!(&opened, Err(Error::Storage(StorageError::Corrupt { offset: 1024, .. }))), "{opened:?}");
 
-    // As a crash leaves it, after which the notes are as they were when the first sector alone was
-    // durable.
+    // The state after a crash, with the notes from when only the first sector was durable.
     let (writer, mut dir) = torn(50, 60, &[4; 1_000]);
     let home = guard(&writer.state).home.clone();
     dir.old[..512].copy_from_slice(&log::header(&home, 1));

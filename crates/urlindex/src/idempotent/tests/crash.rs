@@ -8,7 +8,7 @@ use filemap_io::sim::{Failure, Fault, Level, Loss};
 use super::*;
 use crate::journal::{Failpoint, plant};
 
-/// What is wrong, in words.
+/// Result of a check; the error describes what is wrong.
 type Judged<T> = std::result::Result<T, String>;
 
 const URLS: u64 = 120;
@@ -19,21 +19,21 @@ const KEPT: u64 = 8;
 struct Sent {
     time_ms: u64,
     urls: Vec<u64>,
-    /// What it was told.
+    /// The answers that it got.
     told: Option<Verdicts>,
-    /// Whether that was durable.
+    /// Whether they were durable.
     is_durable: bool,
 }
 
 impl Sent {
-    /// URLs that these answers give it to fetch.
+    /// URLs that these answers make it fetch.
     fn new_of<'a>(&'a self, answers: &'a Verdicts) -> impl Iterator<Item = u64> + 'a {
         self.urls.iter().zip(answers.iter()).filter(|(_, verdict)| *verdict == NEW).map(|(url, _)| *url)
     }
 }
 
-/// What is wrong with a set that a crash left, for clients that send again whatever was not
-/// answered durably.
+/// Describes what is wrong with a set that a crash left, for clients that send again whatever was
+/// not answered durably.
 fn judge(sent: &[Sent], disk: &SimDisk, clock: &Clock) -> Judged<()> {
     let set = open(disk, clock.options().keep_requests(KEPT)).map_err(|error| format!("does not open: {error}"))?;
     for sent in sent.iter().filter(|sent| sent.is_durable) {
@@ -69,7 +69,7 @@ fn judge(sent: &[Sent], disk: &SimDisk, clock: &Clock) -> Judged<()> {
     }
 }
 
-/// Requests of one client, until a call fails; what it knows then.
+/// Sends requests of one client until a call fails; `sent` is what the client knows then.
 fn requests(
     set: &IdempotentSet,
     clock: &Clock,
@@ -88,7 +88,7 @@ fn requests(
         let one = Sent { time_ms, urls: urls.clone(), told: None, is_durable: false };
         sent.lock().expect("one thread").push(one);
         let told = add(set, Some(id(time_ms)), &urls)?;
-        // Some are told at once, some when it is durable.
+        // Some answers reach the client at once, some when they are durable.
         let is_early = rng.bool();
         if is_early {
             known(&|sent| sent.told = Some(told.clone()));
@@ -102,7 +102,7 @@ fn requests(
     Ok(())
 }
 
-/// A life of a set with crashes at many of its moments; the first thing that one of them broke.
+/// Runs a set, with crashes at many moments; the error is the first thing that one of them broke.
 fn live(seed: u64, new: NewSet) -> Judged<u64> {
     let (disk, clock) = (SimDisk::new(seed), Clock::default());
     let mut rng = fastrand::Rng::with_seed(seed);
@@ -164,8 +164,7 @@ fn planted_mistakes_are_found() {
     assert!(found.is_some(), "what is recovered was not synced, and nothing was lost");
 }
 
-/// A life that is killed at some moment or whose sync fails, and that is opened again: the power
-/// fails in the middle of that.
+/// Runs a set until it is killed or a sync fails, and opens it again; the power fails during that.
 fn live_through_recovery(seed: u64, new: NewSet) -> Judged<u64> {
     let (disk, clock) = (SimDisk::new(seed), Clock::default());
     let mut rng = fastrand::Rng::with_seed(seed);
@@ -178,12 +177,12 @@ fn live_through_recovery(seed: u64, new: NewSet) -> Judged<u64> {
     }
     let _ = requests(&set, &clock, &mut rng, &sent, 1 + seed % 12);
     disk.heal();
-    // One more, of which the client is not told and that is not synced.
+    // One more request, neither answered to the client nor synced.
     let last = Sent { time_ms: 500, urls: vec![URLS + 50, URLS + 51], told: None, is_durable: false };
     clock.set(last.time_ms);
     let _ = add(&set, Some(id(last.time_ms)), &last.urls);
     sent.lock().expect("one thread").push(last);
-    // What the process has not closed: as if it were killed.
+    // As if the process were killed: the set is not closed.
     std::mem::forget(set);
     let killed = disk.kill();
     let sent = sent.into_inner().expect("one thread");
@@ -217,7 +216,7 @@ fn a_power_loss_while_a_killed_set_is_opened_loses_no_url_and_no_answer() {
     assert!(images > 1_000, "{images}");
 }
 
-/// A life in which call `at` fails; whether it did.
+/// Runs a set in which call `at` fails; returns whether it did.
 fn live_with_failure(at: u64, fault: Fault, forever: bool, new: NewSet) -> Judged<bool> {
     let (disk, clock) = (SimDisk::new(at), Clock::default());
     let set = create(&disk, new, clock.options().keep_requests(KEPT));
@@ -230,7 +229,7 @@ fn live_with_failure(at: u64, fault: Fault, forever: bool, new: NewSet) -> Judge
     let has_failed = disk.failed() > 0;
     disk.heal();
     if done.is_err() && !forever {
-        // It goes on, or says that it cannot; either way it does not lie.
+        // It continues or reports that it cannot; either way it does not lie.
         let retried = sent.last().map(|last| add(&set, Some(id(last.time_ms)), &last.urls));
         if let Some(Err(error)) = retried {
             assert!(!matches!(error, Error::Request { .. }), "{error}");
