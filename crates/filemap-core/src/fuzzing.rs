@@ -73,7 +73,7 @@ impl Form {
         Form::Runs,
     ];
 
-    /// Whether it is a page of address.idx.
+    /// Returns whether it is a page of address.idx.
     pub fn is_page(self) -> bool {
         matches!(self, Form::Leaf | Form::Node | Form::Changes | Form::Summary)
     }

@@ -316,7 +316,7 @@ impl Options {
         self
     }
 
-    /// Whether [`end_key_order`](Options::end_key_order) was given last.
+    /// Returns whether [`end_key_order`](Options::end_key_order) was given last.
     pub fn ends_key_order(&self) -> bool {
         self.end_key_order
     }

@@ -31,7 +31,7 @@ impl Sequences {
         self.pages.entry(page).or_insert_with(|| Box::new([0; WORDS]))[word] |= bit;
     }
 
-    /// Whether a sequence is in the set.
+    /// Returns whether a sequence is in the set.
     pub fn contains(&self, sequence: u64) -> bool {
         let (page, word, bit) = Sequences::place(sequence);
         self.pages.get(&page).is_some_and(|p| p[word] & bit != 0)

@@ -46,7 +46,7 @@ pub(crate) fn encode(hashes: impl Iterator<Item = u64>, filter: &mut [u8]) {
     filter.as_chunks_mut().0.iter_mut().zip(words).for_each(|(bytes, word)| *bytes = u64::to_le_bytes(word));
 }
 
-/// Whether a key with this hash may be in the block, by the filter's words.
+/// Returns whether a key with this hash may be in the block, by the filter's words.
 #[inline]
 pub(crate) fn may_have(filter: &[Word], hash: u64) -> bool {
     let (first, bits) = bits(hash);

@@ -70,7 +70,7 @@ pub trait Format: Clone + Debug + Send + Sync + 'static {
     /// Compares an entry's key with another key.
     fn compare(&self, entry: &Self::Entry, key: Self::Key<'_>) -> Ordering;
 
-    /// Whether an entry is a tombstone.
+    /// Returns whether an entry is a tombstone.
     fn is_tombstone(&self, entry: &Self::Entry) -> bool;
 
     /// The first 64 bits of a key, for the index; they sort as keys do.

@@ -21,7 +21,7 @@ impl Index {
     /// The index that a file has at `at`.
     pub(crate) fn decode(bytes: &[u8], crc: u32, name: &str, at: u64) -> Result<Index, StorageError> {
         if crc32(&[bytes]) != crc {
-            return Err(StorageError::corrupt(name, at, "index checksum does not match"));
+            return Err(StorageError::corrupt(name, at, "index checksum mismatch"));
         }
         let heads: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
         if !heads.is_sorted() {

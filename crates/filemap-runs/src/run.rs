@@ -86,7 +86,7 @@ impl RunInfo {
         self.live.saturating_add(self.tombstones)
     }
 
-    /// Whether these numbers are possible.
+    /// Returns whether these numbers are possible.
     pub fn is_possible<F: Format>(&self) -> bool {
         let most = self.blocks.saturating_mul(F::ENTRIES_MAX as u64);
         (1..1 << 41).contains(&self.blocks) && (self.blocks..=most).contains(&self.entries())
@@ -360,7 +360,7 @@ impl<F: Format> Run<F> {
         self.format.find(&bytes, key).ok_or_else(|| self.no_block(number))
     }
 
-    /// Whether a block may have a key with this hash, by its filter.
+    /// Returns whether a block may have a key with this hash, by its filter.
     #[inline]
     fn may_have(&self, number: u64, hash: u64) -> Result<bool, StorageError> {
         if self.places.filter_bytes == 0 {
@@ -378,7 +378,7 @@ impl<F: Format> Run<F> {
             true => Ok(()),
             false => {
                 let at = self.places.filter(number);
-                Err(StorageError::corrupt(&self.name, at, "filter checksum does not match"))
+                Err(StorageError::corrupt(&self.name, at, "filter checksum mismatch"))
             }
         }
     }
@@ -430,7 +430,7 @@ impl<F: Format> Run<F> {
     pub fn check(&self, bytes: &[u8], number: u64) -> Result<(), StorageError> {
         match CRC.get(bytes) == checksum(&self.salt, number, &bytes[..BLOCK_BYTES]) {
             true => Ok(()),
-            false => Err(StorageError::corrupt(&self.name, self.places.block(number), "block checksum does not match")),
+            false => Err(StorageError::corrupt(&self.name, self.places.block(number), "block checksum mismatch")),
         }
     }
 

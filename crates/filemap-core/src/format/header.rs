@@ -107,7 +107,7 @@ impl FileHeader {
         }
         let kind = Kind::of_magic(Layout::MAGIC.get(b).0).ok_or("unknown magic")?;
         if crc32fast::hash(&b[Layout::CRC.end()..BYTES]) != Layout::CRC.get(b) {
-            return Err("header checksum does not match");
+            return Err("header checksum mismatch");
         }
         let header = FileHeader {
             kind,

@@ -152,7 +152,7 @@ impl KeyRecord {
             return Err("key record is cut off");
         }
         if seeded_crc(seed, offset, &b[Layout::CRC.end()..end]) != Layout::CRC.get(b) {
-            return Err("key record checksum does not match");
+            return Err("key record checksum mismatch");
         }
         Ok((record, &b[record.key_at()..end]))
     }

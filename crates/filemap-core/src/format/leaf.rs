@@ -134,7 +134,7 @@ pub(crate) fn decode(seed: u32, page: u32, b: &[u8]) -> Result<Leaf, Flaw> {
         return Err("leaf page is cut off");
     }
     if seeded_crc(seed, u64::from(page), &b[Layout::CRC.end()..]) != Layout::CRC.get(b) {
-        return Err("leaf page checksum does not match");
+        return Err("leaf page checksum mismatch");
     }
     let (depth, count) = (Layout::DEPTH.get(b), usize::from(Layout::SLOTS.get(b)));
     if Layout::KIND.get(b) != KIND {

@@ -96,7 +96,7 @@ pub(crate) fn decode(seed: u32, page: u32, b: &[u8]) -> Result<Node, Flaw> {
         return Err("node page is cut off");
     }
     if seeded_crc(seed, u64::from(page), &b[Layout::CRC.end()..]) != Layout::CRC.get(b) {
-        return Err("node page checksum does not match");
+        return Err("node page checksum mismatch");
     }
     let count = usize::from(Layout::ENTRIES.get(b));
     if Layout::KIND.get(b) != KIND {

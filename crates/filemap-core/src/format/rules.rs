@@ -151,7 +151,7 @@ impl Rules {
         }
         if Layout::FILE_BYTES.get(b) != b.len() as u64 || crc32fast::hash(&b[Layout::CRC.end()..]) != Layout::CRC.get(b)
         {
-            return Err("checksum does not match");
+            return Err("checksum mismatch");
         }
         if Layout::STORE_ID.get(b) != *store_id {
             return Err("it is another store's");

@@ -193,7 +193,7 @@ impl Superblock {
             return Err("unknown magic");
         }
         if crc32fast::hash(&b[Layout::CRC.end()..BYTES]) != Layout::CRC.get(b) {
-            return Err("superblock checksum does not match");
+            return Err("superblock checksum mismatch");
         }
         let name = Layout::CANONICALIZER.get(b).0;
         let name = name.split(|&c| c == 0).next().unwrap_or_default();

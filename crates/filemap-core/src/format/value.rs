@@ -116,8 +116,8 @@ impl Removed {
         b
     }
 
-    /// Whether a version of the same key is removed, given its sequence and that of the one it
-    /// refers to.
+    /// Returns whether a version of the same key is removed, given its sequence and that of the
+    /// one it refers to.
     pub(crate) fn removes(&self, sequence: u64, refers_to: u64) -> bool {
         let removed = self.version.sequence;
         sequence == removed || (refers_to == removed && sequence < self.parted_below)
@@ -331,7 +331,7 @@ pub(crate) fn decode_head(b: &[u8], seed: u32, offset: u64) -> Result<Header, Fl
         return Err("record is cut off");
     }
     if seeded_crc(seed, offset, &b[Layout::HEAD_CRC.end()..header.payload_at()]) != Layout::HEAD_CRC.get(b) {
-        return Err("head checksum does not match");
+        return Err("head checksum mismatch");
     }
     Ok(header)
 }
@@ -347,7 +347,7 @@ pub(crate) fn check_payload(header: &Header, b: &[u8]) -> Result<(), Flaw> {
         return Err("record is cut off");
     }
     if crc32fast::hash(&b[header.payload_at()..end]) != header.payload_crc {
-        return Err("payload checksum does not match");
+        return Err("payload checksum mismatch");
     }
     if !all_zero(&b[end..header.total_bytes() as usize]) {
         return Err("padding is not zero");

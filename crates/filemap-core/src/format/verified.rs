@@ -75,7 +75,7 @@ impl Verified {
             return Err("unknown magic");
         }
         if crc32fast::hash(&b[Layout::CRC.end()..BYTES]) != Layout::CRC.get(b) {
-            return Err("checksum does not match");
+            return Err("checksum mismatch");
         }
         if !is_reserved_zero(Layout::ROWS, b) {
             return Err("reserved bytes are not zero");
@@ -113,7 +113,7 @@ impl UnderWay {
             return Err("unknown magic");
         }
         if crc32fast::hash(&b[..UnderWayLayout::CRC.at]) != UnderWayLayout::CRC.get(b) {
-            return Err("checksum does not match");
+            return Err("checksum mismatch");
         }
         Ok(UnderWay { store_id: UnderWayLayout::STORE_ID.get(b), begun_ms: UnderWayLayout::BEGUN_MS.get(b) })
     }

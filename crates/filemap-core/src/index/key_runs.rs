@@ -131,9 +131,9 @@ impl KeyRunFiles {
         Ok(())
     }
 
-    /// Whether a file is a run of this store, or was about to become one: one of the next numbers
-    /// that is nobody's run was being created when the power failed, and its blocks have what was
-    /// on the device before. What cannot be read may be anything.
+    /// Returns whether a file is a run of this store, or was about to become one: one of the next
+    /// numbers that is nobody's run was being created when the power failed, and its blocks have
+    /// what was on the device before. What cannot be read may be anything.
     fn is_ours(&self, name: &str, number: u64, next: u64) -> bool {
         let mut start = [0; OWNER_BYTES];
         let read = self.home.dir.open(name, Access::Read).and_then(|file| file.read_at(&mut start, 0));
@@ -181,7 +181,7 @@ pub(crate) fn damaged(error: &Error) -> Option<u64> {
 pub(crate) struct RunKeys {
     merge: Merge<'static>,
     next: Option<Vec<u8>>,
-    /// Whether `next` is read.
+    /// True if `next` is read.
     is_read: bool,
 }
 
@@ -216,7 +216,8 @@ impl RunKeys {
         self.is_read = false;
     }
 
-    /// Whether a key is there, in a list forwards. No later question may be of a lower one.
+    /// Returns whether a key is there, in a list forwards. No later question may be of a lower
+    /// one.
     ///
     /// # Errors
     /// As of [`RunKeys::next`].

@@ -70,7 +70,7 @@ pub(crate) struct Change {
     /// Of the entry, for [`Memtable::key`].
     pub(crate) address: u32,
     pub(crate) hash: u64,
-    /// Whether the key has a version after the entry.
+    /// True if the key has a version after the entry.
     pub(crate) is_live: bool,
     /// Whether it had one before, as far as this table knows: `None` for the key's first entry.
     pub(crate) was_live: Option<bool>,

@@ -80,17 +80,17 @@ pub fn owner(start: &[u8]) -> Option<([u8; 16], u64)> {
 /// use filemap_runs::ordered::{Home, first_header, flaw};
 /// let header = first_header(&Home::new(dir, "keys", [7; 16], ()), 3);
 /// assert_eq!(flaw(&header, 0, &header), None);
-/// assert_eq!(flaw(&header, 1, &[0; 4096]), Some("block checksum does not match"));
+/// assert_eq!(flaw(&header, 1, &[0; 4096]), Some("block checksum mismatch"));
 /// ```
 pub fn flaw(header: &[u8], page: u64, part: &[u8]) -> Option<&'static str> {
     if header.len() < OrderedHeader::BYTES || part.len() < PAGE_BYTES {
         return Some("it is cut off");
     }
     if page == 0 {
-        return (!is_sealed(part)).then_some("header checksum does not match");
+        return (!is_sealed(part)).then_some("header checksum mismatch");
     }
     let salt = salt(OrderedHeader::ID.get(header), OrderedHeader::NUMBER.get(header));
-    (OrderedBlock::CRC.get(part) != checksum(&salt, page, part)).then_some("block checksum does not match")
+    (OrderedBlock::CRC.get(part) != checksum(&salt, page, part)).then_some("block checksum mismatch")
 }
 
 /// What an owner records of a run.
@@ -130,7 +130,7 @@ impl Info {
         self.pages.saturating_mul(PAGE_BYTES as u64)
     }
 
-    /// Whether these numbers are possible.
+    /// Returns whether these numbers are possible.
     pub fn is_possible(&self) -> bool {
         // An entry takes three bytes at least.
         let entries_max = self.pages.saturating_mul(PAGE_BYTES as u64 / 3);
@@ -250,7 +250,7 @@ pub(super) fn check_block(
     child: &Child,
 ) -> Result<(usize, usize), &'static str> {
     if OrderedBlock::CRC.get(bytes) != checksum(salt, child.page, bytes) {
-        return Err("block checksum does not match");
+        return Err("block checksum mismatch");
     }
     if u32::from(OrderedBlock::LEVEL.get(bytes)) != level || u32::from(OrderedBlock::PAGES.get(bytes)) != child.pages {
         return Err("another block than its parent names");

@@ -39,8 +39,8 @@ pub(super) fn common(a: &[u8], b: &[u8]) -> usize {
     at + a[at..].iter().zip(&b[at..]).take_while(|(a, b)| a == b).count()
 }
 
-/// Whether the text that shares `shared` bytes with `last` and goes on with `suffix` comes after
-/// it.
+/// Returns whether the text that shares `shared` bytes with `last` and goes on with `suffix` comes
+/// after it.
 #[inline]
 pub(super) fn rises(last: &[u8], shared: usize, suffix: &[u8]) -> bool {
     match (last.get(shared), suffix.first()) {

@@ -39,9 +39,9 @@ pub struct Merge<'a> {
     /// The key whose changes are being added, or were last.
     key: Vec<u8>,
     sum: i64,
-    /// Whether `key` is not complete: an error came between.
+    /// True if `key` is not complete: an error came between.
     is_begun: bool,
-    /// Whether the last search failed.
+    /// True if the last search failed.
     is_lost: bool,
 }
 
@@ -119,7 +119,7 @@ impl<'a> Merge<'a> {
         self.readers.iter().map(|reader| Ok(reader.sum_below(until)? - reader.sum_below(Some(from))?)).sum()
     }
 
-    /// Whether reader `a` has the next key rather than `b`.
+    /// Returns whether reader `a` has the next key rather than `b`.
     #[inline]
     fn is_next(&self, a: usize, b: usize) -> bool {
         match (self.readers[a].entry(), self.readers[b].entry()) {

@@ -48,7 +48,7 @@ pub(super) struct Reader<'a> {
     at: usize,
     /// Of a run: it has passed the next entry, which it holds.
     cursor: Option<Box<Cursor>>,
-    /// Whether there is a next entry.
+    /// True if there is a next entry.
     is_there: bool,
 }
 

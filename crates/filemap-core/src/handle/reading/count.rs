@@ -31,7 +31,7 @@ struct First {
     hash: u64,
     address: u32,
     is_frozen: bool,
-    /// Whether the index has it.
+    /// True if the index has it.
     is_indexed: bool,
 }
 

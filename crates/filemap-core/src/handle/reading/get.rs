@@ -251,7 +251,8 @@ impl Reading {
         }
     }
 
-    /// Whether a slot is that of a key, with a newest version before `version`, by its key record.
+    /// Returns whether a slot is that of a key, with a newest version before `version`, by its key
+    /// record.
     fn is_older(&self, slot: &Slot, key: &[u8], version: Version) -> bool {
         self.keys.read(slot.key).is_ok_and(|(record, found)| found == key && record.version < version)
     }

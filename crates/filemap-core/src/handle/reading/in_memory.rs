@@ -172,7 +172,7 @@ impl Reading {
         has_sorted
     }
 
-    /// Whether a list has ever asked for keys of the memtables in order.
+    /// Returns whether a list has ever asked for keys of the memtables in order.
     pub(crate) fn sorts_ahead(&self) -> bool {
         lock(&self.in_memory).is_asked
     }

@@ -192,7 +192,7 @@ impl Reading {
         self.tables.load()
     }
 
-    /// Whether a version of a key with this sequence or a later one is in memory.
+    /// Returns whether a version of a key with this sequence or a later one is in memory.
     pub(crate) fn has_in_memory_since(&self, key: &[u8], hash: u64, sequence: u64) -> bool {
         let tables = self.tables.load();
         [Some(&tables.active), tables.frozen.as_ref()].into_iter().flatten().any(|table| {

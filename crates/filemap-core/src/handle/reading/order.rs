@@ -68,7 +68,7 @@ impl KeyRange {
         }
     }
 
-    /// Whether a walk that has met this form has come to its end.
+    /// Returns whether a walk that has met this form has come to its end.
     fn is_passed(&self, form: &[u8], direction: Direction) -> bool {
         match direction {
             Direction::Forward => self.until.as_ref().is_some_and(|until| form >= &until[..]),
@@ -143,7 +143,7 @@ impl Reading {
         self.emit(&event);
     }
 
-    /// Whether the store keeps its keys in the order of the options.
+    /// Returns whether the store keeps its keys in the order of the options.
     pub(crate) fn has_order(&self) -> bool {
         self.order_now().is_ok()
     }
@@ -177,8 +177,8 @@ impl Reading {
         }
     }
 
-    /// Whether a follower's table has what the writer's checkpoint, in the middle, enters in the
-    /// index. If not, it follows.
+    /// Returns whether a follower's table has what the writer's checkpoint, in the middle, enters
+    /// in the index. If not, it follows.
     ///
     /// # Errors
     /// `Corrupt` if the log does not give it.

@@ -60,7 +60,7 @@ pub(crate) struct Base<'a> {
 }
 
 impl Base<'_> {
-    /// Whether readers may have seen a superblock whose sync failed.
+    /// Returns whether readers may have seen a superblock whose sync failed.
     pub(crate) fn is_lost(&self) -> bool {
         self.seen != self.current.epoch
     }

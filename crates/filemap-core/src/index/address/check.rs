@@ -137,7 +137,7 @@ impl Index {
         }
     }
 
-    /// Whether pages may have been used again since `reuse` was read.
+    /// Returns whether pages may have been used again since `reuse` was read.
     fn has_changed(&self, before: u64) -> bool {
         fence(Ordering::Acquire);
         self.reuse.load(Ordering::Relaxed) != before

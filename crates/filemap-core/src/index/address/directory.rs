@@ -312,7 +312,7 @@ impl Directory {
         pages
     }
 
-    /// Whether there is no leaf left to be read for the filter, or no filter.
+    /// Returns whether there is no leaf left to be read for the filter, or no filter.
     pub(super) fn is_filter_full(&self) -> bool {
         self.is_filter_full.load(Ordering::Relaxed)
     }

@@ -33,7 +33,7 @@ const LEAST_JOINED: u64 = 1 << 16;
 const PAGES_SEARCHED: usize = 1024;
 
 impl IndexWriter {
-    /// Whether a checkpoint that touches this many keys, for `log_bytes` of records, is to
+    /// Returns whether a checkpoint that touches this many keys, for `log_bytes` of records, is to
     /// [`enter`](IndexWriter::enter) them: leaves are changed in place only while no run is there,
     /// and if the leaves are few beside the records.
     pub(crate) fn writes_runs(&self, keys: u64, log_bytes: u64) -> bool {
@@ -93,8 +93,8 @@ impl IndexWriter {
         self.settling.credit_bytes = self.settling.credit_bytes.min(more).saturating_add(more);
     }
 
-    /// Whether there are runs that a superblock before this `epoch` names: such that can settle,
-    /// and such that cannot because of damage.
+    /// Returns whether there are runs that a superblock before this `epoch` names: such that can
+    /// settle, and such that cannot because of damage.
     pub(crate) fn has_runs_before(&self, epoch: u64) -> (bool, bool) {
         let directory = self.index.directory.load();
         let (mut sound, mut damaged) = (false, false);
@@ -105,8 +105,8 @@ impl IndexWriter {
         (sound, damaged)
     }
 
-    /// Whether the next commit drops all runs there are, so that leaves can be changed in place
-    /// then.
+    /// Returns whether the next commit drops all runs there are, so that leaves can be changed in
+    /// place then.
     pub(crate) fn has_settled_all(&self) -> bool {
         let settled = self.settling.settled.len();
         settled > 0 && !self.settling.has_changes() && self.index.directory.load().runs().all().count() == settled

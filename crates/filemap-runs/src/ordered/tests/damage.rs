@@ -48,7 +48,7 @@ fn every_flipped_byte_is_found_and_no_answer_is_wrong() {
     }
 }
 
-/// Whether these come next, as far as the cursor is walked.
+/// Returns whether these come next, as far as the cursor is walked.
 fn walk(cursor: &mut Cursor, keys: &[&Vec<u8>]) -> Result<bool, StorageError> {
     for key in keys.iter().take(4) {
         if cursor.forward()?.is_none_or(|entry| entry.0 != &key[..]) {
