@@ -163,8 +163,8 @@ impl SimDisk {
         self.lock().failed
     }
 
-    /// Calls `observer` after each call that changed anything: a write, a length, a sync, a name. It may
-    /// draw images from its snapshot, but must not use this disk.
+    /// Calls `observer` after each call that changed anything: a write, a length, a sync, a name.
+    /// It may draw images from its snapshot, but must not use this disk.
     pub fn observe(&self, observer: Option<Observer>) {
         self.lock().observer = observer;
     }
