@@ -75,7 +75,9 @@ pub(crate) fn open_file(about: &Metadata, owner: u32, writes: bool) -> io::Resul
         )));
     }
     if user != owner {
-        return Err(refuse(format!("it belongs to user {user}, and the store to user {owner}; check who put it there")));
+        return Err(refuse(format!(
+            "it belongs to user {user}, and the store to user {owner}; check who put it there"
+        )));
     }
     if mode & EVERYONE_WRITES != 0 {
         return Err(refuse(format!("everyone may write to it (mode {mode:04o}); remove that permission (chmod o-w)")));

@@ -1,5 +1,5 @@
-//! The file VERIFIED: time and result of the last full verification. It informs people; the engine
-//! does not rely on it.
+//! The file VERIFIED: time and result of the last full verification, for information only; the
+//! engine does not rely on it.
 //!
 //! Also the head and the frames of the file VERIFYING, the progress of a resumable verification.
 

@@ -1,4 +1,4 @@
-//! Bells: how background threads are woken and stopped.
+//! Bells: wake and stop background threads.
 
 use std::time::{Duration, Instant};
 

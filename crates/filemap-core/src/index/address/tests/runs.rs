@@ -227,7 +227,7 @@ fn a_damaged_page_of_a_run_is_reported_and_its_part_does_not_settle() {
     };
     // A summary alone costs nothing: it is made again of its pages.
     spoil(hit.groups[0].page);
-    let summary = (hit.groups[0].page, "checksum of a summary does not match".to_owned());
+    let summary = (hit.groups[0].page, "checksum mismatch in a summary".to_owned());
     let (index, _) = open(&file, root, epoch);
     assert!((0..2000).all(|i| found(&index, hash(i)) == [1 + i]));
     assert_eq!(flaws_of(&index), (2000, vec![summary.clone()]));
@@ -244,7 +244,7 @@ fn a_damaged_page_of_a_run_is_reported_and_its_part_does_not_settle() {
     assert!(others.clone().all(|i| found(&index, hash(i)) == [1 + i]));
     let (slots, flaws) = flaws_of(&index);
     assert_eq!(slots, others.clone().count());
-    let bad = |page| (page, "checksum of a page of changes does not match".to_owned());
+    let bad = |page| (page, "checksum mismatch in a page of changes".to_owned());
     let want: Vec<_> = std::iter::once(summary).chain(hit.all_pages().skip(1).map(bad)).collect();
     assert_eq!(flaws, want);
     // The rest settles.
