@@ -76,7 +76,7 @@ pub(crate) mod rank {
     pub(crate) const INDEX_COUNT: u8 = 30;
     /// `Reading::last_count`.
     pub(crate) const LAST_COUNT: u8 = 31;
-    /// `Reading::in_memory`: keys of the memtables in order.
+    /// `Reading::in_memory`: the sorted keys of the memtables.
     pub(crate) const IN_MEMORY: u8 = 32;
     /// `KeyRunFiles::opened`.
     pub(crate) const KEY_RUNS: u8 = 33;
