@@ -241,8 +241,8 @@ fn name(bytes: &[u8]) -> bool {
 /// Scans a file as a segment of the value log or of the key log, from byte 64 on. Returns the
 /// number of whole records.
 ///
+/// # Panics
 /// If the items do not cover every byte once, in order.
-/// When the items do not cover every byte once, in order.
 pub fn scan(file: &dyn File, is_values: bool) -> u64 {
     if is_values {
         return scan_framed(file, ValueFraming { seed: seed(&STORE_ID, 0) });

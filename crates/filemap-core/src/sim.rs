@@ -33,7 +33,7 @@ pub fn with_limits(mut options: Options, limits: Limits) -> Options {
 /// [`Store::create`] in any directory, without threads.
 ///
 /// # Errors
-/// As there.
+/// Those of [`Store::create`].
 pub fn create(dir: Arc<dyn Dir>, options: Options) -> Result<Store> {
     Store::create_in(dir, options, Threads::None)
 }
@@ -41,7 +41,7 @@ pub fn create(dir: Arc<dyn Dir>, options: Options) -> Result<Store> {
 /// [`Store::open`] over any directory, without threads.
 ///
 /// # Errors
-/// As there.
+/// Those of [`Store::open`].
 pub fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Store> {
     Store::open_in(dir, options, Threads::None)
 }
@@ -49,7 +49,7 @@ pub fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Store> {
 /// [`Store::open_read_only`] over any directory.
 ///
 /// # Errors
-/// As there.
+/// Those of [`Store::open_read_only`].
 pub fn open_read_only(dir: Arc<dyn Dir>, options: Options) -> Result<Store> {
     Store::open_read_only_in(dir, options, Threads::None)
 }
@@ -57,7 +57,7 @@ pub fn open_read_only(dir: Arc<dyn Dir>, options: Options) -> Result<Store> {
 /// [`Store::repair`] over any directories: into another one, or in place.
 ///
 /// # Errors
-/// As there.
+/// Those of [`Store::repair`].
 pub fn repair(source: Arc<dyn Dir>, target: Option<Arc<dyn Dir>>, options: &Options) -> Result<RepairReport> {
     let mut go_on = |_| ControlFlow::Continue(());
     match target {
@@ -133,7 +133,7 @@ pub fn is_poisoned(store: &Store) -> bool {
 /// [`Store::backup`] into any empty directory, without hard links.
 ///
 /// # Errors
-/// As there.
+/// Those of [`Store::backup`].
 pub fn back_up(store: &Store, to: &dyn Dir) -> Result<BackedUp> {
     let progress = &mut |_| ControlFlow::Continue(());
     let order = &mut Order { to, base: None, links: false, progress };

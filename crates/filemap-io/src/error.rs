@@ -76,7 +76,7 @@ pub enum StorageError {
     /// cause and open it again: everything that was synced is there.
     #[error("nothing more is written since {cause}; close it and open it again")]
     Poisoned {
-        /// The file or set that is full.
+        /// The first failure.
         cause: String,
     },
 }

@@ -3,7 +3,6 @@
 //! A checkpoint's segment table names the segments up to its tail. This list names the later ones,
 //! so that a missing one is noticed. A segment is listed once it is durable and before anything is
 //! appended to it, and stays listed until its file is about to be removed.
-//! appended to it, and stays until its file is about to be removed.
 //!
 //! The sector lies at byte 8192. It reaches the disk whole or not at all, so one that does not
 //! verify is damage.

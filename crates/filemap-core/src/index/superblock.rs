@@ -63,7 +63,7 @@ impl SuperblockFile {
     /// The other copy may be being written.
     ///
     /// # Errors
-    /// `NotAStore` if neither copy has the magic, or then `Corrupt` beside a segment with records;
+    /// If neither copy has the magic, `NotAStore`, or `Corrupt` beside a segment with records;
     /// `NewerFormat` if `access` is not allowed; `Io`.
     pub(crate) fn look(&self, dir: &dyn Dir, access: Access) -> Result<Option<Superblock>> {
         judge(&self.copies()?, dir, access)

@@ -6,7 +6,6 @@
 //! power loss at this moment. A mapped page is read from the live bytes, as in the kernel's page
 //! cache. Stores through a writable map are copied into the live bytes at the next call of any
 //! kind, as a write of the sectors that differ; a crash may keep any of them, or none.
-//! of them, or none.
 //!
 //! What may survive, and the assumptions behind it:
 //! - a sector is atomic, and holds any one of its contents since the last sync of the file,
