@@ -1,4 +1,4 @@
-//! Bells: wake and stop background threads.
+//! Bells: wake background threads for due work, and stop them.
 
 use std::time::{Duration, Instant};
 
