@@ -133,7 +133,7 @@ mod on {
     }
 
     /// A step of a checkpoint, read, compaction or other operation: runs the test's work. No lock
-    /// from the append lock on is held.
+    /// of the append side is held.
     pub(crate) fn step() {
         // Taken out while it runs: the work may itself reach a step.
         if let Some(mut work) = STEP.take() {

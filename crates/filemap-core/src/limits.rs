@@ -44,8 +44,8 @@ pub struct Limits {
     /// Segment numbers of the key log before they are reused, at most 65,536. If all are taken,
     /// higher numbers follow.
     pub key_segments: u32,
-    /// The key log is compacted when it has more dead bytes than this, and more than
-    /// `key_dead_percent` of them.
+    /// The key log is compacted when it has more dead bytes than this, and a greater dead share
+    /// than `key_dead_percent`.
     pub key_dead_bytes: u64,
     /// Share of dead bytes in the key log, in per cent: see `key_dead_bytes`.
     pub key_dead_percent: u128,

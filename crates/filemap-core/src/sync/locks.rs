@@ -114,7 +114,7 @@ impl<const RANK: u8, T> Ranked<RANK, T> {
 }
 
 /// Takes a lock, ignoring std's lock poisoning: a panic while holding it was a bug, reported as
-/// such, and other threads can use the state it left no worse than recovery can.
+/// such, and the state it left is as good for other threads as for recovery.
 ///
 /// # Panics
 /// In debug builds, if this thread holds a lock of the same or a higher rank.

@@ -252,9 +252,8 @@ pub(crate) fn refuse(absent: &[Absent], accepts_loss: bool) -> Result<()> {
     missed.next().map_or(Ok(()), |first| Err(first.refusal(missed.count())))
 }
 
-/// Records in the segment table that the losses are accepted, except for files that nothing names.
-/// The length of segments from the checkpoint's tail on is unknown: returns the greatest of their
-/// ordinals.
+/// Marks the losses as accepted in the segment table, except files that nothing names. The length
+/// of segments from the checkpoint's tail on is unknown: returns the greatest of their ordinals.
 pub(crate) fn accept(absent: &[Absent], segment_table: &mut SegmentTable, tail: u64) -> Option<u64> {
     let mut unseen = None;
     for one in absent.iter().filter(|a| !a.is_accepted) {
@@ -279,7 +278,7 @@ pub(crate) fn accept(absent: &[Absent], segment_table: &mut SegmentTable, tail: 
     unseen
 }
 
-/// Records that lost files are back at full length. Returns true if there are any.
+/// Clears the loss of files that are back at full length. Returns true if there are any.
 pub(crate) fn welcome(absent: &[Absent], segment_table: &mut SegmentTable, values: &ValueLog) -> bool {
     let is_absent = |row: &SegmentRow| absent.iter().any(|a| a.is_value() && a.ordinal == Some(row.ordinal));
     let is_there = |row: &SegmentRow| {

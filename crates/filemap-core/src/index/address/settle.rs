@@ -58,7 +58,7 @@ impl IndexWriter {
         }
     }
 
-    /// Records that the keys with the bits of a hash have the slots `new`, no longer `old`, the
+    /// Notes that the keys with the bits of a hash have the slots `new`, no longer `old`, the
     /// result of [`slots_of`](IndexWriter::slots_of). Within a checkpoint hashes must ascend, and
     /// no two may share their bits. Readers see the change with the next commit. `counted` is the
     /// increase in counted keys, if known.
