@@ -1,7 +1,7 @@
-//! The error of the engine: the storage error, and what only the engine knows.
+//! The error of the engine: the storage error, and the engine's own cases.
 //!
 //! Every variant names what failed and where; its doc comment says what the caller should do.
-//! Absence is never an error: that is `Ok(None)`.
+//! An absent key is never an error: that is `Ok(None)`.
 
 use std::fmt::Display;
 use std::io;
@@ -14,7 +14,7 @@ pub use filemap_io::StorageError;
 /// Result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Everything that can go wrong.
+/// Any failure of this crate.
 ///
 /// ```
 /// # use filemap_core::{Error, Options, Store};
@@ -24,13 +24,13 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The store's files, or an option.
+    /// A failure of the store's files, or an invalid option.
     /// - `Io`: reads may be retried; after a failed write or sync the handle is poisoned.
     /// - `Corrupt`: only the named record is lost. Run `verify` to find all damage, then restore
     ///   the store from a copy or fetch the page again.
     /// - `Locked`: close the other handle, or open the store read-only.
     /// - `NewerFormat`: use that version, or dump the store there and load it here. Opening it
-    ///   read-only may still work where opening it for writing fails.
+    ///   read-only may work even if opening it for writing fails.
     /// - `Full`: a limit of the format. Reads go on; dump the store and load it into several.
     /// - `Poisoned`: this handle writes no more, reads go on. Close the store, fix the cause and
     ///   open it again; recovery keeps everything acknowledged.
@@ -98,11 +98,11 @@ pub enum Error {
         /// The rule's id.
         rule: u32,
     },
-    /// What has changed since a place in the store's history is not known any more. List the store
-    /// and go on from where it stood before the list.
+    /// The changes since a place in the store's history are no longer known. List the store, and
+    /// continue from its position before the list.
     #[error("what has changed since then is not known any more: {why}; begin anew with a list of the store")]
     Outrun {
-        /// Why not.
+        /// The reason.
         why: String,
     },
     /// The handle was opened read-only.
@@ -111,8 +111,8 @@ pub enum Error {
     /// The handle was closed.
     #[error("the store is closed")]
     Closed,
-    /// The progress callback cancelled the work. What was done stays done. A repair must be done
-    /// again: until then there is no store at its target.
+    /// The progress callback cancelled the work. What was done stays done. A cancelled repair must
+    /// be run again: until then there is no store at its target.
     #[error("it was cancelled before its end")]
     Cancelled,
     /// A reader passed to the store failed. Nothing was stored.
@@ -134,7 +134,7 @@ fn remedy(error: &StorageError) -> &'static str {
 }
 
 impl From<StorageError> for Error {
-    /// A refusal by the write gate is unwrapped to the error it carries.
+    /// Unwraps a refusal by the write gate to the error it carries.
     fn from(error: StorageError) -> Error {
         match &error {
             StorageError::Io { source, .. } => source.get_ref().and_then(|e| e.downcast_ref::<Error>()).cloned(),
@@ -145,7 +145,7 @@ impl From<StorageError> for Error {
 }
 
 impl Error {
-    /// For `map_err`: the operation `op` of `file` failed.
+    /// Wraps the I/O error of operation `op` on `file`, for `map_err`.
     pub(crate) fn io(op: &'static str, file: impl Display) -> impl FnOnce(io::Error) -> Error {
         move |source| StorageError::io(op, &file.to_string())(source).into()
     }

@@ -1,4 +1,4 @@
-//! Events: what a store reports about recovery and background work.
+//! Events: a store's reports about recovery and background work.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,9 +15,9 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
-    /// Bytes of value log replayed: everything after the last checkpoint.
+    /// Bytes of the value log replayed: everything after the last checkpoint.
     pub replayed_bytes: u64,
-    /// Whole records in them.
+    /// Number of whole records in them.
     pub replayed_records: u64,
     /// Bytes of holes between whole records, never written to disk; now covered by fillers.
     pub skipped_bytes: u64,
@@ -39,11 +39,11 @@ pub struct RecoveryReport {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct DictionaryMade {
-    /// Its number; the file is `dictN.zdict`.
+    /// Its number N; the file is `dictN.zdict`.
     pub id: u32,
     /// Its group of keys; empty if it serves all keys.
     pub group: Vec<u8>,
-    /// Pages it was trained on.
+    /// Number of pages it was trained on.
     pub pages: u32,
     /// Hold-out compression ratio of bodies: compressed bytes / uncompressed bytes.
     pub body_ratio: f64,
@@ -67,18 +67,18 @@ pub struct DictionaryMade {
 pub enum Reason {
     /// Dead bytes exceed the space bound.
     OverBound,
-    /// There are dead bytes, and all were to go.
+    /// Some bytes are dead, and all dead bytes were to be removed.
     Garbage,
     /// Pages are due for recompression.
     Recompression,
-    /// Tombstones take much space, and old segments keep them from being dropped.
+    /// Tombstones take much space, and older segments keep them from being dropped.
     Tombstones,
     /// Every byte is live.
     AllLive,
     /// Dead bytes are within the space bound.
     WithinBound,
-    /// All dead bytes lie in segments still in use: the active one, or one that a large body is
-    /// being written to.
+    /// All dead bytes lie in segments still in use: the active one, or those of a large body that
+    /// is being written.
     NotYet,
     /// Cancelled.
     Cancelled,
@@ -87,13 +87,13 @@ pub enum Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Reason::OverBound => "more is dead than the bound allows",
+            Reason::OverBound => "more bytes are dead than the bound allows",
             Reason::Garbage => "some bytes are dead",
-            Reason::Recompression => "pages are to be compressed better",
-            Reason::Tombstones => "many tombstones are kept by older segments",
-            Reason::AllLive => "all is live",
-            Reason::WithinBound => "what is dead is within the bound",
-            Reason::NotYet => "what is dead lies in segments that are still in use",
+            Reason::Recompression => "pages are due for recompression",
+            Reason::Tombstones => "older segments hold back many tombstones",
+            Reason::AllLive => "all bytes are live",
+            Reason::WithinBound => "dead bytes are within the bound",
+            Reason::NotYet => "all dead bytes lie in segments still in use",
             Reason::Cancelled => "cancelled",
         })
     }
@@ -113,7 +113,7 @@ impl fmt::Display for Reason {
 pub struct Compacted {
     /// Why it ran, or did nothing.
     pub reason: Reason,
-    /// Segments removed.
+    /// Number of segments removed.
     pub removed_segments: u64,
     /// Bytes read to find live records.
     pub read_bytes: u64,
@@ -121,10 +121,10 @@ pub struct Compacted {
     pub copied_bytes: u64,
     /// Bytes of the removed segments.
     pub removed_bytes: u64,
-    /// Segments that cannot be emptied because a live record in them is damaged. Total of this
-    /// handle so far.
+    /// Segments that cannot be emptied because a live record in them is damaged: the handle's
+    /// total so far.
     pub stuck_segments: u64,
-    /// Records that could not be expanded, e.g. for want of their dictionary: moved without
+    /// Records that could not be expanded, e.g. because their dictionary is missing: moved without
     /// recompression.
     pub unexpanded_records: u64,
     /// Duration.
@@ -148,7 +148,7 @@ impl Compacted {
         }
     }
 
-    /// Adds the result of another run. The reason stays.
+    /// Adds the result of another run; keeps the reason.
     pub(crate) fn add(&mut self, other: &Compacted) {
         self.removed_segments += other.removed_segments;
         self.read_bytes += other.read_bytes;
@@ -160,7 +160,7 @@ impl Compacted {
     }
 }
 
-/// Something that happened in the background, or at opening.
+/// An event in the background, or at opening.
 ///
 /// ```
 /// let options = filemap_core::Options::new().on_event(|event| println!("{event}"));
@@ -197,17 +197,17 @@ pub enum Event {
     },
     /// A compaction run ended.
     Compacted(Compacted),
-    /// A dictionary was made; new pages of its group are compressed with it from now on.
+    /// A dictionary was made: new pages of its group are now compressed with it.
     DictionaryMade(DictionaryMade),
-    /// The store was opened for writing with unfinished erasures: files may still hold the erased
+    /// The store was opened for writing with unfinished erasures: files may still hold erased
     /// content.
     ErasureUnfinished {
         /// Ids of their rules.
         rules: Vec<u32>,
     },
-    /// The store keeps no keys in order any more, until a repair: nothing else is lost.
+    /// The store stops keeping its keys in order, until a repair; nothing else is lost.
     OrderEnded {
-        /// What kept its runs from being right.
+        /// Why its runs could not be kept right.
         why: String,
     },
     /// The value log began a new segment.
@@ -239,7 +239,7 @@ impl fmt::Display for Event {
             Event::Poisoned { cause } => write!(f, "no more writes: {cause}"),
             Event::Compacted(c) => write!(
                 f,
-                "compacted in {} ms ({}): {} segments of {} bytes removed, {} bytes copied, {} segments stay for damage",
+                "compacted in {} ms ({}): {} segments of {} bytes removed, {} bytes copied, {} segments kept because of damage",
                 c.elapsed.as_millis(),
                 c.reason,
                 c.removed_segments,
@@ -259,10 +259,10 @@ impl fmt::Display for Event {
                 d.body_ratio_before
             ),
             Event::ErasureUnfinished { rules } => {
-                write!(f, "erasures that did not end: rules {rules:?}; `fm-tool erase --resume` ends them")
+                write!(f, "unfinished erasures: rules {rules:?}; run `fm-tool erase --resume`")
             }
             Event::OrderEnded { why } => {
-                write!(f, "the store keeps no keys in order any more, until a repair: {why}")
+                write!(f, "keys are no longer kept in order, until a repair: {why}")
             }
             Event::SegmentRolled { segment } => write!(f, "value log rolled to segment {segment}"),
         }

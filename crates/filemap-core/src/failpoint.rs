@@ -75,23 +75,22 @@ filemap_io::failpoints! {
         DropsNotDue,
     }
     ///
-    /// The others have test cases of their own:
-    /// - `LocationsNotSeeded` loses something only where a record lies in two places.
-    /// - `TombstonesDropped` only where an older version lies in a segment that is not worth
-    ///   compacting, and the index is rebuilt from the value log.
-    /// - `StaleKeysBelieved` only for a reader that has not followed since a segment of the key
+    /// Separate test cases cover the others:
+    /// - `LocationsNotSeeded` loses something only if a record lies in two places.
+    /// - `TombstonesDropped` only if an older version lies in a segment not worth compacting, and
+    ///   the index is rebuilt from the value log.
+    /// - `StaleKeysBelieved` only for a follower that has not followed since a segment of the key
     ///   log was removed.
-    /// - `StalePagesKept` only where a key is put again at the very place where a recovery
-    ///   dropped it.
+    /// - `StalePagesKept` only if a key is put again at the very place where a recovery dropped
+    ///   it.
     /// - `LeftoversCounted` only in lists.
-    /// - `DroppedRemovalsNotTold`, `FollowedNotSynced`, `UnsyncedToldOf`, `SameLife` and
-    ///   `MovedNotTold` only for whoever asks what has changed.
-    /// - `OneRemovedNotReplayed` too, and `OneRemovedForgotten` only for a repair without the
-    ///   index.
+    /// - `DroppedRemovalsNotTold`, `FollowedNotSynced`, `UnsyncedToldOf`, `SameLife`,
+    ///   `MovedNotTold` and `OneRemovedNotReplayed` only when changes are asked for.
+    /// - `OneRemovedForgotten` only in a repair without the index.
     /// - `ChangesByHash` only for keys that share 47 bits of their hash.
     /// - Those of erasures (`ErasedWhileEntered`, `TombstonesErasedAtOnce`,
-    ///   `RetiredDictionariesNamed`, `DictionaryRemovedNamed`) and `DictionaryUsedUnnamed` too
-    ///   rarely.
+    ///   `RetiredDictionariesNamed`, `DictionaryRemovedNamed`) and `DictionaryUsedUnnamed` are hit
+    ///   too rarely.
     rare {
         StaleKeysBelieved,
         LocationsNotSeeded,
@@ -128,7 +127,7 @@ mod on {
         static STEP: RefCell<Option<Work>> = const { RefCell::new(None) };
     }
 
-    /// Runs what another simulated thread does, which does not hold this one's locks.
+    /// Runs work of another simulated thread, which does not hold this one's locks.
     pub fn as_another_thread(work: impl FnOnce()) {
         order::as_another_thread(work);
     }
@@ -136,7 +135,7 @@ mod on {
     /// A step of a checkpoint, read, compaction or other operation: runs the test's work. No lock
     /// of the append side is held.
     pub(crate) fn step() {
-        // Taken out while it runs: the work may reach a step itself.
+        // Taken out while it runs: the work may itself reach a step.
         if let Some(mut work) = STEP.take() {
             order::as_another_thread(&mut work);
             STEP.with_borrow_mut(|slot| {
@@ -153,7 +152,7 @@ mod on {
 
 #[cfg(not(feature = "sim"))]
 mod off {
-    /// Nothing.
+    /// Does nothing.
     #[inline(always)]
     pub(crate) fn step() {}
 }

@@ -1,4 +1,4 @@
-//! Opening a file of any kind: header checks, and dropping what a failed write may have left in
+//! Opening of files of any kind: header checks, and dropping what a failed write may have left in
 //! the page cache.
 
 use filemap_io::{Access, Advice, File, files};
@@ -22,7 +22,7 @@ pub(crate) fn check_versions(file: &str, read: u16, write: u16, access: Access) 
 /// Reads and checks the header of a file opened for `access`.
 ///
 /// # Errors
-/// `Corrupt` when it is damaged, of another kind or another store's; `NewerFormat`.
+/// `Corrupt` if it is damaged, of another kind or of another store; `NewerFormat`.
 pub(crate) fn check_header(
     file: &dyn File,
     name: &str,
@@ -46,9 +46,9 @@ pub(crate) fn check_header(
 /// of what the last superblock names.
 ///
 /// After a write that the device failed, the cached page counts as clean. ext4 leaves its new
-/// blocks marked as unwritten, and does not correct that when the same cached page is written
-/// and synced again: that sync succeeds, and after the next mount the blocks are zeros. Once the
-/// page is dropped, a new write is like any other.
+/// blocks marked as unwritten and does not correct that when the same cached page is written and
+/// synced again: that sync succeeds, and after the next mount the blocks are zeros. After the page
+/// is dropped, a new write behaves normally.
 pub(crate) fn drop_failed_writes(file: &dyn File, from: u64) {
     file.advise(Advice::DropCache, from, 0);
 }

@@ -2,8 +2,8 @@
 //! public API.
 //!
 //! Each takes any bytes. What decodes must encode to the same bytes, as far as the format leaves
-//! no choice. Otherwise a decoder that drops or invents something stays unseen until a checkpoint
-//! writes it back.
+//! no choice. Otherwise a decoder that drops or invents something would go unnoticed until a
+//! checkpoint writes it back.
 
 use filemap_io::File;
 
@@ -23,11 +23,11 @@ use crate::logs::scan::{Framing, Item, Scan};
 use crate::logs::values::ValueFraming;
 use crate::logs::values::codec;
 
-/// Store id that all bytes are taken to belong to.
+/// Store id that all bytes are assumed to belong to.
 pub const STORE_ID: [u8; 16] = [0; 16];
-/// File offset at which a record is taken to lie.
+/// File offset at which a record is assumed to lie.
 pub const OFFSET: u64 = 1 << 20;
-/// Page number that a page is taken to have.
+/// Page number that a page is assumed to have.
 pub const PAGE: u32 = 3;
 
 /// Kind of structure to decode.
@@ -73,16 +73,16 @@ impl Form {
         Form::Runs,
     ];
 
-    /// Whether it is a page of address.idx.
+    /// Returns whether the form is a page of address.idx.
     pub fn is_page(self) -> bool {
         matches!(self, Form::Leaf | Form::Node | Form::Changes | Form::Summary)
     }
 }
 
-/// Decodes bytes and encodes them again. Returns true if they decoded.
+/// Decodes bytes and re-encodes them. Returns true if they decoded.
 ///
 /// # Panics
-/// When they encode to other bytes.
+/// If they encode to different bytes.
 pub fn decode(form: Form, bytes: &[u8]) -> bool {
     match form {
         Form::Header => file_header(bytes),
@@ -99,7 +99,7 @@ pub fn decode(form: Form, bytes: &[u8]) -> bool {
     }
 }
 
-/// Returns true if this program writes this format version: only then is its encoding known.
+/// Returns true if this program writes this format version: only then does it know the encoding.
 fn is_ours(bytes: &[u8]) -> bool {
     header::Layout::READ_VERSION.get(bytes) == FORMAT_VERSION
         && header::Layout::WRITE_VERSION.get(bytes) == FORMAT_VERSION
@@ -115,7 +115,7 @@ fn superblock(bytes: &[u8]) -> bool {
     let Ok(decoded) = Superblock::decode(bytes) else { return false };
     if is_ours(bytes) {
         use superblock::Layout;
-        // What lies where earlier builds wrote it is written where it belongs now.
+        // A field at the offset of earlier programs is written at its present offset.
         let mut bytes = bytes[..superblock::BYTES].to_vec();
         Layout::RULES.put(&mut bytes, decoded.rules);
         Layout::OLD_RULES.put(&mut bytes, 0);
@@ -242,7 +242,7 @@ fn name(bytes: &[u8]) -> bool {
 /// number of whole records.
 ///
 /// # Panics
-/// When the items do not cover every byte once, in order.
+/// If the items do not cover every byte once, in order.
 pub fn scan(file: &dyn File, is_values: bool) -> u64 {
     if is_values {
         return scan_framed(file, ValueFraming { seed: seed(&STORE_ID, 0) });

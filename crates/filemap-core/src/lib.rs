@@ -58,7 +58,7 @@ pub mod backup {
     pub use crate::upkeep::backup::{BackedUp, BackupProgress};
 }
 
-/// What has changed in a store since a place in its history.
+/// Changes of a store since a place in its history.
 pub mod changes {
     pub use crate::store::{Change, ChangeCursor, Changes};
 }
@@ -75,7 +75,7 @@ pub mod compact {
     pub use crate::store::{CompactionGoal, CompactionPlan, SegmentInfo};
 }
 
-/// Compression dictionaries: which there are, and what they would gain.
+/// Compression dictionaries: the store's own, and estimates of their gain.
 pub mod dictionaries {
     pub use crate::event::DictionaryMade;
     pub use crate::handle::reading::RecompressionEstimate;
@@ -84,7 +84,7 @@ pub mod dictionaries {
     pub use crate::store::{BodiesStored, CompressionSample};
 }
 
-/// Erasing, the rules that keep erased pages out, and the search for what is left.
+/// Erasing, the rules that keep erased pages out, and the search for traces.
 pub mod erase {
     pub use crate::format::rules::{Rule, RuleState};
     pub use crate::handle::retention::KeyFilter;
@@ -92,8 +92,8 @@ pub mod erase {
     pub use crate::store::{Erased, Erasure, ErasureStep, FoundText, Search, Searched, VersionFilter};
 }
 
-/// Iterators over keys, pages, heads and versions, of the store or of its splits; the order that
-/// keys are kept in; a set of versions that were met.
+/// Iterators over keys, pages, heads and versions, of the store or of its splits; the order in
+/// which keys are kept; a set of versions.
 pub mod list {
     pub use crate::handle::reading::KeyRange;
     pub use crate::options::KeyOrder;
@@ -109,7 +109,7 @@ pub mod prune {
     pub use crate::upkeep::prune::PruneProgress;
 }
 
-/// What opening a store found: the log's end after a crash, and absent files.
+/// Findings when a store is opened: the log's end after a crash, and missing files.
 pub mod recovery {
     pub use crate::event::RecoveryReport;
     pub use crate::handle::recover::Absent;

@@ -1,7 +1,7 @@
-//! Sizes that decide how often rare paths are taken. Constants of the engine; the simulator
+//! Sizes that decide how often rare paths are taken. Constants in production; the simulator
 //! shrinks them so that splits, stages, rolls and map borders happen all the time.
 
-/// Engine sizes; `Default` has those of production.
+/// Engine sizes; `Default` has the production values.
 ///
 /// ```
 /// # #[cfg(feature = "sim")]
@@ -14,26 +14,25 @@
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Slots of a leaf before it is split; at most what a page holds.
+    /// Slots of a leaf before it is split; at most as many as a page holds.
     pub leaf_slots: usize,
     /// Index pages that a stage of a checkpoint may write; more in large indexes.
     pub stage_pages: u64,
-    /// Changes of slots gathered in a stage of a checkpoint that writes runs.
+    /// Slot changes gathered in a stage of a checkpoint that writes runs.
     pub stage_changes: usize,
     /// A checkpoint that touches fewer leaves changes them in place.
     pub direct_pages: u64,
-    /// A checkpoint changes leaves in place if that writes at most this share of the bytes of its
-    /// records, in per cent.
+    /// A checkpoint changes leaves in place if that writes at most this percentage of the bytes of
+    /// its records.
     pub direct_percent: u64,
-    /// Share of the bytes of its records that a checkpoint may write to let changes settle, in per
-    /// cent.
+    /// Bytes that a checkpoint may write to let changes settle, in per cent of the bytes of its
+    /// records.
     pub settle_percent: u64,
-    /// Runs of one level that are joined.
+    /// Number of runs of one level that are joined.
     pub join_runs: usize,
-    /// Memory for the keys in order that a checkpoint gathers before it writes them as a run.
+    /// Memory for the ordered keys that a checkpoint gathers before it writes them as a run.
     pub gathered_bytes: usize,
-    /// The newest runs of keys in order, up to this many pages together, are written anew with the
-    /// next one.
+    /// The newest ordered runs, up to this many pages in total, are rewritten with the next one.
     pub fold_pages: u64,
     /// Encoded leaves buffered before they are written to the file.
     pub flush_pages: usize,
@@ -45,7 +44,7 @@ pub struct Limits {
     /// Segment numbers of the key log before they are reused, at most 65,536. If all are taken,
     /// higher numbers follow.
     pub key_segments: u32,
-    /// The key log is compacted when it has more dead bytes than this, and a greater share of them
+    /// The key log is compacted when it has more dead bytes than this, and a greater dead share
     /// than `key_dead_percent`.
     pub key_dead_bytes: u64,
     /// Share of dead bytes in the key log, in per cent: see `key_dead_bytes`.
@@ -63,20 +62,21 @@ pub struct Limits {
     pub map_pages: u32,
     /// The longest address.idx that is read ahead as a whole.
     pub index_ahead_bytes: u64,
-    /// Garbage below this many bytes is not compacted.
+    /// Fewer dead bytes than this are not compacted.
     pub slack_bytes: u64,
-    /// Most versions that one compaction run moves.
+    /// Maximum number of versions that one compaction run moves.
     pub compact_ops: usize,
-    /// Records of compaction's outputs, of 24 bytes each, that one search for changes finds.
+    /// Maximum number of records in compaction's outputs, of 24 bytes each, that one search for
+    /// changes finds.
     pub moved_found: usize,
     /// Memory for a follower's memtable. It must hold what the writer's holds, whose options the
     /// follower does not know.
     pub follower_bytes: usize,
     /// Pages put before the first dictionary is made.
     pub first_pages: u64,
-    /// Pages of one group put before a dictionary of its own is tried.
+    /// Pages of one group put before the group's own dictionary is tried.
     pub group_pages: u64,
-    /// Dictionaries are made and used even if they do not pay.
+    /// True if dictionaries are made and used even if they do not pay.
     pub always_train: bool,
 }
 

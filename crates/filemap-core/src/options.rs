@@ -9,7 +9,7 @@ use crate::event::Event;
 use crate::limits::Limits;
 use crate::record::now_ms;
 
-/// Longest group name in bytes: what a dictionary's file has room for.
+/// Longest group name, in bytes: the field's size in a dictionary file.
 const MAX_GROUP_BYTES: usize = 255;
 
 /// When a put is durable.
@@ -40,7 +40,7 @@ impl fmt::Display for Durability {
     }
 }
 
-/// The rule by which a store's keys were made: a name and version, kept in the superblock.
+/// The canonicaliser of a store's keys: a name and version, kept in the superblock.
 ///
 /// ```
 /// # let temp = tempfile::tempdir()?;
@@ -52,7 +52,7 @@ impl fmt::Display for Durability {
 pub struct Canonicalizer {
     /// Up to 31 bytes, e.g. `whatwg`.
     pub name: String,
-    /// Raised whenever the rule gives a different key for some URL.
+    /// Raised whenever the canonicaliser gives a different key for some URL.
     pub version: u32,
 }
 
@@ -62,8 +62,8 @@ impl fmt::Display for Canonicalizer {
     }
 }
 
-/// Whether new pages are compressed with dictionaries trained on the store's own pages. Reads use
-/// dictionaries regardless.
+/// Use of dictionaries, trained on the store's own pages, for new pages. Reads use dictionaries
+/// regardless.
 ///
 /// ```
 /// use filemap_core::Options;
@@ -74,7 +74,7 @@ impl fmt::Display for Canonicalizer {
 pub enum Dictionaries {
     /// Never: each page is compressed alone.
     Off,
-    /// Trained in the background on the first pages, and again when pages have changed so much
+    /// Trained in the background on the first pages, and again once pages have changed so much
     /// that the dictionary no longer helps.
     Automatic,
 }
@@ -82,7 +82,7 @@ pub enum Dictionaries {
 /// Extracts a key's group, e.g. the host of a URL.
 pub(crate) type GroupOf = fn(&[u8]) -> &[u8];
 
-/// Whether a key is counted.
+/// Returns whether a key is counted.
 pub(crate) type CountedOf = fn(&[u8]) -> bool;
 
 /// An order of keys, in which a store can list them: see [`Options::key_order`].
@@ -100,13 +100,13 @@ pub(crate) type CountedOf = fn(&[u8]) -> bool;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct KeyOrder {
-    /// Name of the order, with its version. A store remembers it.
+    /// Name of the order, with its version. The store records it.
     pub name: &'static str,
-    /// Appends the ordered form of a key: forms sort as bytes. No two keys have the same; each has
-    /// at least one byte and at most 70,000, or puts fail.
+    /// Appends the ordered form of a key: forms sort as bytes. No two keys share a form. A form
+    /// has 1 to 70,000 bytes, or puts fail.
     pub ordered: fn(&[u8], &mut Vec<u8>),
-    /// Appends the key of an ordered form, the inverse of `ordered`; false, and nothing appended,
-    /// if the bytes are none.
+    /// Appends the key of an ordered form, the inverse of `ordered`. Returns false and appends
+    /// nothing if the bytes are not an ordered form.
     pub key: fn(&[u8], &mut Vec<u8>) -> bool,
 }
 
@@ -119,7 +119,7 @@ type OnEvent = dyn Fn(&Event) + Send + Sync;
 filemap_io::debug_fields!(EventSink);
 
 filemap_io::options! {
-    /// How a store is created or opened. `segment_bytes` and `canonicalizer` are fixed at
+    /// Options for creating or opening a store. `segment_bytes` and `canonicalizer` are fixed at
     /// creation; every other option may differ at each opening.
     ///
     /// ```
@@ -133,7 +133,7 @@ filemap_io::options! {
         /// segment, so [`large_value_bytes`](Options::large_value_bytes) must be smaller.
         pub(crate) segment_bytes: u64 = 1 << 30,
 
-        /// When a put is durable; default [`Durability::Interval`] of 1 s.
+        /// Durability of puts; default [`Durability::Interval`] of 1 s.
         pub(crate) durability: Durability = Durability::Interval(Duration::from_secs(1)),
 
         /// zstd level of new pages, 1 to 19, default 1: pages that stay are recompressed at
@@ -150,8 +150,8 @@ filemap_io::options! {
         pub(crate) memtable_bytes: usize = 80 << 20,
 
         /// Versions kept per key: all (`None`, the default) or the newest N. A version whose body
-        /// a kept version of the same key refers to is kept too. What only the caller knows to be
-        /// needed is not: see [`Store::prune_with`](crate::Store::prune_with).
+        /// a kept version of the same key refers to is kept too. Versions that only the caller
+        /// knows to be needed are not: see [`Store::prune_with`](crate::Store::prune_with).
         pub(crate) keep_versions: Option<u32> = None,
 
         /// Versions younger than this are kept (`None`, the default: age does not matter).
@@ -161,10 +161,10 @@ filemap_io::options! {
         /// and drops what is too old; compaction frees the space.
         pub(crate) keep_age: Option<Duration> = None,
 
-        /// How long compaction keeps the notes of removals, default 7 days, so that
-        /// [`Store::changes`](crate::Store::changes) can tell of them; a removal of a page that is
-        /// gone from the value log takes 128 bytes until then, of a short key. Zero keeps none
-        /// longer than the store itself needs it.
+        /// How long compaction keeps tombstones, default 7 days, so that
+        /// [`Store::changes`](crate::Store::changes) can report removals. Until then the tombstone
+        /// of a page with a short key takes 128 bytes after the page has left the value log. Zero
+        /// keeps none longer than the store itself needs it.
         pub(crate) keep_removals: Duration = Duration::from_secs(7 * 86_400),
 
         /// Puts are refused when the file system has less than this free, default 256 MiB. Reads,
@@ -194,33 +194,32 @@ filemap_io::options! {
         /// hour. Pages that are replaced soon are not worth it.
         pub(crate) recompression_age: Duration = Duration::from_secs(3600),
 
-        /// Whether new pages are compressed with dictionaries; default
-        /// [`Dictionaries::Automatic`]. None are made with compression level 0.
+        /// Use of dictionaries for new pages; default [`Dictionaries::Automatic`]. None are made
+        /// at compression level 0.
         pub(crate) dictionaries: Dictionaries = Dictionaries::Automatic,
 
         /// Greatest length of a dictionary in bytes: 4 KiB to 16 MiB, default 1 MiB; a quarter of
-        /// it for those of groups. Fewer pages make shorter ones. Longer ones compress better and
-        /// cost memory: digested about three times their length at levels up to 3, twelve times at
-        /// 9.
+        /// that for groups. Fewer pages make shorter ones. Longer ones compress better and cost
+        /// memory: digested, about three times their length at levels up to 3, twelve times at 9.
         pub(crate) dictionary_bytes: usize = 1 << 20,
 
         /// Memory for digested dictionaries, at least 1 MiB, default 64 MiB. Beyond it the least
         /// recently used are dropped, and digested again when needed.
         pub(crate) dictionary_memory_bytes: usize = 64 << 20,
 
-        /// Memory of the value cache: expanded pages read lately. Default 0: no cache. A get that
-        /// hits reads and decompresses nothing; compressed pages are in the kernel's page cache
-        /// anyway. Bodies of one 64th of it or more, and those above
+        /// Memory of the value cache: recently read pages, expanded. Default 0: no cache. A hit
+        /// reads and decompresses nothing; compressed pages are in the kernel's page cache anyway.
+        /// Bodies of one 64th of it or more, and those above
         /// [`large_value_bytes`](Options::large_value_bytes), are not cached. Lists, histories and
         /// background work bypass it.
         pub(crate) value_cache_bytes: usize = 0,
 
         /// Memory limit of the index's Bloom filter, which answers most negative lookups without
         /// touching the index; default 256 MiB, 0 for none. It takes 1.1 to 2.2 bytes a key, so
-        /// 190 million keys have room in the default; beyond that two thirds of it a key, then one
-        /// third, and more lookups touch the index; from 750 million keys on there is none. It is
-        /// filled as leaves are written and read, and by a thread that reads the index, 26 bytes a
-        /// key: after opening, and each time that the store has doubled or halved. Followers have
+        /// the default holds 190 million keys. For more keys it takes two thirds, then one third
+        /// of that, and more lookups touch the index; from 750 million keys on there is none. It
+        /// is filled as leaves are written and read, and by a thread that reads the index, 26
+        /// bytes a key, after opening and whenever the store has doubled or halved. Followers have
         /// none.
         pub(crate) filter_memory_bytes: u64 = 256 << 20,
     } by hand {
@@ -239,8 +238,8 @@ filemap_io::options! {
 
 impl Options {
     /// Segment files kept open for reading, values and keys together, at least 4. Default: half of
-    /// the process's limit, within 64 to 16,384. Segments beyond that are opened for each read.
-    /// Segments being appended to are not counted, nor those of the key log while a list runs.
+    /// the process's limit, within 64 to 16,384. Further segments are opened for each read. Not
+    /// counted are segments being appended to, and those of the key log while a list runs.
     pub fn max_open_files(mut self, files: usize) -> Options {
         self.max_open_files = Some(files);
         self
@@ -260,49 +259,49 @@ impl Options {
         self
     }
 
-    /// Start time, in ms since 1970, before which a segment is old enough to be recompressed.
+    /// Time, in ms since 1970: segments begun earlier are recompressed.
     pub(crate) fn recompresses_before(&self) -> i64 {
         now_ms().saturating_sub(i64::try_from(self.recompression_age.as_millis()).unwrap_or(i64::MAX))
     }
 
-    /// Time, in ms since 1970, from which on removals are kept.
+    /// Time, in ms since 1970: tombstones from then on are kept.
     pub(crate) fn keeps_removals_since(&self) -> i64 {
         if self.keep_removals.is_zero() {
-            // Whatever the clock says.
+            // None is kept, at any clock reading.
             return i64::MAX;
         }
         now_ms().saturating_sub(i64::try_from(self.keep_removals.as_millis()).unwrap_or(i64::MAX))
     }
 
-    /// The rule by which keys are made. Stored at creation; opening with another rule is
-    /// [`Error::Canonicalizer`]. If unset, a store is created as `bytes` version 1 and opened
-    /// whatever rule it has.
+    /// Canonicaliser of the keys, stored at creation. Opening with another one is
+    /// [`Error::Canonicalizer`]. If unset, a store is created as `bytes` version 1, and opened
+    /// with any.
     pub fn canonicalizer(mut self, name: &str, version: u32) -> Options {
         self.canonicalizer = Some(Canonicalizer { name: name.to_owned(), version });
         self
     }
 
     /// Extracts a key's group, such as the host of a URL: groups with many pages get their own
-    /// dictionary where that pays. Empty names, and those longer than 255 bytes, mean no group.
-    /// By default all keys are one group.
+    /// dictionary if that pays. An empty name, or one longer than 255 bytes, means no group. By
+    /// default all keys are one group.
     pub fn dictionary_group(mut self, group_of: fn(&[u8]) -> &[u8]) -> Options {
         self.dictionary_group = Some(group_of);
         self
     }
 
     /// Chooses the keys that [`Store::counted_keys`](crate::Store::counted_keys) counts. The store
-    /// keeps their number with each checkpoint, not the rule: every opening must give the same
-    /// one, and a verification finds the number wrong otherwise. A writer without the option that
-    /// adds or removes keys makes the number unknown, for good: a repair or a copy counts anew.
+    /// keeps their number with each checkpoint, not the function: every opening must give the same
+    /// one, or a verification finds the number wrong. A writer without this option that adds or
+    /// removes keys makes the number permanently unknown; a repair or a copy counts again.
     pub fn counted(mut self, is_counted: fn(&[u8]) -> bool) -> Options {
         self.counted = Some(is_counted);
         self
     }
 
     /// Keeps the keys of a new store in this order too, so that [`Store::keys_in`] lists a range
-    /// of them without reading the rest. A store that was created without keeps none until it is
-    /// repaired with this option. A store that has an order is opened for writing with the same,
-    /// or with [`end_key_order`](Options::end_key_order).
+    /// of them without reading the rest. A store created without this option keeps none until it
+    /// is repaired with it. A store with an order can be opened for writing only with the same
+    /// order, or with [`end_key_order`](Options::end_key_order).
     ///
     /// [`Store::keys_in`]: crate::Store::keys_in
     pub fn key_order(mut self, order: KeyOrder) -> Options {
@@ -310,22 +309,22 @@ impl Options {
         self
     }
 
-    /// Keeps no keys in order: a store that has an order loses it when it is opened for writing.
+    /// Ends the order of keys: a store that has one loses it when it is opened for writing.
     pub fn end_key_order(mut self) -> Options {
         (self.key_order, self.end_key_order) = (None, true);
         self
     }
 
-    /// Whether [`end_key_order`](Options::end_key_order) was given last.
+    /// Returns whether [`end_key_order`](Options::end_key_order) was set last.
     pub fn ends_key_order(&self) -> bool {
         self.end_key_order
     }
 
-    /// Opens a store for writing though files are missing; by default that is `Corrupt`, with the
-    /// file. The loss is recorded in the store at opening and accepted from
-    /// then on: reads that lead there report damage, everything else goes on, and the numbers of
-    /// the lost files are not reused. A removal whose tombstone was in a lost file holds if a
-    /// checkpoint had indexed it.
+    /// Opens a store for writing although files are missing; by default that is `Corrupt`, naming
+    /// the file. The loss is recorded in the store at opening and accepted from then on: reads
+    /// that need a lost file report damage, everything else works, and the numbers of lost files
+    /// are not reused. A removal whose tombstone was in a lost file still holds if a checkpoint
+    /// had indexed it.
     pub fn accept_loss(mut self) -> Options {
         self.accept_loss = true;
         self
@@ -339,8 +338,8 @@ impl Options {
         self.dictionaries == Dictionaries::Automatic && self.compression_level != 0
     }
 
-    /// Callback for background events, on the thread where they happen. It should return soon and
-    /// must not call the store.
+    /// Callback for background events, called on the thread where they happen. It should return
+    /// soon and must not call the store.
     pub fn on_event(mut self, sink: impl Fn(&Event) + Send + Sync + 'static) -> Options {
         self.on_event = Some(EventSink(Arc::new(sink)));
         self
@@ -349,7 +348,7 @@ impl Options {
     /// Checks every bound.
     ///
     /// # Errors
-    /// `InvalidOption` names the option and what is wrong with it.
+    /// `InvalidOption` with the option and the reason.
     pub fn validate(&self) -> Result<()> {
         let fail = |name, why: &str| Err(Error::option(name, why));
         if !(1 << 20..=1 << 30).contains(&self.segment_bytes) || !self.segment_bytes.is_multiple_of(4096) {

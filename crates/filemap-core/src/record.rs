@@ -147,7 +147,7 @@ pub struct Head {
     pub stored_bytes: u64,
     /// XXH3-128 of the body in its canonical byte order (big-endian).
     pub digest: [u8; 16],
-    /// The sequence of the version that holds the body, if this one is a reference.
+    /// Sequence of the version that holds the body, if this one is a reference.
     pub unchanged_since: Option<u64>,
     /// Position of the version's record.
     pub place: Place,
@@ -165,7 +165,7 @@ pub struct Head {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Value {
-    /// All but the body.
+    /// Everything but the body.
     pub head: Head,
     /// The body, as put.
     pub body: Vec<u8>,

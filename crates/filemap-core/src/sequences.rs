@@ -1,12 +1,12 @@
-//! A set of sequences: one bit each, in pages that exist where it has some. Sequences of a store
-//! are dense, but a damaged or forged record may claim any.
+//! A bit set of sequences, in pages that are allocated on demand. A store's sequences are dense,
+//! but a damaged or forged record may claim any.
 
 use std::collections::HashMap;
 
 /// Words of a page: 4096 sequences.
 const WORDS: usize = 64;
 
-/// A set of versions, by their sequence.
+/// A set of versions, by sequence.
 ///
 /// ```
 /// use filemap_core::list::Sequences;
@@ -25,13 +25,13 @@ impl Sequences {
         (sequence / (64 * WORDS as u64), (sequence / 64) as usize % WORDS, 1 << (sequence % 64))
     }
 
-    /// Adds a sequence; up to 560 bytes of memory if none near it is there.
+    /// Adds a sequence; takes up to 560 bytes if no nearby sequence is in the set.
     pub fn insert(&mut self, sequence: u64) {
         let (page, word, bit) = Sequences::place(sequence);
         self.pages.entry(page).or_insert_with(|| Box::new([0; WORDS]))[word] |= bit;
     }
 
-    /// Whether a sequence is in the set.
+    /// Returns whether a sequence is in the set.
     pub fn contains(&self, sequence: u64) -> bool {
         let (page, word, bit) = Sequences::place(sequence);
         self.pages.get(&page).is_some_and(|p| p[word] & bit != 0)

@@ -1,4 +1,4 @@
-//! The engine for a simulated disk: over any directory, without threads, with tiny limits and
+//! The engine on a simulated disk: over any directory, without threads, with tiny limits and
 //! failpoints. For tests; not part of the stable API.
 //!
 //! A store opened here does nothing in the background. The test calls [`work`], so one thread
@@ -33,7 +33,7 @@ pub fn with_limits(mut options: Options, limits: Limits) -> Options {
 /// [`Store::create`] in any directory, without threads.
 ///
 /// # Errors
-/// As there.
+/// Those of [`Store::create`].
 pub fn create(dir: Arc<dyn Dir>, options: Options) -> Result<Store> {
     Store::create_in(dir, options, Threads::None)
 }
@@ -41,7 +41,7 @@ pub fn create(dir: Arc<dyn Dir>, options: Options) -> Result<Store> {
 /// [`Store::open`] over any directory, without threads.
 ///
 /// # Errors
-/// As there.
+/// Those of [`Store::open`].
 pub fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Store> {
     Store::open_in(dir, options, Threads::None)
 }
@@ -49,7 +49,7 @@ pub fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Store> {
 /// [`Store::open_read_only`] over any directory.
 ///
 /// # Errors
-/// As there.
+/// Those of [`Store::open_read_only`].
 pub fn open_read_only(dir: Arc<dyn Dir>, options: Options) -> Result<Store> {
     Store::open_read_only_in(dir, options, Threads::None)
 }
@@ -57,7 +57,7 @@ pub fn open_read_only(dir: Arc<dyn Dir>, options: Options) -> Result<Store> {
 /// [`Store::repair`] over any directories: into another one, or in place.
 ///
 /// # Errors
-/// As there.
+/// Those of [`Store::repair`].
 pub fn repair(source: Arc<dyn Dir>, target: Option<Arc<dyn Dir>>, options: &Options) -> Result<RepairReport> {
     let mut go_on = |_| ControlFlow::Continue(());
     match target {
@@ -66,9 +66,9 @@ pub fn repair(source: Arc<dyn Dir>, target: Option<Arc<dyn Dir>>, options: &Opti
     }
 }
 
-/// Does what a store's threads would do now: writes back, prepares a segment, runs a due
-/// checkpoint, makes due dictionaries, joins due runs of keys, runs compaction once. Errors are
-/// dropped: one has poisoned the store, or came from compaction and is harmless.
+/// Runs the due work of a store's threads: writes back, prepares a segment, runs a checkpoint,
+/// makes dictionaries, joins ordered runs, runs compaction once. Errors are dropped: they have
+/// poisoned the store, or came from compaction and are harmless.
 pub fn work(store: &Store) {
     let Ok(upkeep) = store.upkeep() else { return };
     worker::write_back(upkeep, false);
@@ -80,35 +80,35 @@ pub fn work(store: &Store) {
     }
 }
 
-/// Fills the filter of the index from its file, as a thread of the store does after opening.
-/// Errors are dropped: they leave it as it was.
+/// Fills the index's filter from its file, as a thread of the store does after opening. Errors are
+/// dropped: they leave the filter as it was.
 pub fn fill_filter(store: &Store) {
     let mut filling = Filling::default();
     while store.reading.index().fill_filter(&mut filling, &mut |_| {}) {}
 }
 
-/// Compacts one segment of the key log, if worth it. Returns true if it did something.
+/// Compacts one segment of the key log, if worth it. Returns true if it compacted one.
 ///
 /// # Errors
-/// As of [`Store::checkpoint`].
+/// Those of [`Store::checkpoint`].
 pub fn compact_keys(store: &Store) -> Result<bool> {
     store.reading.check_open()?;
     compact::keys::compact_keys(store.upkeep()?)
 }
 
-/// Empties one segment of the key log, worth it or not. `pick` selects it.
+/// Empties one segment of the key log, selected by `pick`, even if not worth it.
 ///
 /// # Errors
-/// As of [`Store::checkpoint`].
+/// Those of [`Store::checkpoint`].
 pub fn empty_keys(store: &Store, pick: usize) -> Result<()> {
     store.reading.check_open()?;
     compact::keys::empty_any(store.upkeep()?, pick)
 }
 
-/// Frees free pages of the index, worth it or not.
+/// Releases the free pages of the index, even if not worth it.
 ///
 /// # Errors
-/// As of [`Store::checkpoint`].
+/// Those of [`Store::checkpoint`].
 pub fn shrink_index(store: &Store) -> Result<()> {
     store.reading.check_open()?;
     compact::index::sweep(store.upkeep()?)
@@ -133,15 +133,15 @@ pub fn is_poisoned(store: &Store) -> bool {
 /// [`Store::backup`] into any empty directory, without hard links.
 ///
 /// # Errors
-/// As there.
+/// Those of [`Store::backup`].
 pub fn back_up(store: &Store, to: &dyn Dir) -> Result<BackedUp> {
     let progress = &mut |_| ControlFlow::Continue(());
     let order = &mut Order { to, base: None, links: false, progress };
     backup::back_up(&store.reading, store.upkeep().ok(), order)
 }
 
-/// Drops a store without closing it, as if its process ended: nothing more is written, the lock
-/// is given up.
+/// Drops a store without closing it, as if its process ended: nothing more is written, and the
+/// lock is released.
 pub fn abandon(store: Store) {
     store.reading.closed().store(true, Ordering::Release);
     if let Ok(writing) = store.writing() {
@@ -149,13 +149,13 @@ pub fn abandon(store: Store) {
     }
 }
 
-/// Returns true if the file is a value segment known to the store: not one that a compaction has
-/// given up.
+/// Returns true if the file is a value segment known to the store, not one given up by a
+/// compaction.
 pub fn has_segment(store: &Store, file: &str) -> bool {
     store.reading.values().segments.all().iter().any(|segment| segment.name() == file)
 }
 
-/// The hash by which the index finds a key: lets a test choose keys that share a leaf.
+/// Hash by which the index finds a key: lets a test choose keys that share a leaf.
 pub fn hash(store: &Store, key: &[u8]) -> u64 {
     store.reading.hash(key)
 }

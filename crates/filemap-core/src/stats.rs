@@ -214,7 +214,7 @@ stats! {
     puts_over_1ms_by_write: u64 = counter,
     /// Longest put, in microseconds.
     longest_put_us: u64 = gauge,
-    /// Times a read-only handle followed the writer.
+    /// Times a follower followed the writer.
     refreshes: u64 = counter,
     /// Live bytes of the value log: what the index leads to, as of the last checkpoint.
     live_bytes: u64 = gauge,

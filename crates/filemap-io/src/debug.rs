@@ -1,6 +1,6 @@
-//! `Debug` of structs of which a few fields tell enough: iterators, handles, options with secrets.
+//! `Debug` that prints only some fields of a struct: iterators, handles, options with secrets.
 
-/// Implements `Debug` with these fields alone, and `..` for the others.
+/// Implements `Debug` with the given fields; `..` stands for the others.
 ///
 /// ```
 /// struct Listing { after: u64, waiting: Vec<Box<dyn Send>> }

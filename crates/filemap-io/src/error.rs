@@ -1,15 +1,15 @@
-//! The one storage error: what can go wrong with the files of a store, a seen set or a frontier.
-//! Each crate's own error wraps it and adds what only that crate knows.
+//! The storage error of all crates: failures of the files of a store, a seen set or a frontier.
+//! Each crate's own error wraps it and adds its own cases.
 
 use std::fmt::Display;
 use std::io;
 use std::sync::Arc;
 
-/// What can go wrong with stored files.
+/// A failure of stored files.
 ///
 /// ```
 /// use filemap_io::StorageError;
-/// let error = StorageError::corrupt("value0.dat", 4096, "a checksum does not match");
+/// let error = StorageError::corrupt("value0.dat", 4096, "checksum mismatch");
 /// assert!(error.is_corrupt() && !error.is_absent());
 /// assert!(error.to_string().starts_with("value0.dat is damaged at offset 4096: "));
 /// ```
@@ -24,10 +24,10 @@ pub enum StorageError {
         op: &'static str,
         /// The file's name inside its directory.
         file: String,
-        /// What the system said.
+        /// The system's error.
         source: Arc<io::Error>,
     },
-    /// Bytes on disk are not what was written.
+    /// Bytes on disk differ from what was written.
     #[error("{file} is damaged at offset {offset}: {what}")]
     Corrupt {
         /// The file's name inside its directory.
@@ -37,10 +37,10 @@ pub enum StorageError {
         /// What is wrong there.
         what: String,
     },
-    /// Another handle has it open for writing. Close it there.
+    /// Another handle has the file open for writing. Close that handle.
     #[error("{file} is open for writing{}; close it there", by(*pid))]
     Locked {
-        /// What is locked.
+        /// The locked file or set.
         file: String,
         /// The process id of the holder, if known.
         pid: Option<u32>,
@@ -50,12 +50,13 @@ pub enum StorageError {
     NewerFormat {
         /// The file's name inside its directory.
         file: String,
-        /// The version that a reader must know; in a store opened for writing, a writer.
+        /// The format version that a reader must know, or, in a store opened for writing, a
+        /// writer.
         found: u16,
         /// The newest version that this program knows.
         supported: u16,
     },
-    /// An option has a value that makes no sense.
+    /// An option has an invalid value.
     #[error("option {name}: {why}")]
     InvalidOption {
         /// The option.
@@ -66,13 +67,13 @@ pub enum StorageError {
     /// A limit of the format is reached. Reads go on.
     #[error("{file} is full: {what}")]
     Full {
-        /// What is full.
+        /// The file or set that is full.
         file: String,
-        /// Which limit.
+        /// The limit reached.
         what: String,
     },
-    /// An earlier write or sync failed, so nothing more is written through this handle. Reads go
-    /// on. Mend the cause and open it again: all that was synced is there.
+    /// An earlier write or sync failed, so this handle writes nothing more. Reads go on. Fix the
+    /// cause and open it again: everything that was synced is there.
     #[error("nothing more is written since {cause}; close it and open it again")]
     Poisoned {
         /// The first failure.
@@ -85,32 +86,32 @@ fn by(pid: Option<u32>) -> String {
 }
 
 impl StorageError {
-    /// For `map_err`: the operation `op` of `file` failed.
+    /// Wraps the I/O error of operation `op` on `file`, for `map_err`.
     pub fn io<'a>(op: &'static str, file: &'a str) -> impl FnOnce(io::Error) -> StorageError + use<'a> {
         move |source| StorageError::Io { op, file: file.to_owned(), source: Arc::new(source) }
     }
 
-    /// `file` is not what was written.
+    /// Damage in `file`: its bytes differ from what was written.
     pub fn corrupt(file: &str, offset: u64, what: impl Display) -> StorageError {
         StorageError::Corrupt { file: file.to_owned(), offset, what: what.to_string() }
     }
 
-    /// An option makes no sense.
+    /// An option with an invalid value.
     pub fn option(name: &'static str, why: impl Into<String>) -> StorageError {
         StorageError::InvalidOption { name, why: why.into() }
     }
 
-    /// A limit of the format.
+    /// A limit of the format is reached.
     pub fn full(file: &str, what: impl Into<String>) -> StorageError {
         StorageError::Full { file: file.to_owned(), what: what.into() }
     }
 
-    /// Whether the file of a failed operation is not there.
+    /// Returns whether an operation failed because the file does not exist.
     pub fn is_absent(&self) -> bool {
         matches!(self, StorageError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
-    /// Whether bytes on disk are damaged.
+    /// Returns whether bytes on disk are damaged.
     pub fn is_corrupt(&self) -> bool {
         matches!(self, StorageError::Corrupt { .. })
     }

@@ -1,10 +1,10 @@
-//! Failpoints: named faults that a test plants in its own thread, to show that the harness above
+//! Failpoints: named faults that a test plants in its own thread, to prove that the test harness
 //! catches them. Each crate declares its own with [`failpoints`](crate::failpoints!).
 
-/// Declares an enum of faults, `plant(Option<Fault>)` for tests and `planted(Fault) -> bool` for
-/// the code that fails on demand. Where the condition in front does not hold, `plant` is absent
-/// and `planted` is `false` at compile time. With faults that are `rare` there is `ALL`, of the
-/// others.
+/// Declares an enum of faults, `plant(Option<Fault>)` for tests, and `planted(Fault) -> bool` for
+/// the code that fails on demand. If the leading `cfg` condition is false, `plant` does not exist
+/// and `planted` is a constant `false`. With a `rare` list the enum also has `ALL`: the faults
+/// that are not rare.
 ///
 /// ```
 /// filemap_io::failpoints! {
@@ -39,7 +39,7 @@ macro_rules! failpoints {
 
         #[cfg($condition)]
         impl $fault {
-            /// The faults that random tests find soon.
+            /// The faults that random tests find quickly.
             $(#[$why])*
             $visibility const ALL: [$fault; [$($fault::$name),*].len()] = [$($fault::$name),*];
         }
@@ -59,19 +59,19 @@ macro_rules! failpoints {
                 const { ::std::cell::Cell::new(::std::option::Option::None) };
         }
 
-        /// Plants a fault in this thread, or takes it out.
+        /// Plants a fault in this thread, or clears it.
         #[cfg($condition)]
         $visibility fn plant(fault: ::std::option::Option<$fault>) {
             PLANTED.set(fault);
         }
 
-        /// Whether this thread has the fault planted.
+        /// Returns whether this thread has the fault planted.
         #[cfg($condition)]
         pub(crate) fn planted(fault: $fault) -> bool {
             PLANTED.get() == ::std::option::Option::Some(fault)
         }
 
-        /// Always false.
+        /// Always false: compiled without failpoints.
         #[cfg(not($condition))]
         #[inline(always)]
         pub(crate) fn planted(_: $fault) -> bool {

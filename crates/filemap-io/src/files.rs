@@ -1,19 +1,19 @@
 //! Shared file operations: lock, atomic replace, remove, copy, exact reads, random ids.
 //!
-//! Invariant: a file replaced by [`replace`] is the old one or the new one after any crash.
+//! Invariant: after a crash a file replaced by [`replace`] is the old one or the new one.
 
 use std::io;
 use std::sync::Arc;
 
 use crate::{Access, Dir, File, Lock, Locking, StorageError};
 
-/// Bytes that are copied at once.
+/// Bytes copied at once.
 const COPY_BYTES: usize = 1 << 20;
 
-/// Takes the lock file `name` of what messages call `of`.
+/// Takes the lock file `name`; messages call the locked thing `of`.
 ///
 /// # Errors
-/// [`StorageError::Locked`] if another handle has it.
+/// [`StorageError::Locked`] if another handle holds it.
 pub fn lock(dir: &dyn Dir, name: &str, of: &str) -> Result<Box<dyn Lock>, StorageError> {
     match dir.lock(name).map_err(StorageError::io("lock", name))? {
         Locking::Acquired(lock) => Ok(lock),
@@ -21,8 +21,9 @@ pub fn lock(dir: &dyn Dir, name: &str, of: &str) -> Result<Box<dyn Lock>, Storag
     }
 }
 
-/// A new file that is to take another's name when it is durable: [`Replacement::begin`], write,
-/// [`Replacement::sync`], [`Replacement::commit`]. Dropped before, it is removed.
+/// A new file that will replace another atomically: [`Replacement::begin`], write,
+/// [`Replacement::sync`], [`Replacement::commit`]. Dropped before the rename, the new file is
+/// removed.
 ///
 /// ```
 /// # let temp = tempfile::tempdir()?;
@@ -45,7 +46,7 @@ pub struct Replacement<'a> {
 }
 
 impl<'a> Replacement<'a> {
-    /// Creates the file `new`, which must not be there.
+    /// Creates the file `new`, which must not exist.
     ///
     /// # Errors
     /// [`StorageError::Io`].
@@ -54,12 +55,12 @@ impl<'a> Replacement<'a> {
         Ok(Replacement { dir, name, new, file, is_named: false })
     }
 
-    /// The file, to be written.
+    /// The new file, for writing.
     pub fn file(&self) -> &dyn File {
         &*self.file
     }
 
-    /// Makes what was written durable.
+    /// Makes the written bytes durable.
     ///
     /// # Errors
     /// [`StorageError::Io`].
@@ -67,21 +68,21 @@ impl<'a> Replacement<'a> {
         self.file.sync().map_err(StorageError::io("sync", self.new))
     }
 
-    /// Gives the file its name, durably.
+    /// Renames the new file over the old one, durably.
     ///
     /// # Errors
-    /// [`StorageError::Io`]: of the rename, with the old file still there; of the folder's sync,
-    /// with either there after a crash.
+    /// [`StorageError::Io`]: if the rename failed, the old file is in place; if the directory's
+    /// sync failed, a crash may leave either.
     pub fn commit(self) -> Result<(), StorageError> {
         let dir = self.dir;
         self.rename()?;
         sync_folder(dir)
     }
 
-    /// Gives the file its name, durable after [`sync_folder`].
+    /// Renames the new file over the old one; durable after [`sync_folder`].
     ///
     /// # Errors
-    /// [`StorageError::Io`], with the old file still there.
+    /// [`StorageError::Io`]; the old file is in place.
     pub fn rename(mut self) -> Result<(), StorageError> {
         self.dir.rename(self.new, self.name).map_err(StorageError::io("rename", self.new))?;
         self.is_named = true;
@@ -92,17 +93,17 @@ impl<'a> Replacement<'a> {
 impl Drop for Replacement<'_> {
     fn drop(&mut self) {
         if !self.is_named {
-            // What cannot be removed now is removed by the next one.
+            // If it cannot be removed now, the next replacement removes it.
             let _ = self.dir.remove(self.new);
         }
     }
 }
 
-/// Replaces the file `name` by one that is written as `new`, synced and renamed.
+/// Replaces the file `name`: writes `new`, syncs it and renames it.
 ///
 /// # Errors
-/// Of `write`; [`StorageError::Io`]. The old file is still there then, unless it is the last sync
-/// that failed.
+/// That of `write`; [`StorageError::Io`]. The old file is then in place, unless only the last sync
+/// failed.
 pub fn replace<E: From<StorageError>>(
     dir: &dyn Dir,
     name: &str,
@@ -115,7 +116,7 @@ pub fn replace<E: From<StorageError>>(
     Ok(replacement.commit()?)
 }
 
-/// Removes a file that may not be there.
+/// Removes a file, if it exists.
 ///
 /// # Errors
 /// [`StorageError::Io`].
@@ -126,7 +127,7 @@ pub fn remove(dir: &dyn Dir, name: &str) -> Result<(), StorageError> {
     }
 }
 
-/// Whether there is a file of this name.
+/// Returns whether a file of this name exists.
 ///
 /// # Errors
 /// [`StorageError::Io`].
@@ -138,7 +139,7 @@ pub fn exists(dir: &dyn Dir, name: &str) -> Result<bool, StorageError> {
     }
 }
 
-/// Makes the names in a folder durable.
+/// Makes the names in a directory durable.
 ///
 /// # Errors
 /// [`StorageError::Io`].
@@ -146,7 +147,7 @@ pub fn sync_folder(dir: &dyn Dir) -> Result<(), StorageError> {
     dir.sync().map_err(StorageError::io("sync", &dir.path().display().to_string()))
 }
 
-/// Creates a file, which must not be there, and syncs its bytes, but not its name.
+/// Creates a file, which must not exist, and syncs its bytes but not its name.
 ///
 /// # Errors
 /// [`StorageError::Io`].
@@ -156,8 +157,8 @@ pub fn create(dir: &dyn Dir, name: &str, bytes: &[u8]) -> Result<(), StorageErro
     file.sync().map_err(StorageError::io("sync", name))
 }
 
-/// Copies a file byte for byte to another name or folder, where there must be none of that name,
-/// and syncs the copy, but not its name.
+/// Copies a file byte for byte to another name or directory, which must be free, and syncs the
+/// copy but not its name.
 ///
 /// # Errors
 /// [`StorageError::Io`].
@@ -175,7 +176,7 @@ pub fn copy(from: &dyn Dir, name: &str, to: &dyn Dir, as_name: &str) -> Result<(
     }
 }
 
-/// Reads up to `bytes` from `offset`, fewer at the file's end.
+/// Reads up to `bytes` bytes at `offset`; fewer at the end of the file.
 ///
 /// # Errors
 /// [`StorageError::Io`].
@@ -186,10 +187,10 @@ pub fn read(file: &dyn File, name: &str, offset: u64, bytes: usize) -> Result<Ve
     Ok(read)
 }
 
-/// Fills `buf` from `offset`.
+/// Reads at `offset` until `buf` is full.
 ///
 /// # Errors
-/// [`StorageError::Corrupt`] if the file ends before; [`StorageError::Io`].
+/// [`StorageError::Corrupt`] if the file is too short; [`StorageError::Io`].
 pub fn read_exact(file: &dyn File, name: &str, buf: &mut [u8], offset: u64) -> Result<(), StorageError> {
     let read = file.read_at(buf, offset).map_err(StorageError::io("read", name))?;
     if read < buf.len() {
@@ -207,8 +208,8 @@ pub fn write(file: &dyn File, name: &str, bytes: &[u8], offset: u64) -> Result<(
     file.write_at(bytes, offset).map_err(StorageError::io("write", name))
 }
 
-/// Refuses a file that the disk has no room for, before anything is written or the memory for it
-/// is taken.
+/// Refuses a file that does not fit the free space of the disk, before anything is written or
+/// memory for it is allocated.
 ///
 /// # Errors
 /// [`StorageError::Io`], of the kind [`io::ErrorKind::StorageFull`].
@@ -221,7 +222,7 @@ pub fn check_space(dir: &dyn Dir, name: &str, bytes: u64) -> Result<(), StorageE
     Err(StorageError::io("create", name)(io::Error::new(io::ErrorKind::StorageFull, why)))
 }
 
-/// Sixteen random bytes: which store, set or frontier a file belongs to.
+/// Sixteen random bytes: the id of the store, set or frontier that a file belongs to.
 ///
 /// # Errors
 /// [`StorageError::Io`].

@@ -1,8 +1,8 @@
-//! The header with which files of seen sets, runs and frontiers begin: magic, versions, and a
-//! CRC-32 in its last four bytes.
+//! The header of the files of seen sets, runs and frontiers: magic, versions, and a CRC-32 in its
+//! last four bytes.
 //!
-//! Invariant: magic and versions keep their places in all versions; a flipped bit of the version
-//! is damage, not a newer format, since the checksum is looked at first.
+//! Invariant: magic and versions keep their offsets in all versions. The checksum is verified
+//! first, so a flipped bit in the version is damage, not a newer format.
 
 use crate::StorageError;
 use crate::layout::Wire as _;
@@ -41,35 +41,34 @@ const CRC_BYTES: usize = 4;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
-    /// Its first bytes.
+    /// Magic: the first eight bytes.
     pub magic: [u8; 8],
     /// The version that this program reads and writes.
     pub version: u16,
-    /// What it is, for messages: `run of a set`.
+    /// The kind in messages, such as `run of a set`.
     pub what: &'static str,
 }
 
 impl Kind {
-    /// Writes magic and versions.
+    /// Writes the magic and the versions.
     pub fn begin(&self, header: &mut [u8]) {
         Start::MAGIC.put(header, self.magic);
         Start::READ_VERSION.put(header, self.version);
         Start::WRITE_VERSION.put(header, self.version);
     }
 
-    /// Refuses a file that does not begin with this magic.
+    /// Refuses a file with another magic.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`].
     pub fn check_magic(&self, name: &str, header: &[u8]) -> Result<(), StorageError> {
         match header.starts_with(&self.magic) {
             true => Ok(()),
-            false => Err(StorageError::corrupt(name, 0, format_args!("this is no {}", self.what))),
+            false => Err(StorageError::corrupt(name, 0, format_args!("this is not a {}", self.what))),
         }
     }
 
-    /// Refuses a file of a newer format. Call it when the checksum over the version is known to be
-    /// right.
+    /// Refuses a file of a newer format. Call it after the checksum over the version was verified.
     ///
     /// # Errors
     /// [`StorageError::NewerFormat`].
@@ -89,13 +88,13 @@ impl Kind {
         self.check_magic(name, header)?;
         if !is_sealed(header) {
             let at = header.len() - CRC_BYTES;
-            return Err(StorageError::corrupt(name, at as u64, "header checksum does not match"));
+            return Err(StorageError::corrupt(name, at as u64, "header checksum mismatch"));
         }
         self.check_version(name, header)
     }
 }
 
-/// CRC-32 of parts that follow each other.
+/// CRC-32 of the parts, concatenated.
 #[inline]
 pub fn crc32(parts: &[&[u8]]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
@@ -103,13 +102,13 @@ pub fn crc32(parts: &[&[u8]]) -> u32 {
     hasher.finalize()
 }
 
-/// Writes the checksum of all bytes but the last four into those.
+/// Writes the checksum of all bytes but the last four into the last four.
 pub fn seal(header: &mut [u8]) {
     let (bytes, crc) = header.split_at_mut(header.len() - CRC_BYTES);
     crc32fast::hash(bytes).write(crc);
 }
 
-/// Whether the last four bytes are the checksum of those before.
+/// Returns whether the last four bytes are the checksum of the others.
 pub fn is_sealed(header: &[u8]) -> bool {
     let (bytes, crc) = header.split_at(header.len() - CRC_BYTES);
     u32::read(crc) == crc32fast::hash(bytes)

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::error::StorageError;
 
-/// Set by the first failure, never reset.
+/// A latch set by the first failure and never reset.
 ///
 /// ```
 /// use filemap_io::{Latch, StorageError};
@@ -29,37 +29,37 @@ impl Latch {
         }
     }
 
-    /// The first failure, if there was one.
+    /// The first failure, if any.
     pub fn cause(&self) -> Option<&str> {
         self.cause.get().map(String::as_str)
     }
 
-    /// Remembers a failure. Returns whether it is the first.
+    /// Records a failure. Returns whether it is the first.
     pub fn set(&self, cause: impl Display) -> bool {
         self.cause.set(cause.to_string()).is_ok()
     }
 
-    /// Passes a result on; the first error sets the latch.
+    /// Passes a result through; the first error sets the latch.
     ///
     /// # Errors
-    /// That of `done`.
+    /// The error in `done`.
     pub fn note<T, E: Display>(&self, done: Result<T, E>) -> Result<T, E> {
         done.inspect_err(|error| {
             self.set(error);
         })
     }
 
-    /// Does what may fail, unless the latch is set; its failure sets it.
+    /// Runs `work` unless the latch is set; an error of `work` sets it.
     ///
     /// # Errors
-    /// [`StorageError::Poisoned`], or what `work` returns.
+    /// [`StorageError::Poisoned`], or the error of `work`.
     pub fn guard<T, E: Display + From<StorageError>>(&self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         self.check()?;
         self.note(work())
     }
 }
 
-/// Takes a lock. A thread that panicked while holding it was a bug, and has been reported as such.
+/// Locks a mutex and ignores its poison: a panic while holding it is a bug, reported elsewhere.
 pub fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,16 +1,16 @@
-//! Layouts of records on disk: each field's offset, type, name and meaning are declared once, by
+//! Record layouts on disk: each field's offset, type, name and meaning are declared once, with
 //! [`layout!`](crate::layout!). Encoding, decoding, checks of reserved bytes, the tables of the
-//! format's documentation and listings of fields come from that.
+//! format's documentation and field listings are derived from that.
 //!
-//! Invariants: numbers are little-endian; the fields of a layout follow each other without a gap,
-//! which the compiler checks.
+//! Invariants: numbers are little-endian; the fields of a layout are contiguous, which the
+//! compiler checks.
 
 use std::fmt;
 use std::marker::PhantomData;
 
 use byteorder::{ByteOrder, LittleEndian};
 
-/// A type of a field.
+/// The type of a field.
 ///
 /// ```
 /// use filemap_io::layout::Wire;
@@ -22,10 +22,10 @@ use byteorder::{ByteOrder, LittleEndian};
 pub trait Wire: Copy {
     /// Length of a field in bytes.
     const BYTES: usize;
-    /// Whether the bytes mean nothing yet, and are zero.
+    /// True for reserved bytes, which are zero.
     const IS_RESERVED: bool = false;
 
-    /// The value at the front of `b`, which is long enough.
+    /// Reads the value at the front of `b`, which is long enough.
     fn read(b: &[u8]) -> Self;
 
     /// Writes the value to the front of `b`, which is long enough.
@@ -133,7 +133,7 @@ impl<const N: usize> Wire for Text<N> {
     }
 }
 
-/// A value that is never shown.
+/// A value that listings never show.
 ///
 /// ```
 /// use filemap_io::layout::{Secret, Wire};
@@ -166,7 +166,7 @@ impl<T: Wire> Wire for Secret<T> {
     }
 }
 
-/// Reserved bytes: zero.
+/// Reserved bytes, all zero.
 ///
 /// ```
 /// use filemap_io::layout::{Wire, Zeros};
@@ -194,16 +194,16 @@ impl<const N: usize> Wire for Zeros<N> {
     }
 }
 
-/// The value at an offset, which lies within `bytes`.
+/// Reads the value at offset `at`, which lies within `bytes`.
 ///
 /// # Panics
-/// When it does not.
+/// If the value does not lie within `bytes`.
 #[inline]
 pub fn get<T: Wire>(bytes: &[u8], at: usize) -> T {
     T::read(&bytes[at..])
 }
 
-/// The value at an offset; `None` if `bytes` end before it does.
+/// Reads the value at offset `at`; `None` if `bytes` is too short.
 ///
 /// ```
 /// use filemap_io::layout::try_get;
@@ -215,7 +215,7 @@ pub fn try_get<T: Wire>(bytes: &[u8], at: usize) -> Option<T> {
     bytes.get(at..)?.get(..T::BYTES).map(T::read)
 }
 
-/// Takes a value off the front; `None`, and nothing taken, if it is cut off.
+/// Takes a value off the front; `None`, and nothing taken, if `rest` is too short.
 ///
 /// ```
 /// use filemap_io::layout::take;
@@ -261,26 +261,26 @@ pub struct Field<T> {
 }
 
 impl<T: Wire> Field<T> {
-    /// The field at an offset.
+    /// The field at a byte offset.
     pub const fn new(at: usize) -> Field<T> {
         Field { at, of: PhantomData }
     }
 
-    /// Byte offset behind it.
+    /// Byte offset of the field's end.
     pub const fn end(self) -> usize {
         self.at + T::BYTES
     }
 
-    /// Its value in a record.
+    /// The field's value in a record.
     ///
     /// # Panics
-    /// When the record is shorter than [`Field::end`].
+    /// If the record is shorter than [`Field::end`].
     #[inline]
     pub fn get(self, record: &[u8]) -> T {
         get(record, self.at)
     }
 
-    /// Sets its value in a record.
+    /// Sets the field's value in a record.
     ///
     /// # Panics
     /// As [`Field::get`].
@@ -290,7 +290,7 @@ impl<T: Wire> Field<T> {
     }
 }
 
-/// A field as the documentation and listings have it.
+/// A field as documentation and listings show it.
 ///
 /// ```
 /// filemap_io::layout! {
@@ -310,11 +310,11 @@ pub struct Row {
     pub at: usize,
     /// Length in bytes.
     pub bytes: usize,
-    /// Whether the bytes are zero.
+    /// True if the bytes are reserved, and zero.
     pub is_reserved: bool,
     /// Name, in lower case.
     pub name: &'static str,
-    /// What it is.
+    /// Meaning of the field.
     pub text: &'static str,
     show: fn(&[u8]) -> String,
 }
@@ -325,7 +325,7 @@ impl Row {
         Row { at, bytes: T::BYTES, is_reserved: T::IS_RESERVED, name, text, show: |b| T::read(b).show() }
     }
 
-    /// The field's value in a record, as text. `None` if the record ends before.
+    /// The field's value in a record, as text; `None` if the record is too short.
     pub fn show(&self, record: &[u8]) -> Option<String> {
         let bytes = record.get(self.at..self.at + self.bytes)?;
         Some((self.show)(bytes))
@@ -343,7 +343,7 @@ pub const fn lower<const N: usize>(name: &str) -> [u8; N] {
     out
 }
 
-/// What follows the fields: offset, length and meaning, in words.
+/// A part of variable length after the fields: offset, length and meaning, in words.
 pub type Open = (&'static str, &'static str, &'static str);
 
 /// The rows of a layout's table, in Markdown.
@@ -354,16 +354,16 @@ pub fn table(rows: &[Row], open: &[Open]) -> Vec<String> {
     fields.chain(open).collect()
 }
 
-/// The same with its heading.
+/// The same table with its heading.
 pub fn markdown(rows: &[Row], open: &[Open]) -> String {
     let lines = table(rows, open).join("\n");
     format!("| offset | size | field |\n|---|---|---|\n{lines}\n")
 }
 
-/// Where the fields end.
+/// Offset of the end of the last field.
 ///
 /// # Panics
-/// When they leave a gap or overlap: in a constant, the compiler says so.
+/// If the fields leave a gap or overlap; in a constant that is a compile error.
 pub const fn end(rows: &[Row]) -> usize {
     let (mut at, mut nth) = (rows[0].at, 0);
     while nth < rows.len() {
@@ -374,15 +374,15 @@ pub const fn end(rows: &[Row]) -> usize {
     at
 }
 
-/// Whether all reserved bytes of a record are zero.
+/// Returns whether all reserved bytes of a record are zero.
 pub fn is_reserved_zero(rows: &[Row], record: &[u8]) -> bool {
     let mut reserved = rows.iter().filter(|row| row.is_reserved);
     reserved.all(|row| record[row.at..row.at + row.bytes].iter().all(|b| *b == 0))
 }
 
 /// Declares a layout: a type with a constant [`Field`](crate::layout::Field) for each field,
-/// `BYTES` up to the end of the last one, `ROWS` and `OPEN` for the documentation. What follows
-/// the fields is written after `..`.
+/// `BYTES` up to the end of the last field, `ROWS` and `OPEN` for the documentation. Parts of
+/// variable length come after the fields, each behind `..`.
 ///
 /// ```
 /// filemap_io::layout! {
@@ -414,7 +414,7 @@ macro_rules! layout {
                 #[doc = $text]
                 $vis const $field: $crate::layout::Field<$type> = $crate::layout::Field::new($at);
             )+
-            /// Where the fields end, in bytes.
+            /// Bytes up to the end of the last field.
             $vis const BYTES: usize = $crate::layout::end(Self::ROWS);
             /// The fields.
             $vis const ROWS: &'static [$crate::layout::Row] = &[$({
@@ -425,7 +425,7 @@ macro_rules! layout {
                 };
                 $crate::layout::Row::of::<$type>($at, name, $text)
             }),+];
-            /// What follows them.
+            /// The parts of variable length after the fields.
             $vis const OPEN: &'static [$crate::layout::Open] = &[$(($place, $size, $open)),*];
         }
     };

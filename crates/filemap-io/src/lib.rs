@@ -1,16 +1,16 @@
-//! The I/O seam of FileMap: everything that the store asks of an operating system, as three small
-//! traits.
+//! The I/O seam of FileMap: everything that the store needs from the operating system, as a few
+//! small traits.
 //!
-//! It exists so that one simulated disk can stand under the whole engine: `filemap-core` never
-//! names `std::fs`, an `mmap` or a system call, it is handed a [`Dir`]. [`OsDir`] is the real one;
-//! `sim`, behind the feature of that name, has the simulated one.
+//! With it one simulated disk can stand under the whole engine: `filemap-core` never names
+//! `std::fs`, `mmap` or a system call, but is given a [`Dir`]. [`OsDir`] is the real one; `sim`,
+//! behind the feature of that name, has the simulated one.
 //!
 //! Invariants:
 //! - a name is a plain file name inside the directory; the engine never builds a path;
-//! - a map's words are atomics, since the file may be written while it is mapped, and nobody can
-//!   get at it as a byte slice. The engine's maps are only ever read; `urlindex` alone stores
-//!   through one ([`File::map_writable`]), whose file has all its space before it is mapped;
-//! - nothing is durable before [`File::sync`] (its bytes and length) and [`Dir::sync`] (its name)
+//! - a map's words are atomics, since the file may be written while it is mapped; nobody gets it
+//!   as a byte slice. The engine only reads its maps; `urlindex` alone stores through one
+//!   ([`File::map_writable`]), whose file is fully allocated before it is mapped;
+//! - nothing is durable before [`File::sync`] (bytes and length) and [`Dir::sync`] (name) have
 //!   returned `Ok`.
 
 #[macro_use]
@@ -43,12 +43,12 @@ pub use os::OsDir;
 pub use seam::{Access, Advice, Dir, File, Identity, Lock, Locking, Map, Word};
 pub use stamp::Stamp;
 
-/// What is asked of the operating system beside the traits: directories, limits, any file.
+/// System calls beside the traits: directories, limits, inspection of any file.
 pub mod system {
     pub use crate::os::{create_dir, is_shortage, open_file_limit, open_to_inspect, remove_dir, rename_dir};
 }
 
-/// Progress callback of a long verb; it cancels the verb with `Break`.
+/// Progress callback of a long operation; return `Break` to cancel it.
 pub type Progress<'a, T> = dyn FnMut(T) -> ControlFlow<()> + 'a;
 
 #[cfg(not(target_pointer_width = "64"))]

@@ -1,5 +1,5 @@
-//! Maps, of a file and of memory, as atomic words: the one place of the workspace with `unsafe`
-//! code, because mapping is.
+//! Maps of files and of memory as atomic words. The crate's `unsafe` code is in this file alone:
+//! mapping needs it.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -11,8 +11,8 @@ use memmap2::{Advice, MmapOptions, MmapRaw};
 use crate::memory;
 use crate::{Map, Word};
 
-/// A mapping, seen as atomic words: of a file, shared, and read-only but for the one kind that
-/// [`OsMap::writable`] makes; or of memory that is this process's own.
+/// A mapping as atomic words: of a file, shared and read-only unless [`OsMap::writable`] made it;
+/// or of anonymous memory.
 #[derive(Debug)]
 #[cfg_attr(filemap_loom, expect(dead_code, reason = "no map of a real file is read in a model"))]
 pub(crate) struct OsMap {
@@ -29,8 +29,7 @@ impl OsMap {
         Ok(OsMap { raw, words: len / 8 })
     }
 
-    /// The same, for storing too: what is stored is in the file at once, and durable after a sync
-    /// of it.
+    /// The same, also for stores, which are in the file at once and durable after a sync of it.
     pub(crate) fn writable(file: &File, offset: u64, len: usize) -> io::Result<OsMap> {
         let raw = MmapOptions::new().offset(offset).len(len).map_raw(file)?;
         let _ = raw.advise(Advice::Random);
@@ -38,7 +37,7 @@ impl OsMap {
     }
 }
 
-/// Under loom: words that the checker sees; they cannot lie over a file.
+/// Under loom: words that the checker sees; they cannot be mapped from a file.
 #[cfg(filemap_loom)]
 impl Map for OsMap {
     fn words(&self) -> &[Word] {
@@ -81,10 +80,10 @@ type Words = OsMap;
 type Words = Vec<Word>;
 
 impl LargeWords {
-    /// `words` zero words. Memory is taken on first store.
+    /// Maps `words` zero words. Memory is allocated on first store.
     ///
     /// # Errors
-    /// When no memory can be mapped, or not so much.
+    /// If that much memory cannot be mapped.
     #[cfg(not(filemap_loom))]
     pub fn zeroed(words: usize) -> io::Result<LargeWords> {
         let bytes = words.checked_mul(8).ok_or(io::ErrorKind::OutOfMemory)?;

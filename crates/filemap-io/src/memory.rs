@@ -17,7 +17,7 @@ pub struct LargeMemory(Bytes);
 
 enum Bytes {
     Mapped(MmapMut),
-    /// Where nothing can be mapped.
+    /// Fallback if nothing can be mapped.
     Allocated(Box<[u8]>),
 }
 
@@ -34,7 +34,7 @@ impl LargeMemory {
 /// An anonymous map, in huge pages if available.
 pub(crate) fn mapped(len: usize) -> io::Result<MmapMut> {
     let mapped = MmapMut::map_anon(len)?;
-    // A hint: systems without huge pages refuse it.
+    // Only a hint: systems without huge pages refuse it.
     #[cfg(target_os = "linux")]
     let _ = mapped.advise(memmap2::Advice::HugePage);
     Ok(mapped)

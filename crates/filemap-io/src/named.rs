@@ -1,6 +1,6 @@
-//! Enums whose variants have names for people: options of command lines, words in messages.
+//! Enums whose variants have names: values of command-line options, words in messages.
 
-/// Declares an enum with a name for each variant: adds `ALL`, the variants in order of
+/// Declares an enum with a name for each variant. Adds `ALL`, the variants in order of
 /// declaration, and `name`.
 ///
 /// ```
@@ -27,10 +27,10 @@ macro_rules! named_enum {
         }
 
         impl $type {
-            /// All of them, in order.
+            /// All variants, in order of declaration.
             $vis const ALL: [$type; [$($name),+].len()] = [$($type::$variant),+];
 
-            /// Its name in command lines and messages, in lower case.
+            /// The variant's name in command lines and messages, in lower case.
             $vis fn name(self) -> &'static str {
                 match self {
                     $($type::$variant => $name,)+

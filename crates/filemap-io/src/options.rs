@@ -1,7 +1,8 @@
-//! Structs of options: each option once, with its meaning, type and default.
+//! Option structs: each option is declared once, with its meaning, type and default.
 
-/// Declares a struct of options with defaults: adds `new`, `Default` and for each option a builder
-/// method of its name. Options behind `by hand` have none: their methods do more than to set them.
+/// Declares a struct of options with defaults. Adds `new`, `Default` and for each option a builder
+/// method of its name, except for options under `by hand`, whose methods do more than set the
+/// field.
 ///
 /// ```
 /// filemap_io::options! {

@@ -1,9 +1,10 @@
-//! The operating system's directory and files: one open directory, everything else relative to its
-//! descriptor, so that a directory renamed or replaced under a running store cannot mislead it.
+//! The operating system's directory and files. The directory is opened once and everything else is
+//! relative to its descriptor, so a directory renamed or replaced under a running store does no
+//! harm.
 //!
 //! Invariants: nothing is opened that [`guard`] refuses, and no name is followed out of the
-//! directory; what is created is its owner's only, whatever the umask; no descriptor outlives an
-//! `exec`, so that a child process holds no lock.
+//! directory; created files are accessible to their owner only, whatever the umask; no descriptor
+//! survives an `exec`, so a child process holds no lock.
 
 use std::io;
 use std::num::NonZeroU64;
@@ -19,7 +20,7 @@ use crate::guard;
 use crate::map::OsMap;
 use crate::{Access, Advice, Dir, File, Identity, Lock, Locking, Map};
 
-/// No system that this runs on has larger pages.
+/// Largest page size of any supported system.
 const LARGEST_PAGE: u64 = 64 << 10;
 /// Read-ahead of sequential reads, in bytes.
 const AHEAD_BYTES: u64 = 16 << 20;
@@ -37,7 +38,7 @@ const AHEAD_BYTES: u64 = 16 << 20;
 pub struct OsDir {
     path: PathBuf,
     fd: OwnedFd,
-    /// The user to whom the directory belongs, and its files must.
+    /// The owner of the directory, who must own its files too.
     owner: u32,
 }
 
@@ -45,17 +46,17 @@ pub struct OsDir {
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 
-/// Creates a directory that only its owner can enter, and syncs its parent. An existing one is
-/// fine, and left as it is.
+/// Creates a directory that only its owner can enter, and syncs its parent. An existing directory
+/// is left as it is.
 ///
 /// # Errors
-/// I/O errors, such as an absent or read-only parent.
+/// I/O errors, such as a missing or read-only parent.
 pub fn create_dir(path: &Path) -> io::Result<()> {
     match std::fs::DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
         Err(e) => Err(e),
         Ok(()) => {
-            // The umask can only have taken bits away, those of the owner too.
+            // The umask may have taken away the owner's bits too.
             if std::fs::symlink_metadata(path)?.mode() & DIRECTORY_MODE != DIRECTORY_MODE {
                 std::fs::set_permissions(path, std::fs::Permissions::from_mode(DIRECTORY_MODE))?;
             }
@@ -64,11 +65,11 @@ pub fn create_dir(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Renames a directory, over an empty one if there is one, and syncs the parent of its new name.
+/// Renames a directory, replacing an empty one, and syncs the parent of the new name.
 ///
 /// # Errors
-/// I/O errors, such as [`io::ErrorKind::DirectoryNotEmpty`] when the new name is that of a
-/// directory that holds anything.
+/// I/O errors, such as [`io::ErrorKind::DirectoryNotEmpty`] if the new name is a directory with
+/// entries.
 pub fn rename_dir(from: &Path, to: &Path) -> io::Result<()> {
     std::fs::rename(from, to)?;
     sync_parent(to)
@@ -97,23 +98,22 @@ fn sync_parent(path: &Path) -> io::Result<()> {
     std::fs::File::open(parent)?.sync_all()
 }
 
-/// How many files this process may have open at once.
+/// Number of files that this process may have open at once.
 pub fn open_file_limit() -> u64 {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Whether an error is a shortage of descriptors or memory: temporary, not damage.
+/// Returns whether an error is a shortage of descriptors or memory: temporary, not damage.
 pub fn is_shortage(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
     error.raw_os_error().is_some_and(|code| shortages.iter().any(|s| s.raw_os_error() == code))
 }
 
-/// Opens any regular file for reading, wherever it lies and whoever owns it: for looking at it,
-/// not for using it.
+/// Opens any regular file for inspection only, wherever it lies and whoever owns it.
 ///
 /// # Errors
-/// I/O errors, such as [`io::ErrorKind::InvalidInput`] when it is no regular file.
+/// I/O errors, such as [`io::ErrorKind::InvalidInput`] if it is not a regular file.
 pub fn open_to_inspect(path: &Path) -> io::Result<Arc<dyn File>> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = std::fs::File::from(again(|| rustix::fs::open(path, flags, Mode::empty()))?);
@@ -124,11 +124,11 @@ pub fn open_to_inspect(path: &Path) -> io::Result<Arc<dyn File>> {
 }
 
 impl OsDir {
-    /// Opens an existing directory, once: it is not looked up by its path again.
+    /// Opens an existing directory. Its path is not looked up again.
     ///
     /// # Errors
     /// I/O errors, such as [`io::ErrorKind::NotFound`] and [`io::ErrorKind::NotADirectory`];
-    /// [`io::ErrorKind::InvalidInput`] when everyone may write to it.
+    /// [`io::ErrorKind::InvalidInput`] if everyone may write to it.
     pub fn open(path: &Path) -> io::Result<OsDir> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = std::fs::File::from(again(|| rustix::fs::open(path, flags, Mode::empty()))?);
@@ -136,7 +136,7 @@ impl OsDir {
         Ok(OsDir { path: path.to_owned(), fd: dir.into(), owner })
     }
 
-    /// Opens what stands under a name, if it may be used.
+    /// Opens an existing file, if [`guard`] permits it.
     fn open_existing(&self, name: &str, flags: OFlags) -> io::Result<std::fs::File> {
         guard::name(&again(|| rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW))?)?;
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -155,7 +155,7 @@ impl OsDir {
         Ok(file)
     }
 
-    /// Opens a file for writing, and creates it if it is absent; two processes may do so at once.
+    /// Opens a file for writing, creating it if missing; two processes may do so at once.
     fn open_or_create(&self, name: &str) -> io::Result<std::fs::File> {
         loop {
             match self.open_existing(name, OFlags::RDWR) {
@@ -226,8 +226,8 @@ impl Dir for OsDir {
     fn link_from(&self, from: &dyn Dir, name: &str) -> io::Result<()> {
         guard::writer(self.owner)?;
         let from = from.descriptor().ok_or(io::ErrorKind::Unsupported)?;
-        // A link of another kind of thing, or of another owner's file, would be refused when it is
-        // opened.
+        // Opening would refuse a link to something that is not a regular file, or to another
+        // owner's file.
         let found = rustix::fs::statat(from, name, AtFlags::SYMLINK_NOFOLLOW)?;
         guard::name(&found)?;
         if found.st_uid != self.owner {
@@ -296,7 +296,7 @@ fn identity(file: &std::fs::File) -> Option<Identity> {
 impl Drop for OsLock {
     fn drop(&mut self) {
         if std::process::id() == self.process {
-            // It goes with the descriptor if not so.
+            // If this fails, closing the descriptor unlocks.
             let _ = self.file.unlock();
         }
     }
@@ -305,9 +305,9 @@ impl Drop for OsLock {
 #[derive(Debug)]
 struct OsFile {
     file: std::fs::File,
-    /// Whether uncached reads are unsupported.
+    /// True if uncached reads are unsupported.
     keeps_reads: AtomicBool,
-    /// The file system does not say what is in memory.
+    /// True if the file system cannot tell what is in the page cache.
     tells_nothing: AtomicBool,
 }
 
@@ -320,11 +320,11 @@ impl OsFile {
         }
     }
 
-    /// Reads without a trace in the page cache; `Unsupported` where that cannot be done.
+    /// Reads without filling the page cache; `Unsupported` if that is impossible.
     #[cfg(target_os = "linux")]
     fn read_uncached_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         use rustix::io::{Errno, ReadWriteFlags, preadv2};
-        /// Of Linux 6.14 and later, for some file systems.
+        /// Linux 6.14 and later, some file systems.
         const RWF_DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
         match preadv2(&self.file, &mut [io::IoSliceMut::new(buf)], offset, RWF_DONTCACHE) {
             Ok(n) => Ok(n),
@@ -339,7 +339,7 @@ impl OsFile {
     }
 }
 
-/// Calls `read` for what is left of `buf` and where that lies until all is read, or the file ends.
+/// Calls `read` for the unread rest of `buf` until it is full or the file ends.
 fn read_all_at(
     buf: &mut [u8],
     offset: u64,
@@ -373,7 +373,7 @@ impl File for OsFile {
             return None;
         }
         match preadv2(&self.file, &mut [io::IoSliceMut::new(buf)], offset, ReadWriteFlags::NOWAIT) {
-            // Fewer are there at the end of the file too, of which it does not tell.
+            // A short read may also mean the end of the file: the call does not tell.
             Ok(read) => (read == buf.len()).then_some(read),
             Err(e) => {
                 let is_unknown = [Errno::OPNOTSUPP, Errno::NOSYS, Errno::INVAL].contains(&e);
@@ -418,7 +418,7 @@ impl File for OsFile {
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         match again(|| fallocate(&self.file, hole, offset, len)) {
             Ok(()) => Ok(true),
-            // A file system that cannot.
+            // The file system does not support it.
             Err(e)
                 if [Errno::OPNOTSUPP, Errno::NOSYS]
                     .map(Errno::raw_os_error)
@@ -436,8 +436,7 @@ impl File for OsFile {
 
     fn advise(&self, advice: Advice, mut offset: u64, mut len: u64) {
         if advice == Advice::DropCache {
-            // The system drops whole pages only, and would leave the one in which the range
-            // begins.
+            // The system drops whole pages only, so include the page in which the range begins.
             let before = offset % LARGEST_PAGE;
             offset -= before;
             len += if len == 0 { 0 } else { before };
@@ -483,7 +482,7 @@ mod tests {
         assert_eq!(again(call).unwrap(), 7);
         assert_eq!(interruptions, 0);
         assert_eq!(again(|| Err::<(), _>(rustix::io::Errno::IO)).unwrap_err().raw_os_error(), Some(5));
-        // Each such call of this file.
+        // Every such call in this file.
         let source = include_str!("os.rs");
         let product = source.split("mod tests {").next().unwrap_or_default();
         for call in ["open(", "openat(", "statat(&self.fd", "fsync(", "fallocate(&", "fstatvfs("] {
@@ -503,13 +502,13 @@ mod tests {
         for (offset, len) in [(0, 70_001), (299_000, 1000), (250_001, 49_999), (300_000, 0), (400_000, 0)] {
             assert_eq!(file.read_once_at(&mut once, offset).unwrap(), len, "{offset}");
             assert_eq!(once[..len], bytes[bytes.len().min(offset as usize)..][..len], "{offset}");
-            // It was written just now, so it is in memory. But not every file system tells.
+            // Just written, so it is in memory; but not every file system tells.
             once.fill(0);
             if let Some(read) = file.read_now_at(&mut once, offset) {
                 assert_eq!((read, &once[..]), (once.len(), &bytes[offset as usize..][..read]), "{offset}");
             }
         }
-        // As on a system without such reads.
+        // As on a system without uncached reads.
         let file = OsFile::new(std::fs::File::open(temp.path().join("f")).unwrap());
         file.keeps_reads.store(true, Ordering::Relaxed);
         assert_eq!(file.read_once_at(&mut once, 250_001).unwrap(), 49_999);
@@ -559,14 +558,13 @@ mod tests {
         let held = |process| OsLock { file: dir.open_or_create("LOCK").unwrap(), process };
         let ours = held(std::process::id());
         ours.file.try_lock().unwrap();
-        // What a fork does: another descriptor of the same open file.
+        // As after a fork: another descriptor of the same open file.
         let forked = ours.file.try_clone().unwrap();
         drop(ours);
         let taken = dir.lock("LOCK").unwrap();
         assert!(matches!(taken, Locking::Acquired(_)));
         drop((taken, forked));
-        // A forked process that drops what it inherited must not take the lock from the one that
-        // holds it.
+        // A forked process that drops the inherited lock must not unlock it for the holder.
         let theirs = held(0);
         theirs.file.try_lock().unwrap();
         let kept = theirs.file.try_clone().unwrap();
@@ -595,7 +593,7 @@ mod tests {
         file.sync().unwrap();
         let before = file.allocated_bytes().unwrap();
         if !file.punch(4096, 1 << 19).unwrap() {
-            return; // a file system that has no holes
+            return; // a file system without holes
         }
         assert_eq!(file.len().unwrap(), 1 << 20);
         assert!(file.allocated_bytes().unwrap() <= before - (1 << 19));

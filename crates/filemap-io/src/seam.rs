@@ -1,4 +1,4 @@
-//! The traits of the seam, which the crate's root names: directory, file, lock and map.
+//! The traits of the seam, re-exported by the crate's root: directory, file, lock and map.
 
 use std::fmt::Debug;
 use std::io;
@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a file is opened for.
+/// How a file is opened.
 ///
 /// ```
 /// # let temp = tempfile::tempdir()?;
@@ -24,13 +24,11 @@ pub enum Access {
     Read,
     /// Reading and writing; the file must exist.
     Write,
-    /// Reading and writing a new file; [`io::ErrorKind::AlreadyExists`] when there is one of that
-    /// name.
+    /// Reading and writing a new file; [`io::ErrorKind::AlreadyExists`] if the name is taken.
     Create,
 }
 
-/// A hint about a range of a file. Hints never fail: where the system has no such thing they do
-/// nothing.
+/// A hint about a range of a file. Hints never fail; an unsupported one does nothing.
 ///
 /// ```
 /// # let temp = tempfile::tempdir()?;
@@ -41,12 +39,12 @@ pub enum Access {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// Reads will be scattered: no read-ahead.
+    /// Reads will be random: no read-ahead.
     Random,
-    /// The range is wanted soon: start reading it, without waiting.
+    /// The range is needed soon: start reading it, without waiting.
     WillNeed,
-    /// Forget cached pages that are clean, the page included in which the range begins, so that
-    /// the next read comes from the device. Pages that are dirty or mapped stay.
+    /// Drop clean cached pages, including the one in which the range begins, so that the next read
+    /// comes from the device. Dirty and mapped pages stay.
     DropCache,
 }
 
@@ -63,16 +61,16 @@ pub enum Advice {
 /// ```
 #[derive(Debug)]
 pub enum Locking {
-    /// The lock is held until the value is dropped, or the process ends.
+    /// The lock is held until this value is dropped or the process ends.
     Acquired(Box<dyn Lock>),
-    /// Another handle holds it; its process id, when it could be read.
+    /// Another handle holds the lock; its process id, if it could be read.
     HeldBy(Option<u32>),
 }
 
-/// Device and inode of an open file, or what stands for them.
+/// Device and inode of an open file, or a substitute for them.
 pub type Identity = (u64, u64);
 
-/// A held advisory lock, given up on drop.
+/// A held advisory lock, released on drop.
 ///
 /// ```
 /// # let temp = tempfile::tempdir()?;
@@ -83,7 +81,7 @@ pub type Identity = (u64, u64);
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub trait Lock: Send + Sync + Debug {
-    /// As [`File::identity`], of the lock file.
+    /// The lock file's identity, as [`File::identity`].
     fn identity(&self) -> Option<Identity> {
         None
     }
@@ -106,45 +104,47 @@ pub trait Dir: Send + Sync + Debug {
     /// The directory's path, for messages only.
     fn path(&self) -> &Path;
 
-    /// Names of all entries, in no order. Names that are not UTF-8 are left out: no file of a
-    /// store has one.
+    /// Names of all entries, in no particular order. Names that are not UTF-8 are left out: no
+    /// file of a store has one.
     fn list(&self) -> io::Result<Vec<String>>;
 
-    /// Opens or creates a regular file. Refused with [`io::ErrorKind::InvalidInput`] is anything
-    /// else under the name, and a file that somebody else can change: one with several hard links,
-    /// of another owner than the directory, writable by everyone. So is writing by another user
-    /// than the owner. A file that is created is readable and writable by its owner only.
+    /// Opens or creates a regular file; a new file is readable and writable by its owner only.
+    /// Fails with [`io::ErrorKind::InvalidInput`] if the name is not a regular file, or if
+    /// somebody else can change the file: it has several hard links and is opened for writing, has
+    /// another owner than the directory, or is writable by everyone. Only the directory's owner
+    /// may write.
     fn open(&self, name: &str, access: Access) -> io::Result<Arc<dyn File>>;
 
-    /// Renames a file over another, atomically; durable after [`Dir::sync`].
+    /// Renames a file, atomically replacing another; durable after [`Dir::sync`].
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
     /// Removes a file's name; durable after [`Dir::sync`]. Open handles and maps stay usable.
     fn remove(&self, name: &str) -> io::Result<()>;
 
-    /// Gives a file of another directory the same name here too: a hard link, durable after
-    /// [`Dir::sync`]. A file with several names is not opened for writing any more.
+    /// Hard-links a file of another directory under the same name; durable after [`Dir::sync`]. A
+    /// file with several names is no longer opened for writing.
     ///
     /// # Errors
-    /// [`io::ErrorKind::Unsupported`] where there are no links at all;
-    /// [`io::ErrorKind::CrossesDevices`] and others of the system, when a copy is needed instead.
+    /// [`io::ErrorKind::Unsupported`] if hard links do not exist;
+    /// [`io::ErrorKind::CrossesDevices`] and other errors of the system, if a copy is needed
+    /// instead.
     fn link_from(&self, from: &dyn Dir, name: &str) -> io::Result<()> {
         let _ = (from, name);
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// How many names a file has, this one included.
+    /// Number of names (hard links) of a file, this one included.
     fn links(&self, _name: &str) -> io::Result<u64> {
         Ok(1)
     }
 
-    /// The file's identity: device and inode. It is read without opening the file where possible,
-    /// so it works without free descriptors. Refuses, as [`Dir::open`], what is no regular file.
+    /// The file's identity: device and inode. Read without opening the file where possible, so it
+    /// works without free descriptors. Refuses what is not a regular file, as [`Dir::open`] does.
     fn identity_of(&self, name: &str) -> io::Result<Option<Identity>> {
         self.open(name, Access::Read).map(|file| file.identity())
     }
 
-    /// The operating system's descriptor, of a directory that has one.
+    /// The operating system's descriptor of the directory, if it has one.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -152,19 +152,19 @@ pub trait Dir: Send + Sync + Debug {
     /// Makes all creations, renames and removals so far durable.
     fn sync(&self) -> io::Result<()>;
 
-    /// Takes the exclusive lock of a lock file at once, creating the file when it is absent, and
-    /// writes the process id into it. Never waits.
+    /// Tries to take the exclusive lock of a lock file, without waiting. Creates the file if
+    /// missing, and writes the process id into it.
     fn lock(&self, name: &str) -> io::Result<Locking>;
 
-    /// Bytes that an unprivileged user may still write to the file system.
+    /// Bytes free for an unprivileged user.
     fn free_bytes(&self) -> io::Result<u64>;
 
     /// Fills a buffer with unpredictable random bytes.
     fn random(&self, buf: &mut [u8]) -> io::Result<()>;
 }
 
-/// An open file. All offsets and lengths are in bytes. Any number of threads may call any method
-/// at once.
+/// An open file. Offsets and lengths are in bytes. Any number of threads may call any method at
+/// once.
 ///
 /// ```
 /// # let temp = tempfile::tempdir()?;
@@ -180,14 +180,14 @@ pub trait File: Send + Sync + Debug {
     /// count.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Sequential [`read_at`](File::read_at) that leaves nothing in the page cache where possible;
-    /// what was cached before stays.
+    /// Sequential [`read_at`](File::read_at) that does not fill the page cache, where possible;
+    /// pages cached before stay.
     fn read_once_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.read_at(buf, offset)
     }
 
-    /// [`read_at`](File::read_at) that waits for no device: `None` if not all of it is in memory,
-    /// or nobody can tell.
+    /// [`read_at`](File::read_at) that never waits for the device: `None` unless the whole range
+    /// is known to be in memory.
     fn read_now_at(&self, _buf: &mut [u8], _offset: u64) -> Option<usize> {
         None
     }
@@ -195,34 +195,34 @@ pub trait File: Send + Sync + Debug {
     /// Writes all of `data` at `offset`, extending the file as needed.
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()>;
 
-    /// The length now.
+    /// Current length.
     fn len(&self) -> io::Result<u64>;
 
-    /// Whether the length is 0 now.
+    /// Returns whether the current length is 0.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
 
-    /// Bytes that the file takes on the device now (holes take none).
+    /// Bytes allocated on the device; holes take none.
     fn allocated_bytes(&self) -> io::Result<u64>;
 
-    /// Cuts the file or extends it with zeros.
+    /// Truncates the file, or extends it with zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
-    /// Punches a hole: the range reads as zeros, the length stays. Returns false if unsupported;
-    /// nothing is changed then. Durable as a write of zeros is.
+    /// Punches a hole: the range reads as zeros, the length stays. Returns false, and changes
+    /// nothing, if unsupported. As durable as a write of zeros.
     fn punch(&self, _offset: u64, _len: u64) -> io::Result<bool> {
         Ok(false)
     }
 
-    /// Makes the bytes and the length durable. After an error nothing is known of any write since
-    /// the last success, and trying again may wrongly succeed.
+    /// Makes the bytes and the length durable. After an error the state of all writes since the
+    /// last success is unknown, and a retry may wrongly succeed.
     fn sync(&self) -> io::Result<()>;
 
-    /// A hint about `len` bytes at `offset` (`len` 0: to the end).
+    /// Gives a hint about `len` bytes at `offset` (`len` 0: to the end).
     fn advise(&self, advice: Advice, offset: u64, len: u64);
 
-    /// The file's identity: device and inode; `None` where the system has none.
+    /// The file's identity: device and inode; `None` if the system has none.
     fn identity(&self) -> Option<Identity> {
         None
     }
@@ -231,26 +231,24 @@ pub trait File: Send + Sync + Debug {
     /// may reach past the end of the file. Reading past the end raises SIGBUS.
     fn map(&self, offset: u64, len: usize) -> io::Result<Arc<dyn Map>>;
 
-    /// Maps a range for storing too: what is stored is in the file at once, may reach the device
-    /// at any time and in any order, and is durable after [`File::sync`]. The range must lie
-    /// within the file, but for the rest of its last word (which stays out of the file), and the
-    /// file must have its space (written, not sparse): a store that finds the device full ends the
+    /// Maps a range for stores too. A store is in the file at once, may reach the device at any
+    /// time and in any order, and is durable after [`File::sync`]. The range must lie within the
+    /// file, except for the rest of its last word (which stays out of the file). The file must be
+    /// fully allocated (written, not sparse): a store that finds the device full kills the
     /// process.
     fn map_writable(&self, _offset: u64, _len: usize) -> io::Result<Arc<dyn Map>> {
         Err(io::ErrorKind::Unsupported.into())
     }
 }
 
-/// A word of a mapped file; in a build for the model checker `loom`, one whose loads and stores
-/// the checker sees.
+/// A word of a mapped file; for the model checker `loom`, one whose loads and stores it sees.
 #[cfg(not(filemap_loom))]
 pub type Word = std::sync::atomic::AtomicU64;
-/// A word of a mapped file; in a build for the model checker `loom`, one whose loads and stores
-/// the checker sees.
+/// A word of a mapped file; for the model checker `loom`, one whose loads and stores it sees.
 #[cfg(filemap_loom)]
 pub type Word = loom::sync::atomic::AtomicU64;
 
-/// A range of a file, mapped for reading; for storing too only if [`File::map_writable`] made it.
+/// A mapped range of a file; writable only if [`File::map_writable`] made it.
 ///
 /// ```
 /// # let temp = tempfile::tempdir()?;
@@ -263,8 +261,7 @@ pub type Word = loom::sync::atomic::AtomicU64;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub trait Map: Send + Sync + Debug {
-    /// The mapped words, in the machine's byte order of the file's little-endian bytes: word `i`
-    /// is bytes `8 * i .. 8 * i + 8`. A word may change between two loads while the file is
-    /// written.
+    /// The mapped words, as the machine reads the file's little-endian bytes: word `i` is bytes
+    /// `8 * i .. 8 * i + 8`. A word may change between two loads while the file is written.
     fn words(&self) -> &[Word];
 }

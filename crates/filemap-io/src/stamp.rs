@@ -1,12 +1,13 @@
-//! Whether a file of the user's has changed since it was read, without reading it again.
+//! Detects a change of a user's file without reading it again.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// How a file was at a moment. Equal stamps are of equal bytes, unless the file was changed twice
-/// within the grain of the file system's clock: trust one only if its time is some seconds ago.
+/// Size, time and identity of a file. Equal stamps mean equal bytes, unless the file was changed
+/// twice within the resolution of the file system's clock: trust a stamp only if its time is some
+/// seconds ago.
 ///
 /// ```
 /// # let temp = tempfile::tempdir()?;
@@ -27,7 +28,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// The stamp of the file at a path, links followed.
+    /// Takes the stamp of the file at a path, following links.
     ///
     /// # Errors
     /// I/O errors, such as [`io::ErrorKind::NotFound`].
@@ -36,7 +37,7 @@ impl Stamp {
         Ok(Stamp { modified: about.modified()?, bytes: about.len(), identity: (about.dev(), about.ino()) })
     }
 
-    /// When the file was changed last, by its file system's clock.
+    /// Time of the last change, by the file system's clock.
     pub fn modified(&self) -> SystemTime {
         self.modified
     }

@@ -1,5 +1,4 @@
-//! Variable-length integers: LEB128, seven bits a byte, the lowest first, in the shortest form
-//! only.
+//! Variable-length integers in LEB128: seven bits a byte, lowest first, shortest form only.
 
 /// Appends a number.
 #[inline]
@@ -11,7 +10,7 @@ pub fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Takes a number off the front; `None`, and nothing taken, if there is none in its shortest form.
+/// Takes a number off the front; `None`, and nothing taken, if it is not in its shortest form.
 #[inline]
 pub fn take(rest: &mut &[u8]) -> Option<u64> {
     // Most numbers are small.

@@ -1,5 +1,4 @@
-//! The lock: one holder at a time, whoever races for it; free as soon as its holder is gone,
-//! however that went.
+//! The lock: one holder at a time under races; free as soon as its holder ends, in whatever way.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -17,7 +16,7 @@ fn acquire(dir: &OsDir) -> Option<Box<dyn Lock>> {
     }
 }
 
-/// Starts one of the tests below in a process of its own.
+/// Starts one of the tests below in another process.
 fn start(test: &str, path: &Path) -> (Child, BufReader<ChildStdout>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([test, "--exact", "--nocapture"])
@@ -31,7 +30,7 @@ fn start(test: &str, path: &Path) -> (Child, BufReader<ChildStdout>) {
     (child, out)
 }
 
-/// Reads what the other process says until it says `word`.
+/// Reads the other process's output until it prints `word`.
 fn wait_for(word: &str, out: &mut impl BufRead) {
     let mut line = String::new();
     while !line.trim_end().ends_with(word) {
@@ -67,8 +66,8 @@ fn of_threads_that_race_exactly_one_gets_the_lock() {
     }
 }
 
-/// Takes the lock 250 times, and each time makes a file that must not be there. Does nothing as a
-/// test of its own.
+/// Takes the lock 250 times and each time creates a file that must not exist. A no-op unless
+/// another test starts it.
 #[test]
 fn the_racer() {
     let Some(path) = std::env::var_os("FILEMAP_LOCK_DIR") else { return };
@@ -99,9 +98,9 @@ fn of_processes_that_race_never_two_hold_the_lock() {
     }
 }
 
-/// Takes the lock, starts a process that says so and lives until its input ends, and waits for it.
-/// (The process says it itself: only then has it certainly left behind what it does not inherit.)
-/// Does nothing as a test of its own.
+/// Takes the lock, starts a child that prints a word and lives until its input ends, and waits for
+/// it. (The child itself prints, because only then are the descriptors it does not inherit
+/// certainly closed.) A no-op unless another test starts it.
 #[test]
 fn the_holder() {
     let Some(path) = std::env::var_os("FILEMAP_LOCK_DIR") else { return };
@@ -137,7 +136,7 @@ fn whatever_the_lock_file_holds_the_lock_works() {
         fs::write(&path, content).unwrap();
         let held = acquire(&dir).expect("nobody holds it");
         assert_eq!(fs::read_to_string(&path).unwrap(), format!("{}\n", std::process::id()));
-        // Somebody scribbles over it: the lock holds all the same.
+        // Garbage in the file does not break the lock.
         fs::write(&path, content).unwrap();
         let Locking::HeldBy(pid) = dir.lock("LOCK").unwrap() else { panic!("two locks at once") };
         assert_eq!(pid, (content == b"4711").then_some(4711));

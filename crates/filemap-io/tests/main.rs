@@ -1,4 +1,4 @@
-//! The tests of this crate from outside, in one program: the lock, and what may be opened.
+//! Integration tests of this crate in one program: the lock, and permission checks.
 
 mod lock;
 mod ways_in;

@@ -1,6 +1,5 @@
-//! What may be opened in a store's directory, by whom, and what is refused: permissions, links,
-//! other kinds of files, other owners. Whatever is planted, nothing outside the directory is
-//! touched.
+//! Which files of a store's directory may be opened, and by whom: permissions, links, other file
+//! types, other owners. Nothing outside the directory is ever touched.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -27,7 +26,7 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Runs a test of this file once more, in a process of its own under a umask.
+/// Runs a test of this file in another process under a umask.
 fn under_umask(umask: &str, test: &str, path: &Path) {
     let script = format!("umask {umask} && exec \"$0\" \"$@\"");
     let run = Command::new("sh")
@@ -41,8 +40,7 @@ fn under_umask(umask: &str, test: &str, path: &Path) {
     assert!(path.join("LOCK").exists(), "the test of the other process did not run");
 }
 
-/// Creates things under the umask that it was started with. Does nothing when it runs as a test of
-/// its own.
+/// Creates things under the umask of the process. A no-op unless another test starts it.
 #[test]
 fn the_creator() {
     let Some(path) = std::env::var_os("FILEMAP_UMASK_PATH") else { return };
@@ -93,7 +91,7 @@ fn a_directory_that_everyone_may_write_to_is_refused_unless_it_is_sticky() {
     }
 }
 
-/// What a file holds, when it was written and what it may be used for.
+/// Content, modification time, mode and owner of a file.
 type State = (Vec<u8>, SystemTime, u32, u32);
 
 fn state(path: &Path) -> State {
@@ -101,8 +99,8 @@ fn state(path: &Path) -> State {
     (fs::read(path).unwrap(), about.modified().unwrap(), about.mode(), about.uid())
 }
 
-/// Puts something under `path` that is no file of the store's own; `outside` is a file that it may
-/// lead to.
+/// Puts something at `path` that is not a file of the store; `outside` is a file that it may lead
+/// to.
 type Plant = fn(path: &Path, outside: &Path);
 
 const PLANTS: [(&str, Plant); 6] = [
@@ -126,7 +124,7 @@ fn what_is_no_plain_file_of_the_store_is_refused_under_every_access_and_never_to
         plant(&inside.join("f"), &outside);
         let dir = OsDir::open(&inside).unwrap();
         let read = dir.open("f", Access::Read).map(drop);
-        // Reading a file that has other names, too, harms nobody.
+        // Reading a file with other names is harmless.
         assert!(kind != "hard links" || read.is_ok());
         let refusals = [read, dir.open("f", Access::Write).map(drop), dir.lock("f").map(drop)];
         for refusal in refusals.into_iter().skip(usize::from(kind == "hard links")) {

@@ -37,7 +37,7 @@ pub struct Cursor<F: Format> {
 }
 
 impl<F: Format> Cursor<F> {
-    /// Before the first entry.
+    /// A cursor before the first entry.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::Io`].
@@ -47,7 +47,7 @@ impl<F: Format> Cursor<F> {
         Ok(cursor)
     }
 
-    /// After the last entry.
+    /// A cursor after the last entry.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::Io`].
@@ -59,7 +59,7 @@ impl<F: Format> Cursor<F> {
         Ok(cursor)
     }
 
-    /// Moves before the first entry whose key is not below `key`.
+    /// Moves before the first entry whose key is `key` or greater.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::Io`].

@@ -1,10 +1,10 @@
-//! The Bloom filter of a block: two words of it tell that a key is not in the block.
+//! The Bloom filter of a block, whose answer takes two adjacent words.
 //!
-//! The index finds the one block that can hold a key, so a filter has the keys of one block alone,
-//! and is written with it. A key has two bits in each of two words side by side (Putze, Sanders,
-//! Singler 2007: all probes in one cache line), so that a run is written nearly as fast as without
-//! filters. Where a block has the usual 615 keys there are thirteen bits for each, and a filter
-//! passes seven in a thousand of other keys.
+//! The index finds the one block that can hold a key, so a filter covers the keys of one block and
+//! is written with it. A key sets two bits in each of two adjacent words (Putze, Sanders, Singler
+//! 2007: all probes in one cache line), so a run is written nearly as fast as without filters. A
+//! block of the usual 615 keys has thirteen bits a key, and its filter lets seven in a thousand
+//! absent keys pass.
 
 use std::sync::atomic::Ordering;
 
@@ -22,12 +22,12 @@ layout! {
 
 /// Bytes of a filter.
 pub(crate) const FILTER_BYTES: usize = BlockFilter::BYTES;
-/// The words of a filter.
+/// Words of a filter.
 const FILTER_WORDS: usize = FILTER_BYTES / 8;
 const FIRST_WORD: usize = BlockFilter::KEYS.at / 8;
 const PAIRS: u64 = (FILTER_WORDS - FIRST_WORD) as u64 / 2;
 
-/// The first of the two words of a key, by its hash, and the bits in both.
+/// Maps a key's hash to the first of its two words and the bits in both.
 #[inline]
 fn bits(hash: u64) -> (usize, [u64; 2]) {
     let pair = ((hash >> 32) * PAIRS) >> 32;
@@ -35,8 +35,7 @@ fn bits(hash: u64) -> (usize, [u64; 2]) {
     (FIRST_WORD + 2 * pair as usize, [two(hash), two(hash >> 12)])
 }
 
-/// Writes the filter of keys with these hashes, whose bits must all be well mixed; without its
-/// checksum.
+/// Writes the filter of the keys with these well-mixed hashes, without its checksum.
 pub(crate) fn encode(hashes: impl Iterator<Item = u64>, filter: &mut [u8]) {
     let mut words = [0; FILTER_WORDS];
     for (first, bits) in hashes.map(bits) {
@@ -46,7 +45,7 @@ pub(crate) fn encode(hashes: impl Iterator<Item = u64>, filter: &mut [u8]) {
     filter.as_chunks_mut().0.iter_mut().zip(words).for_each(|(bytes, word)| *bytes = u64::to_le_bytes(word));
 }
 
-/// Whether a key with this hash may be in the block, by the filter's words.
+/// Returns whether a block may hold a key with this hash, by the words of its filter.
 #[inline]
 pub(crate) fn may_have(filter: &[Word], hash: u64) -> bool {
     let (first, bits) = bits(hash);
@@ -54,7 +53,7 @@ pub(crate) fn may_have(filter: &[Word], hash: u64) -> bool {
     has(0) & has(1)
 }
 
-/// The checksum of a filter, which it begins with.
+/// Checksum of a filter, its first bytes.
 pub(crate) const CRC: Field<u32> = BlockFilter::CRC;
 
 #[cfg(test)]

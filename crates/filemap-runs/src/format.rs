@@ -1,4 +1,4 @@
-//! What a run holds: how entries compare, and how a block encodes them.
+//! The format of a run: how entries compare, and how a block encodes them.
 
 use std::cmp::Ordering;
 use std::fmt::Debug;
@@ -7,10 +7,10 @@ use filemap_io::header::Kind;
 
 /// Bytes of a block.
 pub const BLOCK_BYTES: usize = 4096;
-/// Bytes behind a block in memory that a format may read, whatever they hold.
+/// Bytes behind a block in memory that a format may read; their values are arbitrary.
 pub const PADDING_BYTES: usize = 16;
-/// Blocks whose filters lie behind them together: fixed by the format. So many are read or written
-/// at once in a full pass.
+/// Number of blocks whose filters are stored together behind them, fixed by the format. A full
+/// pass reads or writes this many at once.
 pub const CHUNK_BLOCKS: usize = 128;
 /// Blocks to read ahead in a full pass.
 pub(crate) const READ_AHEAD_BLOCKS: u64 = 512;
@@ -31,16 +31,17 @@ pub(crate) const READ_AHEAD_BLOCKS: u64 = 512;
 pub enum Found<E> {
     /// The key's entry.
     Entry(E),
-    /// Not in the block, which begins at or before the key.
+    /// The block begins at or before the key, but does not hold it.
     Absent,
     /// The key is before the block's first entry.
     Before,
 }
 
-/// The entries of runs.
+/// A format of entries.
 ///
-/// The run writes and checks a block's first four bytes, its checksum. A format has the others,
-/// and may read [`crate::PADDING_BYTES`] behind them. It must not panic on any bytes.
+/// The run writes and checks the first four bytes of a block, its checksum. The other bytes are
+/// the format's, which may also read [`crate::PADDING_BYTES`] behind them. It must not panic on
+/// any bytes.
 ///
 /// ```
 /// use filemap_runs::Format;
@@ -51,17 +52,17 @@ pub enum Found<E> {
 /// assert!(fixed.is_tombstone(&tombstone) && fixed.compare(&tombstone, 7 << 64).is_eq());
 /// ```
 pub trait Format: Clone + Debug + Send + Sync + 'static {
-    /// A key, whether it is a tombstone, and a value if any.
+    /// An entry: a key, a tombstone mark, and a value if the format has values.
     type Entry: Clone + Debug + Send + Sync;
-    /// What entries are ordered by.
+    /// The key by which entries are ordered.
     type Key<'a>: Copy + Ord;
 
     /// Kind of the files, of version 2 or later: files of version 1 have no filters.
     const KIND: Kind;
-    /// Most entries of a block.
+    /// Maximum number of entries in a block.
     const ENTRIES_MAX: usize;
 
-    /// Parameter in a run's header: runs with another one are not opened.
+    /// Parameter in a run's header; a run with another value is not opened.
     fn parameter(&self) -> u32;
 
     /// The key of an entry.
@@ -70,22 +71,22 @@ pub trait Format: Clone + Debug + Send + Sync + 'static {
     /// Compares an entry's key with another key.
     fn compare(&self, entry: &Self::Entry, key: Self::Key<'_>) -> Ordering;
 
-    /// Whether an entry is a tombstone.
+    /// Returns whether an entry is a tombstone.
     fn is_tombstone(&self, entry: &Self::Entry) -> bool;
 
-    /// The first 64 bits of a key, for the index; they sort as keys do.
+    /// The first 64 bits of a key, for the index; they sort as the keys do.
     fn head(&self, key: Self::Key<'_>) -> u64;
 
-    /// A hash of a key, all bits well mixed, for the filters. It must stay the same for good.
+    /// A hash of a key, all bits well mixed, for the filters. It must never change.
     fn hash(&self, key: Self::Key<'_>) -> u64;
 
-    /// Encodes as many entries as fit a block and returns their number, 0 if the first alone does
-    /// not fit. They are in order, no key twice, at most [`Format::ENTRIES_MAX`].
+    /// Encodes as many entries as fit a block and returns their number, 0 if the first does not
+    /// fit. Entries are in order, without duplicate keys, at most [`Format::ENTRIES_MAX`].
     fn encode(&self, entries: &[Self::Entry], block: &mut [u8]) -> usize;
 
-    /// Appends a block's entries. Returns false if it is no block of entries.
+    /// Appends a block's entries. Returns false if the bytes are not a block of entries.
     fn decode(&self, block: &[u8], entries: &mut Vec<Self::Entry>) -> bool;
 
-    /// Searches a block for a key; `None` if it is no block of entries.
+    /// Searches a block for a key; `None` if the bytes are not a block of entries.
     fn find(&self, block: &[u8], key: Self::Key<'_>) -> Option<Found<Self::Entry>>;
 }

@@ -1,4 +1,4 @@
-//! What the runs of one owner share, and the names of their files.
+//! Shared state of the runs of one owner, and the names of their files.
 
 use std::io;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub fn file_name(owner: &str, number: u64) -> String {
 /// A new file: number, name, handle.
 pub type Created = (u64, String, Arc<dyn File>);
 
-/// What the runs of one owner share: directory, name, id, format, counters.
+/// Shared state of the runs of one owner: directory, name, id, format, counters.
 ///
 /// ```
 /// use filemap_runs::Home;
@@ -41,7 +41,7 @@ pub struct Home<F> {
 }
 
 impl<F> Home<F> {
-    /// The home of an owner with this name and id.
+    /// The home of the owner with this name and id.
     pub fn new(dir: Arc<dyn Dir>, name: &str, id: [u8; 16], format: F) -> Home<F> {
         Home { dir, name: name.to_owned(), id, format, traffic: Arc::default() }
     }
@@ -52,12 +52,12 @@ impl<F> Home<F> {
     /// [`StorageError::Corrupt`] if it is missing; [`StorageError::Io`].
     pub fn open(&self, name: &str, access: Access) -> Result<Arc<dyn File>, StorageError> {
         self.dir.open(name, access).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => StorageError::corrupt(name, 0, "the file is gone, and its owner names it"),
+            io::ErrorKind::NotFound => StorageError::corrupt(name, 0, "the file is missing, but its owner names it"),
             _ => StorageError::io("open", name)(error),
         })
     }
 
-    /// Creates the first file, from `number` on, whose name is free.
+    /// Creates a file under the first free name, counting up from `number`.
     ///
     /// # Errors
     /// [`StorageError::Io`].

@@ -1,13 +1,13 @@
 //! Immutable sorted runs: files of entries in key order, the building blocks of LSM trees.
 //!
-//! A [`RunWriter`] writes a run from front to end; a [`Run`] finds a key by reading one block of
-//! 4096 bytes, and none if the block's Bloom filter tells that it is not there. A [`Source`]
-//! merges runs and memory in key order, where the newest entry of a key counts; a [`Cursor`] walks
-//! one run in both directions.
+//! A [`RunWriter`] writes a run from front to end. A [`Run`] finds a key by reading one block of
+//! 4096 bytes, or none if the block's Bloom filter excludes the key. A [`Source`] merges runs and
+//! memory in key order, where the newest entry of a key wins. A [`Cursor`] walks one run in both
+//! directions.
 //!
 //! A [`Format`] compares and encodes entries: keys and values of any length that fits a block.
-//! [`fixed`] is the format of fingerprints of fixed width. [`ordered`] has runs of another make:
-//! of byte-string keys in order, to be listed and counted.
+//! [`fixed`] is the format of fixed-width fingerprints. [`ordered`] has another kind of run:
+//! byte-string keys in order, for listing and counting.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -58,8 +58,8 @@ pub use run::{OWNER_BYTES, Run, RunInfo, first_header};
 pub use traffic::Traffic;
 pub use writer::{RunWriter, Written};
 
-/// Layouts of a run's header, of a fixed-width block and of its filter; of the header of a run of
-/// keys in order and of what its blocks begin with: for documents.
+/// Layouts of a run's header, of a fixed-width block and of its filter; of an ordered run's header
+/// and of the fixed part of its blocks: for the documentation.
 pub fn layouts() -> [&'static [filemap_io::layout::Row]; 5] {
     let [header, block] = ordered::layouts();
     [run::RunHeader::ROWS, fixed::ROWS, filter::BlockFilter::ROWS, header, block]

@@ -1,4 +1,4 @@
-//! The map of a run's file, for the filters: each is checked at its first use, as pages of
+//! The map of a run's file, for the filters. Each filter is checked at its first use, as pages of
 //! address.idx are.
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::filter::FILTER_BYTES;
 #[derive(Debug)]
 pub(crate) struct Mapped {
     map: Arc<dyn Map>,
-    /// A bit for each filter whose checksum was right.
+    /// A bit for each filter whose checksum was verified.
     checked: Vec<AtomicU64>,
 }
 
@@ -21,7 +21,7 @@ impl Mapped {
         Mapped { map, checked: (0..blocks.div_ceil(64)).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    /// The words of block `number`'s filter at offset `at`. `check` sees it at its first use.
+    /// The words of block `number`'s filter, at offset `at`. `check` verifies it at its first use.
     #[inline]
     pub(crate) fn filter<E>(
         &self,

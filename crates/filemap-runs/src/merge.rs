@@ -1,4 +1,4 @@
-//! Merging: sorted sources become one, in which the newest entry of a key counts.
+//! Merging: sorted sources become one, in which the newest entry of a key wins.
 //!
 //! Sources merge two at a time, the newest first. Sizes of runs are about geometric, so most
 //! entries, those of the largest run, take one comparison. Entries pass in hundreds, and the merge
@@ -13,10 +13,10 @@ use crate::run::Run;
 
 type Result<T> = std::result::Result<T, StorageError>;
 
-/// About how many entries pass at once.
+/// Approximate number of entries passed at once.
 const AT_ONCE: usize = 4096;
 
-/// Entries in key order.
+/// A source of entries in key order.
 ///
 /// ```
 /// use filemap_runs::Source;
@@ -57,7 +57,7 @@ struct Side<'a, F: Format> {
 }
 
 impl<F: Format> Side<'_, F> {
-    /// Fetches entries if none is left.
+    /// Fetches entries if none are left.
     fn refill(&mut self) -> Result<()> {
         if self.at == self.entries.len() {
             self.entries.clear();
@@ -78,7 +78,7 @@ impl<F: Format> Side<'_, F> {
 }
 
 impl<'a, F: Format> Source<'a, F> {
-    /// All sources merged; the newest comes first.
+    /// Merges sources, given newest first.
     pub fn merged(sources: Vec<Source<'a, F>>, format: &F) -> Source<'a, F> {
         let side = |source| Side { source, entries: Vec::new(), at: 0 };
         let both = |newer, older| {

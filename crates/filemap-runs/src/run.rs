@@ -1,13 +1,13 @@
-//! A run: a header, blocks of 4096 bytes, behind each 128 of them their filters, and the index
+//! A run: a header, blocks of 4096 bytes with their filters after each group of 128, and the index
 //! (first 64 bits of each block's first key).
 //!
-//! The index is in memory and the file is mapped for the filters: a look-up reads the one block
-//! that can hold the key if its filter says so, and more only where several blocks begin with the
-//! same 64 bits. Runs of version 1 have no filters: each look-up reads a block. Blocks are not
-//! read through the map: false positives alone would make a whole set resident, and a device that
-//! fails is an error then.
+//! The index is in memory and the file is mapped for the filters. A look-up reads the one block
+//! that can hold the key if its filter lets it pass, and more blocks only where several begin with
+//! the same 64 bits. Runs of version 1 have no filters: each look-up reads a block. Blocks are not
+//! read through the map: false positives alone would make a whole set resident, and a failing
+//! device would be a signal instead of an error.
 //!
-//! A file begins with a durable header that counts no block and names the owner. The run is
+//! A file begins with a durable header that names the owner and counts no blocks. The run is
 //! written whole and synced before its owner names it; then it never changes.
 
 use std::ops::Range;
@@ -48,7 +48,7 @@ layout! {
 /// Checksum of a block.
 pub(crate) const CRC: Field<u32> = Field::new(0);
 
-/// Bytes of a header that name the owner. They lie in one sector, so they are there or not.
+/// Bytes of a header that name the owner. They lie in one sector, so they are written atomically.
 pub const OWNER_BYTES: usize = RunHeader::BLOCKS.at;
 /// Bytes copied at once.
 const COPY_BYTES: u64 = 1 << 20;
@@ -56,7 +56,7 @@ const COPY_BYTES: u64 = 1 << 20;
 /// Seed of a run's checksums: owner's id, run's number.
 pub(crate) type Salt = [u8; 24];
 
-/// What the owner records of a run.
+/// The owner's record of a run.
 ///
 /// ```
 /// # use filemap_runs::{Home, Run, RunWriter, fixed::Fixed};
@@ -81,12 +81,12 @@ pub struct RunInfo {
 }
 
 impl RunInfo {
-    /// All entries.
+    /// Number of entries.
     pub fn entries(&self) -> u64 {
         self.live.saturating_add(self.tombstones)
     }
 
-    /// Whether these numbers are possible.
+    /// Returns whether the numbers are plausible.
     pub fn is_possible<F: Format>(&self) -> bool {
         let most = self.blocks.saturating_mul(F::ENTRIES_MAX as u64);
         (1..1 << 41).contains(&self.blocks) && (self.blocks..=most).contains(&self.entries())
@@ -97,7 +97,7 @@ impl RunInfo {
     }
 }
 
-/// The seed of the checksums of an owner's run.
+/// Seed of the checksums of an owner's run.
 pub(crate) fn salt(id: [u8; 16], number: u64) -> Salt {
     let mut salt = [0; 24];
     salt[..16].copy_from_slice(&id);
@@ -105,12 +105,12 @@ pub(crate) fn salt(id: [u8; 16], number: u64) -> Salt {
     salt
 }
 
-/// The header of a run's file while it is being written.
+/// The header of a run's file while the run is being written.
 pub fn first_header<F: Format>(home: &Home<F>, number: u64) -> Vec<u8> {
     header(home, &RunInfo { number, ..RunInfo::default() }, 0)
 }
 
-/// A header as an older version has it, which `found` may be.
+/// Adapts a header to the version of `found`, which may be older.
 fn as_version_of(found: &[u8], mut header: Vec<u8>) -> Vec<u8> {
     let versions = RunHeader::READ_VERSION.at..RunHeader::WRITE_VERSION.end();
     for part in [versions, RunHeader::FILTER_BYTES.at..RunHeader::FILTER_BYTES.end()] {
@@ -135,19 +135,19 @@ pub(crate) fn header<F: Format>(home: &Home<F>, info: &RunInfo, index_crc: u32) 
     bytes
 }
 
-/// Checksum of a block or a filter, which it begins with.
+/// Checksum of a block or a filter, stored in its first bytes.
 pub(crate) fn checksum(salt: &Salt, number: u64, bytes: &[u8]) -> u32 {
     crc32(&[salt, &number.to_le_bytes(), &bytes[4..]])
 }
 
-/// Copies a run's file of this length, durably but for its name, to the home of an owner with the
-/// same id.
+/// Copies a run's file of this length, durable except for its name, to the home of an owner with
+/// the same id.
 pub(crate) fn copy<F>(from: &dyn File, name: &str, len: u64, to: &Home<F>) -> Result<(), StorageError> {
     let file = to.dir.open(name, Access::Create).map_err(StorageError::io("create", name))?;
     let mut buffer = vec![0; COPY_BYTES as usize];
     let mut at = 0;
     while at < len {
-        // The header alone first: whose file it is, is durable before anything else is there.
+        // The header first and durable: the file names its owner before it holds anything else.
         let most = if at == 0 { BLOCK_BYTES as u64 } else { COPY_BYTES };
         let bytes = &mut buffer[..(len - at).min(most) as usize];
         read_exact(from, name, bytes, at)?;
@@ -162,12 +162,12 @@ pub(crate) fn copy<F>(from: &dyn File, name: &str, len: u64, to: &Home<F>) -> Re
     file.sync().map_err(StorageError::io("sync", name))
 }
 
-/// Where the parts of a run are in its file.
+/// Offsets of the parts of a run in its file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Places {
-    /// Blocks, so far.
+    /// Blocks so far.
     pub(crate) blocks: u64,
-    /// Bytes of a filter; 0: there are none.
+    /// Bytes of a filter; 0 if the run has no filters.
     pub(crate) filter_bytes: u64,
 }
 
@@ -190,13 +190,13 @@ impl Places {
         (1 + self.blocks) * BLOCK_BYTES as u64 + self.blocks * self.filter_bytes
     }
 
-    /// Length of the file.
+    /// Length of the file, in bytes.
     fn len(self) -> u64 {
         self.index() + 8 * self.blocks
     }
 }
 
-/// The end of a block's group, behind which its filters lie.
+/// End of a block's group, after which the group's filters lie.
 fn group_end(block: u64) -> u64 {
     (block / CHUNK_BLOCKS as u64 + 1) * CHUNK_BLOCKS as u64
 }
@@ -229,14 +229,14 @@ pub struct Run<F> {
 }
 
 impl<F: Format> Run<F> {
-    /// Opens a run that the owner records, and reads its index.
+    /// Opens a run that its owner has recorded, and reads its index.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::NewerFormat`]; [`StorageError::Io`].
     pub fn open(home: &Home<F>, info: RunInfo) -> Result<Run<F>, StorageError> {
         let name = file_name(&home.name, info.number);
         if !info.is_possible::<F>() {
-            return Err(StorageError::corrupt(&name, 0, format_args!("no run has {} blocks", info.blocks)));
+            return Err(StorageError::corrupt(&name, 0, format_args!("impossible number of blocks: {}", info.blocks)));
         }
         let file = home.open(&name, Access::Read)?;
         let mut first = vec![0; RunHeader::BYTES];
@@ -250,12 +250,12 @@ impl<F: Format> Run<F> {
         }
         if first != as_version_of(&first, header(home, &info, crc)) {
             let at = RunHeader::PARAMETER.at as u64;
-            return Err(StorageError::corrupt(&name, at, "another run than the set names"));
+            return Err(StorageError::corrupt(&name, at, "not the run that its owner names"));
         }
         let places = Places { blocks: info.blocks, filter_bytes: u64::from(filter_bytes) };
         let len = file.len().map_err(StorageError::io("length", &name))?;
         if len != places.len() {
-            let what = format!("the file has {len} bytes, its set says {}", places.len());
+            let what = format!("the file has {len} bytes, its owner recorded {}", places.len());
             return Err(StorageError::corrupt(&name, len.min(places.len()), what));
         }
         let index_at = places.index();
@@ -270,7 +270,7 @@ impl<F: Format> Run<F> {
         Ok(Run { info, places, mapped, salt, format: home.format.clone(), traffic, name, file, index })
     }
 
-    /// What the owner records of it.
+    /// The owner's record of the run.
     pub fn info(&self) -> RunInfo {
         self.info
     }
@@ -290,22 +290,22 @@ impl<F: Format> Run<F> {
         self.index.heads()
     }
 
-    /// The number of blocks that begin at or before a key with these first 64 bits.
+    /// Number of blocks whose first 64 bits are not above `head`.
     pub(crate) fn blocks_up_to(&self, head: u64) -> u64 {
         self.index.up_to(head) as u64
     }
 
-    /// Bytes of memory, without what the system caches.
+    /// Bytes of memory, without the system's caches.
     pub fn memory_bytes(&self) -> u64 {
         self.index.memory_bytes() + self.mapped.memory_bytes()
     }
 
-    /// Length of the file.
+    /// Length of the file, in bytes.
     pub fn disk_bytes(&self) -> u64 {
         self.places.len()
     }
 
-    /// The header as it is in the file.
+    /// Reads the header from the file.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::Io`].
@@ -315,16 +315,16 @@ impl<F: Format> Run<F> {
         Ok(bytes)
     }
 
-    /// Copies the file, durably but for its name, to the home of an owner with the same id.
+    /// Copies the file, durable except for its name, to the home of an owner with the same id.
     ///
     /// # Errors
-    /// [`StorageError::Corrupt`] if the file is shorter than it was; [`StorageError::Io`].
+    /// [`StorageError::Corrupt`] if the file is now too short; [`StorageError::Io`].
     pub fn copy_to(&self, to: &Home<F>) -> Result<(), StorageError> {
         copy(&*self.file, &self.name, self.disk_bytes(), to)
     }
 
-    /// Finds a key's entry, tombstones included. Reads one block, and mostly none for a key that
-    /// is not there.
+    /// Finds a key's entry, tombstones included. Reads one block, and mostly none for an absent
+    /// key.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::Io`].
@@ -340,7 +340,7 @@ impl<F: Format> Run<F> {
                     Found::Before => true,
                 }
             } else {
-                // The key may be before a block that begins with its 64 bits.
+                // The key may lie before a block that begins with the same 64 bits.
                 self.index()[number as usize] == head
             };
             if !is_before {
@@ -360,7 +360,7 @@ impl<F: Format> Run<F> {
         self.format.find(&bytes, key).ok_or_else(|| self.no_block(number))
     }
 
-    /// Whether a block may have a key with this hash, by its filter.
+    /// Returns whether a block may hold a key with this hash, by its filter.
     #[inline]
     fn may_have(&self, number: u64, hash: u64) -> Result<bool, StorageError> {
         if self.places.filter_bytes == 0 {
@@ -378,7 +378,7 @@ impl<F: Format> Run<F> {
             true => Ok(()),
             false => {
                 let at = self.places.filter(number);
-                Err(StorageError::corrupt(&self.name, at, "filter checksum does not match"))
+                Err(StorageError::corrupt(&self.name, at, "filter checksum mismatch"))
             }
         }
     }
@@ -393,7 +393,7 @@ impl<F: Format> Run<F> {
         Ok(())
     }
 
-    /// Reads consecutive blocks into as many bytes, and what follows them ahead.
+    /// Reads consecutive blocks and reads ahead the blocks that follow.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::Io`].
@@ -401,7 +401,7 @@ impl<F: Format> Run<F> {
         debug_assert_eq!(bytes.len() as u64, (blocks.end - blocks.start) * BLOCK_BYTES as u64);
         let (mut start, mut rest) = (blocks.start, &mut *bytes);
         while start < blocks.end {
-            // Filters lie between.
+            // Filters lie between groups of blocks.
             let end = blocks.end.min(group_end(start));
             let (now, later) = rest.split_at_mut((end - start) as usize * BLOCK_BYTES);
             read_exact(&*self.file, &self.name, now, self.places.block(start))?;
@@ -412,7 +412,7 @@ impl<F: Format> Run<F> {
         Ok(())
     }
 
-    /// Asks for the blocks from here on, without the filters between them.
+    /// Requests the blocks from `start` on, without the filters between them.
     fn read_ahead(&self, mut start: u64) {
         let end = (start + READ_AHEAD_BLOCKS).min(self.info.blocks);
         while start < end {
@@ -422,7 +422,7 @@ impl<F: Format> Run<F> {
         }
     }
 
-    /// Checks the checksum of a block.
+    /// Verifies the checksum of a block.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`].
@@ -430,19 +430,19 @@ impl<F: Format> Run<F> {
     pub fn check(&self, bytes: &[u8], number: u64) -> Result<(), StorageError> {
         match CRC.get(bytes) == checksum(&self.salt, number, &bytes[..BLOCK_BYTES]) {
             true => Ok(()),
-            false => Err(StorageError::corrupt(&self.name, self.places.block(number), "block checksum does not match")),
+            false => Err(StorageError::corrupt(&self.name, self.places.block(number), "block checksum mismatch")),
         }
     }
 
-    /// The error of a block with a right checksum that cannot be decoded.
+    /// The error of a block with a valid checksum that cannot be decoded.
     #[cold]
     pub(crate) fn no_block(&self, number: u64) -> StorageError {
         StorageError::corrupt(&self.name, self.places.block(number), "not a block of entries")
     }
 
-    /// Appends the entries of these blocks and reads ahead what follows. `last` is the entry
-    /// before them, and then their last one: unsorted entries would not be found, and could not be
-    /// written to a run.
+    /// Appends the entries of these blocks and reads ahead the following blocks. `last` is the
+    /// entry before them, and afterwards their last entry: unsorted entries would not be found,
+    /// and could not be written to a run.
     pub(crate) fn entries(
         &self,
         blocks: Range<u64>,
@@ -462,7 +462,7 @@ impl<F: Format> Run<F> {
         Ok(())
     }
 
-    /// Appends the entries of a block, which come after `last`.
+    /// Appends the entries of a block, which must come after `last`.
     pub(crate) fn decode(
         &self,
         block: &[u8],

@@ -36,7 +36,7 @@ impl Traffic {
         self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Block reads, bytes read in all, bytes written.
+    /// Block reads, total bytes read, bytes written.
     pub fn counts(&self) -> (u64, u64, u64) {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (of(&self.block_reads), of(&self.read_bytes), of(&self.written_bytes))

@@ -1,5 +1,5 @@
-//! Writes a run from front to end: blocks and their filters as they fill, then the index, then the
-//! final header.
+//! Writes a run from front to end: blocks and filters as they fill, then the index, then the final
+//! header.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::format::{BLOCK_BYTES, CHUNK_BLOCKS, Format};
 use crate::home::{Home, file_name};
 use crate::run::{CRC, Places, RunInfo, Salt, checksum, header};
 
-/// Writes a run. After an error it is of no use.
+/// Writer of a run. After an error it is unusable.
 ///
 /// ```
 /// use filemap_runs::fixed::Fixed;
@@ -36,7 +36,7 @@ pub struct RunWriter<'a, F: Format> {
     entries: Vec<F::Entry>,
     /// Blocks not written yet.
     buffer: Vec<u8>,
-    /// The filters of these.
+    /// Filters of the blocks in `buffer`.
     filters: Vec<u8>,
     index: Vec<u8>,
 }
@@ -131,7 +131,7 @@ impl<'a, F: Format> RunWriter<'a, F> {
     }
 }
 
-/// A written run that is not synced: its owner must not name it yet.
+/// A written run, not synced yet: its owner must not name it before.
 ///
 /// ```
 /// # use filemap_runs::{Home, Run, RunWriter, fixed::Fixed};
@@ -152,12 +152,12 @@ pub struct Written<I = RunInfo> {
 }
 
 impl<I: Copy> Written<I> {
-    /// What its owner is to record.
+    /// The record for the owner.
     pub fn info(&self) -> I {
         self.info
     }
 
-    /// Makes the file durable, but for its name.
+    /// Makes the file durable, except for its name.
     ///
     /// # Errors
     /// [`StorageError::Io`].

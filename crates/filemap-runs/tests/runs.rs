@@ -1,4 +1,4 @@
-//! Runs of two formats: fingerprints of fixed width, and texts with values of any length.
+//! Runs of two formats: fixed-width fingerprints, and texts with values of any length.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use filemap_runs::{
 
 const FILTER_BYTES: usize = 1024;
 
-/// Texts, each with a value unless it is a tombstone.
+/// Texts, each with a value or a tombstone.
 #[derive(Clone, Debug)]
 struct Texts;
 
@@ -58,7 +58,7 @@ impl Format for Texts {
     }
 
     fn hash(&self, key: &[u8]) -> u64 {
-        // FNV-1a, and the finaliser of SplitMix64.
+        // FNV-1a, then the finaliser of SplitMix64.
         let hash = key
             .iter()
             .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
@@ -124,7 +124,7 @@ fn written<F: Format>(home: &Home<F>, number: u64, entries: &[F::Entry]) -> Arc<
     Arc::new(Run::open(home, written.info()).expect("opens"))
 }
 
-/// Texts that share their first 64 bits over several blocks, as URLs of one host do.
+/// Texts whose first 64 bits are equal over several blocks, as URLs of one host are.
 fn texts(rng: &mut fastrand::Rng, count: usize) -> BTreeMap<Vec<u8>, Option<Vec<u8>>> {
     let text = |rng: &mut fastrand::Rng| {
         let host = rng.u32(0..3);
@@ -256,7 +256,7 @@ fn any_flipped_bit_is_an_error_and_never_another_answer() {
     let blocks = run.info().blocks as usize;
     let filters = (1 + blocks) * BLOCK_BYTES..(1 + blocks) * BLOCK_BYTES + blocks * FILTER_BYTES;
     for at in 0..whole.len() {
-        // The header and the first block whole, of the rest a part.
+        // The header and the first block completely, a sample of the rest.
         if at % 7 > 0 && at >= 2 * BLOCK_BYTES {
             continue;
         }
@@ -265,12 +265,12 @@ fn any_flipped_bit_is_an_error_and_never_another_answer() {
         disk.set_bytes("set.000001.run", &bytes);
         let read = Run::open(&home, run.info()).and_then(|run| all(Source::Run(RunReader::new(Arc::new(run)))));
         let in_filters = filters.contains(&at);
-        // A pass needs no filters.
+        // A full pass needs no filters.
         assert!(
             matches!(read, Err(StorageError::Corrupt { .. })) || in_filters && read.is_ok_and(|read| read == entries),
             "byte {at}"
         );
-        // By look-ups and a cursor: the right answer from blocks that are whole, else an error.
+        // Look-ups and a cursor give the right answer from whole blocks, else an error.
         let Ok(run) = Run::open(&home, run.info()) else { continue };
         let block = if in_filters { (at - filters.start) / FILTER_BYTES } else { at / BLOCK_BYTES - 1 } as u64;
         let first = |block: usize| run.index()[block];
@@ -281,7 +281,7 @@ fn any_flipped_bit_is_an_error_and_never_another_answer() {
         let (inside, outside) = (entries.iter().find(in_block), entries.iter().find(|entry| !in_block(entry)));
         assert!(matches!(run.find(*inside.expect("some")), Err(StorageError::Corrupt { .. })), "byte {at}");
         let outside = *outside.expect("some");
-        // Or an error: it may be the first of the block.
+        // An error too: the key may be the first of the block.
         let found = run.find(outside);
         assert!(
             found.as_ref().map_or_else(StorageError::is_corrupt, |found| *found == Some(outside)),
@@ -300,7 +300,7 @@ fn any_flipped_bit_is_an_error_and_never_another_answer() {
         });
         assert!(read.map_or_else(|error| error.is_corrupt(), |()| in_filters), "byte {at}");
     }
-    // A whole block of another place, and of another run.
+    // A whole block from another place, then from another run.
     let mut bytes = whole.clone();
     bytes.copy_within(BLOCK_BYTES..2 * BLOCK_BYTES, 2 * BLOCK_BYTES);
     disk.set_bytes("set.000001.run", &bytes);
@@ -346,18 +346,18 @@ fn what_no_run_is_like_is_refused_before_anything_is_read() {
         let opened = Run::open(&home, RunInfo { blocks, ..info });
         assert!(opened.is_err_and(|error| error.is_corrupt()), "{blocks} blocks");
     }
-    // A run that was only begun.
+    // A run that was created but never completed.
     drop(RunWriter::create(&home, 2).expect("created"));
     assert!(Run::open(&home, RunInfo { number: 2, ..RunInfo::default() }).is_err_and(|error| error.is_corrupt()));
 }
 
-/// Blocks that are read for keys which are not there.
+/// Block reads for absent keys.
 #[test]
 fn filters_save_the_reads_of_what_is_not_there() {
     let disk = SimDisk::new(1);
     let home = home(&disk, Fixed::new(80));
     let mut rng = fastrand::Rng::with_seed(4);
-    // More than two groups of blocks and their filters.
+    // More than two groups of blocks.
     let mut entries: Vec<u128> = (0..180_000).map(|_| rng.u128(..) & home.format.mask()).collect();
     entries.sort_unstable();
     let run = written(&home, 1, &entries);
@@ -427,13 +427,13 @@ fn a_header_with_filters_that_no_version_has_is_refused() {
     assert!(Run::open(&home, run.info()).is_err_and(|error| error.is_corrupt()));
 }
 
-/// Blocks lie in groups of 128, their filters behind each group.
+/// Blocks lie in groups of 128, each followed by its filters.
 #[test]
 fn blocks_are_found_at_the_borders_of_groups() {
     let disk = SimDisk::new(1);
     let home = home(&disk, Fixed::new(80));
     for (number, blocks) in [(1, 1), (2, 127), (3, 128), (4, 129), (5, 256), (6, 300)] {
-        // The densest: 1024 entries a block.
+        // The densest blocks: 1024 entries.
         let entries: Vec<u128> = (1..=blocks as u128 * 1024).map(|entry| entry << 48).collect();
         let run = written(&home, number, &entries);
         assert_eq!(run.info().blocks, blocks);
@@ -454,7 +454,7 @@ fn blocks_are_found_at_the_borders_of_groups() {
     }
 }
 
-/// The index has 64 bits of a key: with those of many keys equal, several blocks begin alike.
+/// The index holds 64 bits of a key: if many keys share them, several blocks have equal heads.
 #[test]
 fn keys_that_the_index_cannot_tell_apart_are_found() {
     let disk = SimDisk::new(1);
@@ -463,7 +463,7 @@ fn keys_that_the_index_cannot_tell_apart_are_found() {
     let heads = [3u128, 7, 8];
     let mut entries = Vec::new();
     for head in heads {
-        // Odd tails only, so that each even one is absent.
+        // Odd tails only, so that every even one is absent.
         let mut tails: Vec<u128> = (0..3_000).map(|_| rng.u128(10..32_000) * 2 + 1).collect();
         tails.sort_unstable();
         tails.dedup();

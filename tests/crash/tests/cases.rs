@@ -630,7 +630,7 @@ fn case_v_a_run_of_keys_that_is_gone_is_named_and_its_loss_ends_the_order() {
     let sink = Arc::clone(&told);
     let options = ordered().accept_loss().on_event(move |event| sink.lock().unwrap().push(event.to_string()));
     let store = sim::open(disk.dir(), options).unwrap();
-    assert!(told.lock().unwrap().iter().any(|words| words.contains("no keys in order any more")));
+    assert!(told.lock().unwrap().iter().any(|words| words.contains("no longer kept in order")));
     assert!(!store.has_key_order() && in_order(&store).unwrap_err().to_string().contains("repair"));
     is_sound(&store);
 }

@@ -69,7 +69,7 @@ fn compaction_foretells_what_it_gives_back_and_gives_it_back() {
     assert!(done[0]["freed_bytes"].as_u64() >= foretold[0]["freed_bytes"].as_u64());
     assert_eq!(dump(&bench.store()), before);
     bench.run::<&str>("verify", &[]).ended(0);
-    bench.run::<&str>("compact", &[]).ended(0).said("nothing was compacted: all is live");
+    bench.run::<&str>("compact", &[]).ended(0).said("nothing was compacted: all bytes are live");
     bench.run("compact", &["--rate", "1"]).ended(2).said("compaction_rate");
     bench.run("compact", &["--rate", "fast"]).ended(2).said("20GB");
 }

@@ -1,5 +1,5 @@
-//! Bit fields of words of 64 bits: each is declared once, as a [`Bits`]. Encoding, decoding and
-//! the tables of docs/FORMAT.md come from that.
+//! Bit fields of 64-bit words: each is declared once, as a [`Bits`]. Encoding, decoding and the
+//! tables of docs/FORMAT.md are derived from it.
 
 /// A bit field of a record of words.
 #[derive(Clone, Copy, Debug)]
@@ -10,7 +10,7 @@ pub(crate) struct Bits {
     pub(crate) low: u32,
     /// Number of bits.
     pub(crate) bits: u32,
-    /// What it is, for the document.
+    /// Meaning of the field, for docs/FORMAT.md.
     #[cfg_attr(not(test), expect(dead_code, reason = "a test compares it with the document"))]
     pub(crate) text: &'static str,
 }
@@ -26,12 +26,12 @@ impl Bits {
         self.of(words[self.word])
     }
 
-    /// The value in its word.
+    /// The value in the word that holds it.
     pub(crate) const fn of(self, word: u64) -> u64 {
         word >> self.low & self.max()
     }
 
-    /// A value in place, to be combined with the other fields of its word.
+    /// The value shifted into place, to be combined with the other fields of its word.
     pub(crate) const fn at(self, value: u64) -> u64 {
         debug_assert!(value <= self.max(), "a value has more bits than its field");
         value << self.low

@@ -1,6 +1,7 @@
 //! A dictionary file: the zstd dictionaries of bodies and of metas for one group of keys.
 //!
-//! The file is two equal copies, each a multiple of 512 bytes, so one rotten copy costs nothing.
+//! The file is two equal copies, each a multiple of 512 bytes, so damage to one copy loses
+//! nothing.
 
 use filemap_io::layout::{Text, Zeros};
 
@@ -27,7 +28,7 @@ filemap_io::layout! {
     }
 }
 
-/// Where a copy's dictionaries start.
+/// Offset of the dictionaries in a copy.
 pub(crate) const CONTENT_AT: usize = Layout::BYTES;
 /// Longest dictionary, in bytes.
 pub(crate) const MAX_BYTES: usize = 16 << 20;
@@ -35,7 +36,7 @@ pub(crate) const MAX_BYTES: usize = 16 << 20;
 pub(crate) const MAX_GROUP_BYTES: usize = 255;
 /// Greatest id: records store it in 32 bits.
 pub(crate) const MAX_ID: u32 = u32::MAX - 1;
-/// Longest file of a dictionary.
+/// Longest dictionary file, in bytes.
 pub(crate) const LONGEST_FILE: u64 = 2 * (2 * MAX_BYTES + 2 * CONTENT_AT) as u64;
 
 const FACTS_AT: usize = Layout::CRC.at;
@@ -57,7 +58,7 @@ pub(crate) struct Facts {
     meta_crc: u32,
 }
 
-/// How a new dictionary was made: its metadata without what follows from the content.
+/// How a new dictionary was made: the metadata that does not follow from its content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Making {
     pub(crate) created_ms: i64,
@@ -112,7 +113,7 @@ pub(crate) fn encode(store_id: [u8; 16], id: u32, making: &Making, body: &[u8], 
     copy.repeat(2)
 }
 
-/// Decodes the first 512 bytes of a copy. The caller judges the header's versions.
+/// Decodes the first 512 bytes of a copy. The caller checks the header's versions.
 pub(crate) fn decode_facts(b: &[u8], store_id: &[u8; 16]) -> Result<(FileHeader, Facts), Flaw> {
     let header = FileHeader::decode(b)?;
     if header.kind != Kind::Dictionary {
@@ -122,13 +123,13 @@ pub(crate) fn decode_facts(b: &[u8], store_id: &[u8; 16]) -> Result<(FileHeader,
         return Err("it belongs to another store");
     }
     if b.len() < CONTENT_AT {
-        return Err("shorter than its facts");
+        return Err("copy is cut off");
     }
     let id = u32::try_from(header.ordinal).ok().filter(|id| (1..=MAX_ID).contains(id)).ok_or("id is out of range")?;
     if seeded_crc(seed(store_id, header.ordinal), FACTS_AT as u64, &b[Layout::CRC.end()..CONTENT_AT])
         != Layout::CRC.get(b)
     {
-        return Err("checksum of the facts does not match");
+        return Err("checksum mismatch in the metadata");
     }
     let group_bytes = usize::from(Layout::GROUP_BYTES.get(b));
     if group_bytes > MAX_GROUP_BYTES || !all_zero(&b[GROUP_AT + group_bytes..CONTENT_AT]) {
@@ -156,12 +157,12 @@ pub(crate) fn decode_facts(b: &[u8], store_id: &[u8; 16]) -> Result<(FileHeader,
 /// Returns the body and meta dictionaries of a whole copy with decoded `facts`.
 pub(crate) fn decode_content<'b>(facts: &Facts, copy: &'b [u8]) -> Result<(&'b [u8], &'b [u8]), Flaw> {
     if copy.len() != facts.copy_bytes() {
-        return Err("a copy of another length than recorded");
+        return Err("a copy's length differs from the recorded one");
     }
     let (body, rest) = copy[CONTENT_AT..].split_at(facts.body_bytes as usize);
     let (meta, padding) = rest.split_at(facts.meta_bytes as usize);
     if crc32fast::hash(body) != facts.body_crc || crc32fast::hash(meta) != facts.meta_crc {
-        return Err("checksum of a dictionary does not match");
+        return Err("checksum mismatch in a dictionary");
     }
     if !all_zero(padding) {
         return Err("padding is not zero");

@@ -99,7 +99,7 @@ impl FileHeader {
         b
     }
 
-    /// Decodes the first 64 bytes of a file. The caller, which knows the file's name, judges the
+    /// Decodes the first 64 bytes of a file. The caller, which knows the file's name, checks the
     /// versions.
     pub(crate) fn decode(b: &[u8]) -> Result<FileHeader, Flaw> {
         if b.len() < BYTES {
@@ -107,7 +107,7 @@ impl FileHeader {
         }
         let kind = Kind::of_magic(Layout::MAGIC.get(b).0).ok_or("unknown magic")?;
         if crc32fast::hash(&b[Layout::CRC.end()..BYTES]) != Layout::CRC.get(b) {
-            return Err("header checksum does not match");
+            return Err("header checksum mismatch");
         }
         let header = FileHeader {
             kind,
@@ -133,7 +133,7 @@ impl FileHeader {
             }
         }
         if kind != Kind::Values && !all_zero(&b[Layout::FLOOR.at..Layout::LEVEL.end()]) {
-            return Err("only value segments have a floor and an origin");
+            return Err("floor, origin or level in a file that is not a value segment");
         }
         Ok(header)
     }

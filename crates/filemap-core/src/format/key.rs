@@ -26,9 +26,9 @@ filemap_io::layout! {
 pub(crate) const UNIT_BYTES: u64 = 16;
 /// Length of the fixed part, without the two fields of a reference.
 const FIXED_BYTES: usize = Layout::REFERS_TO.at;
-/// Bytes that `peek` needs at most.
+/// Most bytes that `peek` needs.
 pub(crate) const PEEK_BYTES: usize = Layout::BYTES;
-/// Greatest stored chain length; it stands for any greater one.
+/// Greatest stored chain length; stands for all greater ones.
 pub(crate) const MAX_CHAIN: u32 = (1 << 24) - 1;
 const ADDRESS_MASK: u64 = (1 << 40) - 1;
 const CHUNKED: u32 = 1 << 24;
@@ -71,7 +71,7 @@ pub(crate) struct KeyRecord {
     /// Address of the previous record in the chain, 0 for none.
     pub(crate) previous: u64,
     pub(crate) chain: u32,
-    /// Sequence of the version that holds the body; 0 for this one.
+    /// Sequence of the version that holds the body; 0 if this one holds it.
     pub(crate) refers_to: u64,
     /// Address of that version's record, 0 if none or unknown.
     pub(crate) holder: u64,
@@ -110,8 +110,8 @@ impl KeyRecord {
         Layout::CRC.put(b, crc);
     }
 
-    /// Decodes the fixed part at the front of `b` without checking its checksum: gives the caller
-    /// the length to read.
+    /// Decodes the fixed part at the front of `b` without verifying its checksum: the caller
+    /// learns the length to read.
     pub(crate) fn peek(b: &[u8]) -> Result<KeyRecord, Flaw> {
         if b.len() < FIXED_BYTES {
             return Err("key record is cut off");
@@ -129,7 +129,7 @@ impl KeyRecord {
         }
         let (refers_to, holder) = if is_reference { (Layout::REFERS_TO.get(b), Layout::HOLDER.get(b)) } else { (0, 0) };
         if is_reference && !(1..=MAX_SEQUENCE).contains(&refers_to) || holder > ADDRESS_MASK {
-            return Err("what a key record refers to is out of range");
+            return Err("the reference of a key record is out of range");
         }
         Ok(KeyRecord {
             key_bytes,
@@ -152,7 +152,7 @@ impl KeyRecord {
             return Err("key record is cut off");
         }
         if seeded_crc(seed, offset, &b[Layout::CRC.end()..end]) != Layout::CRC.get(b) {
-            return Err("key record checksum does not match");
+            return Err("key record checksum mismatch");
         }
         Ok((record, &b[record.key_at()..end]))
     }

@@ -1,5 +1,5 @@
-//! The runs of keys in order that a superblock names, as rows of the segment table: one for the
-//! order, then one for each run, oldest first.
+//! The ordered runs that a superblock names, as rows of the segment table: one for the order, then
+//! one for each run, oldest first.
 
 use std::collections::BTreeSet;
 
@@ -12,50 +12,49 @@ use super::row::{ADDED, BEFORE, ENTRIES, FAMILY, LEAVES, ORDER, ORDINAL, PAGES, 
 pub(crate) const ORDERS: u64 = 4;
 /// Family of the rows of runs.
 pub(crate) const KEY_RUNS: u64 = 5;
-/// Most runs that a superblock can name: joining keeps them far below.
+/// Maximum number of runs that a superblock can name; joining keeps the number far below.
 pub(crate) const RUNS_MAX: usize = 1 << 14;
 
-/// The runs of keys in order. Their changes add up to the keys of the index, unless they are
-/// behind.
+/// The ordered runs. Their changes sum to the keys of the index, except for those in `behind`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyRuns {
     /// Hash of the order's name.
     pub(crate) order: u64,
-    /// Above the numbers of all runs that were ever named.
+    /// Greater than the number of any run ever named.
     pub(crate) next: u64,
-    /// What the runs lack, in the middle of a checkpoint.
+    /// The table of an unfinished checkpoint, whose keys the runs lack.
     pub(crate) behind: Option<Behind>,
-    /// Oldest first.
+    /// Runs, oldest first.
     pub(crate) runs: Vec<Info>,
 }
 
-/// The table of a checkpoint in the middle: keys of it may have come to the index, or gone,
+/// The table of an unfinished checkpoint: its keys may have been added to the index, or removed,
 /// without a run that says so. All its entries are in the value log after the tail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Behind {
-    /// Versions and tombstones.
+    /// Number of versions and tombstones.
     pub(crate) entries: u64,
-    /// Above their sequences.
+    /// Greater than their sequences.
     pub(crate) before: u64,
 }
 
 impl KeyRuns {
-    /// No keys in the order of this name; numbers from `next` on are free.
+    /// No runs, in the order of this name; numbers from `next` on are free.
     pub(crate) fn none(name: &str, next: u64) -> KeyRuns {
         KeyRuns { order: KeyRuns::order_of(name), next, behind: None, runs: Vec::new() }
     }
 
-    /// What stands for the name of an order.
+    /// Hash that stands for the name of an order.
     pub(crate) fn order_of(name: &str) -> u64 {
         xxhash_rust::xxh3::xxh3_64(name.as_bytes())
     }
 
-    /// Keys in the runs.
+    /// Number of keys in the runs.
     pub(crate) fn keys(&self) -> i64 {
         self.runs.iter().map(|run| run.added.cast_signed() - run.removed.cast_signed()).sum()
     }
 
-    /// Replaces `runs`, which stand one after the other, by `by`. False if they are not there.
+    /// Replaces the consecutive `runs` by `by`. Returns false if they are not in the list.
     pub(crate) fn replace(&mut self, runs: &[Info], by: Option<Info>) -> bool {
         let first = runs.first().and_then(|first| self.runs.iter().position(|run| run == first));
         let Some(first) = first.filter(|first| self.runs[*first..].starts_with(runs)) else { return false };
@@ -69,7 +68,7 @@ impl KeyRuns {
         self.runs.push(run);
     }
 
-    /// All rows, as words.
+    /// Encodes all rows, as words.
     pub(crate) fn encode(&self) -> Vec<u64> {
         let (entries, before) = self.behind.map_or((0, 0), |behind| (behind.entries, behind.before));
         let place = FAMILY.at(ORDERS) | ORDINAL.at(self.next);
@@ -91,7 +90,7 @@ impl KeyRuns {
         Ok(KeyRuns { order: ORDER.get(row), next: ORDINAL.get(row), behind, runs: Vec::new() })
     }
 
-    /// Decodes the row of a run, and adds it.
+    /// Decodes the row of a run and appends the run.
     pub(crate) fn decode_run(&mut self, row: &[u64]) -> Result<(), Flaw> {
         let run = Info {
             number: ORDINAL.get(row),
@@ -101,16 +100,16 @@ impl KeyRuns {
             removed: REMOVED.get(row),
         };
         if !run.is_possible() || run.number >= self.next || self.runs.len() >= RUNS_MAX {
-            return Err("segment table has a run of keys that none can be");
+            return Err("segment table has an impossible ordered run");
         }
         self.runs.push(run);
         Ok(())
     }
 
-    /// Checks what is true of all runs together.
+    /// Checks what holds for all runs together.
     pub(crate) fn check(&self) -> Result<(), Flaw> {
         let numbers: BTreeSet<u64> = self.runs.iter().map(|run| run.number).collect();
-        if numbers.len() < self.runs.len() { Err("segment table has two runs of keys of one number") } else { Ok(()) }
+        if numbers.len() < self.runs.len() { Err("segment table has two ordered runs of one number") } else { Ok(()) }
     }
 }
 

@@ -30,7 +30,7 @@ const KEY_LOW: Bits = Bits { word: 1, low: 48, bits: 16, text: "address of the k
 const LOCATION: Bits = Bits { word: 1, low: 8, bits: 40, text: "location of the value record" };
 const SIZE: Bits = Bits { word: 1, low: 0, bits: 8, text: "size class" };
 
-/// The fields of a slot, for the document.
+/// The fields of a slot, for docs/FORMAT.md.
 #[cfg(test)]
 pub(super) const SLOT_FIELDS: [Bits; 5] = [HASH, KEY_HIGH, KEY_LOW, LOCATION, SIZE];
 
@@ -38,7 +38,7 @@ pub(super) const SLOT_FIELDS: [Bits; 5] = [HASH, KEY_HIGH, KEY_LOW, LOCATION, SI
 pub(crate) const CAPACITY: usize = (PAGE_BYTES - HEADER_BYTES) / SLOT_BYTES;
 /// Hash bits that the directory always resolves; slots do not keep them.
 pub(crate) const MIN_DEPTH: u8 = if cfg!(filemap_loom) { 1 } else { 7 };
-/// Greatest depth of a leaf: its slots have no bits left to split by.
+/// Greatest depth of a leaf: no bits of its slots are left to split by.
 pub(crate) const MAX_DEPTH: u8 = MIN_DEPTH + HASH_BITS;
 pub(crate) const HEADER_BYTES: usize = Layout::BYTES;
 const SLOT_BYTES: usize = 2 * u64::BYTES;
@@ -134,7 +134,7 @@ pub(crate) fn decode(seed: u32, page: u32, b: &[u8]) -> Result<Leaf, Flaw> {
         return Err("leaf page is cut off");
     }
     if seeded_crc(seed, u64::from(page), &b[Layout::CRC.end()..]) != Layout::CRC.get(b) {
-        return Err("leaf page checksum does not match");
+        return Err("leaf page checksum mismatch");
     }
     let (depth, count) = (Layout::DEPTH.get(b), usize::from(Layout::SLOTS.get(b)));
     if Layout::KIND.get(b) != KIND {
@@ -159,7 +159,7 @@ pub(crate) fn decode(seed: u32, page: u32, b: &[u8]) -> Result<Leaf, Flaw> {
         return Err("the prefix of a leaf page is longer than its depth");
     }
     if !has_prefix(&slots, depth, prefix) {
-        return Err("slots of a leaf page are another leaf's");
+        return Err("slots of a leaf page belong to another leaf");
     }
     Ok(Leaf { depth, prefix, epoch: Layout::EPOCH.get(b), slots })
 }
@@ -206,7 +206,7 @@ mod tests {
         Layout::PREFIX.put(&mut page, 0xabd);
         let crc = seeded_crc(5, 9, &page[Layout::CRC.end()..]);
         Layout::CRC.put(&mut page, crc);
-        assert_eq!(decode(5, 9, &page), Err("slots of a leaf page are another leaf's"));
+        assert_eq!(decode(5, 9, &page), Err("slots of a leaf page belong to another leaf"));
     }
 
     #[test]

@@ -55,7 +55,7 @@ impl Extent {
         u64::from(self.units) * UNIT_BYTES
     }
 
-    /// Returns the size class, as slots keep it.
+    /// Returns the size class that slots store.
     pub(crate) fn size(self) -> SizeClass {
         SizeClass::of(self.bytes())
     }
@@ -87,7 +87,7 @@ impl SizeClass {
         SizeClass((8 * (shift + 1)) as u8 + mantissa as u8)
     }
 
-    /// Returns the upper bound of the class in bytes. Total over all 256 values.
+    /// Returns the upper bound of the class, in bytes. Defined for all 256 values.
     pub(crate) fn bytes(self) -> u64 {
         let (exponent, mantissa) = (u32::from(self.0 / 8), u64::from(self.0 % 8));
         if exponent == 0 {

@@ -1,8 +1,8 @@
 //! The on-disk format: one file per record or header, encode beside decode. Each layout is
-//! declared once, by [`layout!`](filemap_io::layout!) or as `Bits`; docs/FORMAT.md has the same
-//! tables, and a test holds the two equal.
+//! declared once, with [`layout!`](filemap_io::layout!) or as `Bits`; docs/FORMAT.md has the same
+//! tables, and a test keeps both equal.
 //!
-//! Who may call it: every folder but `sync`; it only names plain data (`record`, `options`) and
+//! May be called from every folder but `sync`. It names only plain data (`record`, `options`) and
 //! the failpoints.
 //!
 //! Invariants:
@@ -41,15 +41,15 @@ pub(crate) const PAGE_BYTES: usize = 4096;
 #[cfg(filemap_loom)]
 pub(crate) const PAGE_BYTES: usize = 64;
 
-/// Why bytes do not decode.
+/// Reason why bytes do not decode.
 pub(crate) type Flaw = &'static str;
 
 pub(crate) fn all_zero(b: &[u8]) -> bool {
     b.iter().all(|&x| x == 0)
 }
 
-/// Checksum seed of a file. With the offset it keeps a whole record of another store, another life
-/// of the file or another place from passing.
+/// Checksum seed of a file. With the offset it makes a whole record fail if it comes from another
+/// store, another life of the file or another place.
 pub(crate) fn seed(store_id: &[u8; 16], file: u64) -> u32 {
     let mut h = crc32fast::Hasher::new();
     h.update(store_id);

@@ -26,7 +26,7 @@ pub(crate) fn segment(id: u16) -> String {
     format!("value{id}.dat")
 }
 
-/// Parses a name that `segment` gives.
+/// Parses a name built by `segment`.
 pub(crate) fn parse_segment(name: &str) -> Option<u16> {
     let id = name.strip_prefix("value")?.strip_suffix(".dat")?.parse().ok()?;
     (segment(id) == name).then_some(id)
@@ -42,13 +42,13 @@ pub(crate) fn set_aside(name: &str, nth: u32) -> String {
     format!("{name}.set-aside{nth}")
 }
 
-/// The first name of [`set_aside`] that is not in `listed`.
+/// The first name by [`set_aside`] that is not in `listed`.
 pub(crate) fn next_set_aside(name: &str, listed: &[String]) -> String {
     let free = (0..).map(|nth| set_aside(name, nth)).find(|aside| !listed.contains(aside));
     free.unwrap_or_default()
 }
 
-/// Returns true for a name that [`set_aside`] gives.
+/// Returns true for a name built by [`set_aside`].
 pub(crate) fn is_set_aside(name: &str) -> bool {
     let nth = name.rsplit_once(".set-aside").map(|(_, nth)| nth);
     nth.is_some_and(|nth| !nth.is_empty() && nth.bytes().all(|b| b.is_ascii_digit()))
@@ -63,7 +63,7 @@ pub(crate) fn dictionary(id: u32) -> String {
     format!("dict{id}.zdict")
 }
 
-/// Parses a name that `dictionary` gives.
+/// Parses a name built by `dictionary`.
 pub(crate) fn parse_dictionary(name: &str) -> Option<u32> {
     let id = name.strip_prefix("dict")?.strip_suffix(".zdict")?.parse().ok()?;
     (id != 0 && dictionary(id) == name).then_some(id)
@@ -74,7 +74,7 @@ pub(crate) fn new_dictionary(id: u32) -> String {
     format!("{}.new", dictionary(id))
 }
 
-/// Parses a name that `new_dictionary` gives.
+/// Parses a name built by `new_dictionary`.
 pub(crate) fn parse_new_dictionary(name: &str) -> Option<u32> {
     parse_dictionary(name.strip_suffix(".new")?)
 }
@@ -84,27 +84,27 @@ pub(crate) fn keys(id: u16) -> String {
     format!("key{id}.dat")
 }
 
-/// Parses a name that `keys` gives.
+/// Parses a name built by `keys`.
 pub(crate) fn parse_keys(name: &str) -> Option<u16> {
     let id = name.strip_prefix("key")?.strip_suffix(".dat")?.parse().ok()?;
     (keys(id) == name).then_some(id)
 }
 
-/// What names of runs of keys in order begin with.
+/// Prefix of the names of ordered runs.
 pub(crate) const KEY_RUNS: &str = "keys";
 
-/// Name of a run of keys in order.
+/// Name of an ordered run.
 pub(crate) fn key_run(number: u64) -> String {
     filemap_runs::file_name(KEY_RUNS, number)
 }
 
-/// Parses a name that `key_run` gives.
+/// Parses a name built by `key_run`.
 pub(crate) fn parse_key_run(name: &str) -> Option<u64> {
     let number = name.strip_prefix(KEY_RUNS)?.strip_prefix('.')?.strip_suffix(".run")?.parse().ok()?;
     (key_run(number) == name).then_some(number)
 }
 
-/// Returns true for a name of a file of a store, or of a backup in progress.
+/// Returns true for the name of a file of a store, or of a backup in progress.
 pub(crate) fn is_ours(name: &str) -> bool {
     [LOCK, SUPERBLOCK, NEW_SUPERBLOCK, PARTIAL, VERIFIED, VERIFYING, RULES, INDEX].contains(&name)
         || parse_segment(name).is_some()

@@ -1,9 +1,8 @@
-//! A node page of address.idx: a stretch of the directory, of the segment table or of the list of
+//! A node page of address.idx: a range of the directory, of the segment table or of the list of
 //! runs, or the page numbers of nodes one level below.
 //!
 //! The segment table has the words of [`row`](super::row), the list of runs those of
-//! [`run`](super::run). Page 0 of a directory entry stands for a
-//! leaf without slots, which has no page.
+//! [`run`](super::run). A directory entry with page 0 is a leaf without slots, which has no page.
 
 use filemap_io::layout::{Wire, Zeros, is_reserved_zero};
 
@@ -28,7 +27,7 @@ const DEPTH: Bits = Bits { word: 0, low: 48, bits: 8, text: "depth of the leaf" 
 const COUNT: Bits = Bits { word: 0, low: 32, bits: 16, text: "number of its slots" };
 const PAGE: Bits = Bits { word: 0, low: 0, bits: 32, text: "page, 0 for a leaf without slots" };
 
-/// The fields of a directory entry, for the document.
+/// The fields of a directory entry, for docs/FORMAT.md.
 #[cfg(test)]
 pub(super) const ENTRY_FIELDS: [Bits; 3] = [DEPTH, COUNT, PAGE];
 
@@ -40,7 +39,7 @@ pub(crate) const TABLE_LEVEL: u8 = 64;
 const HEADER_BYTES: usize = Layout::BYTES;
 const KIND: u8 = 2;
 
-/// A directory entry: the leaf that serves a stretch of hashes.
+/// A directory entry: the leaf of a range of hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) page: u32,
@@ -96,7 +95,7 @@ pub(crate) fn decode(seed: u32, page: u32, b: &[u8]) -> Result<Node, Flaw> {
         return Err("node page is cut off");
     }
     if seeded_crc(seed, u64::from(page), &b[Layout::CRC.end()..]) != Layout::CRC.get(b) {
-        return Err("node page checksum does not match");
+        return Err("node page checksum mismatch");
     }
     let count = usize::from(Layout::ENTRIES.get(b));
     if Layout::KIND.get(b) != KIND {

@@ -1,8 +1,8 @@
 //! The list of begun segments of the value log: one sector of SUPERBLOCK, beside its two copies.
 //!
-//! A checkpoint's segment table names the segments up to its tail. This list names later ones, so
-//! that a lost one is noticed. A segment is listed once it is durable and before anything is
-//! appended to it, and stays until its file is about to be removed.
+//! A checkpoint's segment table names the segments up to its tail. This list names the later ones,
+//! so that a missing one is noticed. A segment is listed once it is durable and before anything is
+//! appended to it, and stays listed until its file is about to be removed.
 //!
 //! The sector lies at byte 8192. It reaches the disk whole or not at all, so one that does not
 //! verify is damage.
@@ -28,7 +28,7 @@ pub(crate) const BYTES: usize = Layout::BYTES;
 pub(crate) const AT: u64 = 8192;
 const MAGIC: &[u8; 8] = b"FMROLLS\0";
 const BITS_AT: usize = Layout::BITS.at;
-/// Ordinals that the list has room for.
+/// Number of ordinals in the list.
 const CAPACITY: u64 = 8 * (BYTES - BITS_AT) as u64;
 
 /// A decoded list of begun segments.
@@ -57,11 +57,10 @@ impl Rolls {
         self.store_id
     }
 
-    /// Adds a segment. Forgets segments too far before it to have room: a checkpoint has passed
-    /// them.
+    /// Adds a segment. Drops segments too far before it to fit: a checkpoint has passed them.
     pub(crate) fn add(&mut self, ordinal: u64) {
         if ordinal < self.first || ordinal >= self.first + CAPACITY {
-            // Half of the room is for segments to come.
+            // Half of the bits are for later segments.
             let first = ordinal.saturating_sub(CAPACITY / 2);
             let kept: Vec<u64> = self.after(first).filter(|o| *o < first + CAPACITY).collect();
             (self.first, self.bits) = (first, [0; BYTES - BITS_AT]);
@@ -91,13 +90,13 @@ impl Rolls {
         at.is_some_and(|at| self.bits[at as usize / 8] >> (at % 8) & 1 == 1)
     }
 
-    /// Returns true if a segment is neither listed nor forgotten: it was not begun when this was
-    /// written, or was removed.
+    /// Returns true if a segment is neither listed nor dropped: it had not been begun when the
+    /// list was written, or was removed.
     pub(crate) fn lacks(&self, ordinal: u64) -> bool {
         ordinal >= self.first && !self.has(ordinal)
     }
 
-    /// Iterates over the listed ordinals from `least` on.
+    /// Iterates over the listed ordinals that are `least` or greater.
     pub(crate) fn after(&self, least: u64) -> impl Iterator<Item = u64> {
         let all = (self.first.max(least)..self.first + CAPACITY).filter(|o| self.has(*o));
         all.collect::<Vec<_>>().into_iter()

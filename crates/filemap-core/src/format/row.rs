@@ -1,5 +1,5 @@
-//! A row of the segment table: four words a segment, dictionary or run of keys in order, as
-//! entries of nodes.
+//! A row of the segment table: four words for a segment, dictionary or ordered run, as entries of
+//! nodes.
 
 use super::bits::Bits;
 
@@ -40,7 +40,7 @@ pub(crate) const PAGES: Bits = Bits { word: 1, low: 32, bits: 32, text: "family 
 pub(crate) const ADDED: Bits = Bits { word: 2, low: 0, bits: 64, text: "family 5: entries that add their key" };
 pub(crate) const REMOVED: Bits = Bits { word: 3, low: 0, bits: 64, text: "family 5: entries that remove their key" };
 
-/// The fields, for the document.
+/// The fields, for docs/FORMAT.md.
 #[cfg(test)]
 pub(super) const FIELDS: [Bits; 13] = [
     FAMILY,

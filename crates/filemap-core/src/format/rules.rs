@@ -1,5 +1,5 @@
-//! The file RULES: what was erased and must not come back. It is written whole as RULES.new,
-//! synced and renamed.
+//! The file RULES: rules for what was erased and must not come back. It is written whole as
+//! RULES.new, synced and renamed.
 
 use filemap_io::layout::{Text, Zeros, is_reserved_zero};
 
@@ -54,7 +54,7 @@ pub(crate) const LONGEST: u64 = 64 << 20;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleState {
-    /// The erasure has begun: the rule holds, but files may still contain what it is about.
+    /// The erasure has begun: the rule holds, but files may still contain what it matches.
     Unfinished,
     /// The erasure is complete; the rule holds.
     InForce,
@@ -74,7 +74,7 @@ impl RuleState {
     }
 }
 
-/// Something that was erased and must not come back.
+/// A rule: matches something that was erased and must not come back.
 ///
 /// ```
 /// # let temp = tempfile::tempdir()?;
@@ -85,17 +85,17 @@ impl RuleState {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Its number in the store, never reused.
+    /// The rule's number in the store, never reused.
     pub id: u32,
-    /// Whether the rule holds, and whether its erasure is complete.
+    /// State of the rule and of its erasure.
     pub state: RuleState,
-    /// When it was made, in ms since 1970.
+    /// Time of creation, in ms since 1970.
     pub made_ms: i64,
-    /// When its state last changed, in ms since 1970.
+    /// Time of the last change of its state, in ms since 1970.
     pub changed_ms: i64,
     /// Reason, as given by the caller.
     pub reason: String,
-    /// What the rule is about. The engine does not interpret it.
+    /// What the rule matches. The engine does not interpret it.
     pub what: Vec<u8>,
 }
 
@@ -151,10 +151,10 @@ impl Rules {
         }
         if Layout::FILE_BYTES.get(b) != b.len() as u64 || crc32fast::hash(&b[Layout::CRC.end()..]) != Layout::CRC.get(b)
         {
-            return Err("checksum does not match");
+            return Err("checksum mismatch");
         }
         if Layout::STORE_ID.get(b) != *store_id {
-            return Err("it is another store's");
+            return Err("it belongs to another store");
         }
         let versions = (Layout::READ_VERSION.get(b), Layout::WRITE_VERSION.get(b));
         let mut rules =
@@ -169,7 +169,7 @@ impl Rules {
         for _ in 0..Layout::RULES.get(b) {
             let (rule, more) = decode_rule(rest)?;
             if rule.id == 0 || rule.id >= rules.next_id {
-                return Err("a rule has an id that was not given");
+                return Err("a rule has an id that was never assigned");
             }
             rules.list.push(rule);
             rest = more;
@@ -188,7 +188,7 @@ fn decode_rule(b: &[u8]) -> Result<(Rule, &[u8]), Flaw> {
     let state = state.ok_or("a rule has an unknown state")?;
     let (reason, rest) = b[RULE_BYTES..].split_at_checked(RuleLayout::REASON_BYTES.get(b) as usize).ok_or(CUT)?;
     let (what, rest) = rest.split_at_checked(RuleLayout::WHAT_BYTES.get(b) as usize).ok_or(CUT)?;
-    let reason = str::from_utf8(reason).map_err(|_| "a rule's reason is no text")?.to_owned();
+    let reason = str::from_utf8(reason).map_err(|_| "a rule's reason is not UTF-8")?.to_owned();
     let (made_ms, changed_ms) = (RuleLayout::MADE_MS.get(b), RuleLayout::CHANGED_MS.get(b));
     Ok((Rule { id: RuleLayout::ID.get(b), state, made_ms, changed_ms, reason, what: what.to_vec() }, rest))
 }

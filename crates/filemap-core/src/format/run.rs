@@ -1,9 +1,9 @@
-//! The pages of a run: sorted changes of slots that wait in address.idx until they are worth the
-//! rewriting of leaves.
+//! The pages of a run: sorted slot changes that wait in address.idx until rewriting their leaves
+//! pays.
 //!
-//! A run is of one part of the hash space, that of seven first bits. It is made of groups: a
-//! summary, and the pages of changes behind it. The list of runs is a tree of nodes; of each run
-//! it has three words, and one for each group.
+//! A run covers one part of the hash space, that of one value of the first seven bits. It consists
+//! of groups: a summary, and the pages of changes after it. The list of runs is a tree of nodes;
+//! it has three words for each run, and one for each of its groups.
 
 use filemap_io::layout::{Wire, Zeros, get, is_reserved_zero};
 
@@ -42,9 +42,9 @@ filemap_io::layout! {
 
 /// Parts of the hash space.
 pub(crate) const PARTS: usize = 1 << MIN_DEPTH;
-/// Pages of changes of a full group.
+/// Pages of changes in a full group.
 pub(crate) const GROUP_PAGES: usize = if cfg!(filemap_loom) { 1 } else { 7 };
-/// Words of the filter of one page.
+/// Words of the Bloom filter of one page.
 pub(crate) const FILTER_WORDS: usize = if cfg!(filemap_loom) { 1 } else { 71 };
 const PAGE_SUMMARY_BYTES: usize = 8 + 8 * FILTER_WORDS;
 pub(crate) const HEADER_BYTES: usize = Layout::BYTES;
@@ -60,7 +60,7 @@ const REPLACED_AT: Bits = Bits { word: 0, low: 40, bits: 16, text: "" };
 
 /// Lowest level of the tree of the list of runs.
 pub(crate) const LIST_LEVEL: u8 = 128;
-/// Words of the list before those of the runs.
+/// Words of the list before those of its runs.
 pub(crate) const HEAD_WORDS: usize = 2;
 pub(crate) const SETTLING_PART: Bits = Bits { word: 0, low: 56, bits: 8, text: "the part that settles" };
 pub(crate) const SETTLING_RUNS: Bits =
@@ -85,17 +85,18 @@ pub(crate) const GROUP_HASH: Bits =
 pub(crate) const GROUP_PAGE: Bits =
     Bits { word: 3, low: 0, bits: 32, text: "its summary's page; those of its changes follow" };
 
-/// The fields of the list, for the document.
+/// The fields of the list, for docs/FORMAT.md.
 #[cfg(test)]
 pub(super) const HEAD_FIELDS: [Bits; 3] = [SETTLING_PART, SETTLING_RUNS, SETTLED];
-/// The fields of a run in it, for the document.
+/// The fields of a run in the list, for docs/FORMAT.md.
 #[cfg(test)]
 pub(super) const FIELDS: [Bits; 7] = [PART, LEVEL, PAGES, CHANGES, EPOCH, GROUP_HASH, GROUP_PAGE];
 
-/// What a checkpoint changes in one slot.
+/// A checkpoint's change of one slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
-    /// The new slot. If its key record's address is 0, only its hash counts: a slot is removed.
+    /// The new slot. If its key record's address is 0, the slot is removed and only its hash
+    /// counts.
     pub(crate) slot: Slot,
     /// Address of the key record of the slot that it replaces or removes, 0 for none. It tells
     /// that slot from those of other keys with the same hash bits.
@@ -112,7 +113,7 @@ impl Change {
     }
 }
 
-/// Returns true if this many changes, of which `replaced` replace or remove a slot, fit in a page.
+/// Returns true if `changes` changes, `replaced` of which replace or remove a slot, fit in a page.
 pub(crate) fn fits(changes: usize, replaced: usize) -> bool {
     HEADER_BYTES + changes * SLOT_BYTES + replaced * REPLACED_BYTES <= PAGE_BYTES
 }
@@ -146,7 +147,7 @@ pub(crate) fn encode(seed: u32, page: u32, part: u8, epoch: u64, changes: &[Chan
     b
 }
 
-/// The changes of a page.
+/// A decoded page of changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Changes {
     pub(crate) part: u8,
@@ -160,7 +161,7 @@ pub(crate) fn decode(seed: u32, page: u32, b: &[u8]) -> Result<Changes, Flaw> {
         return Err("page of changes is cut off");
     }
     if seeded_crc(seed, u64::from(page), &b[Layout::CRC.end()..]) != Layout::CRC.get(b) {
-        return Err("checksum of a page of changes does not match");
+        return Err("checksum mismatch in a page of changes");
     }
     if Layout::KIND.get(b) != KIND {
         return Err("not a page of changes");
@@ -182,7 +183,7 @@ pub(crate) fn decode(seed: u32, page: u32, b: &[u8]) -> Result<Changes, Flaw> {
     for word in b[slots_end..used].chunks_exact(REPLACED_BYTES).map(u64::read) {
         let (at, address) = replaced_of_word(word);
         if at < next || at >= count || address == 0 || word >> 56 != 0 {
-            return Err("a page of changes replaces what it cannot");
+            return Err("a page of changes has an invalid replaced slot");
         }
         changes[at].replaces = address;
         next = at + 1;
@@ -191,34 +192,35 @@ pub(crate) fn decode(seed: u32, page: u32, b: &[u8]) -> Result<Changes, Flaw> {
         return Err("a page of changes is not in order");
     }
     if changes.iter().any(|c| c.removes() && c.replaces == 0) {
-        return Err("a page of changes removes nothing");
+        return Err("a page of changes removes a slot that it does not name");
     }
     Ok(Changes { part: Layout::PART.get(b), epoch: Layout::EPOCH.get(b), changes })
 }
 
-/// Numbers of changes, and of those that replace a slot, in the words of a page.
+/// Numbers of changes, and of changes that replace a slot, from the first and third word of a
+/// page.
 pub(crate) fn counts(first: u64, third: u64) -> (usize, usize) {
     ((first >> 48) as usize, (third & 0xffff) as usize)
 }
 
-/// The number of a change and the address of what it replaces, in their word.
+/// Decodes a word: the number of a change, and the address of the key record it replaces.
 pub(crate) fn replaced_of_word(word: u64) -> (usize, u64) {
     (REPLACED_AT.of(word) as usize, REPLACED_ADDRESS.of(word))
 }
 
-/// A summary: which pages of a group may have a hash.
+/// A decoded summary: tells which pages of a group may hold a hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Summary {
     pub(crate) part: u8,
     pub(crate) epoch: u64,
-    /// The hash bits of each page's first change.
+    /// Hash bits of each page's first change.
     pub(crate) firsts: Vec<u64>,
-    /// The words of the filters, one page after the other.
+    /// Words of the Bloom filters, page after page.
     pub(crate) filters: Vec<u64>,
 }
 
 impl Summary {
-    /// The summary of pages of changes.
+    /// Builds the summary of pages of changes.
     pub(crate) fn of(part: u8, epoch: u64, pages: &[&[Change]]) -> Summary {
         let mut filters = vec![0; pages.len() * FILTER_WORDS];
         for (changes, filter) in pages.iter().zip(filters.chunks_exact_mut(FILTER_WORDS)) {
@@ -230,7 +232,7 @@ impl Summary {
         Summary { part, epoch, firsts: pages.iter().map(|p| p[0].hash()).collect(), filters }
     }
 
-    /// The pages in which a hash may be, by their number in the group.
+    /// Numbers in the group of the pages that may hold a hash.
     pub(crate) fn pages_of(&self, hash: u64) -> impl Iterator<Item = usize> + '_ {
         let first = self.firsts.partition_point(|f| *f < hash).saturating_sub(1);
         let (word, mask) = place(hash, FILTER_WORDS);
@@ -239,7 +241,7 @@ impl Summary {
             .filter(move |page| self.filters[page * FILTER_WORDS + word] & mask == mask)
     }
 
-    /// Encodes it for page number `page`.
+    /// Encodes the summary for page number `page`.
     pub(crate) fn encode(&self, seed: u32, page: u32) -> [u8; PAGE_BYTES] {
         assert!(self.firsts.len() <= GROUP_PAGES && self.filters.len() == self.firsts.len() * FILTER_WORDS);
         let mut b = [0; PAGE_BYTES];
@@ -263,7 +265,7 @@ impl Summary {
             return Err("summary is cut off");
         }
         if seeded_crc(seed, u64::from(page), &b[SummaryLayout::CRC.end()..]) != SummaryLayout::CRC.get(b) {
-            return Err("checksum of a summary does not match");
+            return Err("checksum mismatch in a summary");
         }
         if SummaryLayout::KIND.get(b) != SUMMARY_KIND {
             return Err("not a summary");
@@ -286,7 +288,7 @@ impl Summary {
     }
 }
 
-/// What a page of a run has.
+/// Kind of a page of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Changes.
@@ -295,7 +297,7 @@ pub(crate) enum Kind {
     Summary,
 }
 
-/// The kind of a whole page, if it looks like one of a run.
+/// The kind of a whole page, if it can be a page of a run.
 pub(crate) fn kind_of(page: &[u8]) -> Option<Kind> {
     match Layout::KIND.get(page) {
         KIND => Some(Kind::Changes),
@@ -317,7 +319,7 @@ mod tests {
         Change { slot: Slot { hash, key, location, size }, replaces }
     }
 
-    /// A full page: of three changes one adds, one replaces, one removes.
+    /// A full page of changes: a third each add, replace and remove a slot.
     fn full() -> Vec<Change> {
         let of = |i: u64| change(i << 30, [i + 1, i + 1, 0][i as usize % 3], [0, i + 7, i + 7][i as usize % 3]);
         let all: Vec<Change> = (0..254).map(of).collect();

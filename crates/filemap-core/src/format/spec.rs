@@ -1,12 +1,12 @@
 //! Tests of the format: docs/FORMAT.md has exactly the tables of all layouts, and golden bytes pin
-//! what the tables say.
+//! the meaning of the tables.
 
 use filemap_io::layout::table;
 
 use super::bits::Bits;
 use super::*;
 
-/// The tables of the document, in its order.
+/// The tables of docs/FORMAT.md, in its order.
 fn tables() -> Vec<String> {
     macro_rules! of {
         ($($layout:path),+) => {

@@ -1,7 +1,7 @@
 //! The superblock: the store's identity and its last checkpoint.
 //!
 //! Two copies, written in turn, lie 4096 bytes apart. Each is one sector of 512 bytes, which
-//! reaches the disk whole or not at all.
+//! reaches the disk atomically.
 
 use filemap_io::layout::{Secret, Text, Zeros, is_reserved_zero};
 
@@ -147,9 +147,9 @@ pub(crate) struct Superblock {
     pub(crate) dropped_epoch: u64,
     pub(crate) last_dictionary: u32,
     pub(crate) rules: u64,
-    /// Names a history of the store in which nothing that was durable has been taken back.
+    /// Identifies a history of the store in which nothing durable was ever taken back.
     pub(crate) life: u64,
-    /// Compaction has dropped no tombstone with this sequence or a later one.
+    /// Compaction has dropped no tombstone with this sequence or a greater one.
     pub(crate) removals_from: u64,
 }
 
@@ -193,7 +193,7 @@ impl Superblock {
             return Err("unknown magic");
         }
         if crc32fast::hash(&b[Layout::CRC.end()..BYTES]) != Layout::CRC.get(b) {
-            return Err("superblock checksum does not match");
+            return Err("superblock checksum mismatch");
         }
         let name = Layout::CANONICALIZER.get(b).0;
         let name = name.split(|&c| c == 0).next().unwrap_or_default();
@@ -230,7 +230,7 @@ impl Superblock {
                 return Err("reserved superblock bytes are not zero");
             }
             if Layout::IS_COUNTED.get(b) > 1 || Layout::COUNTED.get(b) != superblock.index.counted.unwrap_or(0) {
-                return Err("number of counted keys is neither known nor unknown");
+                return Err("number of counted keys contradicts its flag");
             }
             superblock.check_ranges()?;
             check_name(&Layout::CANONICALIZER.get(b).0)?;
@@ -255,21 +255,21 @@ impl Superblock {
         if !(1..=MAX_SEQUENCE).contains(&self.next_sequence) {
             return Err("sequence is out of range");
         }
-        // Counters never come near these limits; incrementing them must not overflow.
+        // Counters never come near these limits, and incrementing them cannot overflow.
         let ordinal = self.tail.ordinal.max(self.key_tail.ordinal);
         if self.epoch.max(self.versions) > MAX_SEQUENCE || ordinal > header::MAX_ORDINAL {
             return Err("epoch, ordinal or number of versions is out of range");
         }
         let index = &self.index;
-        // In this order: `leaves` is then small enough to be multiplied.
+        // In this order, so that `leaves` is small enough to be multiplied.
         let has_room = index.pages <= u64::from(u32::MAX)
             && index.leaves <= index.pages
             && index.keys <= index.pages * leaf::CAPACITY as u64;
         if !has_room || index.counted.is_some_and(|n| n > index.keys) {
             return Err("size of the index is out of range");
         }
-        // Four words an entry: 65,536 segments of either log, as many dictionaries, and runs of
-        // keys.
+        // Four words an entry: 65,536 segments of either log, as many dictionaries, and the
+        // ordered runs.
         if index.table_words > 13 << 16 || (index.table == 0) != (index.table_words == 0) {
             return Err("segment table is out of range");
         }

@@ -63,7 +63,8 @@ filemap_io::layout! {
 
 /// Length of the fixed part, without a digest.
 pub(crate) const FIXED_BYTES: usize = Layout::DIGEST.at;
-/// Longest body compressed in one piece, in bytes: the most a reader allocates for one record.
+/// Longest body compressed in one piece, in bytes: the most that a reader allocates for one
+/// record.
 pub(crate) const MAX_PIECE_BYTES: u64 = 64 << 20;
 /// Bytes of one entry of a chunked record's payload.
 pub(crate) const CHUNK_ENTRY_BYTES: usize = ChunkLayout::BYTES;
@@ -93,15 +94,15 @@ impl Kind {
     }
 }
 
-/// A version that a tombstone of one version removes.
+/// The version that a tombstone of one version removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Removed {
     pub(crate) version: Version,
     pub(crate) digest: [u8; 16],
-    /// Versions with a lower sequence that refer to it are removed, too: those that stay were put
-    /// again, apart from it.
+    /// Versions that refer to it and have a lower sequence are removed too: references that stay
+    /// were put again with a higher one.
     pub(crate) parted_below: u64,
-    /// XXH3-64 of its meta.
+    /// XXH3-64 of the version's meta.
     pub(crate) meta_hash: u64,
 }
 
@@ -116,14 +117,14 @@ impl Removed {
         b
     }
 
-    /// Whether a version of the same key is removed, given its sequence and that of the one it
-    /// refers to.
+    /// Returns whether a version of the same key is removed, given its sequence and the sequence
+    /// it refers to.
     pub(crate) fn removes(&self, sequence: u64, refers_to: u64) -> bool {
         let removed = self.version.sequence;
         sequence == removed || (refers_to == removed && sequence < self.parted_below)
     }
 
-    /// What a record removes, if it is a tombstone of one version.
+    /// Decodes the version that a record removes, if it is a tombstone of one version.
     pub(crate) fn of(header: &Header, record: &[u8]) -> Option<Removed> {
         if header.kind != Kind::Tombstone || header.is_entry() {
             return None;
@@ -138,7 +139,7 @@ impl Removed {
     }
 }
 
-/// How bytes are stored.
+/// Encoding of stored bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Codec {
     Raw = 0,
@@ -168,13 +169,13 @@ pub(crate) struct Header {
     pub(crate) meta_bytes: u32,
     pub(crate) key_bytes: u32,
     pub(crate) payload_crc: u32,
-    /// Zero in kinds without a digest.
+    /// Zero for kinds without a digest.
     pub(crate) digest: [u8; 16],
 }
 
 impl Header {
-    /// Returns true if the memtable has an entry of the record: it is a version, or a tombstone of
-    /// all versions.
+    /// Returns true if the memtable has an entry for the record: it is a version, or a tombstone
+    /// of all versions.
     pub(crate) fn is_entry(&self) -> bool {
         self.kind.is_version() || (self.kind == Kind::Tombstone && self.payload_bytes == 0)
     }
@@ -203,7 +204,7 @@ impl Header {
         (self.payload_at() as u64 + u64::from(self.payload_bytes)).next_multiple_of(UNIT_BYTES)
     }
 
-    /// A raw header for a key of `key_bytes`, without meta or payload.
+    /// A raw header for a key of `key_bytes` bytes, without meta or payload.
     pub(crate) fn plain(kind: Kind, key_bytes: usize) -> Header {
         Header {
             kind,
@@ -222,8 +223,8 @@ impl Header {
         }
     }
 
-    /// The header of a filler over `bytes`. Panics unless that is a multiple of 64, from 64 to 1
-    /// GiB.
+    /// The header of a filler of `bytes` bytes. Panics unless that is a multiple of 64, from 64 to
+    /// 1 GiB.
     pub(crate) fn filler(bytes: u64) -> Header {
         assert!(bytes >= UNIT_BYTES && bytes.is_multiple_of(UNIT_BYTES) && bytes <= 1 << 30);
         Header { payload_bytes: (bytes - FIXED_BYTES as u64) as u32, ..Header::plain(Kind::Filler, 0) }
@@ -255,7 +256,7 @@ pub(crate) fn seal_head(header: &Header, seed: u32, offset: u64, out: &mut [u8])
 }
 
 /// Decodes the fixed part at the front of `b` (at least 56 bytes, 72 for a version) without
-/// checking its checksum. Lengths are checked against their limits, so the caller knows how much
+/// verifying its checksum. Lengths are checked against their limits, so the caller learns how much
 /// to read.
 pub(crate) fn peek(b: &[u8]) -> Result<Header, Flaw> {
     if b.len() < FIXED_BYTES {
@@ -298,10 +299,10 @@ fn check_limits(h: &Header) -> Result<(), Flaw> {
         return Err("meta length is out of range");
     }
     if h.meta_codec == Codec::Raw && h.meta_bytes != h.meta_raw_bytes {
-        return Err("raw meta of another length than recorded");
+        return Err("raw meta's length differs from the recorded one");
     }
     if (h.dictionary != 0) != (h.codec == Codec::Dictionary || h.meta_codec == Codec::Dictionary) {
-        return Err("it names a dictionary that it does not use, or uses one that it does not name");
+        return Err("dictionary id does not fit the codecs");
     }
     if h.sequence > MAX_SEQUENCE {
         return Err("sequence is out of range");
@@ -310,7 +311,7 @@ fn check_limits(h: &Header) -> Result<(), Flaw> {
         return Err("value length is out of range");
     }
     if matches!(h.kind, Kind::Page | Kind::Chunk) && h.raw_bytes > MAX_PIECE_BYTES {
-        return Err("page or chunk is longer than one may be");
+        return Err("page or chunk is too long");
     }
     let ok = match h.kind {
         Kind::Page | Kind::Chunk if h.codec == Codec::Raw => u64::from(h.payload_bytes) == h.raw_bytes,
@@ -331,7 +332,7 @@ pub(crate) fn decode_head(b: &[u8], seed: u32, offset: u64) -> Result<Header, Fl
         return Err("record is cut off");
     }
     if seeded_crc(seed, offset, &b[Layout::HEAD_CRC.end()..header.payload_at()]) != Layout::HEAD_CRC.get(b) {
-        return Err("head checksum does not match");
+        return Err("head checksum mismatch");
     }
     Ok(header)
 }
@@ -347,7 +348,7 @@ pub(crate) fn check_payload(header: &Header, b: &[u8]) -> Result<(), Flaw> {
         return Err("record is cut off");
     }
     if crc32fast::hash(&b[header.payload_at()..end]) != header.payload_crc {
-        return Err("payload checksum does not match");
+        return Err("payload checksum mismatch");
     }
     if !all_zero(&b[end..header.total_bytes() as usize]) {
         return Err("padding is not zero");
@@ -355,14 +356,14 @@ pub(crate) fn check_payload(header: &Header, b: &[u8]) -> Result<(), Flaw> {
     Ok(())
 }
 
-/// The payload of a reference to the version with this sequence.
+/// Payload of a reference to the version with this sequence.
 pub(crate) fn reference(sequence: u64) -> [u8; ReferenceLayout::BYTES] {
     let mut payload = [0; ReferenceLayout::BYTES];
     ReferenceLayout::SEQUENCE.put(&mut payload, sequence);
     payload
 }
 
-/// The sequence that the payload of a reference names; 0 if it is cut off.
+/// Sequence that the payload of a reference names; 0 if it is cut off.
 pub(crate) fn referred_to(payload: &[u8]) -> u64 {
     if payload.len() < ReferenceLayout::BYTES { 0 } else { ReferenceLayout::SEQUENCE.get(payload) }
 }
@@ -398,7 +399,7 @@ pub(crate) fn decode_chunks(payload: &[u8], raw_bytes: u64) -> Result<Vec<ChunkE
     let sum: u64 = chunks.iter().map(|c| u64::from(c.raw_bytes)).sum();
     let whole = payload.len().is_multiple_of(CHUNK_ENTRY_BYTES) && sum == raw_bytes;
     let sane = chunks.iter().all(|c| c.raw_bytes > 0 && c.units > 0 && u64::from(c.units) * UNIT_BYTES <= 1 << 30);
-    if whole && sane { Ok(chunks) } else { Err("list of chunks does not add up") }
+    if whole && sane { Ok(chunks) } else { Err("the chunks' lengths do not add up to the body's") }
 }
 
 #[cfg(test)]

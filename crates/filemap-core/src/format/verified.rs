@@ -1,5 +1,5 @@
-//! The file VERIFIED: time and result of the last full verification. It informs people; the engine
-//! does not rely on it.
+//! The file VERIFIED: time and result of the last full verification, for information only; the
+//! engine does not rely on it.
 //!
 //! Also the head and the frames of the file VERIFYING, the progress of a resumable verification.
 
@@ -75,7 +75,7 @@ impl Verified {
             return Err("unknown magic");
         }
         if crc32fast::hash(&b[Layout::CRC.end()..BYTES]) != Layout::CRC.get(b) {
-            return Err("checksum does not match");
+            return Err("checksum mismatch");
         }
         if !is_reserved_zero(Layout::ROWS, b) {
             return Err("reserved bytes are not zero");
@@ -113,7 +113,7 @@ impl UnderWay {
             return Err("unknown magic");
         }
         if crc32fast::hash(&b[..UnderWayLayout::CRC.at]) != UnderWayLayout::CRC.get(b) {
-            return Err("checksum does not match");
+            return Err("checksum mismatch");
         }
         Ok(UnderWay { store_id: UnderWayLayout::STORE_ID.get(b), begun_ms: UnderWayLayout::BEGUN_MS.get(b) })
     }

@@ -1,4 +1,4 @@
-//! The end of the value log: what puts and checkpoints share behind the append lock.
+//! The end of the value log: the state that puts and checkpoints share behind the append lock.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::logs::values::append::Appender;
 pub(crate) struct Log {
     pub(crate) appender: Appender,
     pub(crate) next_sequence: u64,
-    /// Up to where the log is known to be durable, and the next sequence there.
+    /// Position up to which the log is known to be durable, and the next sequence there.
     pub(crate) durable: (Tail, u64),
     /// Units of tombstones since the last checkpoint, by segment.
     pub(crate) tombstones: BTreeMap<u16, u64>,
@@ -18,7 +18,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// A log that ends, durably, where the appender stands.
+    /// A log that ends, durably, at the appender's position.
     pub(crate) fn new(appender: Appender, next_sequence: u64, tombstones: BTreeMap<u16, u64>, pins: Pins) -> Log {
         let durable = (appender.tail(), next_sequence);
         Log { appender, next_sequence, durable, tombstones, pins, frozen_at: 0 }
@@ -30,13 +30,13 @@ impl Log {
     }
 }
 
-/// Chunks that no list in the index names yet: compaction must not touch their segments.
+/// Pins: chunks that no list in the index names yet, whose segments compaction must not touch.
 #[derive(Debug, Default)]
 pub(crate) struct Pins {
     /// For each body being put, the ordinal of its first chunk's segment.
     streams: BTreeMap<u64, u64>,
     last_stream: u64,
-    /// Least such ordinal of the chunk lists in the active memtable; below, in the frozen one.
+    /// Least ordinal of the chunk lists in the active memtable; below, in the frozen one.
     active: Option<u64>,
     frozen: Option<u64>,
 }
@@ -75,7 +75,7 @@ impl Pins {
         self.frozen = None;
     }
 
-    /// Ordinal from which compaction must leave the segments of the log alone.
+    /// Ordinal from which on compaction must leave the segments of the log alone.
     pub(crate) fn least(&self) -> u64 {
         let pins = self.streams.values().copied().chain(self.active).chain(self.frozen);
         pins.min().unwrap_or(u64::MAX)

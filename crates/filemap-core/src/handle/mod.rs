@@ -1,5 +1,5 @@
 //! State shared by the threads of one open handle: `reading`, which every handle has, and
-//! `writing`, which only the writer has. Below them what both need: the end of the log, recovery,
+//! `writing`, which only a writer has. Below them is what both need: the end of the log, recovery,
 //! retention, the rules of erasures.
 //!
 //! Called by `upkeep` and `store`.

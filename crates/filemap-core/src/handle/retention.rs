@@ -1,4 +1,4 @@
-//! Retention: which versions of a key are kept, by number or age.
+//! Retention: chooses the versions of a key to keep, by number or age.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -14,12 +14,12 @@ use crate::record::{Version, now_ms};
 /// Versions that retention dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dropped {
-    /// Keys of which nothing is left.
+    /// Keys with no versions left.
     pub(crate) keys: u64,
     pub(crate) versions: u64,
     /// Bytes of the value log, chunks included.
     pub(crate) bytes: u64,
-    /// Keys with versions hidden by damage, and places where damage hides keys: all these stay.
+    /// Keys with versions hidden by damage, and places where damage hides keys. All of these stay.
     pub(crate) hidden: u64,
 }
 
@@ -36,10 +36,10 @@ impl Dropped {
 /// WARC file needs its original: sequence -> youngest version that needs it.
 pub type Needed = HashMap<u64, Version>;
 
-/// Returns true for the keys that are meant.
+/// Returns true for the selected keys.
 pub type KeyFilter = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
 
-/// What a prune leaves alone, whatever its rule drops; by default nothing.
+/// Versions and keys that a prune leaves alone, whatever its rule drops; by default none.
 ///
 /// ```
 /// # let temp = tempfile::tempdir()?;
@@ -60,7 +60,7 @@ pub type KeyFilter = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
 pub struct Spared {
     /// Versions that others need.
     pub needed: Arc<Needed>,
-    /// The keys that are pruned: all others keep every version. `None`: every key.
+    /// The keys that are pruned; all others keep every version. `None`: all keys.
     pub keys: Option<KeyFilter>,
 }
 
@@ -78,16 +78,16 @@ impl fmt::Debug for Spared {
     }
 }
 
-/// Retention rules: a version is kept if any rule keeps it; without rules all are.
+/// Retention rules: a version is kept if any rule keeps it; without rules all are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Retention {
     /// Number of newest versions kept.
     pub(crate) versions: Option<u32>,
     /// Keeps versions not older than this time, in ms since 1970.
     pub(crate) since_ms: Option<i64>,
-    /// Of versions of exactly that time, keeps those of this sequence or later.
+    /// Of versions of exactly that time, keeps those with this sequence or a later one.
     pub(crate) since_sequence: u64,
-    /// Keeps versions of this sequence or later, if there is another rule.
+    /// Keeps versions with this sequence or a later one, if there is another rule.
     pub(crate) settled_below: u64,
 }
 
@@ -107,20 +107,19 @@ impl Retention {
         Retention::new(options.keep_versions, options.keep_age.map(before_now_ms))
     }
 
-    /// The same rules for a checkpoint that enters versions of this sequence or later. Readers
-    /// find these in memory until it ends, so what they refer to must stay; unless they are not
-    /// shown.
+    /// The same rules for a checkpoint that enters versions with this sequence or a later one.
+    /// Readers find these in memory until it ends, so versions that they refer to must stay,
+    /// unless they are not shown.
     pub(crate) fn entering(self, sequence: u64, is_shown: bool) -> Retention {
         Retention { settled_below: if is_shown { sequence } else { u64::MAX }, ..self }
     }
 
-    /// Keeps what is not older than a version.
+    /// Keeps a version and everything newer.
     pub(crate) fn since(version: Version) -> Retention {
         Retention { since_sequence: version.sequence, ..Retention::new(None, Some(version.time_ms)) }
     }
 
-    /// Returns true if the age rule does not keep a version; true for all if there is no such
-    /// rule.
+    /// Returns true if the age rule does not keep a version, also if there is no age rule.
     pub(crate) fn is_old(&self, version: Version) -> bool {
         let since = |time_ms| Version { time_ms, sequence: self.since_sequence };
         self.since_ms.is_none_or(|time_ms| version < since(time_ms))
@@ -156,8 +155,8 @@ impl Retention {
         self.versions.is_none() || self.keeps(nth, spot)
     }
 
-    /// Returns true if a chain of this length should be cut. Cutting writes the chain anew, so not
-    /// at every version too many.
+    /// Returns true if a chain of this length should be cut. Cutting rewrites the chain, so it is
+    /// not done for every surplus version.
     pub(crate) fn may_drop(&self, length: usize) -> bool {
         self.versions.is_some_and(|n| length > n as usize + n as usize / 2)
     }
@@ -194,9 +193,9 @@ impl Retention {
         all
     }
 
-    /// [`Retention::kept_with`] for a prune, and whether damage was met. A version that cannot be
-    /// read counts for nothing among those kept by number: it stays, with as many that can be
-    /// read. Reads what is kept by number of a key that loses something.
+    /// [`Retention::kept_with`] for a prune, and whether damage was found. An unreadable version
+    /// does not count among those kept by number: it stays, with as many readable ones. For a key
+    /// that loses something, reads the versions kept by number.
     ///
     /// # Errors
     /// Those of `is_readable`.

@@ -14,7 +14,7 @@ use crate::format::names;
 use crate::format::rules::{LONGEST, Rules};
 
 /// Remedy in the errors.
-const CURE: &str = "restore it from a backup, or run `repair`, which drops the rules and reports it";
+const CURE: &str = "restore it from a backup, or run `repair`, which drops the rules and reports that";
 
 /// Reads the rules of a store whose superblock names generation `vouched`; 0 for none.
 ///

@@ -13,7 +13,7 @@ pub(crate) struct Spot {
     pub(crate) version: Version,
     pub(crate) extent: Extent,
     pub(crate) refers_to: u64,
-    /// Its record lists the chunks of a large body.
+    /// True if its record lists the chunks of a large body.
     pub(crate) chunked: bool,
 }
 
@@ -29,7 +29,7 @@ impl From<Entry> for Spot {
     }
 }
 
-/// Returns true if a version can be read, with the one of `all` that holds its body.
+/// Returns true if a version can be read, and the one in `all` that holds its body too.
 ///
 /// # Errors
 /// `Io`.

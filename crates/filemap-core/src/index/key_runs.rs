@@ -1,5 +1,5 @@
-//! Files of the runs of keys in order: opens them when they are asked for, writes and removes
-//! them; and the keys that several of them have.
+//! Files of the ordered runs: opens them when needed, writes and removes them. Also the keys of
+//! several runs as one list.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -15,28 +15,29 @@ use crate::sync::{Ranked, lock, rank};
 
 /// Entries written in about a tenth of a millisecond.
 const SOME_ENTRIES: usize = 1024;
-/// Entries between two syncs of what is written: some tens of megabytes.
+/// Entries between two syncs while writing: some tens of megabytes.
 const ENTRIES_AT_ONCE: usize = 1 << 21;
-/// Numbers from the next one on that runs begun since the last superblock may have; few are begun.
+/// Range of numbers, from the next one on, that runs begun since the last superblock may have; few
+/// are begun.
 const BEGUN_AT_ONCE: u64 = 16;
-/// Entries read on the way to a key before it is searched instead.
+/// Entries read on the way to a key before the walk is replaced by a search.
 const STEPS: usize = 32;
 
 /// The runs of a store, as files.
 #[derive(Debug)]
 pub(crate) struct KeyRunFiles {
     home: Home,
-    /// By number. A list that began earlier may hold more.
+    /// Open runs, by number. A list that began earlier may hold more.
     opened: Ranked<{ rank::KEY_RUNS }, BTreeMap<u64, Arc<Run>>>,
 }
 
 impl KeyRunFiles {
-    /// Opens nothing.
+    /// Opens no file yet.
     pub(crate) fn new(dir: Arc<dyn Dir>, store_id: [u8; 16]) -> KeyRunFiles {
         KeyRunFiles { home: Home::new(dir, names::KEY_RUNS, store_id, ()), opened: Ranked::default() }
     }
 
-    /// Bytes read and written.
+    /// Bytes read, and bytes written.
     pub(crate) fn traffic(&self) -> (u64, u64) {
         let (_, read, written) = self.home.traffic.counts();
         (read, written)
@@ -47,10 +48,10 @@ impl KeyRunFiles {
         lock(&self.opened).clear();
     }
 
-    /// Opens runs of a superblock.
+    /// Opens runs that a superblock names.
     ///
     /// # Errors
-    /// `Corrupt` if one is missing or is not what the superblock says; `NewerFormat`; `Io`.
+    /// `Corrupt` if one is missing or differs from the superblock's record; `NewerFormat`; `Io`.
     pub(crate) fn open(&self, runs: &[Info]) -> Result<Vec<Arc<Run>>> {
         let mut opened = lock(&self.opened);
         let mut all = Vec::with_capacity(runs.len());
@@ -66,20 +67,20 @@ impl KeyRunFiles {
         Ok(all)
     }
 
-    /// Opens a run anew, for a reader that must see what the disk holds.
+    /// Opens a run again, for a reader that must see what the disk holds.
     ///
     /// # Errors
-    /// As [`KeyRunFiles::open`].
+    /// Those of [`KeyRunFiles::open`].
     pub(crate) fn open_anew(&self, info: &Info) -> Result<Run> {
         Ok(Run::open(&self.home, *info)?)
     }
 
-    /// Writes the sum of sources as a run of this number, or of the next whose name is free;
-    /// durable but for its name. `None` if all cancel. Calls `each_some` about every tenth of a
-    /// millisecond. After an error no file is left.
+    /// Writes the sum of sources as a run of this number, or of the next number whose name is
+    /// free; durable except for its name. `None` if all changes cancel out. Calls `each_some`
+    /// about every tenth of a millisecond. After an error no file is left.
     ///
     /// # Errors
-    /// `Corrupt` of a source; `Io`; those of `each_some`.
+    /// `Corrupt` from a source; `Io`; those of `each_some`.
     pub(crate) fn write(
         &self,
         number: u64,
@@ -91,7 +92,7 @@ impl KeyRunFiles {
         let begun = writer.number();
         let written = write(merge, writer, each_some);
         if written.is_err() {
-            // Otherwise the next opening removes it.
+            // If this fails, the next opening removes it.
             let _ = self.remove(begun);
         }
         written
@@ -115,8 +116,8 @@ impl KeyRunFiles {
     }
 
     /// Removes every run of this store that is not among the named ones: it was being written, or
-    /// about to be removed, when a writer ended. `next` is the least number of a run that no
-    /// durable superblock has named. Another's file of such a name stays.
+    /// about to be removed, when a writer ended. `next` is the least run number that no durable
+    /// superblock has named. A file of such a name that belongs to another store stays.
     ///
     /// # Errors
     /// `Io`.
@@ -131,9 +132,9 @@ impl KeyRunFiles {
         Ok(())
     }
 
-    /// Whether a file is a run of this store, or was about to become one: one of the next numbers
-    /// that is nobody's run was being created when the power failed, and its blocks have what was
-    /// on the device before. What cannot be read may be anything.
+    /// Returns whether a file is a run of this store, or was about to become one. A file without
+    /// an owner and with one of the next numbers was being created when the power failed: its
+    /// blocks have the device's old content. A file that cannot be read may be anything.
     fn is_ours(&self, name: &str, number: u64, next: u64) -> bool {
         let mut start = [0; OWNER_BYTES];
         let read = self.home.dir.open(name, Access::Read).and_then(|file| file.read_at(&mut start, 0));
@@ -155,7 +156,7 @@ fn write(
             each_some()?;
         }
         if nth % ENTRIES_AT_ONCE == ENTRIES_AT_ONCE - 1 {
-            // A put's sync would else wait for all of it.
+            // Otherwise a put's sync would wait for all of it.
             writer.sync_written()?;
         }
         let Some((form, change)) = merge.next_entry()? else { break };
@@ -168,7 +169,7 @@ fn write(
     Ok(Some(written.info()))
 }
 
-/// The number of the run that an error names as damaged.
+/// The number of the run that an error reports as damaged.
 pub(crate) fn damaged(error: &Error) -> Option<u64> {
     match error {
         Error::Storage(StorageError::Corrupt { file, .. }) => names::parse_key_run(file),
@@ -176,17 +177,17 @@ pub(crate) fn damaged(error: &Error) -> Option<u64> {
     }
 }
 
-/// The keys of all runs of a store, as a list that knows its next one.
+/// The keys of all runs of a store, as a list with a look-ahead of one key.
 #[derive(Debug)]
 pub(crate) struct RunKeys {
     merge: Merge<'static>,
     next: Option<Vec<u8>>,
-    /// Whether `next` is read.
+    /// True if `next` was read.
     is_read: bool,
 }
 
 impl RunKeys {
-    /// The keys from a bound on.
+    /// Lists the keys from a bound on.
     ///
     /// # Errors
     /// `Corrupt`; `Io`.
@@ -198,11 +199,11 @@ impl RunKeys {
     /// The ordered form of the next key.
     ///
     /// # Errors
-    /// `Corrupt`; `Io`. Another call tries again.
+    /// `Corrupt`; `Io`. The call may be repeated.
     pub(crate) fn next(&mut self) -> Result<Option<&[u8]>> {
         if !self.is_read {
             self.next = match self.merge.next_entry()? {
-                Some((form, Change::Removed)) => return Err(unsound("have removed a key that they had not", form)),
+                Some((form, Change::Removed)) => return Err(unsound("remove a key that they did not add", form)),
                 Some((form, Change::Added)) => Some(form.to_vec()),
                 None => None,
             };
@@ -211,15 +212,15 @@ impl RunKeys {
         Ok(self.next.as_deref())
     }
 
-    /// Goes past the next key.
+    /// Moves past the next key.
     pub(crate) fn pass(&mut self) {
         self.is_read = false;
     }
 
-    /// Whether a key is there, in a list forwards. No later question may be of a lower one.
+    /// Returns whether a key is in a forward list. Keys must not descend from call to call.
     ///
     /// # Errors
-    /// As of [`RunKeys::next`].
+    /// Those of [`RunKeys::next`].
     pub(crate) fn has(&mut self, form: &[u8]) -> Result<bool> {
         let mut steps = 0;
         while self.next()?.is_some_and(|next| next < form) {
@@ -232,7 +233,7 @@ impl RunKeys {
         Ok(self.next.as_deref() == Some(form))
     }
 
-    /// How many keys there are from `from` on, below `until` if given.
+    /// Number of keys from `from` on and, if given, below `until`.
     ///
     /// # Errors
     /// `Corrupt`; `Io`.
@@ -241,8 +242,8 @@ impl RunKeys {
     }
 }
 
-/// The error of runs that are whole and cannot be right.
+/// The error of runs that are whole but contradict each other.
 pub(crate) fn unsound(what: &str, form: &[u8]) -> Error {
     let shown = String::from_utf8_lossy(&form[..form.len().min(80)]).into_owned();
-    Error::corrupt(names::KEY_RUNS, 0, format!("the runs of keys in order {what}: {shown:?}; a repair makes them anew"))
+    Error::corrupt(names::KEY_RUNS, 0, format!("the runs of keys in order {what}: {shown:?}; a repair rebuilds them"))
 }

@@ -9,8 +9,8 @@
 //! of the key's newest version in this table, `floor` the sequence of its last tombstone. So a get
 //! reads one entry, however often the key was put.
 //!
-//! A Bloom filter that fits the processor's caches stands before the buckets: most lookups are of
-//! keys that are in the index, or absent.
+//! A Bloom filter that fits the processor's caches precedes the buckets: most lookups are of keys
+//! that are in the index, or absent.
 
 use crate::format::bloom;
 use crate::format::location::Extent;
@@ -54,7 +54,7 @@ pub(crate) struct Entry {
     pub(crate) tombstone: bool,
 }
 
-/// What one table knows of a key.
+/// One table's information about a key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     address: u32,
@@ -64,15 +64,16 @@ pub(crate) struct Found {
     pub(crate) floor: u64,
 }
 
-/// What one entry changed: see [`Memtable::changes`].
+/// The effect of one entry: see [`Memtable::changes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
-    /// Of the entry, for [`Memtable::key`].
+    /// Address of the entry, for [`Memtable::key`].
     pub(crate) address: u32,
     pub(crate) hash: u64,
-    /// Whether the key has a version after the entry.
+    /// True if the key has a version after the entry.
     pub(crate) is_live: bool,
-    /// Whether it had one before, as far as this table knows: `None` for the key's first entry.
+    /// True if the key had a version before the entry, as far as this table knows; `None` for the
+    /// key's first entry.
     pub(crate) was_live: Option<bool>,
 }
 
@@ -95,7 +96,7 @@ pub(crate) struct Memtable {
 }
 
 impl Memtable {
-    /// An empty table for about `bytes`, with room for at least `room` bytes of entries.
+    /// An empty table for about `bytes` bytes, with room for at least `room` bytes of entries.
     pub(crate) fn new(bytes: usize, room: usize) -> Memtable {
         let entries = bytes / TYPICAL_ENTRY_BYTES;
         let buckets = entries.next_power_of_two().max(MIN_BUCKETS);
@@ -185,7 +186,7 @@ impl Memtable {
         key
     }
 
-    /// The bucket's entry of a key, and the one before it in the bucket (0 for none).
+    /// The bucket's entry of a key, and the entry before it in the bucket (0 for none).
     fn walk(&self, head: u32, hash: u64, key: &[u8]) -> (u32, u32) {
         let mut before = 0;
         let mut at = head;
@@ -200,7 +201,7 @@ impl Memtable {
         &self.buckets[hash as usize & (self.buckets.len() - 1)]
     }
 
-    /// What the entry at an address, its key's newest, tells of the key.
+    /// Information about a key, from the address of its newest entry.
     pub(crate) fn found(&self, address: u32) -> Found {
         let best = (self.word(address, 1) >> 32) as u32;
         Found { address, best: (best != 0).then(|| self.entry(best)), floor: self.word(address, 6) }
@@ -248,17 +249,16 @@ impl Memtable {
         }
     }
 
-    /// A mark between entries: later ones have addresses at or above it.
+    /// A mark between entries: later entries have addresses at or above it.
     pub(crate) fn mark(&self) -> u32 {
         self.published_words.load(Ordering::Acquire) as u32
     }
 
-    /// Iterates over the entries between two marks (0 for the beginning), in the order in which
-    /// they were added.
+    /// Iterates over the entries between two marks (0 for the beginning), in insertion order.
     pub(crate) fn changes(&self, from: u32, to: u32) -> impl Iterator<Item = Change> {
         let (mut at, to) = (from.max(1) as usize, to as usize);
         std::iter::from_fn(move || {
-            // Where the next entry did not fit, a chunk ends in zeros; no key is empty.
+            // If the next entry did not fit, a chunk ends in zeros; no key is empty.
             let is_end = |at| self.chunk_words(at) < at % CHUNK_WORDS + HEAD_WORDS || self.key_bytes(at as u32) == 0;
             if at < to && is_end(at) {
                 at = (at / CHUNK_WORDS + 1) * CHUNK_WORDS;
@@ -272,7 +272,7 @@ impl Memtable {
         })
     }
 
-    /// Words of the chunk in which an address lies.
+    /// Number of words in the chunk of an address.
     fn chunk_words(&self, at: usize) -> usize {
         if at < CHUNK_WORDS { self.first_words } else { CHUNK_WORDS }
     }
@@ -288,7 +288,7 @@ impl Memtable {
         (entry.version.sequence == sequence && sequence > found.floor && !entry.tombstone).then_some(entry)
     }
 
-    /// Returns true if the table has the version of a key with this sequence. Takes no walk if the
+    /// Returns true if the table has the version of a key with this sequence. Needs no walk if the
     /// newest version, or the latest put, is that one or refers to it.
     pub(crate) fn has_version(&self, found: &Found, sequence: u64) -> bool {
         let is_or_names = |e: &Entry| !e.tombstone && (e.version.sequence == sequence || e.refers_to == sequence);
@@ -305,8 +305,9 @@ impl Memtable {
         at != 0
     }
 
-    /// Adds an entry, one thread at a time. Readers ignore one older than the key's last
-    /// tombstone; one equal in version to the best replaces it. Panics if the table is exhausted.
+    /// Adds an entry, one thread at a time. Readers ignore an entry older than the key's last
+    /// tombstone; one whose version equals the best's replaces the best. Panics if the table is
+    /// exhausted.
     pub(crate) fn insert(&self, hash: u64, key: &[u8], entry: &Entry) {
         let (old, before) = self.walk(self.bucket(hash).load(Ordering::Relaxed), hash, key);
         let new = self.allocate(HEAD_WORDS + key.len().div_ceil(8));
@@ -350,7 +351,7 @@ impl Memtable {
         bucket.store(new, Ordering::Release);
         if before != 0 {
             // The key's former entry leaves the bucket, but stays reachable through the new one. A
-            // reader on it goes on to the same successor.
+            // reader on it continues to the same successor.
             let word = self.word(before, 0);
             let next = self.next(old);
             self.words(before)[0].store(word >> 32 << 32 | u64::from(next), Ordering::Release);
@@ -368,16 +369,16 @@ impl Memtable {
         if at % CHUNK_WORDS + words > self.chunk_words(at) {
             at = at.next_multiple_of(CHUNK_WORDS);
         }
-        assert!(at + words <= self.chunks.len() * CHUNK_WORDS, "the caller asks whether there is room");
+        assert!(at + words <= self.chunks.len() * CHUNK_WORDS, "the caller checks that there is room");
         self.chunks[at / CHUNK_WORDS].get_or_init(|| (0..self.chunk_words(at)).map(|_| AtomicU64::new(0)).collect());
         self.used_words.store(at + words, Ordering::Relaxed);
         at as u32
     }
 
-    /// The newest entry of each key, with the key's hash, in the order of hashes; and the bytes
-    /// that the records of all entries take in the value log. For a table to which nobody adds any
-    /// more. Reads entries as they lie, not by buckets: a table is larger than the processor's
-    /// caches. Takes 16 bytes an entry.
+    /// The newest entry of each key, with the key's hash, in hash order; and the total bytes of
+    /// the records of all entries in the value log. For a table that is no longer added to. Reads
+    /// entries in memory order, not by buckets: a table is larger than the processor's caches.
+    /// Takes 16 bytes an entry.
     pub(crate) fn newest(&self, make_way: &dyn Fn()) -> (Vec<(u64, u32)>, u64) {
         let (mut all, mut bytes) = (Vec::with_capacity(self.entries() as usize), 0);
         for change in self.changes(0, self.mark()) {
@@ -389,7 +390,7 @@ impl Memtable {
         }
         debug_assert_eq!(all.len() as u64, self.entries());
         sort(&mut all, make_way);
-        // An entry is not the newest if one behind it names it, which has the same hash.
+        // An entry is not the newest if a later entry, which has the same hash, names it.
         let mut kept = 0;
         for at in 0..all.len() {
             if at.is_multiple_of(SOME_ENTRIES) {
@@ -406,14 +407,14 @@ impl Memtable {
         (all, bytes)
     }
 
-    /// Reads two words of each of these entries, so that they come into the processor's caches
-    /// many at once and not one after the other.
+    /// Reads two words of each of these entries, so that the processor loads many of them into its
+    /// caches at once instead of one after the other.
     pub(crate) fn touch(&self, entries: &[(u64, u32)]) {
         let words = entries.iter().map(|(_, address)| self.word(*address, 0) ^ self.word(*address, HEAD_WORDS - 1));
         std::hint::black_box(words.fold(0, |all, word| all ^ word));
     }
 
-    /// The entry of the same key before the one at an address, 0 for none.
+    /// The previous entry of the same key before the one at an address, 0 for none.
     fn entry_before(&self, address: u32) -> u32 {
         (self.word(address, 0) >> 32) as u32
     }
@@ -515,7 +516,7 @@ mod tests {
         let t = Memtable::new(1 << 20, 0);
         let mut random = fastrand::Rng::with_seed(5);
         let mut bytes = 0;
-        // Sequence 0, which no put gets, but a forged record may have.
+        // Sequence 0: no put gets it, but a forged record may have it.
         for sequence in 0..5000 {
             let key = random.u64(..900);
             // Some keys share a hash, and most are put again.
@@ -565,7 +566,7 @@ mod tests {
     }
 
     /// Keys with equal 64-bit hashes under seed 0: the word at byte 16 cancels XXH3's secret
-    /// there, and so its product with the next word, which counts.
+    /// there, and with it the product with the next word, which counts.
     fn colliding(n: u64) -> Vec<u8> {
         let mut key = b"http://evil.test\xde\xd4\x6d\xe9\x83\x90\x97\xdb".to_vec();
         key.extend_from_slice(&n.to_le_bytes());

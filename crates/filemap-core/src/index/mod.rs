@@ -1,8 +1,7 @@
 //! From a key to its versions: the memtable for recent puts, address.idx for the rest, the segment
-//! table for live bytes, the files of keys in order, and the superblock, which decides what
-//! counts.
+//! table for live bytes, the files of ordered keys, and the superblock, which decides what counts.
 //!
-//! `handle`, `upkeep` and `store` call this. Its modules do not know each other.
+//! Called by `handle`, `upkeep` and `store`. Its modules do not know each other.
 
 pub(crate) mod address;
 pub(crate) mod key_runs;

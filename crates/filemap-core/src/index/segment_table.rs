@@ -1,17 +1,17 @@
 //! The segment table: live bytes of each segment. Checkpoints keep it exact; a superblock names
 //! it.
 //!
-//! Live are the records that the superblock's index leads to: value records (with the chunks of
+//! Live records are those that the superblock's index leads to: value records (with the chunks of
 //! large bodies) of versions in some chain, and the key records of those chains. Tombstones are
-//! counted separately: they must stay for as long as an earlier version of their key may lie in
-//! any segment. All else below the checkpoint's tail is dead. So every number can be recomputed
-//! from the index and the logs, which `verify` does.
+//! counted separately: they must stay while an earlier version of their key may lie in any
+//! segment. Everything else below the checkpoint's tail is dead. So every number can be recomputed
+//! from the index and the logs, as `verify` does.
 //!
 //! The table is also the list of files. It names every segment of the value log up to the
 //! checkpoint's tail and every one that compaction wrote, live or dead, with its length once that
-//! is final. A listed segment without a file is lost, unless it was marked as leaving in a durable
-//! superblock before its file was removed. Dictionaries are listed likewise: from before a record
-//! names one until before its file is removed. So are the runs of keys in order.
+//! is final. A listed segment without a file is lost, unless a durable superblock marked it as
+//! leaving before its file was removed. Dictionaries are listed likewise: from before a record
+//! names one until before its file is removed. So are the ordered runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,18 +31,18 @@ const VALUES: u64 = 1;
 const KEYS: u64 = 2;
 const DICTIONARIES: u64 = 3;
 
-const NO_DICTIONARY: Flaw = "segment table has an entry that is that of no dictionary, or two of one";
+const NO_DICTIONARY: Flaw = "segment table has an invalid or repeated dictionary";
 
 /// The row of one segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SegmentRow {
     pub(crate) ordinal: u64,
-    /// In units of the segment's family: 64 bytes for values, 16 for key records.
+    /// Live bytes in units of the segment's family: 64 bytes for values, 16 for key records.
     pub(crate) live_units: u64,
     /// Tombstones, in the same units.
     pub(crate) tombstone_units: u64,
-    /// Final length in the same units, 0 while unknown or still growing. Bytes of a key-log
-    /// segment beyond it do not count.
+    /// Final length in the same units, 0 while unknown or growing. Bytes of a key-log segment
+    /// beyond it do not count.
     pub(crate) end_units: u64,
     /// True if compaction wrote the segment.
     pub(crate) is_output: bool,
@@ -77,7 +77,7 @@ impl SegmentRow {
         if live_units.max(tombstone_units).max(end_units) > u64::from(u32::MAX)
             || flags > OUTPUT + LEAVING + LOST + UNSEEN
         {
-            return Err("segment table has a row that no segment can have");
+            return Err("segment table has an impossible row of a segment");
         }
         Ok(SegmentRow {
             ordinal: ORDINAL.get(words),
@@ -97,14 +97,14 @@ impl SegmentRow {
 pub(crate) struct SegmentTable {
     pub(crate) values: BTreeMap<u16, SegmentRow>,
     pub(crate) keys: BTreeMap<u16, SegmentRow>,
-    /// Dictionary ids; true for one that is lost, which a caller has accepted.
+    /// Dictionary ids; true if the dictionary is lost and a caller has accepted that.
     pub(crate) dictionaries: BTreeMap<u32, bool>,
-    /// The runs of keys in order, if the store has an order.
+    /// The ordered runs, if the store has an order.
     pub(crate) order: Option<KeyRuns>,
 }
 
 impl SegmentTable {
-    /// The row of a value segment, created if absent. `ordinal` is `None` for a missing segment:
+    /// The row of a value segment, created if missing. `ordinal` is `None` for a missing segment:
     /// an existing row then keeps its ordinal, a new one is marked as lost.
     fn values_of(&mut self, id: u16, ordinal: Option<u64>) -> &mut SegmentRow {
         let lost = SegmentRow { ordinal: u64::from(id), is_lost: true, is_unseen: true, ..SegmentRow::default() };
@@ -114,7 +114,7 @@ impl SegmentTable {
         row
     }
 
-    /// Counts a value record as live in a segment of this ordinal, `None` when the segment is
+    /// Counts a value record as live in a segment of this ordinal, `None` if the segment is
     /// missing.
     pub(crate) fn credit(&mut self, extent: Extent, ordinal: Option<u64>) {
         self.values_of(extent.location.segment, ordinal).live_units += u64::from(extent.units);
@@ -129,7 +129,7 @@ impl SegmentTable {
         }
     }
 
-    /// Counts tombstones written to a segment of this ordinal, `None` when it is missing.
+    /// Counts tombstones written to a segment of this ordinal, `None` if it is missing.
     pub(crate) fn add_tombstones(&mut self, segment: u16, ordinal: Option<u64>, units: u64) {
         self.values_of(segment, ordinal).tombstone_units += units;
     }
@@ -167,14 +167,15 @@ impl SegmentTable {
         self.values.get(&id).is_some_and(|a| a.is_lost)
     }
 
-    /// Marks those of the segments that have no live bytes: their files may go once a superblock
-    /// has the mark.
+    /// Marks those of the segments that have no live bytes: their files may be removed once a
+    /// superblock has the mark.
     pub(crate) fn let_go(&mut self, ordinals: &[u64]) {
         let empty = self.values.values_mut().filter(|a| a.live_units == 0 && ordinals.contains(&a.ordinal));
         empty.for_each(|a| a.is_leaving = true);
     }
 
-    /// Iterates over key-log segments: ordinal, and end of what counts (`u64::MAX` if unknown).
+    /// Iterates over key-log segments: ordinal, and end of the counting part (`u64::MAX` if
+    /// unknown).
     pub(crate) fn key_ends(&self) -> impl Iterator<Item = (u64, u64)> {
         let end = |a: &SegmentRow| if a.end_units == 0 { u64::MAX } else { a.end_units * key::UNIT_BYTES };
         self.keys.values().map(move |a| (a.ordinal, end(a)))
@@ -210,12 +211,12 @@ impl SegmentTable {
         self.dictionaries.extend(there.iter().map(|id| (*id, false)));
     }
 
-    /// Ids of the dictionaries that are not accepted as lost.
+    /// Ids of the dictionaries, except those accepted as lost.
     pub(crate) fn kept_dictionaries(&self) -> impl Iterator<Item = u32> {
         self.dictionaries.iter().filter(|(_, is_lost)| !**is_lost).map(|(id, _)| *id)
     }
 
-    /// The runs of keys in order, oldest first.
+    /// The ordered runs, oldest first.
     pub(crate) fn key_runs(&self) -> &[Info] {
         self.order.as_ref().map(|named| &named.runs[..]).unwrap_or_default()
     }
@@ -236,7 +237,7 @@ impl SegmentTable {
     pub(crate) fn decode(words: &[u64]) -> Result<SegmentTable, Flaw> {
         let mut segment_table = SegmentTable::default();
         if !words.len().is_multiple_of(WORDS) {
-            return Err("segment table has part of an entry");
+            return Err("segment table is cut off");
         }
         for entry in words.chunks_exact(WORDS) {
             if matches!(FAMILY.get(entry), ORDERS | KEY_RUNS) {
@@ -255,7 +256,7 @@ impl SegmentTable {
                     }
                     continue;
                 }
-                _ => return Err("segment table has an entry of no known family"),
+                _ => return Err("segment table has an entry of an unknown family"),
             };
             if family.insert(row.ordinal as u16, row).is_some() {
                 return Err("segment table has two entries of one number");
@@ -265,7 +266,7 @@ impl SegmentTable {
         Ok(segment_table)
     }
 
-    /// Decodes a row of the order of keys or of one of its runs.
+    /// Decodes the row of the order of keys or of one of its runs.
     fn decode_order(&mut self, row: &[u64]) -> Result<(), Flaw> {
         match (&mut self.order, FAMILY.get(row)) {
             (order @ None, ORDERS) => *order = Some(KeyRuns::decode(row)?),

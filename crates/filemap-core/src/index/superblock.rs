@@ -23,7 +23,7 @@ pub(crate) struct SuperblockFile {
 
 impl SuperblockFile {
     /// Creates the file under its temporary name and syncs it, but not its name. It holds `first`,
-    /// the same with the epoch before in the other copy, and the list of begun segments.
+    /// a copy of it with the previous epoch, and the list of begun segments.
     pub(crate) fn create(dir: &dyn Dir, first: &Superblock, rolls: &Rolls) -> Result<()> {
         let name = names::NEW_SUPERBLOCK;
         let file = dir.open(name, Access::Create).map_err(Error::io("create", name))?;
@@ -46,7 +46,7 @@ impl SuperblockFile {
     /// Opens the file.
     ///
     /// # Errors
-    /// `NotAStore` when there is none; `Corrupt` when there was one; `Io`.
+    /// `NotAStore` if there is no file and never was; `Corrupt` if it is lost; `Io`.
     pub(crate) fn open(dir: &dyn Dir, access: Access) -> Result<SuperblockFile> {
         match dir.open(names::SUPERBLOCK, access) {
             Ok(file) => Ok(SuperblockFile { file }),
@@ -60,12 +60,11 @@ impl SuperblockFile {
     }
 
     /// Checks without the lock whether this is a superblock, and returns the newest whole copy.
-    /// The other may be being written.
+    /// The other copy may be being written.
     ///
     /// # Errors
-    /// `NotAStore`, or `Corrupt` beside a segment with records, when neither copy has the magic;
-    /// `NewerFormat` when `access` is not allowed;
-    /// `Io`.
+    /// If neither copy has the magic, `NotAStore`, or `Corrupt` beside a segment with records;
+    /// `NewerFormat` if `access` is not allowed; `Io`.
     pub(crate) fn look(&self, dir: &dyn Dir, access: Access) -> Result<Option<Superblock>> {
         judge(&self.copies()?, dir, access)
     }
@@ -73,7 +72,7 @@ impl SuperblockFile {
     /// Returns the newest copy.
     ///
     /// # Errors
-    /// As `look`; `Corrupt` when a copy does not verify. Each is one sector, so a crash cannot
+    /// Those of `look`; `Corrupt` if a copy does not verify. Each is one sector, so a crash cannot
     /// have torn it; falling back to the other is unsafe, since pages that it names may have been
     /// reused.
     pub(crate) fn read(&self, dir: &dyn Dir, access: Access) -> Result<Superblock> {
@@ -89,7 +88,7 @@ impl SuperblockFile {
     /// the other copy may be being written.
     ///
     /// # Errors
-    /// As [`SuperblockFile::read`], when no copy verifies.
+    /// Those of [`SuperblockFile::read`], if no copy verifies.
     pub(crate) fn newest_whole(&self, dir: &dyn Dir) -> Result<Superblock> {
         self.look(dir, Access::Read)?.map_or_else(|| self.read(dir, Access::Read), Ok)
     }
@@ -101,7 +100,7 @@ impl SuperblockFile {
             let bytes = files::read(&*self.file, names::SUPERBLOCK, offset, BYTES)?;
             *copy = Superblock::decode(&bytes).and_then(|found| match place(found.epoch) == offset {
                 true => Ok(found),
-                false => Err("it is the other copy's"),
+                false => Err("it belongs at the other copy's offset"),
             });
         }
         Ok(copies)
@@ -110,8 +109,8 @@ impl SuperblockFile {
     /// Reads the list of begun segments.
     ///
     /// # Errors
-    /// `Corrupt` when the sector does not verify: it is damaged, since a crash cannot tear it, or
-    /// a writer is writing it; `Io`.
+    /// `Corrupt` if the sector does not verify: it is damaged, since a crash cannot tear it, or a
+    /// writer is writing it; `Io`.
     pub(crate) fn rolls(&self, store_id: &[u8; 16]) -> Result<Rolls> {
         let bytes = files::read(&*self.file, names::SUPERBLOCK, rolls::AT, rolls::BYTES)?;
         let found = Rolls::decode(&bytes).map_err(|what| Error::corrupt(names::SUPERBLOCK, rolls::AT, what))?;
@@ -132,7 +131,7 @@ impl SuperblockFile {
         if planted(Fault::SuperblockNotSynced) { Ok(()) } else { self.sync() }
     }
 
-    /// Makes what was read durable: it may exist in the cache only.
+    /// Makes the bytes read durable: they may be in the cache only.
     pub(crate) fn sync(&self) -> Result<()> {
         self.file.sync().map_err(Error::io("sync", names::SUPERBLOCK))
     }
@@ -143,9 +142,9 @@ impl SuperblockFile {
     }
 }
 
-/// The error for a folder without SUPERBLOCK. A value segment with records beside none is what is
-/// left of a store, unless a creation, repair or backup that was cut short has left its mark
-/// there. `None` if it is there by now.
+/// The error for a directory without SUPERBLOCK. A value segment with records is then the rest of
+/// a lost store, unless an interrupted creation, repair or backup has left its mark there. `None`
+/// if the file exists by now.
 fn missing(dir: &dyn Dir) -> Result<Option<Error>> {
     let found = dir.list().map_err(Error::io("list", dir.path().display()))?;
     if found.iter().any(|name| name == names::SUPERBLOCK) {
@@ -158,7 +157,7 @@ fn missing(dir: &dyn Dir) -> Result<Option<Error>> {
     }))
 }
 
-/// A value segment of FileMap that holds records.
+/// A value segment of FileMap with records.
 fn segment_with_records<'a>(dir: &dyn Dir, found: &'a [String]) -> Option<&'a String> {
     let is_ours = |name: &&String| {
         let mut magic = [0; 8];
@@ -178,10 +177,10 @@ fn judge(copies: &Copies, dir: &dyn Dir, access: Access) -> Result<Option<Superb
     if copies.iter().all(|c| matches!(c, Err("unknown magic" | "superblock is cut off"))) {
         let found = dir.list().map_err(Error::io("list", dir.path().display()))?;
         return Err(match segment_with_records(dir, &found) {
-            // The file has its name only once it is whole.
-            Some(name) => Error::corrupt(names::SUPERBLOCK, 0, format!("no copy in it is one, beside {name}")),
+            // The file gets its name only once it is whole.
+            Some(name) => Error::corrupt(names::SUPERBLOCK, 0, format!("not a superblock, but {name} has records")),
             None => {
-                let why = "its file SUPERBLOCK is not one of FileMap".into();
+                let why = "its file SUPERBLOCK was not written by FileMap".into();
                 Error::NotAStore { path: dir.path().to_owned(), why }
             }
         });

@@ -1,26 +1,27 @@
-//! Sequential scan of one log file. It loses only what is damaged: after a bad record it searches
-//! for the next whole one, unit by unit.
+//! Sequential scan of one log file. Only damaged records are lost: after one, the scan searches
+//! for the next whole record, unit by unit.
 
 use filemap_io::{Advice, File};
 
 use crate::error::{Error, Result};
 use crate::format::Flaw;
 
-/// How a scan recognises the records of a log.
+/// The framing of a log: how a scan recognises its records.
 pub(crate) trait Framing {
     /// Alignment of records.
     const UNIT_BYTES: u64;
-    /// Bytes that `peek` needs at most.
+    /// Most bytes that `peek` needs.
     const PEEK_BYTES: usize;
 
     /// Returns the length of the head of the record at the front of `b`, from its fixed part.
     fn peek(&self, b: &[u8]) -> std::result::Result<usize, Flaw>;
 
     /// Verifies the head at the front of `b`, read from `offset` of its file, and returns the
-    /// length of the whole record. Only a length under a verified checksum is worth reading.
+    /// length of the whole record. Only a length under a verified checksum may be used for
+    /// reading.
     fn head(&self, b: &[u8], offset: u64) -> std::result::Result<Extent, Flaw>;
 
-    /// Verifies what follows the head of the whole record at the front of `b`.
+    /// Verifies the rest of the whole record at the front of `b`, after its head.
     fn check(&self, b: &[u8]) -> std::result::Result<(), Flaw>;
 }
 
@@ -51,7 +52,7 @@ pub(crate) enum Item<'a> {
     Gap {
         offset: u64,
         bytes: u64,
-        /// What is wrong with the first of them.
+        /// The flaw of the first of them.
         what: Flaw,
     },
 }
@@ -66,15 +67,15 @@ pub(crate) struct Scan<'a, F> {
     file: &'a dyn File,
     name: String,
     framing: F,
-    /// The first `len` bytes of the buffer are the file's from `start` on.
+    /// Bytes of the file from `start` on, in the first `len` bytes.
     buffer: Vec<u8>,
     len: usize,
     start: u64,
     at: u64,
     end: u64,
-    /// End of what was prefetched.
+    /// End of the prefetched range.
     asked: u64,
-    /// Reads bypass the page cache where possible.
+    /// True if reads bypass the page cache where possible.
     is_once: bool,
 }
 
@@ -99,7 +100,7 @@ impl<'a, F: Framing> Scan<'a, F> {
     }
 
     /// Makes the scan bypass the page cache where possible, so that a pass over a whole log does
-    /// not evict what others use.
+    /// not evict pages in use.
     pub(crate) fn once(self) -> Scan<'a, F> {
         Scan { is_once: true, ..self }
     }
@@ -112,7 +113,7 @@ impl<'a, F: Framing> Scan<'a, F> {
     /// Returns the next item, `None` at the end. Memory is bounded by the longest record.
     ///
     /// # Errors
-    /// `Io` when the file cannot be read. Damage is an item, not an error.
+    /// `Io` if the file cannot be read. Damage is an item, not an error.
     pub(crate) fn next(&mut self) -> Result<Option<Item<'_>>> {
         if self.at >= self.end {
             return Ok(None);
@@ -163,7 +164,7 @@ impl<'a, F: Framing> Scan<'a, F> {
         Ok(self.framing.check(self.held(offset, total as usize)).map(|()| extent))
     }
 
-    /// Returns what the buffer holds of `want` bytes at `offset`.
+    /// Returns the buffered part of `want` bytes at `offset`.
     fn held(&self, offset: u64, want: usize) -> &[u8] {
         let at = (offset - self.start) as usize;
         &self.buffer[at.min(self.len)..(at + want).min(self.len)]

@@ -1,4 +1,4 @@
-//! Bells: how background threads are woken and stopped.
+//! Bells: wake background threads for due work, and stop them.
 
 use std::time::{Duration, Instant};
 

@@ -1,14 +1,14 @@
 //! The write gate of a handle: every call that changes a store's directory or files passes it. It
-//! is shut before the lock is given up. It is part of the I/O seam: the directory that [`guard`]
-//! returns, and files opened through it, offer no way around it.
+//! is shut before the lock is released. It is part of the I/O seam: the directory that [`guard`]
+//! returns, and files opened through it, cannot bypass it.
 //!
 //! Invariants:
 //! - A changing call runs only while the lock is held, the handle is not poisoned and the gate is
 //!   not shut.
 //! - When [`Gate::shut`] returns no such call is running, and none starts later: the next writer
 //!   may open the store.
-//! - A refusal is [`Error::Closed`] or `Poisoned`, inside the `io::Error` that
-//!   [`Error::io`] unwraps.
+//! - A refusal is [`Error::Closed`] or `Poisoned`, inside the `io::Error` that [`Error::io`]
+//!   unwraps.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -33,7 +33,7 @@ pub(crate) struct Gate {
     left: Ranked<{ rank::GATE }, ()>,
     changed: Condvar,
     pub(crate) poison: Arc<Poison>,
-    /// The store's lock; `None` once given up.
+    /// The store's lock; `None` once released.
     held: Ranked<{ rank::LOCK_FILE }, Option<Box<dyn Lock>>>,
 }
 
@@ -77,7 +77,7 @@ impl Gate {
         }
     }
 
-    /// Refuses new calls, waits for running ones, then gives up the lock.
+    /// Refuses new calls, waits for running ones, then releases the lock.
     pub(crate) fn shut(&self) {
         self.word.fetch_or(SHUT, Ordering::SeqCst);
         let mut left = lock(&self.left);
@@ -88,7 +88,7 @@ impl Gate {
         *lock(&self.held) = None;
     }
 
-    /// Identity of the lock file; `None` once the lock is given up.
+    /// Identity of the lock file; `None` once the lock is released.
     pub(crate) fn identity(&self) -> Option<Identity> {
         lock(&self.held).as_ref().and_then(|held| held.identity())
     }
@@ -168,7 +168,7 @@ impl Dir for Gated {
     }
 }
 
-/// A file of such a directory, opened for writing.
+/// A file of a gated directory, opened for writing.
 #[derive(Debug)]
 struct GatedFile {
     file: Arc<dyn File>,

@@ -17,10 +17,10 @@ pub(crate) struct GroupSync {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    /// Threads that entered with [`GroupSync::enter`], waiting ones included.
+    /// Threads that have called [`GroupSync::enter`], including waiting ones.
     inside: usize,
     threads: usize,
-    /// A waiting thread is syncing.
+    /// True while a waiting thread syncs.
     is_syncing: bool,
     /// Duration of the last sync.
     last: Duration,
@@ -40,8 +40,8 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// How long to wait for threads about to append: four syncs, since as many may be saved; at least
-/// 100 us, at most 2 ms.
+/// Time to wait for threads about to append: four syncs, since as many may be saved; at least 100
+/// us, at most 2 ms.
 fn patience(sync: Duration) -> Duration {
     if cfg!(any(test, filemap_loom, filemap_shuttle)) {
         // Models have no clock. Only speed may depend on the timeout, so tests run without it.
@@ -64,7 +64,7 @@ impl GroupSync {
 
     /// Returns when everything up to `position` is durable. `sync` makes durable what was appended
     /// before its call, and returns that position. With `gathers`, for a thread that has entered,
-    /// it first waits for the other threads that have.
+    /// it first waits for the other threads that have entered.
     ///
     /// # Errors
     /// The thread that called `sync` gets its error; the others call it again and get the poison.
@@ -103,7 +103,7 @@ impl GroupSync {
     }
 }
 
-/// The turn to sync. Given up on drop, also by a panic: otherwise the others wait forever.
+/// The turn to sync. Passed on by drop, also in a panic: otherwise the others would wait forever.
 struct Turn<'a> {
     group: &'a GroupSync,
     begun: Instant,
@@ -141,8 +141,8 @@ mod tests {
                             let mine = appended.fetch_add(1, Ordering::SeqCst) + 1;
                             let sync = || {
                                 let to = appended.load(Ordering::SeqCst);
-                                // The device is slower than the appends:
-                                // the second sync of a round covers all.
+                                // The device is slower than the appends: the second sync of a
+                                // round covers all of it.
                                 while appended.load(Ordering::SeqCst) < round * THREADS {
                                     std::thread::yield_now();
                                 }

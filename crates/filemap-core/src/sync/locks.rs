@@ -26,11 +26,11 @@ pub(crate) mod rank {
     pub(crate) const JOIN: u8 = 5;
     /// `Upkeep::checkpointer`, held for a whole checkpoint.
     pub(crate) const CHECKPOINT: u8 = 6;
-    /// `Follower::state`: held while a read-only handle follows its writer.
+    /// `Follower::state`: held while a follower follows its writer.
     pub(crate) const FOLLOW: u8 = 7;
     /// `Registry::changing`: the list of dictionaries and their files.
     pub(crate) const DICTIONARIES: u8 = 8;
-    /// `Upkeep::compactor`: what compactions have learnt.
+    /// `Upkeep::compactor`: state kept between compactions.
     pub(crate) const COMPACTOR: u8 = 9;
     /// `Upkeep::kept_keys`.
     pub(crate) const KEPT_KEYS: u8 = 10;
@@ -46,7 +46,7 @@ pub(crate) mod rank {
     pub(crate) const OPENED: u8 = 15;
     /// `Segments::leaving`: segments being removed.
     pub(crate) const LEAVING: u8 = 16;
-    /// `Segments::unusable`: files with a segment's name that are no segments.
+    /// `Segments::unusable`: files with a segment's name that are not segments.
     pub(crate) const UNUSABLE: u8 = 17;
     /// `GroupSync::waiting`.
     pub(crate) const GROUP: u8 = 18;
@@ -76,7 +76,7 @@ pub(crate) mod rank {
     pub(crate) const INDEX_COUNT: u8 = 30;
     /// `Reading::last_count`.
     pub(crate) const LAST_COUNT: u8 = 31;
-    /// `Reading::in_memory`: keys of the memtables in order.
+    /// `Reading::in_memory`: the sorted keys of the memtables.
     pub(crate) const IN_MEMORY: u8 = 32;
     /// `KeyRunFiles::opened`.
     pub(crate) const KEY_RUNS: u8 = 33;
@@ -113,8 +113,8 @@ impl<const RANK: u8, T> Ranked<RANK, T> {
     }
 }
 
-/// Takes a lock, ignoring std's lock poisoning: a thread that panicked while holding it was a bug
-/// reported as such, and the state it left is no worse for others than for recovery.
+/// Takes a lock, ignoring std's lock poisoning: a panic while holding it was a bug, reported as
+/// such, and the state it left is as good for other threads as for recovery.
 ///
 /// # Panics
 /// In debug builds, if this thread holds a lock of the same or a higher rank.

@@ -1,6 +1,6 @@
 //! Synchronisation: ranked locks, group commit, bells, turns, poison, the write gate, atomics.
 //!
-//! Who may call it: every folder. It knows no file of a store, and nothing above `error` and
+//! May be called from every folder. It knows no file of a store, and nothing above `error` and
 //! `failpoint`.
 
 mod bell;
@@ -21,7 +21,7 @@ pub(crate) use poison::Poison;
 pub(crate) use turn::{Turn, Turns};
 
 /// Yields the processor. Merging keys and copying values call it about every tenth of a
-/// millisecond. Otherwise, with more threads than processors, a put may wait for a whole time
+/// millisecond: otherwise, with more threads than processors, a put may wait for a whole time
 /// slice of some milliseconds.
 pub(crate) fn make_way() {
     // A model checker schedules the threads itself.

@@ -1,6 +1,6 @@
-//! Group commit and bells under the model checker loom: in every order of the threads' steps no
-//! waiter is left behind and no ring is lost. A thread that waits forever is a deadlock, which
-//! the checker reports as a failure.
+//! Group commit and bells under the model checker loom: in every interleaving of the threads no
+//! waiter is left behind and no ring is lost. A thread that waits forever is a deadlock, which the
+//! checker reports as a failure.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Lock order: tracks the ranks of the locks that a thread holds. Debug builds assert that it
-//! takes only locks of higher rank. Release builds track nothing, nor do model checker builds,
-//! which run all threads on one.
+//! takes only locks of higher rank. Release builds track nothing, and neither do model checker
+//! builds, which run all threads on one.
 
 #[cfg(not(all(debug_assertions, not(any(filemap_loom, filemap_shuttle)))))]
 pub(crate) use off::*;
@@ -24,7 +24,11 @@ mod on {
         /// Called before waiting for a lock.
         pub(crate) fn take(rank: u8) -> Order {
             let later = HELD.get() >> rank;
-            assert!(later == 0, "a lock of rank {rank} is taken under one of rank {}", rank + later.ilog2() as u8);
+            assert!(
+                later == 0,
+                "a lock of rank {rank} is taken while holding one of rank {}",
+                rank + later.ilog2() as u8
+            );
             Order::note(rank)
         }
 

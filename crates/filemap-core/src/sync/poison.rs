@@ -1,6 +1,6 @@
 //! Poison: after a failed write or sync a handle refuses all further writes.
 //!
-//! `filemap_io::Latch` is the same for other crates. It has the `OnceLock` of `std`, whose steps
+//! `filemap_io::Latch` is the same for other crates. It uses the `OnceLock` of `std`, whose steps
 //! no model checker sees; the models of this crate must see a failed sync reach all waiters.
 
 use crate::error::{Error, Result, StorageError};
@@ -13,12 +13,12 @@ pub(crate) struct Poison {
 }
 
 impl Poison {
-    /// Stores the first cause. Returns true if this was it.
+    /// Stores the first cause. Returns true if this was the first.
     pub(crate) fn set(&self, cause: &Error) -> bool {
         self.set_cause(cause.to_string())
     }
 
-    /// [`Poison::set`] with a text.
+    /// [`Poison::set`] with a text as the cause.
     pub(crate) fn set_cause(&self, cause: String) -> bool {
         self.cause.set(cause).is_ok()
     }

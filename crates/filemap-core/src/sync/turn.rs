@@ -14,7 +14,7 @@ pub(crate) struct Turns {
     changed: Condvar,
 }
 
-/// The held turn; given up on drop.
+/// The held turn, released on drop.
 #[derive(Debug)]
 pub(crate) struct Turn<'a>(&'a Turns);
 
@@ -26,11 +26,11 @@ impl Drop for Turn<'_> {
 }
 
 impl Turns {
-    /// Waits for the turn. Calls `go_on` before, and after each [`Turns::wake`]: its error ends
+    /// Waits for the turn. Calls `go_on` first and after each [`Turns::wake`]; an error of it ends
     /// the wait.
     ///
     /// # Errors
-    /// Those of `go_on`.
+    /// The error of `go_on`.
     pub(crate) fn take(&self, go_on: impl Fn() -> Result<()>) -> Result<Turn<'_>> {
         let mut is_taken = lock(&self.is_taken);
         loop {
@@ -49,7 +49,7 @@ impl Turns {
         self.changed.notify_all();
     }
 
-    /// Returns true if nobody holds the turn.
+    /// Returns true if the turn is free.
     #[cfg_attr(not(feature = "sim"), allow(dead_code, reason = "only the simulation asks"))]
     pub(crate) fn is_free(&self) -> bool {
         !*lock(&self.is_taken)

@@ -145,7 +145,7 @@ impl File for SimFile {
         Some((0, self.id as u64))
     }
 
-    /// As if every other page were in memory. Not one of the calls that fail.
+    /// Pretends that every other page is in memory. Not one of the calls that can fail.
     fn read_now_at(&self, buf: &mut [u8], offset: u64) -> Option<usize> {
         let state = self.disk.lock();
         let start = usize::try_from(offset).ok()?;
@@ -159,7 +159,7 @@ impl File for SimFile {
         let mut state = self.disk.lock();
         match state.begin(Call::Read) {
             Ok(()) => {}
-            // A read that a signal interrupts is tried again inside, as on the real one.
+            // An interrupted read is retried inside, as by the real file.
             Err(Refusal::Error(e)) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(refusal) => return Err(refused(refusal)),
         }
@@ -254,7 +254,7 @@ impl File for SimFile {
         let file = &mut state.files[self.id];
         let words = Arc::new(SimWords::new(&file.live, offset as usize, len));
         file.maps.push(Arc::downgrade(&words));
-        // Kept alive: what was stored stays in the file when the map is gone.
+        // Kept alive: stores stay in the file after the map is dropped.
         state.stored.push((self.id, Arc::clone(&words)));
         Ok(Arc::new(SimMap { words }))
     }

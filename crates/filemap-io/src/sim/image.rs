@@ -19,15 +19,15 @@ use super::{SECTOR_BYTES, SimDisk};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// As ext4 with ordered data: names in order, a length implies its bytes, a sync of a file
-    /// takes earlier names along.
+    /// As ext4 with ordered data: name changes survive in order, a length implies its bytes, a
+    /// file's sync makes earlier name changes durable.
     Ordered,
-    /// Anything that no sync has made durable is lost or kept by itself; a new length may come
-    /// without its bytes.
+    /// Everything not synced is lost or kept independently; a new length may survive without its
+    /// bytes.
     Adversarial,
 }
 
-/// How much of what is not durable is lost.
+/// How much of the unsynced data is lost.
 ///
 /// ```
 /// use filemap_io::Access;
@@ -43,19 +43,19 @@ pub enum Level {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// All of it.
+    /// Everything.
     Everything,
-    /// None of it.
+    /// Nothing.
     Nothing,
-    /// Some files wholly, some not at all, some in parts; sectors in any of their contents.
+    /// Some files wholly, some not, some in part; a sector keeps any one of its contents.
     Random,
-    /// As `Random`, and what a file's new length covers without having been written is garbage
-    /// (`Adversarial` only).
+    /// As `Random`; bytes under a new length that were never written are garbage (`Adversarial`
+    /// only).
     Garbage,
 }
 
 impl Loss {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Loss; 4] = [Loss::Everything, Loss::Nothing, Loss::Random, Loss::Garbage];
 }
 
@@ -64,32 +64,32 @@ impl Loss {
 enum Fate {
     Lost,
     Kept,
-    /// Each sector by itself; kept with this chance in 100.
+    /// Each sector independently, kept with this probability in percent.
     Mixed(u8),
 }
 
 impl Snapshot<'_> {
-    /// Calls so far that could have failed.
+    /// Number of calls so far that could have failed.
     pub fn calls(&self) -> u64 {
         self.state.calls.len() as u64
     }
 
-    /// Whether a call was made to fail so far.
+    /// Returns whether a call has been made to fail.
     pub fn has_failed(&self) -> bool {
         self.state.failed > 0
     }
 
-    /// Whether a file holds bytes that are in the cache only.
+    /// Returns whether a file has bytes that are only in the cache.
     pub fn is_dirty(&self, name: &str) -> bool {
         self.state.named(name).is_some_and(|f| !f.dirty.is_empty())
     }
 
-    /// Whether names were added or removed since the directory was synced.
+    /// Returns whether names were added or removed since the directory was synced.
     pub fn has_new_names(&self) -> bool {
         !self.state.changes.is_empty()
     }
 
-    /// The disk as the next process finds it if this one is killed now.
+    /// The disk as the next process finds it after this one is killed now.
     pub fn kill(&self) -> SimDisk {
         let mut next = State::new(self.state.rng.clone().u64(..));
         next.files = self.state.files.iter().map(|f| Inode { maps: Vec::new(), ..f.clone() }).collect();
@@ -99,7 +99,7 @@ impl Snapshot<'_> {
         SimDisk::from_state(next)
     }
 
-    /// The disk as a machine could find it if the power were lost now.
+    /// A disk as it may be found after a power loss now.
     pub fn crash(&self, level: Level, loss: Loss, seed: u64) -> SimDisk {
         let mut rng = fastrand::Rng::with_seed(seed);
         let names = self.names(level, loss, &mut rng);
@@ -190,8 +190,8 @@ impl Snapshot<'_> {
         bytes
     }
 
-    /// What the device held before: noise, or sectors of some file in their order. `source` is the
-    /// file and sector that the last one came from.
+    /// Previous contents of the device: noise, or consecutive sectors of some file. `source` is
+    /// the file and sector of the last one.
     fn garbage(&self, source: &mut Option<(usize, usize)>, rng: &mut fastrand::Rng) -> Sector {
         let files = &self.state.files;
         let sectors = |file: usize| files[file].live.len().div_ceil(SECTOR_BYTES);

@@ -1,7 +1,7 @@
-//! A directory that runs something in the middle of a chosen call: what another process does, or a
-//! stop, so that another process can kill this one where no clock could hit the moment.
+//! A directory that runs a callback in the middle of a chosen call: it acts as another process, or
+//! stops so that another process can kill this one at a point that no timer could hit.
 //!
-//! Invariant: a write is interrupted in its middle, when its first half is there.
+//! Invariant: a write is interrupted when its first half is written.
 
 use std::io;
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use crate::{Access, Advice, Dir, File, Identity, Locking, Map};
 
-/// Which calls of a directory and of its files count.
+/// The calls of a directory and of its files that count.
 ///
 /// ```
 /// use filemap_io::sim::{Calls, Interrupt, SimDisk};
@@ -22,13 +22,13 @@ use crate::{Access, Advice, Dir, File, Identity, Locking, Map};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Calls {
-    /// Those that may change something.
+    /// Calls that may change something.
     Changes,
-    /// Those that read or list, too.
+    /// All calls, including reads and lists.
     All,
 }
 
-/// When something is run, and what. Clones are one.
+/// Runs a callback at a chosen call. Clones share their state.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,7 +45,7 @@ pub enum Calls {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Interrupt {
-    /// Calls that are left; below 0 they do not count.
+    /// Calls left; negative while disarmed.
     left: Arc<AtomicI64>,
     calls: Calls,
     work: fn(),
@@ -57,17 +57,17 @@ impl Interrupt {
         Interrupt { left: Arc::new(AtomicI64::new(-1)), calls, work }
     }
 
-    /// Runs it once, in the call after `calls` more.
+    /// Runs `work` once, in the call after the next `calls` calls.
     pub fn after(&self, calls: u64) {
         self.left.store(i64::try_from(calls).unwrap_or(i64::MAX), Ordering::SeqCst);
     }
 
-    /// Never runs it from now on.
+    /// Disarms it.
     pub fn disarm(&self) {
         self.left.store(-1, Ordering::SeqCst);
     }
 
-    /// A directory whose calls count.
+    /// A directory whose calls are counted.
     pub fn over(&self, inner: Arc<dyn Dir>) -> Arc<dyn Dir> {
         Arc::new(Interrupted { by: self.clone(), inner })
     }
@@ -139,7 +139,7 @@ impl File for Interrupted<dyn File> {
     fn read_now_at(&self, buf: &mut [u8], offset: u64) -> Option<usize> {
         self.inner.read_now_at(buf, offset)
     }
-    /// Interrupted in its middle: its first half is there.
+    /// Interrupted in the middle, with its first half written.
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
         let half = data.len() / 2;
         self.inner.write_at(&data[..half], offset)?;

@@ -1,24 +1,23 @@
-//! The simulated disk: a directory in memory that knows what a power loss may do to it.
+//! The simulated disk: a directory in memory that models what a power loss may do to it.
 //!
-//! It keeps, for each file, the bytes that programs see (the page cache) and those that the device
-//! has; for each sector of 512 bytes all the contents that it had since the last sync; file
-//! lengths and names with their own durability. From that it draws *crash images*: disks as a
-//! machine could find them after the power was lost at this moment. A mapped page is read from the
-//! live bytes, as in the kernel's page cache. What is stored through a writable map is taken into
-//! them at the next call of any kind, as a write of the sectors that differ; a crash may keep any
-//! of them, or none.
+//! For each file it keeps the bytes that programs see (the page cache) and those on the device;
+//! for each sector of 512 bytes every content since the last sync; file lengths and names with
+//! their own durability. From that it draws *crash images*: disks as they may be found after a
+//! power loss at this moment. A mapped page is read from the live bytes, as in the kernel's page
+//! cache. Stores through a writable map are copied into the live bytes at the next call of any
+//! kind, as a write of the sectors that differ; a crash may keep any of them, or none.
 //!
 //! What may survive, and the assumptions behind it:
 //! - a sector is atomic, and holds any one of its contents since the last sync of the file,
-//!   whatever the others hold;
-//! - a length is any one of those since the last sync; bytes between the durable length and that
-//!   one that were never written read as zeros or, at [`Level::Adversarial`], as garbage, some of
-//!   it pieces of other files;
-//! - an entry of the directory survives by itself at `Adversarial`; at [`Level::Ordered`], as on
-//!   ext4, changes of names survive in order, a sync of any file takes all earlier ones with it,
-//!   and a length implies the bytes under it;
-//! - a failed sync leaves the cache as it is and marks it clean: some of what was to be written is
-//!   on the device, the rest never will be, and the next sync succeeds ([`Failure`]).
+//!   independently of the other sectors;
+//! - a length is any one of those since the last sync; bytes beyond the durable length that were
+//!   never written read as zeros or, at [`Level::Adversarial`], as garbage, partly pieces of other
+//!   files;
+//! - a directory entry survives independently at `Adversarial`; at [`Level::Ordered`], as on ext4,
+//!   name changes survive in order, a sync of any file makes all earlier ones durable, and a
+//!   length implies the bytes under it;
+//! - a failed sync leaves the cache as it is and marks it clean: some of the dirty sectors are on
+//!   the device, the others never will be, and the next sync succeeds ([`Failure`]).
 //!   `Advice::DropCache` then shows what the device has.
 //!
 //! The disk is deterministic: the same calls with the same seed give the same images.
@@ -37,10 +36,10 @@ pub use interrupt::{Calls, Interrupt};
 pub use state::Snapshot;
 use state::State;
 
-/// Bytes that reach the device whole or not at all.
+/// Bytes that reach the device atomically.
 pub const SECTOR_BYTES: usize = 512;
 
-/// A call that the disk is to refuse, counted in calls of any kind ([`SimDisk::calls`]).
+/// A call that the disk refuses, by its number among all calls ([`SimDisk::calls`]).
 ///
 /// ```
 /// use filemap_io::Access;
@@ -53,13 +52,13 @@ pub const SECTOR_BYTES: usize = 512;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The number of the call that fails; the first call on a disk has number 1.
+    /// Number of the failing call; the first call on a disk is 1.
     pub at: u64,
     /// How it fails.
     pub fault: Fault,
-    /// If true, the first sync from `at` on fails.
+    /// If true, the first sync from call `at` on fails.
     pub only_syncs: bool,
-    /// Whether all later calls that write or sync fail too, or only this one.
+    /// True if all later calls that write or sync fail too.
     pub forever: bool,
 }
 
@@ -78,21 +77,21 @@ pub struct Failure {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The device reports an error. Of a sync, some sectors are on the device, and the others are
-    /// forgotten.
+    /// The device reports an error. After a failed sync some sectors are on the device and the
+    /// others are forgotten.
     Eio,
-    /// No space is left. Of a write nothing is written; calls that need no space are not refused.
+    /// No space left. A write writes nothing; calls that need no space succeed.
     Enospc,
-    /// A signal came before anything was done.
+    /// A signal interrupts the call before it did anything.
     Eintr,
-    /// A part of a write is done, then no space is left. Other calls are not refused.
+    /// Half of a write is done, then no space is left. Other calls succeed.
     ShortWrite,
 }
 
-/// What sees the disk after each call that changed it: see [`SimDisk::observe`].
+/// Callback that sees the disk after each call that changed it: see [`SimDisk::observe`].
 pub type Observer = Box<dyn FnMut(&Snapshot<'_>) + Send>;
 
-/// A simulated disk with one directory. Clones are the same disk.
+/// A simulated disk with one directory. Clones share the disk.
 ///
 /// ```
 /// use filemap_io::Access;
@@ -114,7 +113,8 @@ pub struct SimDisk {
 }
 
 impl SimDisk {
-    /// An empty disk. The seed decides what [`Dir::random`] gives and what a failed sync leaves.
+    /// Creates an empty disk. The seed decides the bytes of [`Dir::random`] and what a failed sync
+    /// leaves.
     pub fn new(seed: u64) -> SimDisk {
         SimDisk::from_state(State::new(seed))
     }
@@ -129,62 +129,62 @@ impl SimDisk {
         state
     }
 
-    /// The directory.
+    /// The disk's directory.
     pub fn dir(&self) -> Arc<dyn Dir> {
         Arc::new(dir::SimDir::new(self.clone()))
     }
 
-    /// Calls so far that could have failed.
+    /// Number of calls so far that could have failed.
     pub fn calls(&self) -> u64 {
         self.lock().calls.len() as u64
     }
 
-    /// The numbers of the calls so far that `fault` would have refused, in order.
+    /// Numbers of the calls so far that `fault` would have refused, in order.
     pub fn refusable(&self, fault: Fault) -> Vec<u64> {
         let state = self.lock();
         (1..).zip(&state.calls).filter(|&(_, &call)| fault.refusal(call).is_some()).map(|(number, _)| number).collect()
     }
 
-    /// Sets or clears the call that is to fail.
+    /// Sets or clears the failing call.
     pub fn fail(&self, failure: Option<Failure>) {
         let mut state = self.lock();
         state.failure = failure;
         state.failed = 0;
     }
 
-    /// No more calls fail; [`SimDisk::failed`] still counts those that did.
+    /// Stops failing calls; [`SimDisk::failed`] keeps its count.
     pub fn heal(&self) {
         self.lock().failure = None;
     }
 
-    /// How many calls were refused since [`SimDisk::fail`].
+    /// Number of calls refused since [`SimDisk::fail`].
     pub fn failed(&self) -> u64 {
         self.lock().failed
     }
 
     /// Calls `observer` after each call that changed anything: a write, a length, a sync, a name.
-    /// It may draw images from what it is shown; it must not use this disk.
+    /// It may draw images from its snapshot, but must not use this disk.
     pub fn observe(&self, observer: Option<Observer>) {
         self.lock().observer = observer;
     }
 
-    /// The disk as a machine could find it if the power were lost now.
+    /// A disk as it may be found after a power loss now.
     pub fn crash(&self, level: Level, loss: Loss, seed: u64) -> SimDisk {
         Snapshot::of(&self.lock()).crash(level, loss, seed)
     }
 
-    /// The disk as the next process finds it if this one is killed now: nothing is lost, nothing
-    /// more is durable.
+    /// The disk as the next process finds it after this one is killed now: nothing is lost, and
+    /// nothing more is durable.
     pub fn kill(&self) -> SimDisk {
         Snapshot::of(&self.lock()).kill()
     }
 
-    /// The live bytes of a file, to look at or to damage: `None` when there is none of that name.
+    /// The live bytes of a file; `None` if it does not exist.
     pub fn bytes(&self, name: &str) -> Option<Vec<u8>> {
         self.lock().named(name).map(|f| f.live.clone())
     }
 
-    /// Replaces a file's bytes, durably, or creates it: damage, as a test wants it.
+    /// Replaces or creates a file, durably: for tests that damage files.
     pub fn set_bytes(&self, name: &str, bytes: &[u8]) {
         self.lock().set_bytes(name, bytes);
     }

@@ -7,25 +7,26 @@ use std::sync::{Arc, Weak};
 
 use super::{Failure, Fault, Observer, SECTOR_BYTES};
 
-/// Pages of the cache: what `DropCache` drops as one.
+/// Bytes of a cache page, the unit of `DropCache`.
 const PAGE_BYTES: usize = 4096;
-/// Filler past the end of file; reading it would be SIGBUS.
+/// Filler past the end of the file, where reading would raise SIGBUS.
 const PAST_END: u64 = 0x0bad_0bad_0bad_0bad;
 
 pub(super) type Sector = [u8; SECTOR_BYTES];
 
-/// A file, whatever its names.
+/// A file, independent of its names.
 #[derive(Clone, Default)]
 pub(super) struct Inode {
-    /// What programs see.
+    /// The bytes that programs see.
     pub(super) live: Vec<u8>,
-    /// What the device has, apart from `dirty`, of which it may have anything.
+    /// The bytes on the device, except for sectors in `dirty`, which may have any of their
+    /// contents.
     pub(super) durable: Vec<u8>,
-    /// By sector number: the contents since the last sync, oldest first.
+    /// Contents since the last sync, oldest first, by sector number.
     pub(super) dirty: BTreeMap<usize, Vec<Sector>>,
-    /// The lengths since the last sync, oldest first.
+    /// Lengths since the last sync, oldest first.
     pub(super) lengths: Vec<usize>,
-    /// Pages that were punched and not written since, by their numbers: they take no space.
+    /// Numbers of pages punched and not written since: they take no space.
     pub(super) holes: BTreeSet<usize>,
     pub(super) maps: Vec<Weak<SimWords>>,
 }
@@ -36,25 +37,25 @@ pub(super) struct SimWords {
     pub(super) words: Box<[AtomicU64]>,
 }
 
-/// A change of the directory that no sync has followed yet.
+/// A directory change not yet followed by a sync of the directory.
 #[derive(Clone, Debug)]
 pub(super) struct NameChange {
     pub(super) removed: Option<String>,
     pub(super) added: Option<(String, usize)>,
-    /// A later sync of a file has taken it along, where changes are ordered.
+    /// True once a later file sync made it durable, where name changes are ordered.
     pub(super) journaled: bool,
 }
 
 pub(super) struct State {
     pub(super) files: Vec<Inode>,
-    /// Maps through which programs may store, with the numbers of their files.
+    /// Writable maps, with the numbers of their files.
     pub(super) stored: Vec<(usize, Arc<SimWords>)>,
     pub(super) live: BTreeMap<String, usize>,
     pub(super) durable: BTreeMap<String, usize>,
     pub(super) changes: Vec<NameChange>,
     pub(super) locks: HashSet<String>,
     pub(super) rng: fastrand::Rng,
-    /// What each call was that could have failed.
+    /// All calls so far that could have failed.
     pub(super) calls: Vec<Call>,
     pub(super) failure: Option<Failure>,
     pub(super) failed: u64,
@@ -63,7 +64,7 @@ pub(super) struct State {
 
 debug_fields!(State: live, failed);
 
-/// A look at a disk between two calls. Images are drawn from it.
+/// A disk between two calls. Crash images are drawn from it.
 ///
 /// ```
 /// use filemap_io::sim::{Level, Loss, SimDisk};
@@ -85,32 +86,32 @@ impl<'a> Snapshot<'a> {
     }
 }
 
-/// What a call is, as far as failures go.
+/// Kind of a call, which decides how it can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call {
     Read,
     /// Needs space.
     Write,
-    /// Changes something, and needs none.
+    /// Changes something, but needs no space.
     Change,
     Sync,
 }
 
-/// Action of a failing call.
+/// How a refused call behaves.
 #[derive(Debug)]
 pub(super) enum Refusal {
     Error(io::Error),
-    /// Write half of it, then fail.
+    /// Writes half, then fails.
     Short(io::Error),
 }
 
 impl Fault {
-    /// How a call fails, if it can fail in this way.
+    /// How `call` fails under this fault, if it can.
     pub(super) fn refusal(self, call: Call) -> Option<Refusal> {
         match (self, call) {
             (Fault::Eio, _) => Some(Refusal::Error(io::Error::from_raw_os_error(5))),
             (Fault::Eintr, _) => Some(Refusal::Error(io::Error::from(io::ErrorKind::Interrupted))),
-            // With delayed allocation it is the sync that finds the device full.
+            // With delayed allocation the sync finds the device full.
             (Fault::Enospc, Call::Write | Call::Sync) => Some(Refusal::Error(io::Error::from_raw_os_error(28))),
             (Fault::ShortWrite, Call::Write) => Some(Refusal::Short(io::Error::from_raw_os_error(28))),
             _ => None,
@@ -140,8 +141,8 @@ impl State {
         let files = &mut self.files;
         self.stored.retain(|(id, map)| {
             files[*id].take_stores(map);
-            // Ours, and perhaps the one in `maps` that is being read: without the program's it is
-            // done with.
+            // One reference is ours, one may be the entry in `maps` being read: without a third,
+            // the program has dropped the map.
             Arc::strong_count(map) > 1
         });
     }
@@ -163,7 +164,7 @@ impl State {
         self.durable.insert(name.to_owned(), id);
     }
 
-    /// Counts a call, and says whether it is to be refused.
+    /// Counts a call and decides whether it is refused.
     pub(super) fn begin(&mut self, call: Call) -> Result<(), Refusal> {
         self.calls.push(call);
         let number = self.calls.len() as u64;
@@ -185,7 +186,7 @@ impl State {
         }
     }
 
-    /// Shows the disk to the observer, after a call that changed it.
+    /// Shows the disk to the observer after a call that changed it.
     pub(super) fn changed(&mut self) {
         if let Some(mut observer) = self.observer.take() {
             observer(&Snapshot::of(self));
@@ -197,7 +198,7 @@ impl State {
         self.files[id].write(data, offset);
     }
 
-    /// What a punch does: zeros that may reach the device or not, as any write.
+    /// Punches a hole: zeros that reach the device or not, as any write.
     pub(super) fn punch(&mut self, id: usize, offset: usize, len: usize) {
         let end = (offset + len).min(self.files[id].live.len());
         if offset < end {
@@ -206,8 +207,8 @@ impl State {
         }
     }
 
-    /// A sync of a file that succeeds, or one that fails: then each sector is on the device or
-    /// forgotten, as chance has it.
+    /// Syncs a file. If the sync fails, each dirty sector is either on the device or forgotten, at
+    /// random.
     pub(super) fn sync_file(&mut self, id: usize, succeeds: bool) {
         if succeeds {
             self.files[id].sync();
@@ -223,7 +224,7 @@ impl State {
         self.changes.clear();
     }
 
-    /// Changes the directory: a removal, an addition, or both at once.
+    /// Changes the directory: a removal, an addition, or both in one step.
     pub(super) fn change_name(&mut self, removed: Option<String>, added: Option<(String, usize)>) {
         let change = NameChange { removed, added, journaled: false };
         change.apply(&mut self.live);
@@ -243,7 +244,7 @@ impl NameChange {
 }
 
 impl Inode {
-    /// A file that holds these bytes, on the device too.
+    /// Sets the file's bytes, on the device too.
     pub(super) fn become_durable(&mut self, bytes: Vec<u8>) {
         let touched = 0..bytes.len().max(self.live.len());
         self.live.clone_from(&bytes);
@@ -271,9 +272,9 @@ impl Inode {
         self.dirtied(offset..end);
     }
 
-    /// Takes the sectors of a map that differ from the file's into it.
+    /// Copies the sectors of a map that differ from the file into it.
     fn take_stores(&mut self, map: &SimWords) {
-        // All of them before the first is taken: that shows its whole page to all maps again.
+        // Read all words first: taking a sector shows its whole page to all maps again.
         let mut bytes = Vec::with_capacity(map.words.len() * 8);
         bytes.extend(map.words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()));
         for (number, sector) in bytes.chunks(SECTOR_BYTES).enumerate() {
@@ -293,17 +294,17 @@ impl Inode {
         }
         self.live.resize(len, 0);
         self.lengths.push(len);
-        // What lies beyond reads as zeros if the file is longer again.
+        // If the file grows again, this range reads as zeros.
         self.dirtied(len.min(old)..old.max(len));
     }
 
-    /// What the file takes on the device.
+    /// Bytes that the file takes on the device.
     pub(super) fn allocated_bytes(&self) -> usize {
         let holes = self.holes.range(..self.live.len().div_ceil(PAGE_BYTES)).count();
         self.live.len().next_multiple_of(PAGE_BYTES) - holes * PAGE_BYTES
     }
 
-    /// Notes the new contents of the sectors that a range meets.
+    /// Records the new contents of the sectors in a range.
     fn dirtied(&mut self, range: std::ops::Range<usize>) {
         for number in range.start / SECTOR_BYTES..range.end.div_ceil(SECTOR_BYTES) {
             let sector = sector(&self.live, number);
@@ -318,8 +319,8 @@ impl Inode {
         self.lengths.clear();
     }
 
-    /// What a sync makes durable: the dirty sectors' last contents over what the device has. It
-    /// differs from the live bytes where an earlier sync failed.
+    /// The bytes that a sync makes durable: the dirty sectors' last contents over those of the
+    /// device. They differ from the live bytes if an earlier sync failed.
     fn live_with_lost(&self) -> Vec<u8> {
         let mut bytes = self.durable.clone();
         bytes.resize(self.live.len(), 0);
@@ -332,7 +333,7 @@ impl Inode {
     }
 
     fn fail_sync(&mut self, rng: &mut fastrand::Rng) {
-        // The length is the inode's, which the journal writes sooner or later.
+        // The length belongs to the inode, which the journal writes sooner or later.
         let mut durable = self.durable.clone();
         durable.resize(self.live.len(), 0);
         for (number, contents) in &self.dirty {
@@ -347,7 +348,7 @@ impl Inode {
         self.lengths.clear();
     }
 
-    /// Drops clean pages that a range meets from the cache, unless they are mapped.
+    /// Drops the clean pages of a range from the cache, unless they are mapped.
     pub(super) fn drop_cache(&mut self, offset: usize, len: usize) {
         self.maps.retain(|m| m.strong_count() > 0);
         if !self.maps.is_empty() {
@@ -366,7 +367,7 @@ impl Inode {
         }
     }
 
-    /// Lets the maps show the live bytes of a range.
+    /// Updates the maps with the live bytes of a range.
     fn show(&mut self, range: std::ops::Range<usize>) {
         self.maps.retain(|m| m.strong_count() > 0);
         for map in self.maps.iter().filter_map(Weak::upgrade) {
@@ -406,7 +407,7 @@ pub(super) fn sector(bytes: &[u8], number: usize) -> Sector {
     sector
 }
 
-/// Puts a sector in its place, as far as the file reaches.
+/// Writes a sector at its offset, up to the end of the file.
 pub(super) fn put_sector(bytes: &mut [u8], number: usize, sector: &Sector) {
     let start = (number * SECTOR_BYTES).min(bytes.len());
     let end = (start + SECTOR_BYTES).min(bytes.len());

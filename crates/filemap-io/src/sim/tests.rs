@@ -1,5 +1,5 @@
-//! The simulated disk against what its module says: what a sync makes durable, what may be lost,
-//! what a failed sync does.
+//! Tests of the simulated disk's model: what a sync makes durable, what may be lost, what a failed
+//! sync does.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ fn disk() -> (SimDisk, Arc<dyn Dir>, Arc<dyn File>) {
     (disk, dir, file)
 }
 
-/// Everything that a crash may leave of a file, `None` where the file itself is gone.
+/// All crash outcomes of a file; `None` if the file itself is lost.
 fn outcomes(disk: &SimDisk, name: &str, level: Level, loss: Loss) -> BTreeSet<Option<Vec<u8>>> {
     (0..400).map(|seed| disk.crash(level, loss, seed).bytes(name)).collect()
 }

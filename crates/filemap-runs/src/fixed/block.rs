@@ -1,10 +1,10 @@
 //! A block: some hundred fixed-width entries in order, in 4096 bytes under one checksum.
 //!
-//! Elias-Fano code (1971): of n values over a range u the high bits are in unary, the low log2(u /
-//! n) bits side by side: 2 + log2(u / n) bits a value however the values lie. Golomb-Rice gaps
-//! would take about as much (1.5 + log2) but must be read from the front. Here a look-up counts
-//! zeros in about 20 words and compares one or two low parts, so a batch that needs 20 entries of
-//! a block does not pay for the other 600.
+//! Elias-Fano code (1971): of n values over a range u the high bits are in unary and the low
+//! log2(u / n) bits side by side, 2 + log2(u / n) bits a value for any distribution. Golomb-Rice
+//! gaps would be about as small (1.5 + log2) but can only be read from the front. Here a look-up
+//! counts zeros in about 20 words and compares one or two low parts, so a batch that needs 20
+//! entries of a block does not pay for the other 600.
 
 use filemap_io::layout;
 use filemap_io::layout::{Zeros, get};
@@ -25,20 +25,20 @@ layout! {
     }
 }
 
-/// Most values of a block.
+/// Maximum number of values in a block.
 pub const VALUES_MAX: usize = 1024;
 const HEADER_BYTES: usize = BlockHeader::PARTS.at;
-/// Most words of high parts.
+/// Maximum number of words of high parts.
 const WORDS_MAX: usize = (BLOCK_BYTES - HEADER_BYTES) / 8;
 const LOW_BITS_MAX: u32 = 100;
 
-/// For a block of the first `count` entries: bits of a low part, words of high parts, bytes.
+/// Shape of a block of the first `count` entries: bits of a low part, words of high parts, bytes.
 fn shape(entries: &[u128], count: usize, shift: u32) -> (u32, usize, usize) {
     let span = (entries[count - 1] >> shift) - base_of(entries, shift);
     // At least 1, so that a tombstone differs from its fingerprint in the low part only.
     let low = (span / count as u128).checked_ilog2().unwrap_or(0).max(1);
-    // At most 4 * count, since 2^low is more than half of span / count; 3 for the lower bound of
-    // `low`.
+    // At most 4 * count, since 2^low is more than half of span / count; 3 * count when `low` is at
+    // its lower bound.
     let words = ((span >> low) as usize + count).div_ceil(64);
     (low, words, HEADER_BYTES + 8 * words + (count * low as usize).div_ceil(8))
 }
@@ -47,16 +47,17 @@ fn base_of(entries: &[u128], shift: u32) -> u128 {
     entries[0] >> shift & !1
 }
 
-/// Encodes as many entries, shifted to values, as fit a block, and returns their number. The
-/// checksum is left out.
+/// Encodes as many entries, shifted to values, as fit a block, and returns their number. Leaves
+/// the checksum out.
 ///
 /// # Panics
-/// With no entries.
+/// If there are no entries.
 pub fn encode(entries: &[u128], shift: u32, block: &mut [u8]) -> usize {
-    // `fits` values do, `not` do not.
+    // `fits` values fit, `not` values do not.
     let (mut fits, mut not) = (1, entries.len() + 1);
     while fits + 1 < not {
-        // Most blocks of a run hold about as many; halving finds it where the density changes.
+        // Most blocks of a run hold a similar number; bisection finds it where the density
+        // changes.
         let middle = fits.midpoint(not);
         if shape(entries, middle, shift).2 <= BLOCK_BYTES { fits = middle } else { not = middle }
     }
@@ -85,7 +86,7 @@ pub fn encode(entries: &[u128], shift: u32, block: &mut [u8]) -> usize {
     fits
 }
 
-/// Writes bits in whole words.
+/// Writes bit fields, a word at a time.
 struct BitWriter<'a> {
     bytes: &'a mut [u8],
     at: usize,
@@ -112,7 +113,7 @@ impl BitWriter<'_> {
     }
 }
 
-/// A block with a right checksum.
+/// A block with a valid checksum.
 ///
 /// ```
 /// # use filemap_runs::{Home, Run, RunWriter, fixed::Fixed};
@@ -141,7 +142,7 @@ pub struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// Checks a block with its padding: `None` if no encoder writes it.
+    /// Checks a block with its padding: `None` if no encoder writes such a block.
     pub fn of(bytes: &'a [u8]) -> Option<Block<'a>> {
         if bytes.len() < BLOCK_BYTES + PADDING_BYTES {
             return None;
@@ -178,7 +179,7 @@ impl<'a> Block<'a> {
         self.count
     }
 
-    /// Length of the run of ones in the high parts from here on.
+    /// Number of consecutive ones in the high parts from `start` on.
     #[inline]
     fn ones_from(&self, start: usize) -> usize {
         let mut at = start;
@@ -213,7 +214,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// For look-ups in ascending order.
+    /// Prepares look-ups in ascending order.
     pub fn lookup(self) -> Lookup<'a> {
         let mut zeros = [u16::MAX; WORDS_MAX + 1];
         let mut sum = 0;
@@ -246,14 +247,14 @@ impl<'a> Block<'a> {
 pub struct Lookup<'a> {
     block: Block<'a>,
     word: usize,
-    /// Zeros of the high parts before each word, and in all. Counted once: counting is slow
-    /// without the processor's instruction.
+    /// Zeros of the high parts before each word, and their total. Counted once: without the
+    /// processor's instruction counting is slow.
     zeros: [u16; WORDS_MAX + 1],
 }
 
 impl Lookup<'_> {
-    /// Searches a value, given without the tombstone mark; `Some(true)` if it is a tombstone.
-    /// Values must ascend from call to call.
+    /// Finds a value, given without the tombstone mark: `Some(true)` if it is a tombstone,
+    /// `Some(false)` if it is live. Values must ascend from call to call.
     #[inline]
     pub fn find(&mut self, value: u128) -> Option<bool> {
         let block = self.block;
@@ -263,7 +264,7 @@ impl Lookup<'_> {
             return None;
         }
         let high = high as usize;
-        // The ones of `high` stand after that many zeros.
+        // The ones of `high` come after `high` zeros.
         while usize::from(self.zeros[self.word + 1]) < high {
             self.word += 1;
         }
@@ -272,7 +273,7 @@ impl Lookup<'_> {
             left => 64 * self.word + select(!block.word(self.word), left as u64) + 1,
         };
         let low = relative & ((1 << block.low) - 1);
-        // URLs of a host lie so close together, and so far from the next host's, that they often
+        // URLs of one host lie so close together, and so far from the next host's, that they often
         // share a high part.
         let (mut first, mut rest) = (start - high, block.ones_from(start));
         while rest > 0 {
@@ -291,7 +292,7 @@ impl Lookup<'_> {
     }
 }
 
-/// Ones in every byte.
+/// A one in every byte.
 const BYTES: u64 = 0x0101_0101_0101_0101;
 
 /// Positions of the ones of each byte.
@@ -312,14 +313,14 @@ const ONES: [[u8; 8]; 256] = {
     all
 };
 
-/// Position of the `rank`th 1 of a word, counted from 1; the word has that many. Broadword
-/// selection (Vigna 2008): sums of bytes, side by side, tell its byte.
+/// Position of the `rank`th one of a word, counted from 1; the word has at least that many.
+/// Broadword selection (Vigna 2008): sums over bytes, computed in parallel, give its byte.
 #[inline]
 fn select(word: u64, rank: u64) -> usize {
     let pairs = word - (word >> 1 & (0x55 * BYTES));
     let nibbles = (pairs & (0x33 * BYTES)) + (pairs >> 2 & (0x33 * BYTES));
     let sums = ((nibbles + (nibbles >> 4)) & (0x0f * BYTES)).wrapping_mul(BYTES);
-    // The first byte with `rank` ones up to it.
+    // The first byte with `rank` ones up to its end.
     let reached = ((sums | (0x80 * BYTES)) - rank * BYTES) & (0x80 * BYTES);
     let start = reached.trailing_zeros() as usize & 56;
     let before = (sums << 8) >> start & 0xff;
@@ -334,7 +335,7 @@ mod tests {
     fn sorted(rng: &mut fastrand::Rng, count: usize, bits: u32) -> Vec<u128> {
         let mut values: Vec<u128> = (0..count).map(|_| rng.u128(..) >> (128 - bits)).collect();
         values.sort_unstable();
-        // As in a run: a fingerprint stands once, tombstone or not.
+        // As in a run: each fingerprint occurs once, tombstone or not.
         values.dedup_by_key(|value| *value >> 1);
         values
     }

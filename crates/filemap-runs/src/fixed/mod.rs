@@ -1,7 +1,7 @@
 //! Entries of fixed width: fingerprints with a tombstone mark, without values.
 //!
 //! An entry is a `u128`: the fingerprint in the highest bits, then the mark, then zeros. A *value*
-//! is an entry shifted so that the mark is its lowest bit: what blocks hold.
+//! is an entry shifted so that the mark is its lowest bit; blocks hold values.
 
 mod block;
 
@@ -15,7 +15,7 @@ use crate::run::Run;
 
 pub use block::{Block, Lookup};
 
-/// Fields of a block, for documents.
+/// Layout of a block, for the documentation.
 pub(crate) const ROWS: &[Row] = block::BlockHeader::ROWS;
 
 /// Format of fingerprints of a fixed number of bits.
@@ -68,12 +68,12 @@ impl Fixed {
     }
 }
 
-/// A well-mixed hash of a fingerprint: its own bits are not, if its first ones stand for a host.
-/// Filters in files are made by it: it must never change.
+/// A well-mixed hash of a fingerprint, whose own bits are not well mixed if the first ones stand
+/// for a host. The filters in files depend on it, so it must never change.
 #[inline]
 pub fn mixed(fingerprint: u128) -> u64 {
-    // Finaliser of SplitMix64 (Stafford's variant 13) of the bits from the 40th on, the first 24
-    // of them, those of a host, mixed into the last.
+    // Finaliser of SplitMix64 (Stafford's variant 13) of the bits from the 40th on, with the first
+    // 24 bits, those of a host, mixed into the last.
     let z = (fingerprint >> 40) as u64 ^ (fingerprint >> 104) as u64;
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -160,7 +160,7 @@ const _: () = assert!(block::BlockHeader::BYTES == BLOCK_BYTES);
 mod tests {
     use super::mixed;
 
-    /// Filters in files are made by it.
+    /// Filters in files depend on it.
     #[test]
     fn the_hash_is_that_of_the_files() {
         let of = |fingerprint: u128| mixed(fingerprint << 48);

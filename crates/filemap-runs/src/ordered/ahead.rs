@@ -1,35 +1,35 @@
-//! Reading ahead of a walk along the leaves: nothing for its first two, so that a short list reads
-//! what it needs; then a window that doubles.
+//! Read-ahead for a walk along the leaves: none for its first two leaves, so that a short list
+//! reads only what it needs; then a window that doubles.
 
 use std::ops::Range;
 
 use super::format::{Child, PAGE_BYTES};
 use super::run::Run;
 
-/// Most pages that are asked for at once.
+/// Maximum number of pages requested at once.
 const PAGES_MAX: u64 = (256 << 10) / PAGE_BYTES as u64;
-/// Steps in one direction before anything is asked for.
+/// Steps in one direction before anything is requested.
 const STEPS: u32 = 2;
 
-/// How far a walk has asked for.
+/// Read-ahead state of a walk.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
     is_back: bool,
     steps: u32,
     window: u64,
-    /// The first page forwards, or the last back, that was not asked for.
+    /// The first page, forwards, or the last, backwards, not requested yet.
     until: u64,
 }
 
 impl Ahead {
-    /// The walk came to this leaf from the one beside it.
+    /// Records that the walk came to this leaf from its neighbour.
     pub(super) fn step(&mut self, run: &Run, leaf: &Child, is_back: bool) {
         if let Some(pages) = self.next(leaf, is_back) {
             run.will_need(pages.start, pages.end - pages.start);
         }
     }
 
-    /// What to ask for now.
+    /// Pages to request now.
     fn next(&mut self, leaf: &Child, is_back: bool) -> Option<Range<u64>> {
         if self.is_back != is_back {
             *self = Ahead { is_back, ..Ahead::default() };

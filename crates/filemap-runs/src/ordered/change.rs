@@ -1,7 +1,7 @@
-//! What an entry says of its key, and how such changes add up, whichever comes first.
+//! Changes of keys, +1 and -1, and their sums, in any order.
 
-/// What an entry of a run says of its key. Over all runs of a store the changes of a key add up
-/// to 1 if the key is present, else to 0.
+/// What an entry of a run says about its key. Over all runs of a store the changes of a key sum to
+/// 1 if the key is present, else to 0.
 ///
 /// ```
 /// use filemap_runs::ordered::Change;
@@ -9,9 +9,9 @@
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The key came: +1.
+    /// The key was added: +1.
     Added,
-    /// The key went: -1.
+    /// The key was removed: -1.
     Removed,
 }
 
@@ -33,11 +33,11 @@ impl Change {
     }
 }
 
-/// Entries of a leaf, a subtree or a run. Its sum is derived, so it is never out of range.
+/// Counts of a leaf, a subtree or a run. The sum is derived, so it is never out of range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) entries: u64,
-    /// Those that remove their key.
+    /// Entries that remove their key.
     pub(super) removed: u64,
 }
 
@@ -48,13 +48,13 @@ impl Tally {
         self.removed += u64::from(change == Change::Removed);
     }
 
-    /// `None` if no file is so large.
+    /// Adds two tallies; `None` on overflow: no file is that large.
     pub(super) fn plus(self, other: Tally) -> Option<Tally> {
         let entries = self.entries.checked_add(other.entries)?;
         Some(Tally { entries, removed: self.removed.checked_add(other.removed)? })
     }
 
-    /// The sum of the changes.
+    /// Sum of the changes.
     pub(super) fn sum(self) -> i64 {
         self.entries.wrapping_sub(self.removed).wrapping_sub(self.removed) as i64
     }

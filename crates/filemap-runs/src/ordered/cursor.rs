@@ -1,8 +1,8 @@
-//! A cursor over a run of keys in order: from any key, forwards and backwards.
+//! A cursor over an ordered run: from any key, forwards and backwards.
 //!
-//! It holds the way down to its leaf, so the next leaf costs one read. Keys rise along a walk in
-//! either direction whatever the file holds: a leaf that does not go on where the last one ended
-//! is damage.
+//! It holds the path down to its leaf, so the next leaf costs one read. Keys rise along a walk in
+//! either direction whatever the file holds: a leaf that does not continue after the last one is
+//! damage.
 
 use std::sync::Arc;
 
@@ -15,17 +15,17 @@ use super::inner::Inner;
 use super::leaf::Leaf;
 use super::run::Run;
 
-/// No entry.
+/// No entry is held.
 const NONE: usize = usize::MAX;
 
-/// An inner block of the way, and which of its children comes next.
+/// An inner block on the path, and the child taken in it.
 #[derive(Debug)]
 struct Step {
     inner: Arc<Inner>,
     nth: usize,
 }
 
-/// A position between two entries of a run. An error leaves it where it was.
+/// A position between two entries of a run. An error leaves the position unchanged.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -50,9 +50,9 @@ pub struct Cursor {
     run: Arc<Run>,
     path: Vec<Step>,
     leaf: Leaf,
-    /// Where the next leaf is read to.
+    /// Buffer for the next leaf.
     spare: Leaf,
-    /// The entry of the leaf whose key `key` is, or `NONE`.
+    /// The entry of the leaf whose key is in `key`, or `NONE`.
     held: usize,
     key: Vec<u8>,
     /// Index of the entry after the position.
@@ -61,7 +61,7 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// Before the first entry.
+    /// A cursor before the first entry.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::Io`].
@@ -69,7 +69,7 @@ impl Cursor {
         Cursor::new(run, |_| 0)
     }
 
-    /// After the last entry.
+    /// A cursor after the last entry.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::Io`].
@@ -79,7 +79,7 @@ impl Cursor {
         Ok(cursor)
     }
 
-    /// Before the first entry whose key is not below `key`.
+    /// A cursor before the first entry whose key is `key` or greater.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::Io`].
@@ -101,7 +101,7 @@ impl Cursor {
         &self.run
     }
 
-    /// Moves before the first entry whose key is not below `key`.
+    /// Moves before the first entry whose key is `key` or greater.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::Io`].
@@ -139,13 +139,13 @@ impl Cursor {
         Ok(Some((&self.key, self.leaf.change(self.held))))
     }
 
-    /// The entry that was returned last, unless the position was sought since.
+    /// The entry returned last, unless the cursor has moved since by a seek.
     #[inline]
     pub(super) fn held(&self) -> Option<Entry<'_>> {
         (self.held != NONE).then(|| (&self.key[..], self.leaf.change(self.held)))
     }
 
-    /// Makes `key` that of an entry of the leaf.
+    /// Makes `key` the key of entry `nth` of the leaf.
     #[inline]
     fn hold(&mut self, nth: usize) {
         let known = match self.held {
@@ -159,7 +159,7 @@ impl Cursor {
         self.held = nth;
     }
 
-    /// Goes down from the root to the leaf that `choose` leads to, before its first entry.
+    /// Descends from the root to the leaf that `choose` selects, before its first entry.
     fn jump(&mut self, choose: impl Fn(&Inner) -> usize) -> Result<(), StorageError> {
         let (mut child, mut path) = (self.run.root().0, Vec::new());
         if let Some(top) = self.run.top() {
@@ -174,8 +174,8 @@ impl Cursor {
         Ok(())
     }
 
-    /// Adds the way from a child of the last step to a leaf, which becomes the spare one. `above`
-    /// steps are not in `path`.
+    /// Descends from a child of the last step to a leaf, into the spare one, and adds the inner
+    /// blocks to `path`, which lacks the first `above` steps.
     fn descend(
         &mut self,
         mut child: Child,
@@ -193,7 +193,7 @@ impl Cursor {
         self.run.leaf(&child, &mut self.spare)
     }
 
-    /// The spare leaf becomes the leaf; the position is before its first entry.
+    /// Makes the spare leaf the current one, with the position before its first entry.
     fn arrive(&mut self) {
         std::mem::swap(&mut self.leaf, &mut self.spare);
         (self.held, self.at) = (NONE, 0);

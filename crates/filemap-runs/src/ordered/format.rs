@@ -1,4 +1,4 @@
-//! The bytes of a run of keys in order: its header, the fixed part of each block, their limits.
+//! Bytes of an ordered run: its header, the fixed part of each block, their limits.
 
 use filemap_io::header::{Kind, is_sealed, seal};
 use filemap_io::layout;
@@ -39,26 +39,27 @@ layout! {
     }
 }
 
-/// Bytes of a page: of the header, and of almost every block.
+/// Bytes of a page: the header, and almost every block, is one page.
 pub(super) const PAGE_BYTES: usize = OrderedHeader::BYTES;
-/// Bytes that a key may have.
+/// Maximum length of a key, in bytes.
 pub const MAX_KEY_BYTES: usize = 70_000;
-/// Pages of a block: those that two children with the longest separator take.
+/// Maximum number of pages of a block: two children with the longest separator.
 pub(super) const BLOCK_PAGES_MAX: usize = (MAX_KEY_BYTES + 100).div_ceil(PAGE_BYTES);
-/// Levels of inner blocks. Each has two children at least, but for the last of its level.
+/// Maximum number of levels of inner blocks. Each block has at least two children, except the last
+/// of its level.
 pub(super) const HEIGHT_MAX: u32 = 48;
-/// Pages of a run. Offsets and sums of counts cannot overflow.
+/// Limit on the pages of a run. Below it offsets and sums of counts cannot overflow.
 pub(super) const PAGES_MAX: u64 = 1 << 41;
 
 pub(super) const KIND: Kind = Kind { magic: *b"FMDORD01", version: 1, what: "run of keys in order" };
-/// Bytes of a header that name the owner. They lie in one sector, so they are there or not.
+/// Bytes of a header that name the owner. They lie in one sector, so they are written atomically.
 pub const OWNER_BYTES: usize = OrderedHeader::LEAVES.at;
 
-/// What the runs of keys in order of one owner share: directory, name, id, counters.
+/// Shared state of the ordered runs of one owner: directory, name, id, counters.
 pub type Home = crate::home::Home<()>;
 
-/// The id of the owner and the number of the run whose file begins with these bytes; `None` if it
-/// is no run of keys in order, or if too few bytes are given ([`OWNER_BYTES`]).
+/// Owner's id and run's number, read from the start of a file; `None` if it is not an ordered run
+/// or if fewer than [`OWNER_BYTES`] bytes are given.
 ///
 /// ```
 /// # let dir = filemap_io::sim::SimDisk::new(1).dir();
@@ -72,28 +73,28 @@ pub fn owner(start: &[u8]) -> Option<([u8; 16], u64)> {
     is_run.then(|| (OrderedHeader::ID.get(start), OrderedHeader::NUMBER.get(start)))
 }
 
-/// What is wrong with a part of a run's file, its header (page 0) or a block at a page: for who
-/// looks at the file alone. What the parent of a block says is not asked.
+/// Returns the flaw of a part of a run's file, the header (page 0) or a block at a page, for tools
+/// that look at the file alone: a block is not compared with what its parent says.
 ///
 /// ```
 /// # let dir = filemap_io::sim::SimDisk::new(1).dir();
 /// use filemap_runs::ordered::{Home, first_header, flaw};
 /// let header = first_header(&Home::new(dir, "keys", [7; 16], ()), 3);
 /// assert_eq!(flaw(&header, 0, &header), None);
-/// assert_eq!(flaw(&header, 1, &[0; 4096]), Some("block checksum does not match"));
+/// assert_eq!(flaw(&header, 1, &[0; 4096]), Some("block checksum mismatch"));
 /// ```
 pub fn flaw(header: &[u8], page: u64, part: &[u8]) -> Option<&'static str> {
     if header.len() < OrderedHeader::BYTES || part.len() < PAGE_BYTES {
         return Some("it is cut off");
     }
     if page == 0 {
-        return (!is_sealed(part)).then_some("header checksum does not match");
+        return (!is_sealed(part)).then_some("header checksum mismatch");
     }
     let salt = salt(OrderedHeader::ID.get(header), OrderedHeader::NUMBER.get(header));
-    (OrderedBlock::CRC.get(part) != checksum(&salt, page, part)).then_some("block checksum does not match")
+    (OrderedBlock::CRC.get(part) != checksum(&salt, page, part)).then_some("block checksum mismatch")
 }
 
-/// What an owner records of a run.
+/// The owner's record of a run.
 ///
 /// ```
 /// # let dir = filemap_io::sim::SimDisk::new(1).dir();
@@ -120,19 +121,19 @@ pub struct Info {
 }
 
 impl Info {
-    /// All entries.
+    /// Number of entries.
     pub fn entries(&self) -> u64 {
         self.added.saturating_add(self.removed)
     }
 
-    /// Length of the file.
+    /// Length of the file, in bytes.
     pub fn disk_bytes(&self) -> u64 {
         self.pages.saturating_mul(PAGE_BYTES as u64)
     }
 
-    /// Whether these numbers are possible.
+    /// Returns whether the numbers are plausible.
     pub fn is_possible(&self) -> bool {
-        // An entry takes three bytes at least.
+        // An entry takes at least three bytes.
         let entries_max = self.pages.saturating_mul(PAGE_BYTES as u64 / 3);
         let is_in = self.leaves > 0 && self.leaves < self.pages && self.pages < PAGES_MAX;
         is_in && (self.leaves..=entries_max).contains(&self.entries())
@@ -143,7 +144,7 @@ impl Info {
     }
 }
 
-/// Where a block lies, and what is in it and below it.
+/// Position of a block, and the tally of the entries in and below it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Child {
     pub(super) page: u64,
@@ -152,13 +153,13 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// The page behind it.
+    /// The page after the block.
     pub(super) fn end(&self) -> u64 {
         self.page + u64::from(self.pages)
     }
 }
 
-/// The header of a run's file while it is being written.
+/// The header of a run's file while the run is being written.
 pub fn first_header(home: &Home, number: u64) -> Vec<u8> {
     header(home.id, &Info { number, ..Info::default() }, &Child::default(), 0)
 }
@@ -180,7 +181,7 @@ pub(super) fn header(id: [u8; 16], info: &Info, root: &Child, height: u32) -> Ve
     bytes
 }
 
-/// The root and its level, of a header that is right; `None` if it cannot be there.
+/// The root and its level, from a valid header; `None` if it cannot lie there.
 pub(super) fn root(header: &[u8], info: &Info) -> Option<(Child, u32)> {
     let (page, pages) = (OrderedHeader::ROOT_PAGE.get(header), OrderedHeader::ROOT_PAGES.get(header));
     let root = Child { page, pages, tally: info.tally() };
@@ -190,7 +191,7 @@ pub(super) fn root(header: &[u8], info: &Info) -> Option<(Child, u32)> {
     (is_last && is_block && height <= HEIGHT_MAX).then_some((root, height))
 }
 
-/// A block that is being filled. It is one page, or as many as its first entries need.
+/// A block being filled: one page, or as many as its first entries need.
 #[derive(Debug)]
 pub(super) struct Filling {
     pub(super) bytes: Vec<u8>,
@@ -204,8 +205,8 @@ impl Filling {
         Filling { bytes, count: 0 }
     }
 
-    /// Adds an entry that `append` encodes; false, and nothing added, if the block has `least`
-    /// entries and no room.
+    /// Adds the entry that `append` encodes. Returns false and adds nothing if the block is full
+    /// and has at least `least` entries.
     #[inline]
     pub(super) fn add(&mut self, least: usize, append: impl FnOnce(&mut Vec<u8>)) -> bool {
         let before = self.bytes.len();
@@ -223,7 +224,7 @@ impl Filling {
         self.bytes.len().div_ceil(PAGE_BYTES) as u32
     }
 
-    /// Appends the block, which is to lie at `page`, and becomes empty.
+    /// Appends the block to `out`, to be written at `page`, and becomes empty.
     pub(super) fn finish(&mut self, salt: &Salt, level: usize, page: u64, out: &mut Vec<u8>) {
         let (pages, used) = (self.pages(), self.bytes.len());
         self.bytes.resize(pages as usize * PAGE_BYTES, 0);
@@ -241,8 +242,7 @@ impl Filling {
     }
 }
 
-/// Number of entries and offset of their end, of a block that was read whole; an error says what
-/// is wrong.
+/// Number of entries of a whole block and offset of their end; an error names the flaw.
 pub(super) fn check_block(
     bytes: &[u8],
     salt: &Salt,
@@ -250,14 +250,14 @@ pub(super) fn check_block(
     child: &Child,
 ) -> Result<(usize, usize), &'static str> {
     if OrderedBlock::CRC.get(bytes) != checksum(salt, child.page, bytes) {
-        return Err("block checksum does not match");
+        return Err("block checksum mismatch");
     }
     if u32::from(OrderedBlock::LEVEL.get(bytes)) != level || u32::from(OrderedBlock::PAGES.get(bytes)) != child.pages {
-        return Err("another block than its parent names");
+        return Err("not the block that its parent names");
     }
     let (count, used) = (OrderedBlock::COUNT.get(bytes), OrderedBlock::BYTES_USED.get(bytes) as usize);
     if count == 0 || used > bytes.len() || used <= bytes.len() - PAGE_BYTES || used < OrderedBlock::BYTES {
-        return Err("no block has such a length");
+        return Err("impossible block length");
     }
     Ok((usize::from(count), used))
 }

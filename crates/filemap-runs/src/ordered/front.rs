@@ -1,31 +1,31 @@
-//! Front coding: of a text that follows another in order, how many bytes they share, and the rest.
-//! Texts are compared with a key without being put together.
+//! Front coding: a text is stored as the number of bytes shared with the text before, and the
+//! rest. A text is compared with a key without being assembled.
 
-/// Where a front-coded text lies in its block.
+/// Position of a front-coded text in its block.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Piece {
-    /// Bytes that it shares with the text before.
+    /// Number of bytes shared with the text before.
     pub(super) shared: u32,
-    /// Offset of its other bytes.
+    /// Offset of the other bytes.
     pub(super) at: u32,
-    /// Number of its other bytes, never 0.
+    /// Number of the other bytes, never 0.
     pub(super) len: u32,
 }
 
 impl Piece {
-    /// The bytes that it does not share.
+    /// The bytes that are not shared.
     #[inline]
     pub(super) fn suffix(self, block: &[u8]) -> &[u8] {
         &block[self.at as usize..][..self.len as usize]
     }
 
-    /// Length of the whole text.
+    /// Length of the whole text, in bytes.
     pub(super) fn text_len(self) -> usize {
         (self.shared + self.len) as usize
     }
 }
 
-/// Number of bytes that both begin with.
+/// Length of the common prefix of `a` and `b`.
 #[inline]
 pub(super) fn common(a: &[u8], b: &[u8]) -> usize {
     let mut at = 0;
@@ -39,8 +39,8 @@ pub(super) fn common(a: &[u8], b: &[u8]) -> usize {
     at + a[at..].iter().zip(&b[at..]).take_while(|(a, b)| a == b).count()
 }
 
-/// Whether the text that shares `shared` bytes with `last` and goes on with `suffix` comes after
-/// it.
+/// Returns whether a text is greater than `last`: it shares `shared` bytes with it and continues
+/// with `suffix`.
 #[inline]
 pub(super) fn rises(last: &[u8], shared: usize, suffix: &[u8]) -> bool {
     match (last.get(shared), suffix.first()) {
@@ -50,15 +50,14 @@ pub(super) fn rises(last: &[u8], shared: usize, suffix: &[u8]) -> bool {
     }
 }
 
-/// How many of a block's texts, which are in order, come before `key`; and `key` itself if
-/// `or_equal`.
+/// Number of texts of a block, which are in order, below `key`; or not above it if `or_equal`.
 pub(super) fn below(block: &[u8], pieces: impl Iterator<Item = Piece>, key: &[u8], or_equal: bool) -> usize {
-    // Bytes that the last text and the key share; the text is below the key.
+    // Length of the common prefix of the last text and the key; the text is below the key.
     let (mut equal, mut count) = (0, 0);
     for piece in pieces {
         let shared = piece.shared as usize;
         if shared < equal {
-            // It left its predecessor upwards where that was still equal to the key.
+            // This text exceeds its predecessor at a byte where that still equals the key.
             return count;
         }
         if shared == equal {

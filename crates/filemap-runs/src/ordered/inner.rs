@@ -1,10 +1,10 @@
-//! Inner blocks: of each child where it lies, what is in it, and the text that separates it from
-//! the child before: above that one's keys, and not above its own.
+//! Inner blocks: for each child its position, its tally, and a separator from the child before: a
+//! text above that child's keys, and not above its own.
 //!
-//! A child is LEB128 numbers: of all but the first the separator, front-coded (bytes shared with
-//! the separator before, number of others, those); twice the pages between it and the child
-//! before (of the first: twice its page), plus 1 if it is longer than a page, and then its number
-//! of pages; entries in and below it; how many of them remove their key.
+//! A child is a row of LEB128 numbers: for all but the first the separator, front-coded (bytes
+//! shared with the separator before, number of others, those); twice the pages between it and the
+//! child before (for the first: twice its page), plus 1 if it is longer than a page, and then its
+//! number of pages; entries in and below it; how many of them remove their key.
 
 use filemap_io::varint;
 
@@ -14,12 +14,12 @@ use super::front::{self, Piece};
 
 const NO_INNER: &str = "not an inner block";
 
-/// An inner block that is being filled.
+/// An inner block being filled.
 #[derive(Debug)]
 pub(super) struct FillingInner {
     pub(super) block: Filling,
     pub(super) tally: Tally,
-    /// Separates its first child from what lies before: its parent's to keep.
+    /// Separator of the first child from the entries before it; the parent stores it.
     pub(super) first: Vec<u8>,
     /// The last child.
     pub(super) child: Child,
@@ -33,8 +33,8 @@ impl FillingInner {
         FillingInner { block: Filling::new(), tally: Tally::default(), first, child: Child::default(), last }
     }
 
-    /// Adds a child; false if the block has no room. Two it always takes: with one alone, a level
-    /// would be as long as the one below it.
+    /// Adds a child; false if the block is full. It always takes two: with one child a block, a
+    /// level would be as long as the one below it.
     pub(super) fn add(&mut self, separator: &[u8], child: &Child) -> bool {
         let is_first = self.block.count == 0;
         let shared = front::common(&self.last, separator);
@@ -73,7 +73,7 @@ pub(super) struct Inner {
 }
 
 impl Inner {
-    /// Decodes `bytes`, which hold `count` children up to `end`. An error says what is wrong.
+    /// Decodes `bytes`, which hold `count` children up to `end`. An error names the flaw.
     pub(super) fn decode(bytes: Vec<u8>, own: &Child, count: usize, end: usize) -> Result<Inner, &'static str> {
         let mut rest = &bytes[OrderedBlock::BYTES..end];
         let (mut children, mut tally) = (Vec::with_capacity(count), Tally::default());
@@ -104,13 +104,13 @@ impl Inner {
         if !rest.is_empty() {
             return Err(NO_INNER);
         }
-        // Children lie before their parents, so no way down comes by one block twice.
+        // Children lie before their parents, so no descent visits a block twice.
         if before > own.page {
-            return Err("an inner block lies before a child of it");
+            return Err("an inner block lies before one of its children");
         }
         match tally == own.tally {
             true => Ok(Inner { bytes, children, end }),
-            false => Err("an inner block has other entries than its parent counts"),
+            false => Err("an inner block's entries differ from its parent's counts"),
         }
     }
 
@@ -119,26 +119,25 @@ impl Inner {
         self.children.len()
     }
 
-    /// A child.
     pub(super) fn child(&self, nth: usize) -> Child {
         self.children[nth].1
     }
 
-    /// The bytes behind the last child.
+    /// The bytes after the last child.
     pub(super) fn rest(&self) -> &[u8] {
         &self.bytes[self.end..]
     }
 
-    /// The child in which `key` would be.
+    /// Number of the child that would hold `key`.
     pub(super) fn find(&self, key: &[u8]) -> usize {
         let separators = self.children.iter().skip(1).map(|(piece, _)| *piece);
         front::below(&self.bytes, separators, key, true)
     }
 
-    /// What is in the first `count` children.
+    /// Tally of the first `count` children.
     pub(super) fn tally(&self, count: usize) -> Tally {
         let tallies = self.children[..count].iter().map(|(_, child)| child.tally);
-        // In all they are as many as the header says.
+        // No overflow: their total is checked against the header.
         tallies.fold(Tally::default(), |sum, one| sum.plus(one).unwrap_or(sum))
     }
 
@@ -146,7 +145,7 @@ impl Inner {
         (self.bytes.len() + size_of::<(Piece, Child)>() * self.children.len()) as u64
     }
 
-    /// Makes `separator` that of child `nth` if it is that of the child before.
+    /// Turns `separator` from that of the child before into that of child `nth`.
     pub(super) fn separator(&self, nth: usize, separator: &mut Vec<u8>) {
         let piece = self.children[nth].0;
         separator.truncate(piece.shared as usize);

@@ -17,7 +17,7 @@ pub(super) fn append(out: &mut Vec<u8>, shared: usize, suffix: &[u8], change: Ch
     out.extend_from_slice(suffix);
 }
 
-/// A leaf that is being filled, and what is in it.
+/// A leaf being filled, with its tally.
 #[derive(Debug)]
 pub(super) struct FillingLeaf {
     pub(super) block: Filling,
@@ -29,7 +29,7 @@ impl FillingLeaf {
         FillingLeaf { block: Filling::new(), tally: Tally::default() }
     }
 
-    /// Adds a key that shares `shared` bytes with the last one; false if the leaf has no room.
+    /// Adds a key that shares `shared` bytes with the last one; false if the leaf is full.
     #[inline]
     pub(super) fn add(&mut self, key: &[u8], shared: usize, change: Change) -> bool {
         let shared = if self.block.count == 0 { 0 } else { shared };
@@ -41,10 +41,10 @@ impl FillingLeaf {
     }
 }
 
-/// A decoded leaf. It is filled again and again, so that reading on allocates nothing.
+/// A decoded leaf. It is refilled in place, so that reading on allocates nothing.
 #[derive(Debug, Default)]
 pub(super) struct Leaf {
-    /// Where it lies.
+    /// Position of the leaf.
     pub(super) child: Child,
     pub(super) bytes: Vec<u8>,
     entries: Vec<(Piece, Change)>,
@@ -53,8 +53,8 @@ pub(super) struct Leaf {
 }
 
 impl Leaf {
-    /// Decodes `bytes`, which hold `count` entries up to `end`. An error says what is wrong, and
-    /// the leaf is of no use then.
+    /// Decodes `bytes`, which hold `count` entries up to `end`. An error names the flaw and leaves
+    /// the leaf unusable.
     pub(super) fn decode(&mut self, child: &Child, count: usize, end: usize) -> Result<(), &'static str> {
         let mut rest = &self.bytes[OrderedBlock::BYTES..end];
         let mut tally = Tally::default();
@@ -83,7 +83,7 @@ impl Leaf {
             return Err(NO_LEAF);
         }
         self.child = *child;
-        if tally == child.tally { Ok(()) } else { Err("a leaf has other entries than its parent counts") }
+        if tally == child.tally { Ok(()) } else { Err("a leaf's entries differ from its parent's counts") }
     }
 
     /// Number of entries.
@@ -92,13 +92,13 @@ impl Leaf {
         self.entries.len()
     }
 
-    /// The bytes behind the last entry.
+    /// The bytes after the last entry.
     pub(super) fn rest(&self) -> &[u8] {
         let end = self.entries.last().map_or(0, |(piece, _)| (piece.at + piece.len) as usize);
         &self.bytes[end..]
     }
 
-    /// The first key, which is whole.
+    /// The first key, which is stored whole.
     pub(super) fn first(&self) -> &[u8] {
         self.entries.first().map_or(&[], |(piece, _)| piece.suffix(&self.bytes))
     }
@@ -114,25 +114,25 @@ impl Leaf {
         self.entries[nth].1
     }
 
-    /// Bytes that a key shares with the one before.
+    /// Number of bytes that a key shares with the key before.
     #[inline]
     pub(super) fn shared(&self, nth: usize) -> usize {
         self.entries[nth].0.shared as usize
     }
 
-    /// How many keys are below `key`.
+    /// Number of keys below `key`.
     pub(super) fn below(&self, key: &[u8]) -> usize {
         front::below(&self.bytes, self.entries.iter().map(|(piece, _)| *piece), key, false)
     }
 
-    /// The first `count` entries.
+    /// Tally of the first `count` entries.
     pub(super) fn tally(&self, count: usize) -> Tally {
         let mut tally = Tally::default();
         self.entries[..count].iter().for_each(|(_, change)| tally.count(*change));
         tally
     }
 
-    /// Makes `key` that of entry `nth`, with which it shares its first `known` bytes at least.
+    /// Makes `key` the key of entry `nth`; its first `known` bytes are already right.
     #[inline]
     pub(super) fn key(&self, nth: usize, known: usize, key: &mut Vec<u8>) {
         let piece = self.entries[nth].0;
@@ -144,7 +144,7 @@ impl Leaf {
         }
     }
 
-    /// The bytes from `known` on come from as many entries before as are needed.
+    /// Collects the bytes from `known` on, from as many entries before as needed.
     fn gather(&self, nth: usize, known: usize, key: &mut Vec<u8>) {
         let mut missing = self.entries[nth].0.text_len();
         key.resize(missing, 0);

@@ -1,9 +1,9 @@
-//! Merging runs and memory into one order: each key once, with the sum of its changes; keys whose
-//! sum is 0 are left out. A sum beyond 1 is listed once, though sums of ranges have it twice: an
-//! owner that cannot read its own record of a key, because of damage, may add it a second time.
+//! Merges runs and memory into one order: each key once, with the sum of its changes; keys whose
+//! sum is 0 are left out. A key whose sum is above 1 is listed once, though range sums count it
+//! twice: an owner that cannot read its own record of a key, because of damage, may add it again.
 //!
-//! A tree of losers finds the next key: a source that moves on is compared with log2(sources)
-//! others. Every source has a leaf in memory.
+//! A loser tree finds the next key: a source that advances is compared with log2(sources) others.
+//! Every source has one leaf in memory.
 
 use std::ops::Bound;
 
@@ -12,7 +12,7 @@ use filemap_io::StorageError;
 use super::change::{Change, Entry};
 use super::source::{Direction, Reader, Source};
 
-/// Sources in one order, each key once. See [the module](super).
+/// A merged list of sources, each key once. See [the module](super).
 ///
 /// ```
 /// use std::ops::Bound;
@@ -36,18 +36,18 @@ pub struct Merge<'a> {
     /// The reader with the next key, then the losers of a tournament: those of node n played the
     /// winners of nodes 2 n and 2 n + 1.
     tree: Vec<usize>,
-    /// The key whose changes are being added, or were last.
+    /// The key whose changes are being summed, or were last.
     key: Vec<u8>,
     sum: i64,
-    /// Whether `key` is not complete: an error came between.
+    /// True if an error interrupted the sum of `key`.
     is_begun: bool,
-    /// Whether the last search failed.
+    /// True if the last seek failed.
     is_lost: bool,
 }
 
 impl<'a> Merge<'a> {
-    /// Sources from a bound on: a list begins with `Included` of its first key or with
-    /// `Unbounded`, and goes on with `Excluded` of the last key seen, in either direction.
+    /// Starts a list at a bound. A new list begins at `Included` of its first key or at
+    /// `Unbounded`; a resumed one at `Excluded` of the last key seen, in either direction.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::Io`].
@@ -59,10 +59,10 @@ impl<'a> Merge<'a> {
         Ok(merge)
     }
 
-    /// Goes on in this direction from a bound on.
+    /// Continues in this direction from a bound.
     ///
     /// # Errors
-    /// [`StorageError::Corrupt`]; [`StorageError::Io`]. Seek again then.
+    /// [`StorageError::Corrupt`]; [`StorageError::Io`]. After an error, seek again.
     pub fn seek(&mut self, direction: Direction, from: Bound<&[u8]>) -> Result<(), StorageError> {
         (self.direction, self.is_begun, self.is_lost) = (direction, false, true);
         self.readers.iter_mut().try_for_each(|reader| reader.seek(direction, from))?;
@@ -71,14 +71,14 @@ impl<'a> Merge<'a> {
         Ok(())
     }
 
-    /// The next key whose changes do not cancel, and what they add up to; `None` at the end.
+    /// The next key whose changes do not cancel out, and their sum; `None` at the end.
     ///
     /// # Errors
-    /// [`StorageError::Corrupt`]; [`StorageError::Io`]. Another call tries again.
+    /// [`StorageError::Corrupt`]; [`StorageError::Io`]. The call may be repeated.
     #[inline]
     pub fn next_entry(&mut self) -> Result<Option<Entry<'_>>, StorageError> {
         if self.is_lost {
-            return Err(StorageError::option("list", "its search failed; seek again"));
+            return Err(StorageError::option("list", "its last seek failed; seek again"));
         }
         loop {
             let Some(&winner) = self.tree.first() else { return Ok(None) };
@@ -96,7 +96,7 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// Adds the changes of `key` and takes their sources past it.
+    /// Sums the changes of `key` and moves their sources past it.
     #[inline]
     fn add_up(&mut self) -> Result<(), StorageError> {
         loop {
@@ -110,8 +110,8 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// The sum of the changes of all keys from `from` on that are below `until`, if given. Reads
-    /// some blocks of each run; where the list is does not matter.
+    /// Sum of the changes of all keys from `from` on and, if given, below `until`. Reads some
+    /// blocks of each run; the position of the list does not matter.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::Io`].
@@ -119,7 +119,7 @@ impl<'a> Merge<'a> {
         self.readers.iter().map(|reader| Ok(reader.sum_below(until)? - reader.sum_below(Some(from))?)).sum()
     }
 
-    /// Whether reader `a` has the next key rather than `b`.
+    /// Returns whether reader `a` comes before reader `b`.
     #[inline]
     fn is_next(&self, a: usize, b: usize) -> bool {
         match (self.readers[a].entry(), self.readers[b].entry()) {
@@ -135,7 +135,7 @@ impl<'a> Merge<'a> {
     /// Plays the whole tournament.
     fn play(&mut self) {
         let count = self.readers.len();
-        // The winner of each node; the readers are the nodes behind.
+        // The winner of each node; the readers are the last nodes.
         let mut winners: Vec<usize> = (0..2 * count).map(|node| node.saturating_sub(count)).collect();
         self.tree = vec![0; count];
         for node in (1..count).rev() {
@@ -147,7 +147,7 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// Plays the games of a reader that has moved on.
+    /// Replays the games of a reader that has advanced.
     #[inline]
     fn replay(&mut self, reader: usize) {
         let (mut winner, mut node) = (reader, (self.readers.len() + reader) / 2);

@@ -1,12 +1,12 @@
-//! Runs of byte-string keys in order, from which a store lists its keys forwards and backwards and
-//! counts a range without reading it.
+//! Ordered runs: byte-string keys in order, from which a store lists its keys in both directions
+//! and counts a range without reading it.
 //!
-//! A run is a static B+ tree in one file. Its leaves hold keys, front-coded, each with a
-//! [`Change`]: the key came (+1) or went (-1). Its inner blocks hold the sum of the changes below
-//! each child. Over all runs of a store the changes of a key add up to 1 if the key is present,
-//! else to 0, so a merge need not know which run is newer, and a key whose sum is 0 leaves no
-//! trace. A run is made of runs that follow each other in time, or of all: of others the changes
-//! of a key could add up to 2.
+//! A run is a static B+ tree in one file. Its leaves hold front-coded keys, each with a
+//! [`Change`]: the key was added (+1) or removed (-1). Its inner blocks hold the sum of the
+//! changes below each child. Over all runs of a store the changes of a key sum to 1 if the key is
+//! present, else to 0, so a merge need not know which run is newer, and a key whose sum is 0
+//! leaves no trace. Merge only runs that are adjacent in time, or all of them: in any other merge
+//! the changes of a key could sum to 2.
 //!
 //! A [`Writer`] writes a run from front to end, a [`Cursor`] walks one, a [`Merge`] lists several
 //! as one; [`Run::sum_below`] counts.
@@ -40,8 +40,8 @@
 //! assert_eq!(list.next_entry().unwrap(), None);
 //! ```
 //!
-//! Invariants, besides those of [all runs](crate): no key occurs twice in a run; every block that
-//! is read has the sums that its parent says; keys rise along any walk, whatever the file holds.
+//! Invariants, besides those of [all runs](crate): no key occurs twice in a run; every block read
+//! has the sums that its parent states; keys rise along any walk, whatever the file holds.
 
 mod ahead;
 mod change;
@@ -70,7 +70,7 @@ pub use sort::sort;
 pub use source::{Direction, Source};
 pub use writer::Writer;
 
-/// Layouts of the header and of what each block begins with, for documents.
+/// Layouts of the header and of the fixed part of each block, for the documentation.
 pub(crate) fn layouts() -> [&'static [Row]; 2] {
     [format::OrderedHeader::ROWS, format::OrderedBlock::ROWS]
 }

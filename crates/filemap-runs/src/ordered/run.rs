@@ -1,7 +1,7 @@
-//! An open run of keys in order: its header and root, its blocks by page, and sums of ranges.
+//! An open ordered run: its header and root, its blocks by page, and range sums.
 //!
-//! Only the root stays in memory, so opening costs the same whatever a run holds. Every block is
-//! read by a call and checked; what its parent says of it must hold.
+//! Only the root stays in memory, so opening costs the same for any size. Every block is read by a
+//! system call and checked, also against what its parent says of it.
 
 use std::sync::Arc;
 
@@ -15,17 +15,17 @@ use crate::home::file_name;
 use crate::run::{Salt, copy, salt};
 use crate::traffic::Traffic;
 
-/// The root and its level, of the header that a run with this info must have.
+/// The root and its level, from the header that a run with this info must have.
 fn read_header(file: &dyn File, name: &str, id: [u8; 16], info: &Info) -> Result<(Child, u32), StorageError> {
     let mut bytes = vec![0; OrderedHeader::BYTES];
     read_exact(file, name, &mut bytes, 0)?;
     KIND.check(name, &bytes)?;
     let found = root(&bytes, info).filter(|(root, height)| bytes == header(id, info, root, *height));
     let at = OrderedHeader::ID.at as u64;
-    found.ok_or_else(|| StorageError::corrupt(name, at, "another run than its owner names"))
+    found.ok_or_else(|| StorageError::corrupt(name, at, "not the run that its owner names"))
 }
 
-/// An open run of keys in order.
+/// An open ordered run.
 ///
 /// ```
 /// # let dir = filemap_io::sim::SimDisk::new(1).dir();
@@ -50,26 +50,26 @@ pub struct Run {
     root: Child,
     /// Level of the root.
     height: u32,
-    /// The root if it is an inner block.
+    /// The root, if it is an inner block.
     top: Option<Arc<Inner>>,
 }
 
 impl Run {
-    /// Opens a run that the owner records: reads its header and its root.
+    /// Opens a run that its owner has recorded: reads its header and its root.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::NewerFormat`]; [`StorageError::Io`].
     pub fn open(home: &Home, info: Info) -> Result<Run, StorageError> {
         let name = file_name(&home.name, info.number);
         if !info.is_possible() {
-            return Err(StorageError::corrupt(&name, 0, format_args!("no run has {} pages", info.pages)));
+            return Err(StorageError::corrupt(&name, 0, format_args!("impossible number of pages: {}", info.pages)));
         }
         let file = home.open(&name, Access::Read)?;
         home.traffic.read(PAGE_BYTES as u64);
         let (root, height) = read_header(&*file, &name, home.id, &info)?;
         let len = file.len().map_err(StorageError::io("length", &name))?;
         if len != info.disk_bytes() {
-            let what = format!("the file has {len} bytes, its owner says {}", info.disk_bytes());
+            let what = format!("the file has {len} bytes, its owner recorded {}", info.disk_bytes());
             return Err(StorageError::corrupt(&name, len.min(info.disk_bytes()), what));
         }
         file.advise(Advice::Random, 0, 0);
@@ -83,7 +83,7 @@ impl Run {
         Ok(run)
     }
 
-    /// What the owner records of it.
+    /// The owner's record of the run.
     pub fn info(&self) -> Info {
         self.info
     }
@@ -98,17 +98,17 @@ impl Run {
         self.info.entries()
     }
 
-    /// Length of the file.
+    /// Length of the file, in bytes.
     pub fn disk_bytes(&self) -> u64 {
         self.info.disk_bytes()
     }
 
-    /// Bytes of memory, without what the system caches.
+    /// Bytes of memory, without the system's caches.
     pub fn memory_bytes(&self) -> u64 {
         self.top.as_ref().map_or(0, |top| top.memory_bytes())
     }
 
-    /// The sum of the changes of all keys below `key`. Reads one block a level.
+    /// Sum of the changes of all keys below `key`. Reads one block a level.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::Io`].
@@ -128,25 +128,25 @@ impl Run {
         Ok(sum + leaf.tally(leaf.below(key)).sum())
     }
 
-    /// Copies the file, durably but for its name, to the home of an owner with the same id.
+    /// Copies the file, durable except for its name, to the home of an owner with the same id.
     ///
     /// # Errors
-    /// [`StorageError::Corrupt`] if the file is shorter than it was; [`StorageError::Io`].
+    /// [`StorageError::Corrupt`] if the file is now too short; [`StorageError::Io`].
     pub fn copy_to(&self, to: &Home) -> Result<(), StorageError> {
         copy(&*self.file, &self.name, self.disk_bytes(), to)
     }
 
-    /// Reads the header again.
+    /// Reads and checks the header again.
     pub(super) fn check_header(&self) -> Result<(), StorageError> {
         read_header(&*self.file, &self.name, self.id, &self.info).map(drop)
     }
 
-    /// The root, and its level.
+    /// The root and its level.
     pub(super) fn root(&self) -> (Child, u32) {
         (self.root, self.height)
     }
 
-    /// The root if it is an inner block.
+    /// The root, if it is an inner block.
     pub(super) fn top(&self) -> Option<&Arc<Inner>> {
         self.top.as_ref()
     }
@@ -158,13 +158,14 @@ impl Run {
         Inner::decode(bytes, child, count, end).map(Arc::new).map_err(|what| self.damage(child, what))
     }
 
-    /// Reads a leaf. After an error it has no use but to be read into again.
+    /// Reads a leaf. After an error it can only be read into again.
     pub(super) fn leaf(&self, child: &Child, leaf: &mut Leaf) -> Result<(), StorageError> {
         let (count, end) = self.read(child, 0, &mut leaf.bytes)?;
         leaf.decode(child, count, end).map_err(|what| self.damage(child, what))
     }
 
-    /// Reads a block and checks all but its entries: their number, and where they end.
+    /// Reads a block and checks all but its entries. Returns their number and the offset of their
+    /// end.
     fn read(&self, child: &Child, level: u32, bytes: &mut Vec<u8>) -> Result<(usize, usize), StorageError> {
         bytes.resize(child.pages as usize * PAGE_BYTES, 0);
         read_exact(&*self.file, &self.name, bytes, child.page * PAGE_BYTES as u64)?;
@@ -172,7 +173,7 @@ impl Run {
         check_block(bytes, &self.salt, level, child).map_err(|what| self.damage(child, what))
     }
 
-    /// Asks for pages that will be read.
+    /// Requests pages that will be read soon.
     pub(super) fn will_need(&self, page: u64, pages: u64) {
         let end = (page + pages).min(self.info.pages);
         if page < end {
@@ -180,7 +181,7 @@ impl Run {
         }
     }
 
-    /// The error of a block.
+    /// The error of a damaged block.
     #[cold]
     pub(super) fn damage(&self, child: &Child, what: &str) -> StorageError {
         StorageError::corrupt(&self.name, child.page.saturating_mul(PAGE_BYTES as u64), what)

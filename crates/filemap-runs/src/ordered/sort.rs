@@ -1,19 +1,19 @@
-//! Sorts many byte strings that share long beginnings, as keys in order do: by seven bytes at a
-//! time, which are kept beside each item, so that few comparisons leave the cache. (Multikey
+//! Sorts many byte strings with long common prefixes, such as ordered keys: by seven bytes at a
+//! time, which are cached beside each item, so that few comparisons leave the cache. (Multikey
 //! quicksort: J. Bentley, R. Sedgewick, SODA 1997; with cached characters: P. Kilpeläinen, T.
 //! Salakoski, J. Teuhola; J. Kärkkäinen, T. Rantala, SPIRE 2008.)
 
-/// Bytes looked at in one step.
+/// Bytes compared in one step.
 const STEP: usize = 7;
 /// Fewer items are compared whole.
 const FEW: usize = 12;
 /// Items sorted between two calls of `make_way`: a tenth of a millisecond.
 const SOME_ITEMS: usize = 2048;
-/// Beginnings longer than this are compared whole.
+/// Items with a longer common prefix are compared whole.
 const DEPTH_MAX: usize = 4096;
 
-/// Sorts items by their bytes; equal ones in any order. Calls `make_way` about every tenth of a
-/// millisecond. Takes 8 bytes of memory an item beside a copy of the items.
+/// Sorts items by their bytes; the order of equal ones is unspecified. Calls `make_way` about
+/// every tenth of a millisecond. Takes 8 bytes of memory an item beside a copy of the items.
 ///
 /// ```
 /// use filemap_runs::ordered::sort;
@@ -47,14 +47,14 @@ impl<T: Copy> Sort<'_, '_, T> {
         }
         self.by_step(items);
         for same in items.chunk_by_mut(|a, b| a.0 == b.0) {
-            // Others end within these bytes, so they are equal.
+            // The other items end within these bytes, so they are equal.
             if same.len() > 1 && same[0].0 as u8 > STEP as u8 {
                 self.from(same, depth + STEP);
             }
         }
     }
 
-    /// Sorts by what is kept.
+    /// Sorts by the cached bytes.
     fn by_step(&self, items: &mut [(u64, T)]) {
         (self.make_way)();
         if items.len() <= SOME_ITEMS {
@@ -66,7 +66,7 @@ impl<T: Copy> Sort<'_, '_, T> {
     }
 }
 
-/// The next bytes, high byte first, then how many there are, up to one more than these.
+/// The next `STEP` bytes, high byte first, then in the low byte their number, at most `STEP` + 1.
 fn step(bytes: &[u8]) -> u64 {
     let mut all = [0; 8];
     let taken = bytes.len().min(STEP);

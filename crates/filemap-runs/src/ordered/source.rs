@@ -1,4 +1,4 @@
-//! What a merge merges: runs, and entries in memory, each with its next entry in one direction.
+//! Sources of a merge: runs and entries in memory, each with its next entry in one direction.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::change::{Change, Entry};
 use super::cursor::Cursor;
 use super::run::Run;
 
-/// Which way a list goes.
+/// Direction of a list.
 ///
 /// ```
 /// use filemap_runs::ordered::Direction;
@@ -17,13 +17,13 @@ use super::run::Run;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// Keys rise.
+    /// Ascending keys.
     Forward,
-    /// Keys fall.
+    /// Descending keys.
     Back,
 }
 
-/// What is merged.
+/// A source of a merge.
 ///
 /// ```
 /// use filemap_runs::ordered::{Change, Source};
@@ -34,7 +34,7 @@ pub enum Direction {
 pub enum Source<'a> {
     /// A run.
     Run(Arc<Run>),
-    /// Entries in memory, their keys rising.
+    /// Entries in memory, in ascending order of keys.
     Memory(&'a [Entry<'a>]),
     /// The same, owned.
     Owned(Vec<(Vec<u8>, Change)>),
@@ -44,11 +44,11 @@ pub enum Source<'a> {
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
     source: Source<'a>,
-    /// Index of the next entry, of a source in memory.
+    /// Index of the next entry, for a source in memory.
     at: usize,
-    /// Of a run: it has passed the next entry, which it holds.
+    /// For a run: a cursor just past the next entry, which it holds.
     cursor: Option<Box<Cursor>>,
-    /// Whether there is a next entry.
+    /// True if there is a next entry.
     is_there: bool,
 }
 
@@ -70,7 +70,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The sum of the changes of all keys below a key, or of all.
+    /// Sum of the changes of all keys below `key`, or of all keys.
     pub(super) fn sum_below(&self, key: Option<&[u8]>) -> Result<i64, StorageError> {
         let is_below = |entry: &[u8]| key.is_none_or(|key| entry < key);
         match (&self.source, key) {
@@ -81,7 +81,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Goes to the entry behind. After an error it is where it was.
+    /// Advances to the next entry. After an error the position is unchanged.
     #[inline]
     pub(super) fn step(&mut self, direction: Direction) -> Result<(), StorageError> {
         let len = match &self.source {
@@ -106,7 +106,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Goes to the first entry from a bound on. After an error it has no entry.
+    /// Moves to the first entry from a bound on. After an error the reader has no entry.
     pub(super) fn seek(&mut self, direction: Direction, from: Bound<&[u8]>) -> Result<(), StorageError> {
         self.is_there = false;
         let (after, len) = match &self.source {
@@ -127,7 +127,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Takes a cursor past its next entry; false if there is none.
+/// Moves a cursor past its next entry; false if there is none.
 #[inline]
 fn pass(cursor: &mut Cursor, direction: Direction) -> Result<bool, StorageError> {
     let entry = match direction {
@@ -137,7 +137,7 @@ fn pass(cursor: &mut Cursor, direction: Direction) -> Result<bool, StorageError>
     Ok(entry.is_some())
 }
 
-/// A cursor where a list from a bound on begins.
+/// A cursor at the start of a list from a bound.
 fn place(run: &Arc<Run>, direction: Direction, from: Bound<&[u8]>) -> Result<Cursor, StorageError> {
     let run = Arc::clone(run);
     let (key, is_before) = match (direction, from) {
@@ -147,14 +147,14 @@ fn place(run: &Arc<Run>, direction: Direction, from: Bound<&[u8]>) -> Result<Cur
         (Direction::Forward, Bound::Excluded(key)) | (Direction::Back, Bound::Included(key)) => (key, false),
     };
     let mut cursor = Cursor::before(run, key)?;
-    // Behind the key, if it is there.
+    // Past the key, if it is present.
     if !is_before && cursor.forward()?.is_some_and(|(next, _)| next != key) {
         cursor.back()?;
     }
     Ok(cursor)
 }
 
-/// How many entries lie before the place where a list from a bound on begins.
+/// Number of entries before the start of a list from a bound.
 fn split<K: AsRef<[u8]>>(entries: &[(K, Change)], direction: Direction, from: Bound<&[u8]>) -> usize {
     match (direction, from) {
         (Direction::Forward, Bound::Unbounded) => 0,

@@ -1,4 +1,5 @@
-//! A run read whole: every block, the order of keys over leaves, separators, sums, counts.
+//! Verification of a whole run: every block, the order of keys over leaves, separators, sums,
+//! counts.
 
 use std::sync::Arc;
 
@@ -10,26 +11,26 @@ use super::inner::Inner;
 use super::leaf::Leaf;
 use super::run::Run;
 
-/// What was found so far.
+/// State of a verification.
 struct Pass<'a> {
     run: &'a Run,
     found: Info,
     leaf: Leaf,
     /// The last key.
     last: Vec<u8>,
-    /// Separates the leaf before from the next one.
+    /// Separator between the previous leaf and the next one.
     separator: Vec<u8>,
-    /// The page behind the last block of each level.
+    /// The page after the last block of each level.
     ends: Vec<u64>,
     ahead: Ahead,
 }
 
 impl Run {
-    /// Reads the run from front to end and checks everything that is in it. Returns what it
-    /// counted, which is what [`Run::info`] says.
+    /// Reads the run from front to end and checks everything in it. Returns its own counts, which
+    /// equal [`Run::info`].
     ///
     /// # Errors
-    /// The first that is met: [`StorageError::Corrupt`]; [`StorageError::Io`].
+    /// The first error: [`StorageError::Corrupt`]; [`StorageError::Io`].
     pub fn verify(&self) -> Result<Info, StorageError> {
         let (root, height) = self.root();
         let mut pass = Pass {
@@ -44,14 +45,14 @@ impl Run {
         self.check_header()?;
         pass.block(&root, height)?;
         if pass.found != self.info() {
-            return Err(self.damage(&root, "the run has other blocks or entries than its header counts"));
+            return Err(self.damage(&root, "the run's blocks or entries differ from its header's counts"));
         }
         Ok(pass.found)
     }
 }
 
 impl Pass<'_> {
-    /// A block and all below it.
+    /// Checks a block and everything below it.
     fn block(&mut self, child: &Child, level: u32) -> Result<(), StorageError> {
         let end = &mut self.ends[level as usize];
         if child.page < *end {
@@ -97,7 +98,7 @@ impl Pass<'_> {
         debug_assert!(rest.len() < PAGE_BYTES);
         match rest.iter().all(|byte| *byte == 0) {
             true => Ok(()),
-            false => Err(self.run.damage(child, "bytes behind the last entry of a block are not zero")),
+            false => Err(self.run.damage(child, "bytes after the last entry of a block are not zero")),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Writes a run of keys in order from front to end, with one open block a level.
+//! Writes an ordered run from front to end, with one open block a level.
 //!
-//! Invariant: blocks lie without gaps, each behind all that are below it, those of a level in
-//! order; the root is the last.
+//! Invariant: blocks are contiguous, each after all blocks below it, those of a level in order;
+//! the root is the last.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::writer::Written;
 /// Bytes written at once.
 const BUFFER_BYTES: usize = 512 << 10;
 
-/// Writes a run of keys in order. After an error of a write it is of no use.
+/// Writer of an ordered run. After a failed write it is unusable.
 ///
 /// ```
 /// use filemap_runs::ordered::{Change, Home, Writer};
@@ -43,11 +43,11 @@ pub struct Writer<'a> {
     salt: Salt,
     last: Vec<u8>,
     leaf: FillingLeaf,
-    /// Separates the open leaf from the one before.
+    /// Separator between the previous leaf and the open one.
     separator: Vec<u8>,
-    /// The open inner blocks, those above leaves first.
+    /// The open inner blocks, lowest level first.
     levels: Vec<FillingInner>,
-    /// Blocks not written yet, and where they begin.
+    /// Blocks not written yet; `buffer_at` is the offset of the first.
     buffer: Vec<u8>,
     buffer_at: u64,
 }
@@ -77,7 +77,7 @@ impl<'a> Writer<'a> {
         Ok(writer)
     }
 
-    /// Makes durable what is written so far, so that the last sync is short.
+    /// Makes the bytes written so far durable, so that the last sync is short.
     ///
     /// # Errors
     /// [`StorageError::Io`].
@@ -93,9 +93,9 @@ impl<'a> Writer<'a> {
     /// Appends an entry; keys must rise.
     ///
     /// # Errors
-    /// [`StorageError::InvalidOption`] if the key is empty or not above the last one, and
-    /// [`StorageError::Full`] if it is longer than [`MAX_KEY_BYTES`]: the run goes on without it.
-    /// [`StorageError::Io`].
+    /// [`StorageError::InvalidOption`] if the key is empty or not above the last one,
+    /// [`StorageError::Full`] if it is longer than [`MAX_KEY_BYTES`]: the run continues without
+    /// it. [`StorageError::Io`].
     #[inline]
     pub fn push(&mut self, key: &[u8], change: Change) -> Result<(), StorageError> {
         let shared = front::common(&self.last, key);
@@ -124,7 +124,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The page where the next block will lie.
+    /// Page of the next block.
     fn next_page(&self) -> u64 {
         (self.buffer_at + self.buffer.len() as u64) / PAGE_BYTES as u64
     }
@@ -142,8 +142,8 @@ impl<'a> Writer<'a> {
         self.write_full_buffer()
     }
 
-    /// Tells the level above of a block that is about to be written. If the open block there is
-    /// full it is written before, and the child comes behind it.
+    /// Adds a block that is about to be written to the level above. If the open block there is
+    /// full it is written first, and the child follows it.
     fn announce(&mut self, level: usize, separator: &[u8], child: &mut Child) -> Result<(), StorageError> {
         if self.levels.len() == level {
             self.levels.push(FillingInner::new());

@@ -1,9 +1,9 @@
-//! The number of counted keys: that of the index, and what the memtables change in it.
+//! The number of counted keys: that of the index, corrected by the memtables.
 //!
-//! Of each key in a memtable it is asked whether the index has it. A checkpoint may enter leaves
-//! meanwhile: it does so in the order of hashes, and the number of the index goes up with them. So
-//! only the keys of hashes that it has passed since are asked for again. The sum is that of one
-//! moment: the end of the last look, and the memtables as of its beginning.
+//! Each key in a memtable is looked up in the index. A checkpoint may enter leaves meanwhile: it
+//! does so in hash order, and the index's number grows with them. So only keys whose hashes it has
+//! passed since are looked up again. The sum is that of one moment: the index at the end of the
+//! last look-up, and the memtables as of its beginning.
 
 use std::sync::{Arc, Weak};
 
@@ -15,32 +15,32 @@ use crate::index::memtable::Memtable;
 use crate::options::CountedOf;
 use crate::sync::lock;
 
-/// What the memtables change, as of the last call: the next looks at later entries only, if
-/// neither tables nor index are others.
+/// The memtables' correction as of the last call. If tables and index are still the same, the next
+/// call adds later entries only.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LastCount {
     tables: Weak<Tables>,
     index: Option<Count>,
-    /// Mark in the active table up to which entries are in the sum.
+    /// Mark in the active table; entries before it are in the sum.
     mark: u32,
     more: i64,
 }
 
-/// A key that a table has and no older table.
+/// A key of a table that no older table has.
 struct First {
     hash: u64,
     address: u32,
     is_frozen: bool,
-    /// Whether the index has it.
+    /// True if the index has the key.
     is_indexed: bool,
 }
 
 impl Reading {
     /// The number of live keys that [`Options::counted`](crate::Options::counted) counts; `None`
-    /// without that option, or if the store does not know.
+    /// without that option, or if the number is unknown.
     ///
     /// # Errors
-    /// `Corrupt`, `Io`, of a look into the index; `Closed`.
+    /// `Corrupt` or `Io` from a look-up in the index; `Closed`.
     pub(crate) fn counted_keys(&self) -> Result<Option<u64>> {
         self.follow_if_due();
         let Some(is_counted) = self.options.counted else { return self.check_open().map(|()| None) };
@@ -56,21 +56,21 @@ impl Reading {
             let mark = tables.active.mark();
             let Some((end, more)) = self.more(&tables, (last.mark, mark), index, is_counted)? else { continue };
             let more = last.more + more;
-            // What was read after the handle was closed may be another writer's.
+            // A read after the handle was closed may see another writer's data.
             self.check_open()?;
             if end == index {
                 *lock(&self.last_count) = LastCount { tables: Arc::downgrade(&tables), index: Some(end), mark, more };
             }
             let sum = |keys: u64| {
-                let misfit = || Error::corrupt(names::SUPERBLOCK, 0, "the number of counted keys is too small");
+                let misfit = || Error::corrupt(names::SUPERBLOCK, 0, "number of counted keys is too small");
                 keys.checked_add_signed(more).ok_or_else(misfit)
             };
             return end.keys.map(sum).transpose();
         }
     }
 
-    /// What entries of the tables change in the number of the index, and that number: those of the
-    /// active table between two marks and, if the first is 0, all of the frozen one. `None` if the
+    /// The memtables' correction of the index's number, and that number: by entries of the active
+    /// table between two marks and, if the first mark is 0, all of the frozen one. `None` if the
     /// tables or the index were replaced meanwhile.
     fn more(
         &self,
@@ -107,7 +107,7 @@ impl Reading {
         }
     }
 
-    /// Asks the index for keys, which are sorted by hash.
+    /// Looks keys, sorted by hash, up in the index.
     fn look_up(&self, tables: &Tables, firsts: &mut [First]) -> Result<()> {
         let mut last = LastLeaf::default();
         for first in firsts {
@@ -120,9 +120,9 @@ impl Reading {
     }
 }
 
-/// How many counted keys more are live after the entries of a table between two marks than before
-/// them. Keys that neither this table nor the older one had before are taken for not live then,
-/// and added to `firsts`.
+/// Increase in live counted keys by the entries of a table between two marks. Keys that neither
+/// this table nor the older one had before are assumed not to be live before, and appended to
+/// `firsts`.
 fn live(
     (table, older): (&Memtable, Option<&Memtable>),
     (from, to): (u32, u32),

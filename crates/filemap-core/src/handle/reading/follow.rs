@@ -1,7 +1,7 @@
-//! Followers: read-only handles. They use the index of the writer's last checkpoint and replay the
-//! log's tail into their own memtable.
+//! Followers: read-only handles of another process. They use the index of the writer's last
+//! checkpoint and replay the log's tail into their own memtable.
 //!
-//! A follower never unsees what it has seen: its memtable outlives the writer's checkpoints. It is
+//! What a follower has shown stays visible: its memtable outlives the writer's checkpoints. It is
 //! rebuilt from the newest superblock only when it has grown too large, or when records that it
 //! leads to may have been dropped or removed. The newer index is put in place first.
 
@@ -39,7 +39,7 @@ pub(crate) struct Follower {
     opened: Instant,
     /// Time of the last follow, in ms after `opened`.
     last_ms: AtomicU64,
-    /// What has a lower sequence is durable.
+    /// Records with a lower sequence are durable.
     durable_before: AtomicU64,
 }
 
@@ -48,11 +48,12 @@ struct Following {
     position: Tail,
     /// Next sequence at `position`.
     next_sequence: u64,
-    /// The position's segment when a superblock last told that nothing was missed.
+    /// Segment of the position when a superblock last showed that nothing was missed.
     checked: u64,
-    /// The memtable must be rebuilt: compaction may have removed segments before they were read.
+    /// True if the memtable must be rebuilt: compaction may have removed segments before they were
+    /// read.
     is_lost: bool,
-    /// Records met since the memtable was begun.
+    /// Records found since the memtable was begun.
     met: Met,
     /// [`Segments::changes`] when the memtable was begun.
     changes: u64,
@@ -97,7 +98,8 @@ pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Reading> {
         check_canonicalizer(&current, &options)?;
         let values = ValueLog::open(Arc::clone(&dir), current.store_id, access, &options)?;
         let keys = match KeyLog::open(Arc::clone(&dir), access, &current, Bounds::of_keys(&options)) {
-            // The writer may have removed a file that it names: then there is a newer superblock.
+            // The writer may have removed a file that the superblock names: then there is a newer
+            // one.
             Err(e) if e.is_corrupt() => {
                 failed = Some((current.epoch, e));
                 continue;
@@ -157,7 +159,7 @@ fn read_superblock(file: &SuperblockFile, dir: &dyn Dir) -> Result<Superblock> {
 
 impl Reading {
     /// Follows the writer if due and no other thread is doing it. An error is kept for `stats`:
-    /// the handle goes on with what it has.
+    /// the handle continues with what it has.
     pub(crate) fn follow_if_due(&self) {
         let Some(follower) = self.follower() else { return };
         let now = follower.opened.elapsed();
@@ -182,9 +184,9 @@ impl Reading {
         result
     }
 
-    /// Where this handle has followed the writer to, made durable: the writer may have synced
-    /// less, or have failed to. What a failed sync lost of it is dropped by the next recovery,
-    /// which says so by another life.
+    /// The position to which this handle has followed the writer, made durable: the writer may
+    /// have synced less, or have failed to. If a failed sync lost any of it, the next recovery
+    /// drops that and gives the store another life.
     pub(super) fn durable_position(&self) -> Result<(Tail, u64)> {
         self.looking_again(|| self.sync_followed())
     }
@@ -208,9 +210,9 @@ impl Reading {
         Ok((position, next))
     }
 
-    /// Called when something was not where it should be. Follows the writer, lists the segments
+    /// Called after a read found damage or a missing file. Follows the writer, lists the segments
     /// again, and rebuilds the memtable if segments were removed since it was begun, as it may
-    /// lead there. Returns true if it rebuilt the memtable.
+    /// lead to them. Returns true if it rebuilt the memtable.
     pub(crate) fn catch_up(&self) -> Result<bool> {
         let Some(follower) = self.follower() else { return Ok(false) };
         let mut state = lock(&follower.state);
@@ -228,8 +230,8 @@ impl Reading {
     }
 
     /// Calls `follow` again if it fails with `Corrupt`: the writer may have overwritten or removed
-    /// what its last superblock names, which it does only when there is a newer one. Failing twice
-    /// at the same superblock is damage.
+    /// what its last superblock names, but only after writing a newer one. Failing twice at the
+    /// same superblock is damage.
     fn keeping_up<T>(&self, mut follow: impl FnMut() -> Result<T>) -> Result<T> {
         let mut failed = None;
         loop {
@@ -249,7 +251,7 @@ impl Reading {
         Counters::add(&self.counters.refreshes, 1);
         self.heed_recoveries(state)?;
         state.is_lost |= self.follow_or_lose(state)?;
-        // Until a superblock that is read after the log tells nothing new.
+        // Until a superblock read after the log shows nothing new.
         loop {
             let newest = self.superblock.newest_whole(&*self.dir)?;
             if newest.dropped_epoch != state.dropped_epoch {
@@ -265,8 +267,7 @@ impl Reading {
             }
             if is_newer {
                 if newest.tail > state.position {
-                    // The writer has moved on: the log that its index covers must be replayed
-                    // first.
+                    // The writer has moved on: first replay the log that its index covers.
                     state.is_lost |= self.follow_or_lose(state)?;
                 }
                 self.take_index(&newest)?;
@@ -290,7 +291,7 @@ impl Reading {
         self.indexed_time_ms.store(newest.max_time_ms, Ordering::Release);
         self.index.follow(&loaded.index);
         self.keys.follow(newest, segment_table.key_ends());
-        // Another run may have the number of one that only a lost superblock named.
+        // A run may have the number of another that only a lost superblock named.
         self.key_runs.close();
         self.segment_table.store(Arc::new(segment_table));
         self.latest.store(Arc::new(newest.clone()));
@@ -300,7 +301,8 @@ impl Reading {
     /// Replaces the memtable by one that holds only the log after the superblock's tail.
     fn start_table_anew(&self, state: &mut Following, from: &Superblock) -> Result<()> {
         if let Some(follower) = self.follower() {
-            // What was synced before may have been dropped, and others may have its sequences.
+            // What was synced before may have been dropped, and other records may have its
+            // sequences.
             follower.durable_before.store(from.next_sequence, Ordering::Release);
         }
         let fresh = Arc::new(Memtable::new(self.options.memtable_bytes, self.options.limits.follower_bytes));
@@ -311,8 +313,8 @@ impl Reading {
         Ok(())
     }
 
-    /// Follows the log. Returns true if the segment where it last stopped is gone: nothing
-    /// followed in it before a checkpoint, so the memtable must be rebuilt.
+    /// Follows the log. Returns true if the segment in which it last stopped was removed: it was
+    /// read no further before a checkpoint, so the memtable must be rebuilt.
     fn follow_or_lose(&self, state: &mut Following) -> Result<bool> {
         match self.follow_log(state) {
             Err(e) if e.is_corrupt() => {
@@ -356,13 +358,13 @@ impl Reading {
         }
         let mut next = self.begun_after(state, table)?;
         if next.is_none() {
-            // Known later segments may be gone, too: created ahead by a writer that was killed,
-            // and replaced by others.
+            // Known later segments may have been removed too: created ahead by a writer that was
+            // killed, and replaced by others.
             self.values.segments.rescan(|s| self.is_settled(s, state.position.ordinal))?;
             next = self.begun_after(state, table)?;
         }
         let Some(next) = next else { return Ok(false) };
-        // The next segment exists, so this one is complete: read what was appended to it
+        // The next segment exists, so this one is complete: read the bytes appended to it
         // meanwhile.
         if let Some((segment, file)) = &segment {
             self.follow_records(segment, &**file, state, table)?;
@@ -380,8 +382,8 @@ impl Reading {
         let mut later = all.iter().filter(|s| s.ordinal > state.position.ordinal).peekable();
         let next = later.peek().map(|s| s.ordinal);
         for segment in later {
-            // Bypass the open files: they would keep the removed one. If the name is another
-            // file's now, the directory must be listed again.
+            // Bypass the open files: they would keep a removed file readable. If the name now
+            // belongs to another file, the directory must be listed again.
             let file = match self.values.segments.open_anew(segment) {
                 Err(e) if e.is_corrupt() => return Ok(None),
                 opened => opened?,
@@ -413,10 +415,10 @@ impl Reading {
         }
     }
 
-    /// Enters the records of one segment from the position on. Bytes that are no record are being
-    /// written, unless a whole record follows: then they are damage, and cost nothing else. A
-    /// record whose chunks or body are missing is skipped: a power loss left it, and the writer's
-    /// next recovery drops it.
+    /// Enters the records of one segment from the position on. Bytes that are not a record are
+    /// being written, unless a whole record follows: then they are damage, and nothing else is
+    /// lost. A record whose chunks or body are missing is skipped: a power loss left it, and the
+    /// writer's next recovery drops it.
     fn follow_records(
         &self,
         segment: &Segment,
@@ -446,14 +448,14 @@ impl Reading {
         state.met.is_whole(bytes, &self.values.segments, table, |key| self.hash(key))
     }
 
-    /// Starts anew from the last superblock if a writer has dropped something since: a failed sync
-    /// leaves records in the cache that the device does not have, and retention drops versions;
-    /// this handle may have followed either. The index is replaced first: otherwise what only the
-    /// old memtable knew would be missing in between.
+    /// Starts again from the last superblock if a writer has dropped something since: a failed
+    /// sync leaves records in the cache that the device does not have, and retention drops
+    /// versions; this handle may have followed either. The index is replaced first: otherwise
+    /// versions that only the old memtable had would be missing in between.
     fn heed_recoveries(&self, state: &mut Following) -> Result<()> {
         let newest = self.superblock.newest_whole(&*self.dir)?;
-        // A superblock whose sync failed may have been seen and then be gone: the one before
-        // counts, or another of the same epoch, from a recovery that did not see it.
+        // This handle may have seen a superblock whose sync failed and that was then lost: now the
+        // one before counts, or another of the same epoch, from a recovery that did not see it.
         let goes_on = newest.epoch > self.index.epoch() || newest == **self.latest.load();
         if newest.dropped_epoch == state.dropped_epoch && goes_on {
             return Ok(());
@@ -464,8 +466,8 @@ impl Reading {
         {
             pages.forget();
         }
-        // A recovery removes a segment with the only records in it, and another may take its name.
-        // Those before the tail of a superblock stay.
+        // A recovery removes a segment that held only dropped records, and another may take its
+        // name. Segments before the tail of a superblock stay.
         let kept = self.latest.load().tail.ordinal.min(newest.tail.ordinal);
         self.values.segments.rescan(|s| s.ordinal < kept && self.is_settled(s, kept))?;
         if newest != **self.latest.load() {

@@ -18,10 +18,10 @@ use crate::record::{Head, Value, Version};
 use crate::stats::Counters;
 use crate::sync::primitive::Ordering;
 
-/// Error text: a slot leads to a key of another hash.
+/// Error text for a slot that leads to a key of another hash.
 const MISLED: &str = "index slot points to a key of another hash: address.idx is damaged";
 
-/// Key records read between two checks whether the handle was closed.
+/// Key records read between two checks for a closed handle.
 const SOME_RECORDS: usize = 256;
 
 /// Change counters; equal before and after means that the read was consistent.
@@ -35,7 +35,7 @@ struct Moment {
     key_removals: u64,
 }
 
-/// A version that was read; without a body if it is a reference.
+/// A loaded version; without a body if it is a reference.
 pub(crate) struct Loaded {
     pub(crate) head: Head,
     pub(crate) body: Option<Body>,
@@ -43,8 +43,8 @@ pub(crate) struct Loaded {
 
 impl Reading {
     /// Calls `read` again if it fails with `Corrupt`, or if a key segment was removed meanwhile:
-    /// what led it may have changed. The same error twice with nothing changed is real damage.
-    /// [`Reading::all_spots`] does so itself; what needs a body's holder does not.
+    /// what led to the place may have changed. The same error twice with nothing changed is real
+    /// damage. [`Reading::all_spots`] does so itself; a read that needs a body's holder does not.
     ///
     /// # Errors
     /// Those of `read`; `Closed` if the handle was closed meanwhile.
@@ -63,7 +63,7 @@ impl Reading {
                         return Err(e);
                     }
                 }
-                // The index led into a removed segment of the key log: perhaps to another key's
+                // The index led into a removed segment of the key log, perhaps to another key's
                 // record.
                 Ok(_) if self.keys.removals() != before.key_removals && !planted(Fault::StaleKeysBelieved) => {}
                 result => return result,
@@ -98,7 +98,7 @@ impl Reading {
         for table in [Some(&tables.active), tables.frozen.as_ref()].into_iter().flatten() {
             let Some(found) = table.find(hash, key) else { continue };
             floor = floor.max(found.floor);
-            // The newer memtable comes first: its tombstones hide what the older one has.
+            // The newer memtable comes first: its tombstones hide versions of the older one.
             let live = found.best.filter(|e| e.version.sequence > floor);
             best = [best, live].into_iter().flatten().max_by_key(|e| e.version);
         }
@@ -116,7 +116,7 @@ impl Reading {
     /// [`Reading::candidates`] for many hashes in roughly ascending order.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Reading::candidates`].
     pub(crate) fn candidates_near(&self, hash: u64, last: &mut LastLeaf) -> Result<Candidates> {
         match self.index.lookup(hash, last)? {
             Lookup::Found(found) => Ok(found),
@@ -132,8 +132,8 @@ impl Reading {
         self.looking_again(|| self.indexed_now(key, hash))
     }
 
-    /// The key log's open segments, and its end. Every segment that the index leads to before that
-    /// end is among them, unless it is damaged.
+    /// The key log's open segments, and its end. They include every segment that the index leads
+    /// to before that end, unless it is damaged.
     ///
     /// # Errors
     /// `Io`.
@@ -180,7 +180,7 @@ impl Reading {
     }
 
     /// Returns true if a slot may belong to a key. If not, the index is damaged, and the key that
-    /// the slot was meant for must not be taken for absent.
+    /// the slot was meant for must not be reported as absent.
     fn is_slot_of(&self, slot: &Slot, key: &[u8]) -> bool {
         kept_bits(self.hash(key)) == slot.hash
     }
@@ -221,7 +221,7 @@ impl Reading {
         }
         let mut damage = None;
         for slot in self.candidates(hash)?.iter() {
-            // Damage of an older value must not hide the newer one.
+            // Damage to an older value must not hide the newer one.
             if best.is_some_and(|b| self.is_older(slot, key, b.version)) {
                 break;
             }
@@ -251,7 +251,8 @@ impl Reading {
         }
     }
 
-    /// Whether a slot is that of a key, with a newest version before `version`, by its key record.
+    /// Returns whether a slot is the key's and its newest version is older than `version`, by its
+    /// key record.
     fn is_older(&self, slot: &Slot, key: &[u8], version: Version) -> bool {
         self.keys.read(slot.key).is_ok_and(|(record, found)| found == key && record.version < version)
     }
@@ -286,11 +287,10 @@ impl Reading {
         Ok(spots)
     }
 
-    /// As [`Reading::spots`], with those beyond the number kept that no checkpoint has dropped
-    /// yet.
+    /// [`Reading::spots`] with surplus versions that no checkpoint has dropped yet.
     ///
     /// # Errors
-    /// As [`Reading::spots`].
+    /// Those of [`Reading::spots`].
     pub(crate) fn reachable(&self, key: &[u8]) -> Result<Vec<Spot>> {
         self.check_open()?;
         self.follow_if_due();
@@ -299,7 +299,7 @@ impl Reading {
         Ok(spots)
     }
 
-    /// Leaves out the versions of a key that are beyond the number kept. The newest is not.
+    /// Leaves out the surplus versions of a key, never the newest.
     pub(crate) fn hide_surplus(&self, spots: &mut Vec<Spot>) {
         let retention = Retention::of(&self.options);
         let mut nth = 0;
@@ -309,12 +309,13 @@ impl Reading {
         });
     }
 
-    /// All reachable versions of a key, newest first, with those beyond the number kept.
+    /// All reachable versions of a key, newest first, surplus ones included.
     pub(crate) fn all_spots(&self, key: &[u8], hash: u64) -> Result<Vec<Spot>> {
         loop {
             let before = self.in_memtables(key, hash);
             let spots = self.all_spots_now(key, hash)?;
-            // As in `newest_now`: what memory had counts only if it was not removed meanwhile.
+            // As in `newest_now`: versions in memory count only if they were not removed
+            // meanwhile.
             if before == (None, 0) || self.in_memtables(key, hash) == before {
                 return Ok(spots);
             }
@@ -369,7 +370,7 @@ impl Reading {
         let corrupt = |what: &str| Error::corrupt(names::segment(head.place.segment), head.place.offset, what);
         let spot = self
             .holder(key, head.unchanged_since.unwrap_or(0))?
-            .ok_or_else(|| corrupt("it refers to a version that is not there"))?;
+            .ok_or_else(|| corrupt("it refers to a missing version"))?;
         self.with_spot(key, &spot, want, |raw| {
             if raw.header.digest != head.digest || raw.header.raw_bytes != head.body_bytes {
                 return Err(corrupt("it refers to a version with another body"));
@@ -403,8 +404,8 @@ impl Reading {
         Ok(spots.into_iter().find(|s| s.version.sequence == sequence))
     }
 
-    /// Reads a chain of key records from its head. It ends, since each record lies before the last
-    /// one in the key log. `Closed` if the handle is closed meanwhile.
+    /// Reads a chain of key records from its head. It ends, since each record lies before the
+    /// previous one read in the key log. `Closed` if the handle is closed meanwhile.
     fn chain(&self, (slot, head): (Slot, KeyRecord)) -> Result<Vec<Spot>> {
         let (mut address, mut record) = (slot.key, head);
         let mut spots = vec![Spot::from(&record)];
@@ -421,7 +422,7 @@ impl Reading {
     /// The next record of a chain; `None` at its end.
     ///
     /// # Errors
-    /// `Corrupt` if there is none where the chain leads, or the chain does not lead back.
+    /// `Corrupt` if no record lies where the chain leads, or the chain does not lead back.
     pub(crate) fn earlier(&self, address: u64, record: &KeyRecord) -> Result<Option<KeyRecord>> {
         if record.previous == 0 {
             return Ok(None);
@@ -442,7 +443,7 @@ impl Reading {
         self.value(self.load(key, spot)?, Vec::new())
     }
 
-    /// Reads a version at a known spot if `wanted` accepts its head; else nothing of its body is
+    /// Reads a version at a known spot if `wanted` accepts its head; otherwise its body is not
     /// decompressed.
     pub(crate) fn value_if(&self, key: &[u8], spot: &Spot, wanted: impl Fn(&Head) -> bool) -> Result<Option<Value>> {
         let loaded = self.with_spot(key, spot, Want::Whole, |raw| {

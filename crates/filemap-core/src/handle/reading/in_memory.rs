@@ -1,6 +1,6 @@
 //! The keys of the memtables in order, in sorted batches. A put pays nothing: the first list sorts
-//! what is there. From then on a thread of the writer sorts what has come, and merges batches, so
-//! that a list sorts only the newest keys.
+//! all keys. From then on a thread of the writer sorts new keys and merges batches, so that a list
+//! sorts only the newest keys.
 
 use std::sync::{Arc, Weak};
 
@@ -11,8 +11,8 @@ use crate::index::memtable::Memtable;
 use crate::options::KeyOrder;
 use crate::sync::{lock, make_way};
 
-/// Batches that a list merges have fewer keys together, if a thread merges the others: a
-/// millisecond's work.
+/// If a thread merges the others, the batches that a list merges have fewer keys together than
+/// this: a millisecond's work.
 const FEW: usize = 1 << 13;
 /// Keys merged in about a tenth of a millisecond.
 const SOME_KEYS: usize = 1024;
@@ -31,7 +31,7 @@ impl Batch {
         &self.bytes[offset..][..bytes as usize]
     }
 
-    /// Sorts the forms of keys that came to a table between two marks.
+    /// Sorts the forms of keys added to a table between two marks.
     fn of(table: &Memtable, (from, to): (u32, u32), order: KeyOrder, make_way: &dyn Fn()) -> Batch {
         let mut batch = Batch::default();
         let firsts = table.changes(from, to).filter(|change| change.was_live.is_none());
@@ -48,7 +48,7 @@ impl Batch {
         batch
     }
 
-    /// Both as one; no form is in both.
+    /// Merges two batches; no form is in both.
     fn merged(&self, other: &Batch, make_way: &dyn Fn()) -> Batch {
         let bytes = Vec::with_capacity(self.bytes.len() + other.bytes.len());
         let mut all = Batch { bytes, forms: Vec::with_capacity(self.forms.len() + other.forms.len()) };
@@ -66,12 +66,12 @@ impl Batch {
         all
     }
 
-    /// How many forms are below this one.
+    /// Number of forms below `form`.
     pub(super) fn below(&self, form: &[u8]) -> usize {
         self.forms.partition_point(|&(offset, len)| &self.bytes[offset..][..len as usize] < form)
     }
 
-    /// How many forms there are.
+    /// Number of forms.
     pub(super) fn len(&self) -> usize {
         self.forms.len()
     }
@@ -81,7 +81,7 @@ impl Batch {
 #[derive(Debug)]
 struct SortedTable {
     table: Weak<Memtable>,
-    /// Entries before it are in the batches.
+    /// Entries before this mark are in the batches.
     mark: u32,
     batches: Vec<Arc<Batch>>,
 }
@@ -95,14 +95,14 @@ impl SortedTable {
         }
     }
 
-    /// Two neighbours of which the first is not twice as long as the second.
+    /// Two adjacent batches of which the first is less than twice as long as the second.
     fn to_merge(&self) -> Option<[Arc<Batch>; 2]> {
         let is_due = |pair: &&[Arc<Batch>]| pair[0].len() < 2 * pair[1].len();
         let pair = self.batches.windows(2).rfind(is_due)?;
         Some([Arc::clone(&pair[0]), Arc::clone(&pair[1])])
     }
 
-    /// Puts one batch in the place of two, unless another thread has done so.
+    /// Replaces two batches by one, unless another thread has done so.
     fn replace(&mut self, [a, b]: &[Arc<Batch>; 2], by: Batch) {
         let is_it = |pair: &[Arc<Batch>]| Arc::ptr_eq(&pair[0], a) && Arc::ptr_eq(&pair[1], b);
         if let Some(at) = self.batches.windows(2).position(is_it) {
@@ -114,7 +114,7 @@ impl SortedTable {
 /// Sorted keys of the memtables.
 #[derive(Debug, Default)]
 pub(super) struct InMemory {
-    /// A list has asked for them.
+    /// True once a list has asked for them.
     is_asked: bool,
     tables: Vec<SortedTable>,
 }
@@ -130,11 +130,10 @@ impl InMemory {
         &mut self.tables[at]
     }
 
-    /// The batches of a table, up to now. `is_helped` says that a thread merges those that are
-    /// long.
+    /// The batches of a table, up to now. `is_helped` is true if a thread merges the long ones.
     pub(super) fn batches(&mut self, table: &Arc<Memtable>, order: KeyOrder, is_helped: bool) -> Vec<Arc<Batch>> {
         self.is_asked = true;
-        // Others wait for the lock: it makes way for nobody.
+        // Other threads wait for the lock, so it does not yield.
         let make_way = &|| {};
         let (sorted, until) = (self.of(table), table.mark());
         if until > sorted.mark {
@@ -150,8 +149,8 @@ impl InMemory {
 }
 
 impl Reading {
-    /// Sorts the keys that came to the memtables, and merges batches, if a list has ever asked:
-    /// about a microsecond a key. Returns false if there was nothing to do.
+    /// Sorts the keys added to the memtables, and merges batches, if a list has ever asked for
+    /// them: about a microsecond a key. Returns false if there was nothing to do.
     pub(crate) fn sort_ahead(&self) -> bool {
         let Some(order) = self.options.key_order.filter(|_| self.sorts_ahead()) else { return false };
         let (tables, mut has_sorted) = (self.tables.load_full(), false);
@@ -172,7 +171,7 @@ impl Reading {
         has_sorted
     }
 
-    /// Whether a list has ever asked for keys of the memtables in order.
+    /// Returns whether a list has ever asked for keys of the memtables in order.
     pub(crate) fn sorts_ahead(&self) -> bool {
         lock(&self.in_memory).is_asked
     }

@@ -1,4 +1,4 @@
-//! Absent files of a store, as a follower sees them while the writer moves on.
+//! Missing files of a store, as a follower sees them while the writer moves on.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -38,7 +38,8 @@ fn read_rolls(file: &SuperblockFile, store_id: &[u8; 16]) -> Result<Rolls> {
     }
 }
 
-/// Files that a superblock names and that are absent; `None` if the writer has moved on meanwhile.
+/// Files that a superblock names but that are missing; `None` if the writer has moved on
+/// meanwhile.
 pub(super) fn absent(
     file: &SuperblockFile,
     dir: &dyn Dir,
@@ -51,8 +52,7 @@ pub(super) fn absent(
     let mut absent = look();
     let runs = absent_runs(dir, segment_table)?;
     if absent.iter().any(|a| !a.is_accepted) {
-        // The directory was listed before `rolls` was read: list it again for what changed
-        // between.
+        // The directory was listed before `rolls` was read: list it again for changes in between.
         there.0.segments.look_anew()?;
         there.0.dictionaries.look()?;
         absent = look();
@@ -68,7 +68,7 @@ pub(super) fn absent(
     Ok(Some(absent))
 }
 
-/// The file RULES, if it cannot be read: nothing is missed by reading, but copies would not obey.
+/// The file RULES, if it cannot be read: reads lack nothing, but copies would ignore the rules.
 fn absent_rules(dir: &dyn Dir, current: &Superblock) -> Result<Option<Absent>> {
     match rules::read(dir, &current.store_id, current.rules, Access::Read) {
         Err(Error::Storage(StorageError::Corrupt { what, .. })) => {
@@ -86,7 +86,7 @@ fn whole(ordinal: u64) -> Range<Tail> {
 }
 
 impl Reading {
-    /// Updates the list of absent files for a superblock. Keeps the old one if the writer has
+    /// Updates the list of missing files for a superblock. Keeps the old list if the writer has
     /// moved on meanwhile.
     pub(super) fn look_for_absent(&self, newest: &Superblock, segment_table: &SegmentTable) -> Result<()> {
         let there = (&*self.values, &*self.keys);
@@ -96,7 +96,7 @@ impl Reading {
         Ok(())
     }
 
-    /// Absent value segments and dictionaries of a superblock that may be newer than this
+    /// Missing value segments and dictionaries of a superblock that may be newer than this
     /// handle's; `None` if the writer has moved on meanwhile.
     pub(crate) fn absent_values(
         &self,
@@ -137,12 +137,12 @@ impl Reading {
             lost.extend(slots.iter().filter(in_gap));
             Ok(())
         };
-        // Bad pages are reported when their keys are reached.
+        // Bad pages are reported when their keys are read.
         self.index.check(&mut || self.follow_writer(), &mut slots, &mut |_, _| {})?;
         Ok(lost)
     }
 
-    /// Returns true if a segment of the value log is known to be gone.
+    /// Returns true if a segment of the value log is known to be missing.
     pub(super) fn is_absent(&self, ordinal: u64) -> bool {
         self.absent.load().iter().any(|a| a.ordinal == Some(ordinal) && a.is_value())
     }

@@ -1,10 +1,10 @@
-//! State needed by reads: memtables, index, key log, value log, and the superblock they belong to.
+//! The read state of a handle: memtables, index, key log, value log, and their superblock.
 //!
 //! Invariants:
 //! - A get takes no lock that a put, a checkpoint or a compaction holds. Lists and statistics take
-//!   the append lock once, to learn where the log ends.
+//!   the append lock once, to read the log's end.
 //! - A version moves from active memtable to frozen memtable to index, and is entered in the next
-//!   before it leaves the last. Reads look in that order.
+//!   before it leaves the last. Reads search in that order.
 
 mod count;
 pub(crate) mod follow;
@@ -52,9 +52,9 @@ pub use sample::RecompressionEstimate;
 /// The memtables, which reads search before the index, newest first.
 #[derive(Debug)]
 pub(crate) struct Tables {
-    /// Takes new entries.
+    /// The table that takes new entries.
     pub(crate) active: Arc<Memtable>,
-    /// Being merged into the index by a checkpoint.
+    /// The table that a checkpoint is merging into the index.
     pub(crate) frozen: Option<Arc<Memtable>>,
 }
 
@@ -70,7 +70,7 @@ pub(crate) enum End {
 pub(crate) struct Opened {
     pub(crate) dir: Arc<dyn Dir>,
     pub(crate) options: Options,
-    /// The superblock they belong to.
+    /// Their superblock.
     pub(crate) current: Superblock,
     pub(crate) values: Arc<ValueLog>,
     pub(crate) keys: Arc<KeyLog>,
@@ -87,7 +87,7 @@ pub(crate) struct Opened {
 pub(crate) struct Reading {
     dir: Arc<dyn Dir>,
     options: Options,
-    /// The superblock at opening: source of what is fixed at creation.
+    /// The superblock at opening: source of everything fixed at creation.
     birth: Superblock,
     values: Arc<ValueLog>,
     keys: Arc<KeyLog>,
@@ -102,13 +102,13 @@ pub(crate) struct Reading {
     /// Upper bound on the times of versions in the index.
     indexed_time_ms: AtomicI64,
     /// A running checkpoint may drop versions older than this even if they are their keys' newest:
-    /// no reference to one may be made. `i64::MIN` if none.
+    /// no new reference may name one. `i64::MIN` for none.
     expiring_ms: AtomicI64,
     counters: Counters,
     last_count: Ranked<{ rank::LAST_COUNT }, LastCount>,
     in_memory: Ranked<{ rank::IN_MEMORY }, InMemory>,
     end: End,
-    /// Files of the store known to be gone.
+    /// Files of the store known to be missing.
     absent: ArcSwap<Vec<Absent>>,
     closed: AtomicBool,
 }
@@ -148,7 +148,7 @@ impl Reading {
         &self.options
     }
 
-    /// The superblock at opening: for what is fixed at creation.
+    /// The superblock at opening, for everything fixed at creation.
     pub(crate) fn birth(&self) -> &Superblock {
         &self.birth
     }
@@ -165,7 +165,7 @@ impl Reading {
         &self.index
     }
 
-    /// The files of keys in order.
+    /// The files of the ordered runs.
     pub(crate) fn key_runs(&self) -> &KeyRunFiles {
         &self.key_runs
     }
@@ -192,7 +192,7 @@ impl Reading {
         self.tables.load()
     }
 
-    /// Whether a version of a key with this sequence or a later one is in memory.
+    /// Returns whether a version of a key with this sequence or a later one is in memory.
     pub(crate) fn has_in_memory_since(&self, key: &[u8], hash: u64, sequence: u64) -> bool {
         let tables = self.tables.load();
         [Some(&tables.active), tables.frozen.as_ref()].into_iter().flatten().any(|table| {
@@ -202,7 +202,7 @@ impl Reading {
         })
     }
 
-    /// Files of the store known to be gone.
+    /// Files of the store known to be missing.
     pub(crate) fn absent(&self) -> impl Deref<Target = Arc<Vec<Absent>>> {
         self.absent.load()
     }
@@ -237,7 +237,7 @@ impl Reading {
         }
     }
 
-    /// [`Reading::log_end`] of what is durable. A follower follows the writer for it, and syncs
+    /// The durable part of [`Reading::log_end`]. A follower follows the writer for it, and syncs
     /// what it has found beyond the last superblock.
     ///
     /// # Errors
@@ -250,11 +250,11 @@ impl Reading {
         }
     }
 
-    /// Freezes the active memtable, puts a fresh one in its place, returns the frozen one. The
+    /// Freezes the active memtable, replaces it by a fresh one, and returns the frozen one. The
     /// caller holds the append lock.
     ///
     /// # Panics
-    /// If there is a frozen one: a checkpoint that did not finish has poisoned the handle.
+    /// If there is a frozen one: an unfinished checkpoint has poisoned the handle.
     pub(crate) fn freeze(&self, fresh: Arc<Memtable>) -> Arc<Memtable> {
         let tables = self.tables.load();
         assert!(tables.frozen.is_none(), "a checkpoint that did not finish has poisoned the handle");
@@ -285,7 +285,7 @@ impl Reading {
         self.indexed_time_ms.load(Ordering::Acquire)
     }
 
-    /// Announces versions of up to this time to be indexed.
+    /// Announces that versions of up to this time will be indexed.
     pub(crate) fn will_index(&self, time_ms: i64) {
         self.indexed_time_ms.fetch_max(time_ms, Ordering::AcqRel);
     }
@@ -304,14 +304,13 @@ impl Reading {
         self.dir.list().map_err(Error::io("list", self.dir.path().display()))
     }
 
-    /// Errors for absent files, reported at the end of a list. Dictionaries are left out: their
+    /// Errors for missing files, reported at the end of a list. Dictionaries are left out: their
     /// records are in the list, and reading them fails.
     pub(crate) fn missed(&self) -> Vec<Error> {
         self.absent.load().iter().filter(|a| a.is_missed() && a.held_records()).map(Absent::error).collect()
     }
 
-    /// Hash of a key: XXH3-64 under the store's seed, so that crawled URLs cannot be chosen to
-    /// collide.
+    /// Hash of a key: XXH3-64 under the store's seed, so that nobody can choose URLs that collide.
     pub(crate) fn hash(&self, key: &[u8]) -> u64 {
         xxhash_rust::xxh3::xxh3_64_with_seed(key, self.birth.hash_seed)
     }

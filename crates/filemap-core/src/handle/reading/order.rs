@@ -1,7 +1,6 @@
-//! Keys in order: the runs of a superblock, and the keys of the memtables, as one list.
+//! Keys in order: the runs of a superblock and the keys of the memtables, as one list.
 //!
-//! A memtable's word counts for its keys, whatever the runs say: a checkpoint may be entering
-//! them.
+//! For its keys a memtable decides, whatever the runs say: a checkpoint may be entering them.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -30,9 +29,9 @@ use crate::sync::lock;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyRange {
-    /// The first form that may be in it.
+    /// The first form that may be in the range.
     pub from: Vec<u8>,
-    /// The first form above it; `None` if there is no bound.
+    /// The first form above the range; `None` if unbounded.
     pub until: Option<Vec<u8>>,
 }
 
@@ -42,13 +41,13 @@ impl KeyRange {
         KeyRange::default()
     }
 
-    /// The part above this form: where a list forwards goes on that has given it.
+    /// The part above this form: where a forward list continues after it.
     pub fn after(mut self, form: &[u8]) -> KeyRange {
         self.from = self.from.max([form, &[0]].concat());
         self
     }
 
-    /// The part below this form: where a list backwards goes on that has given it.
+    /// The part below this form: where a backward list continues after it.
     pub fn before(mut self, form: &[u8]) -> KeyRange {
         let until = self.until.filter(|until| &until[..] <= form);
         self.until = Some(until.unwrap_or_else(|| form.to_vec()));
@@ -59,7 +58,7 @@ impl KeyRange {
         self.until.as_ref().is_some_and(|until| *until <= self.from)
     }
 
-    /// Where a walk begins.
+    /// The bound at which a walk begins.
     fn begin(&self, direction: Direction) -> Bound<&[u8]> {
         match (direction, &self.until) {
             (Direction::Forward, _) => Bound::Included(&self.from),
@@ -68,7 +67,7 @@ impl KeyRange {
         }
     }
 
-    /// Whether a walk that has met this form has come to its end.
+    /// Returns whether a walk that has reached this form has passed the end of the range.
     fn is_passed(&self, form: &[u8], direction: Direction) -> bool {
         match direction {
             Direction::Forward => self.until.as_ref().is_some_and(|until| form >= &until[..]),
@@ -83,7 +82,7 @@ impl From<std::ops::Range<Vec<u8>>> for KeyRange {
     }
 }
 
-/// A place in a batch: the forms passed or, backwards, those to come.
+/// A position in a batch: the number of forms passed or, backwards, of forms to come.
 #[derive(Debug)]
 struct Place {
     /// 0 for the active table, 1 for the frozen one.
@@ -116,19 +115,20 @@ pub(crate) struct Walk {
 }
 
 impl Reading {
-    /// The order of the store, and its runs as of now.
+    /// The order of the store and its current runs.
     ///
     /// # Errors
-    /// `InvalidOption` without an order, or with another.
+    /// `InvalidOption` without an order, or with a different one.
     fn order_now(&self) -> Result<(KeyOrder, KeyRuns)> {
         let missing = |why: &str| Error::option("key_order", why);
         let order = self.options.key_order.ok_or_else(|| missing("no order of keys was given"))?;
-        // Before the table. The writer of a store without keys may not have named its order yet.
+        // Read before the table. The writer of a store without keys may not have named its order
+        // yet.
         let is_empty = !self.is_writer() && self.latest.load().index.keys == 0;
         let named = match &self.segment_table.load().order {
             Some(named) => named.clone(),
             None if is_empty => KeyRuns::none(order.name, 1),
-            None => return Err(missing("the store keeps no keys in order; a repair with this option makes it do so")),
+            None => return Err(missing("the store keeps no keys in order; a repair with this option adds them")),
         };
         match named.order == KeyRuns::order_of(order.name) {
             true => Ok((order, named)),
@@ -136,14 +136,14 @@ impl Reading {
         }
     }
 
-    /// Tells that the store has lost its order.
+    /// Reports that the store has lost its order.
     pub(crate) fn order_ended(&self, why: &str) {
         let event = Event::OrderEnded { why: why.to_owned() };
         self.counters.failed(&Error::corrupt(names::KEY_RUNS, 0, event.to_string()));
         self.emit(&event);
     }
 
-    /// Whether the store keeps its keys in the order of the options.
+    /// Returns whether the store keeps its keys in the order of the options.
     pub(crate) fn has_order(&self) -> bool {
         self.order_now().is_ok()
     }
@@ -156,7 +156,7 @@ impl Reading {
         self.follow_if_due();
         loop {
             self.check_open()?;
-            // Before the runs: what leaves a table is in a run by then.
+            // Before the runs: entries that leave a table are in a run by then.
             let tables = self.tables.load_full();
             let (order, named) = self.order_now()?;
             if let Some(behind) = named.behind.filter(|_| !self.is_writer())
@@ -177,11 +177,11 @@ impl Reading {
         }
     }
 
-    /// Whether a follower's table has what the writer's checkpoint, in the middle, enters in the
-    /// index. If not, it follows.
+    /// Returns whether a follower's table has the entries of the writer's unfinished checkpoint.
+    /// If not, it follows.
     ///
     /// # Errors
-    /// `Corrupt` if the log does not give it.
+    /// `Corrupt` if the log does not have them.
     fn has_followed(&self, behind: Behind, tables: &Tables) -> Result<bool> {
         let has_all = |entries| entries >= behind.entries;
         if self.log_end().1 >= behind.before && has_all(tables.active.entries()) {
@@ -190,7 +190,7 @@ impl Reading {
         self.follow_writer()?;
         let is_same = self.segment_table.load().order.as_ref().is_some_and(|named| named.behind == Some(behind));
         if is_same && !(self.log_end().1 >= behind.before && has_all(self.tables.load().active.entries())) {
-            let what = "the log that they are behind of is damaged; open the store for writing";
+            let what = "the log of their unfinished checkpoint is damaged; open the store for writing";
             return Err(Error::corrupt(names::KEY_RUNS, 0, what));
         }
         Ok(false)
@@ -222,11 +222,11 @@ impl Reading {
         Ok(Walk { order, tables, places, runs, range, direction, form: Vec::new() })
     }
 
-    /// Counts the keys of a range: by sums of the runs, and a look into them for each key of the
+    /// Counts the keys of a range: by sums of the runs, and a look-up in them for each key of the
     /// range in memory.
     ///
     /// # Errors
-    /// As of [`Reading::walk`].
+    /// Those of [`Reading::walk`].
     pub(crate) fn count_in(&self, range: &KeyRange) -> Result<u64> {
         if range.is_empty() {
             return self.order_now().map(|_| 0);
@@ -243,20 +243,20 @@ impl Reading {
             sum += i64::from(is_live) - i64::from(walk.runs.has(&walk.form)?);
         }
         self.check_open()?;
-        u64::try_from(sum).map_err(|_| unsound("have removed more keys than they had", &range.from))
+        u64::try_from(sum).map_err(|_| unsound("remove more keys than they added", &range.from))
     }
 }
 
 impl Walk {
-    /// The ordered form of the key given last; empty before the first.
+    /// The ordered form of the last key returned; empty before the first.
     pub(crate) fn form(&self) -> &[u8] {
         &self.form
     }
 
-    /// The next key. `hash` is the store's.
+    /// Returns the next key. `hash` is the store's.
     ///
     /// # Errors
-    /// `Corrupt`; `Io`. Another call tries again.
+    /// `Corrupt`; `Io`. The call may be repeated.
     pub(crate) fn next(&mut self, hash: impl Fn(&[u8]) -> u64) -> Result<Option<Vec<u8>>> {
         loop {
             let (range, direction) = (&self.range, self.direction);
@@ -288,7 +288,7 @@ impl Walk {
         }
     }
 
-    /// Passes the next form in memory, which becomes that of the walk. Returns the newest table
+    /// Moves past the next form in memory, which becomes the walk's form. Returns the newest table
     /// that has it.
     fn pass_in_memory(&mut self) -> Option<usize> {
         let next = first(&self.places, &self.range, self.direction)?;
@@ -307,7 +307,7 @@ impl Walk {
         Some(newest)
     }
 
-    /// The key of the walk's form if it is there, by the word of a table that has it.
+    /// The key of the walk's form if it is live, according to a table that has it.
     fn key_in(&self, table: usize, hash: impl Fn(&[u8]) -> u64) -> Result<Option<Vec<u8>>> {
         let key = key_of(self.order, &self.form)?;
         let table = if table == 0 { Some(&self.tables.active) } else { self.tables.frozen.as_ref() };
@@ -332,5 +332,5 @@ fn key_of(order: KeyOrder, form: &[u8]) -> Result<Vec<u8>> {
     if (order.key)(form, &mut key) {
         return Ok(key);
     }
-    Err(unsound("have what is no key in this order", form))
+    Err(unsound("have a form that is not a key in this order", form))
 }

@@ -31,15 +31,15 @@ impl Reading {
         let registry = &self.values.dictionaries;
         let own = registry.choose(self.options.group(key));
         let packing = if own == 0 { Packing::plain(level) } else { Packing::with(level, own, registry) };
-        // With too many groups for the memory, only the global dictionary may fit.
+        // If there are too many groups for the memory, only the global dictionary may fit.
         match registry.choose(&[]) {
             global if global != own && global != 0 && !packing.has_body() => Packing::with(level, global, registry),
             _ => packing,
         }
     }
 
-    /// Recompresses the meta and payload of a record at a level, with the key's best dictionary of
-    /// now. `None` if the record does not get shorter, in whole units. `parts` are meta and
+    /// Recompresses the meta and payload of a record at a level, with the key's best current
+    /// dictionary. `None` if the record does not get shorter, in whole units. `parts` are meta and
     /// payload as stored.
     ///
     /// # Errors
@@ -56,11 +56,11 @@ impl Reading {
         Ok(new.filter(|new| new.header.total_bytes() < header.total_bytes()))
     }
 
-    /// [`Reading::recompress`] even if the record gets longer; `None` for kinds of records that
-    /// have nothing to compress.
+    /// [`Reading::recompress`] even if the record gets longer; `None` for kinds of records with
+    /// nothing to compress.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Reading::recompress`].
     pub(crate) fn repack(
         &self,
         place: Location,

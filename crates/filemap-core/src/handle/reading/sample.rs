@@ -1,5 +1,5 @@
-//! Samples of the log: stretches spread evenly over it, so that the cost is bounded however large
-//! the store. Used to make dictionaries on demand and to estimate recompression.
+//! Samples of the log: stretches spread evenly over it, so that the cost is bounded for any size
+//! of store. Used to make dictionaries on demand and to estimate recompression.
 
 use crate::error::Result;
 use crate::format::location::{Location, SizeClass};

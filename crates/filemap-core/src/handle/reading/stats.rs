@@ -78,8 +78,8 @@ impl Reading {
         }
     }
 
-    /// Space of the value log, and of keys in order; as `disk_bytes` that of the latter and of the
-    /// files of fixed length.
+    /// Space of the value log and of the ordered runs; `disk_bytes` has the latter and the files
+    /// of fixed length.
     fn space_stats(&self) -> Stats {
         let (segment_table, space) = (self.segment_table.load(), self.space());
         let runs = segment_table.key_runs();
@@ -113,7 +113,7 @@ impl Reading {
         small.map(|f| f.allocated_bytes().unwrap_or(0)).sum()
     }
 
-    /// The note of the last full verification, if readable.
+    /// The record of the last full verification, if readable.
     fn verified(&self) -> Option<Verified> {
         let file = self.dir.open(names::VERIFIED, Access::Read).ok()?;
         let mut b = [0; verified::BYTES];

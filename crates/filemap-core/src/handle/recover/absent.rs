@@ -1,9 +1,9 @@
-//! Absent files of a store, and the evidence for them.
+//! Missing files of a store, and the evidence for them.
 //!
 //! The superblock's segment table names every segment up to the checkpoint's tail, and every
-//! dictionary; SUPERBLOCK's list of begun segments names the segments after it. A file under a
-//! segment's or dictionary's name that is none is reported, too: it was one, or is a stranger's.
-//! A log segment with records that SUPERBLOCK does not name proves that SUPERBLOCK is outdated.
+//! dictionary; SUPERBLOCK's list of begun segments names the segments after it. A file with a
+//! segment's or dictionary's name that is not one is reported too: it was one, or is foreign. A
+//! log segment with records that SUPERBLOCK does not name proves that SUPERBLOCK is outdated.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ use crate::logs::segments::{FIRST_RECORD, Segments};
 use crate::logs::values::ValueLog;
 use crate::logs::values::dictionaries::Registry;
 
-/// A file of the store that is gone or cut short: what it held cannot be read.
+/// A file of the store that is missing or cut short: its content cannot be read.
 ///
 /// ```
 /// # let temp = tempfile::tempdir()?;
@@ -38,24 +38,24 @@ pub struct Absent {
     pub file: String,
     /// Position in the order of its log; `None` for a file that nothing names.
     pub ordinal: Option<u64>,
-    /// What is wrong.
+    /// The flaw.
     pub why: String,
-    /// Bytes in it that the index leads to as of the last checkpoint; later puts are not counted.
-    /// 0 for a dictionary.
+    /// Bytes in the file that the index leads to, as of the last checkpoint; later puts are not
+    /// counted. 0 for a dictionary.
     pub live_bytes: u64,
-    /// The loss was accepted when the store was opened for writing.
+    /// True if the loss was accepted when the store was opened for writing.
     pub is_accepted: bool,
 }
 
 impl Absent {
     /// Returns true if something is missed: false if the loss was accepted and nothing leads to
-    /// the file any more. Always true for a dictionary: records that need it are not counted, only
-    /// a repair finds them.
+    /// the file any more. Always true for a dictionary: records that need it are not counted, and
+    /// only a repair finds them.
     pub fn is_missed(&self) -> bool {
         !self.is_accepted || self.live_bytes > 0 || self.is_dictionary()
     }
 
-    /// Returns true for a dictionary: it held no page, but what was compressed with it is
+    /// Returns true for a dictionary: it held no page, but records compressed with it are
     /// unreadable.
     pub fn is_dictionary(&self) -> bool {
         names::parse_dictionary(&self.file).is_some()
@@ -66,12 +66,12 @@ impl Absent {
         self.file == names::RULES
     }
 
-    /// Returns true for a run of keys in order, which holds nothing that a repair cannot find.
+    /// Returns true for an ordered run, which holds nothing that a repair cannot find.
     pub(crate) fn is_key_run(&self) -> bool {
         names::parse_key_run(&self.file).is_some()
     }
 
-    /// Returns true for a file whose records are missed by lists.
+    /// Returns true for a file whose records are missing from lists.
     pub(crate) fn held_records(&self) -> bool {
         !self.is_dictionary() && !self.is_rules() && !self.is_key_run()
     }
@@ -88,8 +88,8 @@ impl Absent {
 
     /// The error for an operation that needs every file.
     pub(crate) fn refusal(&self, others: usize) -> Error {
-        let more = if others > 0 { format!(" ({others} more files are absent)") } else { String::new() };
-        // Without RULES nothing is written, whatever is accepted; `why` says what to do.
+        let more = if others > 0 { format!(" ({others} more files are missing)") } else { String::new() };
+        // Without RULES nothing is written, even if losses are accepted; `why` says what to do.
         let cure = match self.is_rules() {
             true => "",
             false => "; repair the store, restore the file, or open it accepting the loss",
@@ -99,9 +99,9 @@ impl Absent {
 }
 
 /// Error text for a segment whose original length is unknown.
-const UNSEEN: &str = "it was lost, or cut short, before a checkpoint had seen all of it; a repair reads what is there";
+const UNSEEN: &str = "it was lost or cut short before a checkpoint covered all of it; a repair reads what is left";
 
-/// Evidence for which files belong to the store.
+/// Evidence of which files belong to the store.
 pub(crate) struct Witness<'a> {
     pub(crate) superblock: &'a Superblock,
     pub(crate) segment_table: &'a SegmentTable,
@@ -109,7 +109,7 @@ pub(crate) struct Witness<'a> {
 }
 
 impl Witness<'_> {
-    /// The absent files, in the order of the logs.
+    /// The missing files, in the order of the logs.
     pub(crate) fn absent(&self, values: &ValueLog, keys: &KeyLog) -> Vec<Absent> {
         let segments = &*values.segments;
         let mut absent: BTreeMap<u16, Absent> = BTreeMap::new();
@@ -150,7 +150,7 @@ impl Witness<'_> {
             let why = match keys.length(row.ordinal, end) {
                 None => keys.why(*id),
                 Some(Ok(len)) if len < end => cut_short(len, end),
-                // What cannot be measured now is reported when it is read.
+                // A file that cannot be measured now is reported when it is read.
                 Some(_) => continue,
             };
             lost_keys.insert(*id, self.lost(names::keys(*id), row, why, KEY_UNIT));
@@ -174,14 +174,14 @@ impl Witness<'_> {
         })
     }
 
-    /// SUPERBLOCK itself, if outdated: files that it does not name would go unnoticed.
+    /// SUPERBLOCK itself, if outdated: missing files that it does not name would go unnoticed.
     fn outdated(&self, segments: &Segments) -> Option<Absent> {
         let newer = unnamed(segments, self.superblock.tail.ordinal, self.rolls)?;
-        let why = format!("it is an older one: it does not name {newer}, in which something was put");
+        let why = format!("it is outdated: it does not name {newer}, which has records");
         Some(Absent { file: names::SUPERBLOCK.into(), ordinal: None, why, live_bytes: 0, is_accepted: false })
     }
 
-    /// What is wrong with a value segment that should have at least `end` bytes.
+    /// The flaw of a value segment that should have at least `end` bytes.
     fn segment(&self, segments: &Segments, row: &SegmentRow, end: u64) -> Option<Absent> {
         let id = row.ordinal as u16;
         let (name, found) = (names::segment(id), segments.get(id));
@@ -211,7 +211,7 @@ impl Witness<'_> {
 }
 
 /// Name of a segment after the tail that has records but is not in the list of begun segments. A
-/// segment is listed before anything is put in it, and cut before it is struck off.
+/// segment is listed before anything is put in it, and cut before its entry is removed.
 fn unnamed(segments: &Segments, tail: u64, rolls: &Rolls) -> Option<String> {
     let log = segments.log();
     let newer = log.iter().find(|s| s.ordinal > tail && s.met_bytes > FIRST_RECORD && rolls.lacks(s.ordinal));
@@ -219,10 +219,10 @@ fn unnamed(segments: &Segments, tail: u64, rolls: &Rolls) -> Option<String> {
 }
 
 fn cut_short(len: u64, end: u64) -> String {
-    format!("the file is cut short: it ends at {len}, and had {end} bytes at least")
+    format!("the file is cut short: it ends at {len}, but had at least {end} bytes")
 }
 
-/// The runs of keys in order that a superblock names and that have no file.
+/// The ordered runs that a superblock names but that have no file.
 ///
 /// # Errors
 /// `Io`.
@@ -238,7 +238,7 @@ pub(crate) fn absent_runs(dir: &dyn Dir, segment_table: &SegmentTable) -> Result
     Ok(gone.map(told).collect())
 }
 
-/// Refuses a store with absent files whose loss is not accepted. An outdated superblock cannot be
+/// Refuses a store with missing files whose loss is not accepted. An outdated superblock cannot be
 /// accepted: its index may be overwritten, and later outputs of compaction would be taken for
 /// orphans.
 ///
@@ -252,9 +252,8 @@ pub(crate) fn refuse(absent: &[Absent], accepts_loss: bool) -> Result<()> {
     missed.next().map_or(Ok(()), |first| Err(first.refusal(missed.count())))
 }
 
-/// Notes in the segment table that the losses are accepted; files that nothing names are not
-/// noted. The length of segments from the checkpoint's tail on is unknown: returns the greatest
-/// ordinal of those.
+/// Marks the losses as accepted in the segment table, except files that nothing names. The length
+/// of segments from the checkpoint's tail on is unknown: returns the greatest of their ordinals.
 pub(crate) fn accept(absent: &[Absent], segment_table: &mut SegmentTable, tail: u64) -> Option<u64> {
     let mut unseen = None;
     for one in absent.iter().filter(|a| !a.is_accepted) {
@@ -262,7 +261,7 @@ pub(crate) fn accept(absent: &[Absent], segment_table: &mut SegmentTable, tail: 
             segment_table.dictionaries.insert(id, true);
         }
         if one.is_key_run() {
-            // Without one run the others say nothing; a repair makes them anew.
+            // The other runs are useless without this one; a repair rebuilds them.
             segment_table.order = None;
         }
         let Some(ordinal) = one.ordinal else { continue };
@@ -279,7 +278,7 @@ pub(crate) fn accept(absent: &[Absent], segment_table: &mut SegmentTable, tail: 
     unseen
 }
 
-/// Notes lost files that are back, as long as they were. Returns true if there are any.
+/// Clears the loss of files that are back at full length. Returns true if there are any.
 pub(crate) fn welcome(absent: &[Absent], segment_table: &mut SegmentTable, values: &ValueLog) -> bool {
     let is_absent = |row: &SegmentRow| absent.iter().any(|a| a.is_value() && a.ordinal == Some(row.ordinal));
     let is_there = |row: &SegmentRow| {

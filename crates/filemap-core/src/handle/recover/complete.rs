@@ -1,4 +1,4 @@
-//! Decides which records after a superblock are complete. Recovery and followers share this.
+//! Decides which records after a superblock are complete, for recovery and followers.
 //!
 //! A power loss keeps any part of what was not synced: a chunk list may survive without its
 //! chunks, a reference without the version that holds its body. Such a record counts as never
@@ -6,7 +6,7 @@
 //!
 //! So does a record whose sequence is not above all before it. Appends number the log in order, so
 //! it was written to another file that had this number before: a power loss left its blocks in the
-//! new file. Its checksum cannot tell, since it is seeded with the place only.
+//! new file. The checksum does not show that, since it is seeded with the place only.
 
 use std::collections::HashSet;
 
@@ -20,11 +20,11 @@ use crate::logs::segments::{Segment, Segments};
 /// Log state since a superblock.
 #[derive(Debug)]
 pub(crate) struct Met {
-    /// Everything before this was synced.
+    /// Everything before this position was synced.
     tail: Tail,
     /// Records with a lower sequence were synced.
     synced_below: u64,
-    /// Above the sequences of all records since.
+    /// Greater than the sequences of all records since.
     next_sequence: u64,
     /// Locations of whole chunks since.
     chunks: HashSet<Location>,
@@ -47,7 +47,7 @@ impl Met {
     }
 
     /// Returns true if the next record of the log counts: it was written after those added, and
-    /// everything that it needs is there. What lies before the tail was synced, and is not read
+    /// everything that it needs exists. What lies before the tail was synced, and is not read
     /// here; what lies after it must have been added, since it was written first. `table` has the
     /// versions added.
     pub(crate) fn is_whole(
@@ -73,7 +73,7 @@ impl Met {
             Kind::Reference => {
                 let holder = value::referred_to(payload);
                 let key = &bytes[header.key_at()..header.meta_at()];
-                // One that names the same version was asked here before it was added.
+                // A reference that names the same version was checked here before it was added.
                 let is_met = || table.find(hash(key), key).is_some_and(|f| table.has_version(&f, holder));
                 holder < self.synced_below || is_met()
             }
@@ -82,7 +82,7 @@ impl Met {
     }
 
     fn has_chunk(&self, location: Location, segments: &Segments) -> bool {
-        // A crash does not remove whole segments: reading the value will report it.
+        // A crash does not remove whole segments: reading the value reports a missing one.
         let ordinal = segments.get(location.segment).map(|s| s.ordinal);
         let is_synced = |ordinal| Tail { ordinal, offset: location.offset() } < self.tail;
         self.chunks.contains(&location) || ordinal.map_or(true, is_synced)

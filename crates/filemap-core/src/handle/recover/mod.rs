@@ -34,11 +34,11 @@ pub(crate) use complete::Met;
 pub(crate) use order::{first_run, order};
 pub(crate) use replay::{Base, fill, replay};
 
-/// Greatest length of a lock file that a creation leaves: a process id.
+/// Greatest length of a lock file left by a creation: a process id.
 const LOCK_BYTES: u64 = 16;
 
-/// Checks that a store may be created in a directory: it is empty, or holds only what an
-/// interrupted creation leaves.
+/// Checks that a store may be created in a directory: it is empty, or holds only the leftovers of
+/// an interrupted creation.
 ///
 /// # Errors
 /// `NotEmpty` if it may not.
@@ -49,7 +49,7 @@ pub(crate) fn check_vacant(dir: &dyn Dir) -> Result<()> {
     for name in &found {
         match is_unborn(dir, name, begun) {
             Ok(true) => {}
-            // `InvalidInput`: `open` refuses what cannot be a store's file.
+            // `InvalidInput`: `open` refuses a file that cannot be a store's.
             Err(e) if !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => {
                 return Err(Error::io("open", name)(e));
             }
@@ -68,23 +68,23 @@ fn is_unborn(dir: &dyn Dir, name: &str, begun: bool) -> std::io::Result<bool> {
         name if name == names::segment(0) || name == names::keys(0) => FIRST_RECORD,
         _ => return Ok(false),
     };
-    // For writing: what is accepted here will be replaced.
+    // Opened for writing, since it will be replaced if accepted.
     let file = dir.open(name, Access::Write)?;
     if file.len()? > longest {
         return Ok(false);
     }
-    // Others have files called key0.dat too: without the mark of a creation it must be ours by its
-    // magic, or all zero.
+    // Other programs have files called key0.dat too: without the mark of a creation a file must be
+    // ours by its magic, or all zero.
     let mut start = [0; 8];
     let n = file.read_at(&mut start, 0)?;
     let is_ours = || FileKind::ALL.iter().any(|k| start == *k.magic());
     Ok(begun || name == names::LOCK || all_zero(&start[..n]) || is_ours())
 }
 
-/// Removes what an interrupted creation left in a directory whose lock is held.
+/// Removes the leftovers of an interrupted creation from a directory whose lock is held.
 ///
 /// # Errors
-/// `NotEmpty` if there is anything else; `Io`.
+/// `NotEmpty` if there are other files; `Io`.
 pub(crate) fn clear_unborn(dir: &dyn Dir) -> Result<()> {
     check_vacant(dir)?;
     // The mark goes last: without it the other files might not be recognised.
@@ -96,8 +96,8 @@ pub(crate) fn clear_unborn(dir: &dyn Dir) -> Result<()> {
 }
 
 /// Creates the files of an empty store in a vacant directory whose lock is held. The superblock is
-/// written first under another name and renamed last: a directory without SUPERBLOCK is no store,
-/// and one with the other name is being made one.
+/// written first under another name and renamed last: a directory without SUPERBLOCK is not a
+/// store, and one with the other name is becoming one.
 ///
 /// # Errors
 /// `NotEmpty` if another process has created a store since the directory was checked.
@@ -142,7 +142,7 @@ pub(crate) fn create(dir: &dyn Dir, options: &Options) -> Result<()> {
     Ok(files::sync_folder(dir)?)
 }
 
-/// A random number that names the life of a store from now on, in place of `last`.
+/// A random number that identifies the life of a store from now on, replacing `last`.
 ///
 /// # Errors
 /// `Io`.
@@ -151,8 +151,8 @@ pub(crate) fn next_life(dir: &dyn Dir, last: u64) -> Result<u64> {
     Ok(if planted(Fault::SameLife) { last } else { value_of(&random) })
 }
 
-/// The superblock of a backup: both stores may be written from then on, and give the same
-/// sequences to different puts.
+/// The superblock of a backup, with a new life: both stores may be written from then on, and give
+/// the same sequences to different puts.
 ///
 /// # Errors
 /// `Io`.
@@ -232,8 +232,8 @@ pub(crate) fn enter(table: &Memtable, segment: u16, offset: u64, bytes: &[u8], h
 }
 
 /// Drops segments from the table that were removed after the superblock that released them. Those
-/// still there stay until compaction empties them again. No ordinal is reused: a later segment
-/// would be taken for the earlier one.
+/// that still exist stay until compaction empties them again. No ordinal is reused: a later
+/// segment would be taken for the earlier one.
 pub(crate) fn forget_removed(segments: &Segments, segment_table: &mut SegmentTable) {
     segments.pass_over(segment_table.values.values().map(|a| a.ordinal + 1).max().unwrap_or(0));
     segments.avoid(segment_table.values.values().filter(|a| a.is_lost).map(|a| a.ordinal as u16));
@@ -243,8 +243,8 @@ pub(crate) fn forget_removed(segments: &Segments, segment_table: &mut SegmentTab
 }
 
 /// Removes compaction outputs that no superblock names: their run was interrupted. If a file is
-/// absent the superblock may be outdated, and they may hold the only copy of pages: then they are
-/// only set aside. Returns those, reported as absent files.
+/// missing, the superblock may be outdated, and they may hold the only copy of pages: then they
+/// are only set aside. Returns those, reported as missing files.
 pub(crate) fn remove_orphans(
     segments: &Segments,
     segment_table: &SegmentTable,
@@ -260,7 +260,7 @@ pub(crate) fn remove_orphans(
     }
     segments.pass_over(orphans.iter().map(|s| s.ordinal + 1).max().unwrap_or(0));
     segments.set_aside(&orphans)?;
-    let why = "the superblock does not name it, and may be an older one: the file was set aside";
+    let why = "the superblock does not name it and may be outdated: the file was set aside";
     let told = |s: &Arc<Segment>| Absent {
         file: s.name(),
         ordinal: None,
@@ -271,8 +271,8 @@ pub(crate) fn remove_orphans(
     Ok(orphans.iter().map(told).collect())
 }
 
-/// Removes segments after the log's end without a record: created ahead, never rolled to. One that
-/// the segment table names stays: its records may have been lost in an accepted loss.
+/// Removes segments without a record after the log's end: created ahead, never rolled to. One
+/// named by the segment table stays: its records may be part of an accepted loss.
 pub(crate) fn remove_spares(
     dir: &dyn Dir,
     segments: &Segments,
@@ -297,7 +297,7 @@ pub(crate) fn remove_spares(
 }
 
 /// # Errors
-/// `Canonicalizer` if the options name another rule than the store's.
+/// `Canonicalizer` if the options name another canonicaliser than the store's.
 pub(crate) fn check_canonicalizer(current: &Superblock, options: &Options) -> Result<()> {
     match &options.canonicalizer {
         Some(wanted) if *wanted != current.canonicalizer => {

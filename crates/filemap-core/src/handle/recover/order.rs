@@ -1,12 +1,13 @@
-//! Which order of keys a store has, by what it was given and what it says of itself.
+//! Chooses the order of a store's keys, from the options and the store's own record.
 
 use crate::error::{Error, Result};
 use crate::format::key_runs::KeyRuns;
 use crate::index::segment_table::SegmentTable;
 use crate::options::Options;
 
-/// Ends the order of a store, or begins one where the index is empty, as the options say. `next`
-/// is the first number of a run. Returns true if it did, which a superblock must say.
+/// Ends the order of a store, or begins one if the index is empty, as the options say. `next` is
+/// the first number of a run. Returns true if it changed the order, which a superblock must
+/// record.
 ///
 /// # Errors
 /// `InvalidOption` if the store has an order that the options do not name.
@@ -32,8 +33,8 @@ pub(crate) fn order(segment_table: &mut SegmentTable, options: &Options, keys: u
     }
 }
 
-/// Where numbers of runs may begin in a store without an order: above those that an earlier order
-/// had, which backups may have, since no superblock names so many new ones.
+/// First run number in a store without an order: greater than the numbers of an earlier order,
+/// which backups may still have, since no superblock names that many new runs.
 pub(crate) fn first_run(epoch: u64) -> u64 {
     const RUNS_A_SUPERBLOCK: u64 = 256;
     if epoch <= 1 { 1 } else { epoch * RUNS_A_SUPERBLOCK }

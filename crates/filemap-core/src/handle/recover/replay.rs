@@ -1,10 +1,11 @@
-//! Replay: reads the log from the last checkpoint's tail into the memtable, and mends the holes
+//! Replay: reads the log from the last checkpoint's tail into the memtable, and repairs the holes
 //! that a power loss left.
 //!
 //! After the checkpoint every whole record counts, wherever it lies: unsynced writes reach the
-//! disk in any order. Holes between whole records are covered by fillers, bytes after the last one
-//! are cut off, so that they are not taken for rot later. Nothing else is changed, so replaying
-//! again after another crash gives the same. Before it returns, everything it trusted is durable.
+//! disk in any order. Holes between whole records are covered by fillers, and bytes after the last
+//! one are cut off, so that they are not taken for rot later. Nothing else is changed, so
+//! replaying again after another crash gives the same result. Before it returns, everything it
+//! relied on is durable.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,41 +27,41 @@ use crate::logs::scan::Item;
 use crate::logs::segments::{FIRST_RECORD, Segment};
 use crate::logs::values::ValueLog;
 
-/// Where the log continues, and what was found.
+/// Result of a replay: where the log continues, and what was found.
 pub(crate) struct Replay {
     pub(crate) segment: Arc<Segment>,
     pub(crate) offset: u64,
     pub(crate) next_sequence: u64,
     /// Units of the replayed tombstones, by segment.
     pub(crate) tombstones: BTreeMap<u16, u64>,
-    /// Hashes of keys, and single versions of them that were removed.
+    /// Single versions that were removed, with their keys' hashes.
     pub(crate) removed: Vec<(u64, Removed)>,
     /// Least ordinal of a segment with chunks that the replayed chunk lists name.
     pub(crate) pinned: Option<u64>,
-    /// Something was cut off or covered, which readers may have followed.
+    /// True if something was cut off or covered, which readers may have followed.
     pub(crate) has_dropped: bool,
-    /// True unless the runs of keys in order are behind by a table that was not replayed whole.
+    /// True unless the ordered runs are behind by a table that was not replayed whole.
     pub(crate) has_order: bool,
     /// Epoch of the next superblock.
     pub(crate) next_epoch: u64,
     pub(crate) report: RecoveryReport,
 }
 
-/// Sequences reserved for each segment whose loss is accepted: as many as it had room for records.
+/// Sequences reserved for each segment whose loss is accepted: the most records it had room for.
 const LOST_SEQUENCES: u64 = 1 << 24;
 
 /// The superblock that a recovery begins from.
 #[derive(Clone, Copy)]
 pub(crate) struct Base<'a> {
     pub(crate) file: &'a SuperblockFile,
-    /// What the disk holds.
+    /// The superblock on the disk.
     pub(crate) current: &'a Superblock,
-    /// Epoch of the newest copy that the cache held.
+    /// Epoch of the newest copy in the cache.
     pub(crate) seen: u64,
 }
 
 impl Base<'_> {
-    /// Whether readers may have seen a superblock whose sync failed.
+    /// Returns whether readers may have seen a superblock whose sync failed.
     pub(crate) fn is_lost(&self) -> bool {
         self.seen != self.current.epoch
     }
@@ -79,7 +80,7 @@ impl Base<'_> {
 /// come back, later puts are newer.
 ///
 /// # Errors
-/// `Corrupt` if the tail's segment is missing or shorter than the tail: synced bytes are gone.
+/// `Corrupt` if the tail's segment is missing or shorter than the tail: synced bytes are lost.
 /// `Io`.
 pub(crate) fn replay(
     dir: &dyn Dir,
@@ -130,7 +131,7 @@ pub(crate) fn replay(
             begun
         }
     };
-    // The log continues in it.
+    // The log continues in this segment.
     last.seal(0);
     run.report.elapsed = start.elapsed();
     Ok(Replay {
@@ -150,7 +151,7 @@ pub(crate) fn replay(
 struct Run<'a> {
     values: &'a ValueLog,
     base: Base<'a>,
-    /// A superblock has told readers that something goes.
+    /// True once a superblock has told readers that something is dropped.
     has_told: bool,
     table: &'a Memtable,
     next_sequence: u64,
@@ -182,8 +183,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Tells readers, before the first change, that they may have followed what goes: if this
-    /// recovery is cut short, the next one does not find what it has mended.
+    /// Tells readers, before the first change, that they may have followed records that are
+    /// dropped: if this recovery is interrupted, the next one does not find what it has repaired.
     fn tell(&mut self) -> Result<()> {
         if !self.has_told {
             let epoch = self.base.first_epoch();
@@ -196,8 +197,8 @@ impl<'a> Run<'a> {
     /// Replays one segment from an offset. Returns the end of its last whole record.
     fn segment(&mut self, segment: &Segment, from: u64) -> Result<u64> {
         let file = self.values.segments.writable(segment)?;
-        // What a failed sync left in the cache is not what the disk holds. Only clean pages can be
-        // dropped, so sync first.
+        // Pages left in the cache by a failed sync may differ from the disk. Only clean pages can
+        // be dropped, so sync first.
         if !planted(Fault::CacheTrusted) {
             if !planted(Fault::RecoveredTailNotSynced) {
                 file.sync().map_err(Error::io("sync", segment.name()))?;
@@ -206,7 +207,7 @@ impl<'a> Run<'a> {
         }
         let len = file.len().map_err(Error::io("measure", segment.name()))?;
         if len < from {
-            return Err(segment.corrupt(len, "the file is shorter than what the last checkpoint had synced"));
+            return Err(segment.corrupt(len, "the file is shorter than the last checkpoint had synced"));
         }
         let mut end = from;
         let mut hole = None;

@@ -1,13 +1,12 @@
-//! Admission: a hook that refuses puts, used by the layer that understands the erasure rules.
+//! Admission: a hook that refuses puts, used by the layer that interprets the erasure rules.
 
 use std::sync::Arc;
 
 use crate::handle::writing::Writing;
 use crate::record::Record;
 
-/// Decides about every put of a handle; see
-/// [`Store::set_admission`](crate::Store::set_admission). Called on every put: should take no
-/// lock and little time.
+/// Judges every put of a handle; see [`Store::set_admission`](crate::Store::set_admission). Called
+/// on every put: it should take no lock and little time.
 ///
 /// ```
 /// # let temp = tempfile::tempdir()?;
@@ -30,9 +29,8 @@ pub trait Admission: Send + Sync {
     /// Id of the rule that refuses versions of this key and time, whatever their bodies.
     fn refuses(&self, key: &[u8], time_ms: i64) -> Option<u32>;
 
-    /// Returns true if a rule needs to see bodies. They are passed whole wherever known whole; a
-    /// body put in pieces ([`Store::put_stream`](crate::Store::put_stream)) must be judged by the
-    /// caller.
+    /// Returns true if a rule needs to see bodies. They are passed whole wherever known whole; the
+    /// caller must judge a body put in pieces ([`Store::put_stream`](crate::Store::put_stream)).
     fn wants_bodies(&self) -> bool {
         false
     }

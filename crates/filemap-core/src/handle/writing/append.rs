@@ -1,4 +1,5 @@
-//! Appends: checks a put; then places, writes and enters a finished record under the append lock.
+//! Appends: checks a put, then places, writes and enters the finished record under the append
+//! lock.
 
 use std::time::Instant;
 
@@ -16,7 +17,7 @@ use crate::stats::Counters;
 use crate::sync::{Held, Inside, lock};
 
 impl Writing {
-    /// All checks that can refuse a put before anything is done.
+    /// Runs all checks that can refuse a put, before anything is done.
     pub(crate) fn check_put(&self, key: &[u8], meta: &[u8], body_bytes: u64) -> Result<()> {
         self.reading.check_open()?;
         check_limits(key, meta)?;
@@ -60,7 +61,7 @@ impl Writing {
     /// Rolls the log if it has no room for `bytes`.
     ///
     /// # Errors
-    /// The log is unchanged and the handle stays usable, unless a sync failed, which is never
+    /// The log is then unchanged and the handle stays usable, unless a sync failed, which is never
     /// retried.
     pub(crate) fn make_room(&self, log: &mut Log, bytes: u64) -> Result<()> {
         let sequence = log.next_sequence;
@@ -95,8 +96,8 @@ impl Writing {
         Ok(self.entered(log, draft, key, refers_to, appended))
     }
 
-    /// Places, writes and enters records with their keys, by one write. All of them have room in a
-    /// segment, and in the memtable.
+    /// Places, writes and enters records with their keys, with one write. There must be room for
+    /// all of them in a segment and in the memtable.
     pub(crate) fn append_group(&self, log: &mut Held<'_, Log>, group: &mut [(Draft, &[u8])]) -> Result<Vec<Version>> {
         if let [(draft, key)] = group {
             return Ok(vec![self.append_locked(log, draft, key, 0)?]);
@@ -115,7 +116,7 @@ impl Writing {
         Ok(each.map(|((draft, key), appended)| self.entered(log, draft, key, 0, appended)).collect())
     }
 
-    /// Enters a record that was written.
+    /// Enters a written record.
     fn entered(&self, log: &mut Log, draft: &Draft, key: &[u8], refers_to: u64, appended: Appended) -> Version {
         let sequence = draft.header.sequence;
         log.next_sequence = sequence + 1;
@@ -144,7 +145,7 @@ impl Writing {
     /// Appends a tombstone of one version of a key. It removes nothing by itself: see
     /// [`Upkeep::remove_version`](crate::upkeep::Upkeep::remove_version).
     pub(crate) fn append_removed(&self, key: &[u8], removed: &Removed) -> Result<()> {
-        // The memtable has no entry of it: it need not wait for room there.
+        // The memtable gets no entry for it, so it need not wait for room there.
         let mut log = lock(&self.log);
         let mut draft = Draft::removed(key, removed, now_ms());
         self.append_locked(&mut log, &mut draft, key, 0)?;

@@ -1,5 +1,5 @@
-//! State that only the writer has: the log's end, group commit, back-pressure, admission, and the
-//! bells of the background threads.
+//! The writer's state: the log's end, group commit, back-pressure, admission, and the bells of the
+//! background threads.
 
 mod admission;
 mod append;
@@ -25,7 +25,7 @@ pub use admission::Admission;
 pub(crate) use pace::late_bytes;
 pub(crate) use training::{LONGEST_SAMPLE, Training};
 
-/// Wake and stop the background threads.
+/// Bells that wake and stop the background threads.
 #[derive(Debug, Default)]
 pub(crate) struct Bells {
     pub(crate) sync: Bell,
@@ -46,12 +46,12 @@ pub(crate) struct Writing {
     checkpoint_due: AtomicBool,
     pace: pace::Pace,
     training: Training,
-    /// Decides about every put.
+    /// Judges every put.
     admission: ArcSwapOption<Arc<dyn Admission>>,
 }
 
 impl Writing {
-    /// `log` is the one that `reading` holds, too.
+    /// `log` is also the log of `reading`.
     pub(crate) fn new(reading: Arc<Reading>, log: Arc<Ranked<{ rank::APPEND }, Log>>, gate: Arc<Gate>) -> Writing {
         Writing {
             reading,
@@ -104,8 +104,8 @@ impl Writing {
         self.checkpoint_due.store(false, Ordering::Release);
     }
 
-    /// Stops all writes after a failed write or sync. The gate's refusal of a closed handle is no
-    /// failure.
+    /// Stops all writes after a failed write or sync. The gate's refusal for a closed handle is
+    /// not a failure.
     pub(crate) fn poison(&self, error: &Error) {
         if matches!(error, Error::Closed) {
             return;
@@ -114,7 +114,7 @@ impl Writing {
         self.poison_because(error.to_string());
     }
 
-    /// Stops all writes for a reason that is no error.
+    /// Stops all writes for a cause that is not an error.
     pub(crate) fn poison_because(&self, cause: String) {
         if self.poison.set_cause(cause.clone()) {
             self.reading.emit(&Event::Poisoned { cause });

@@ -17,7 +17,7 @@ const SLOWEST: Duration = Duration::from_millis(10);
 /// Greatest delay of a put that waits for compaction.
 const HOLD_BACK: Duration = Duration::from_micros(4000);
 
-/// Bytes appended between two looks of compaction at the log: it may be late by as much.
+/// Bytes appended between two checks by compaction: it may be late by as much.
 pub(crate) fn late_bytes(segment_bytes: u64) -> u64 {
     segment_bytes / 16
 }
@@ -27,13 +27,13 @@ pub(crate) fn late_bytes(segment_bytes: u64) -> u64 {
 pub(super) struct Pace {
     /// Free space of the file system when last measured.
     free_bytes: AtomicU64,
-    /// Bytes appended until then.
+    /// Bytes appended before that measurement.
     measured_at: AtomicU64,
     /// Appender position beyond which puts wait for compaction.
     space_limit: AtomicU64,
-    /// Appender position when compaction was last asked to look.
+    /// Appender position when compaction was last asked to check.
     looked_at: AtomicU64,
-    /// Freezes that took long: a put that waited while this changed was delayed by a checkpoint.
+    /// Number of slow freezes: a put that waited while this changed was delayed by a checkpoint.
     slow_freezes: AtomicU64,
 }
 
@@ -50,7 +50,7 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// Returns true if compaction should look at a log that ends at `position`.
+    /// Returns true if compaction should check a log that ends at `position`.
     pub(super) fn is_look_due(&self, position: u64, segment_bytes: u64) -> bool {
         let is_due = position.saturating_sub(self.looked_at.load(Ordering::Relaxed)) >= late_bytes(segment_bytes);
         if is_due {
@@ -108,7 +108,8 @@ impl Writing {
         if free_bytes < floor { Err(Error::NoSpace { free_bytes, floor_bytes: floor }) } else { Ok(()) }
     }
 
-    /// Takes the append lock once the active memtable has room. Also returns true if delayed.
+    /// Takes the append lock once the active memtable has room. Also returns whether it was
+    /// delayed.
     pub(crate) fn lock_log(&self, is_put: bool) -> Result<(Held<'_, Log>, bool)> {
         let (mut slowed, mut held_back) = (false, false);
         loop {
@@ -128,7 +129,7 @@ impl Writing {
             }
             self.ring_bells(&log);
             drop(log);
-            // The checkpoint that was asked for may not have begun yet, or never will.
+            // The requested checkpoint may not have begun yet, or may never begin.
             self.reading.check_open()?;
             self.poison.check()?;
             sleep(Duration::from_millis(1));
@@ -137,7 +138,7 @@ impl Writing {
     }
 
     /// Back-pressure: while the active memtable is over its limit and the frozen one is being
-    /// merged, puts wait, longer the fuller it is. Returns true if this one did.
+    /// merged, puts wait, longer the fuller it is. Returns true if this one waited.
     fn slow_down(&self) -> Result<bool> {
         let counters = self.reading.counters();
         let mut slowed = false;

@@ -1,5 +1,5 @@
-//! Verifies the index that a handle has: directory, runs and leaves, read from the file rather
-//! than the map, while it may change.
+//! Verifies the index of a handle: directory, runs and leaves, read from the file rather than the
+//! map, while it may change.
 
 use super::directory::Directory;
 use super::run_cursor::Scan;
@@ -11,31 +11,31 @@ use crate::format::node::Entry;
 use crate::format::{Flaw, PAGE_BYTES, names};
 use crate::sync::primitive::{Ordering, fence};
 
-/// Who is told of what a check finds.
+/// Callbacks of a check.
 struct Listener<'a> {
     follow: &'a mut dyn FnMut() -> Result<()>,
     slots: &'a mut dyn FnMut(&[Slot]) -> Result<()>,
     problem: &'a mut dyn FnMut(u32, &str),
 }
 
-/// How far a check has come.
+/// Progress of a check.
 #[derive(Default)]
 struct Position {
-    /// The first hash that was not checked.
+    /// The first hash not checked yet.
     hash: u64,
     scan: Scan,
     /// The part whose runs were checked last.
     part: Option<usize>,
-    /// The last node that was reported, which leads to several parts.
+    /// The last reported node; it leads to several parts.
     bad_node: Option<u32>,
     pages: u64,
 }
 
 impl Index {
-    /// Verifies every leaf in hash order, and before the leaves of a part of the hash space its
-    /// runs. `slots` gets the slots of each good leaf, `problem` the number of each bad page and
-    /// its flaw; `follow` is called before a page of a foreign index is reported, whose writer may
-    /// have used it again. The index may change meanwhile. Returns the number of pages.
+    /// Verifies every leaf in hash order and, before the leaves of a part of the hash space, the
+    /// part's runs. `slots` gets the slots of each good leaf, `problem` the number and flaw of
+    /// each bad page; `follow` is called before a page of a foreign index is reported, which its
+    /// writer may have reused. The index may change meanwhile. Returns the number of pages.
     ///
     /// # Errors
     /// The first error of `slots` or `follow`; `Io`.
@@ -63,8 +63,8 @@ impl Index {
         }
     }
 
-    /// Checks the next leaf. Returns the last hash that it serves, or `None` if it must be looked
-    /// at again.
+    /// Checks the next leaf. Returns the last hash of the leaf, or `None` if it must be checked
+    /// again.
     fn check_next(
         &self,
         directory: &Directory,
@@ -124,8 +124,8 @@ impl Index {
         Ok(Some(last))
     }
 
-    /// Tells what is wrong with the directory as a whole, unless it is known to be right or
-    /// changes: nodes that no leaf's first hash leads to, runs that do not fit together.
+    /// Reports flaws of the directory as a whole, unless it is known to be right or changes: nodes
+    /// that no leaf's first hash leads to, runs that do not fit together.
     fn check_directory(&self, directory: &Directory, before: u64, to: &mut Listener<'_>) -> Result<()> {
         match directory.read_all(None) {
             Err(e) if !e.is_corrupt() => Err(e),
@@ -137,20 +137,20 @@ impl Index {
         }
     }
 
-    /// Whether pages may have been used again since `reuse` was read.
+    /// Returns whether pages may have been reused since `reuse` was read.
     fn has_changed(&self, before: u64) -> bool {
         fence(Ordering::Acquire);
         self.reuse.load(Ordering::Relaxed) != before
     }
 
-    /// Follows, and tells whether there is a newer superblock: pages of the last one are never
-    /// overwritten, so what looks bad may be no damage.
+    /// Follows, and returns whether there is a newer superblock: pages of the last one are never
+    /// overwritten, so a page of the older one that looks bad may not be damaged.
     fn has_moved_on(&self, directory: &Directory, to: &mut Listener<'_>) -> Result<bool> {
         (to.follow)()?;
         Ok(self.owner == Owner::Other && self.epoch() != directory.epoch())
     }
 
-    /// Reads a leaf from the file, with what is wrong with it.
+    /// Reads a leaf from the file. The inner error is its flaw.
     fn read_leaf(
         &self,
         directory: &Directory,

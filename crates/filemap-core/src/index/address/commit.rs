@@ -1,5 +1,5 @@
-//! The end of a stage of a checkpoint: all that it has changed is written, and the root made that
-//! the superblock is to name. What the parts do is in `writer`, `settle` and `shrink`.
+//! The end of a checkpoint's stage: writes all its changes and builds the root for the superblock.
+//! The parts are in `writer`, `settle` and `shrink`.
 
 use super::writer::IndexWriter;
 use crate::error::{Error, Result};

@@ -2,8 +2,8 @@
 //! hash. A leaf of lesser depth is named by a run of entries. (R. Fagin et al., Extendible
 //! Hashing, ACM TODS 4(3), 1979.)
 //!
-//! The entries of a node page are read when one of them is first asked for, so that opening costs
-//! the same at any size. The writer reads them all before it changes one.
+//! The entries of a node page are read when one of them is first needed, so opening costs the same
+//! at any size. The writer reads all of them before it changes one.
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use crate::format::node::{CAPACITY, Entry};
 use crate::sync::make_way;
 use crate::sync::primitive::{ArcSwap, AtomicBool, LargeWords, Ordering, fence};
 
-/// Mark in memory only: the entry's page was checked since opening, or written by this handle.
+/// In-memory mark: the entry's page was checked since opening, or written by this handle.
 const VERIFIED: u64 = 1 << 56;
-/// Mark in memory only: the keys of the entry's page are in the filter.
+/// In-memory mark: the keys of the entry's page are in the filter.
 const FILLED: u64 = 1 << 57;
 
-/// An entry that was not read yet. No other entry is 0: its depth is not.
+/// An entry not read yet. No other entry is 0, since no depth is 0.
 const UNREAD: u64 = 0;
 
 #[derive(Debug)]
@@ -33,16 +33,17 @@ pub(super) struct Directory {
     depth: u8,
     epoch: u64,
     entries: LargeWords,
-    /// Where entries are read from.
+    /// Source of the entries.
     nodes: Option<Nodes>,
-    /// All were read, and form a directory.
+    /// True once all entries were read, and form a directory.
     is_whole: AtomicBool,
     filter: Option<Filter>,
-    /// All leaves that are not marked as checked were read for the filter; some may be damaged.
+    /// True once all leaves not marked as checked were read for the filter; some may be damaged.
     is_filter_full: AtomicBool,
-    /// Changes that are not in the leaves. Here, so that a follower takes over both in one step.
+    /// Changes that are not in the leaves. Kept here, so that a follower takes over both in one
+    /// step.
     runs: ArcSwap<Runs>,
-    /// No filter is made if it would be longer.
+    /// Memory bound of the filter; if it would be longer, none is made.
     filter_bytes_max: u64,
 }
 
@@ -50,7 +51,7 @@ impl Directory {
     /// The directory of an empty index.
     ///
     /// # Errors
-    /// `Io` when there is no memory for it.
+    /// `Io` if there is no memory for it.
     pub(super) fn empty(epoch: u64, runs: Runs, filter_bytes_max: u64) -> Result<Directory> {
         let entry = Entry { page: 0, count: 0, depth: MIN_DEPTH }.pack();
         let entries = vec![entry; 1 << MIN_DEPTH].into_iter();
@@ -60,7 +61,7 @@ impl Directory {
     /// A directory whose entries are read from nodes, with a filter if that fits its memory bound.
     ///
     /// # Errors
-    /// `Io` when there is no memory for it.
+    /// `Io` if there is no memory for it.
     pub(super) fn read_from(
         nodes: Option<Nodes>,
         depth: u8,
@@ -80,7 +81,7 @@ impl Directory {
     /// bound. With a filter no entry counts as checked: its words are still empty.
     ///
     /// # Errors
-    /// `Io` when there is no memory for it.
+    /// `Io` if there is no memory for it.
     pub(super) fn new(
         depth: u8,
         epoch: u64,
@@ -102,7 +103,7 @@ impl Directory {
         if self.filter.is_some() { entry & !(VERIFIED | FILLED) } else { entry }
     }
 
-    /// Reads what is left to be read of the entries, until `stops`.
+    /// Reads the unread entries, until `stops`.
     ///
     /// # Errors
     /// `Corrupt`; `Io`.
@@ -117,14 +118,14 @@ impl Directory {
                 }
                 make_way();
             }
-            // Each of them: another reader may be in the middle of a node.
+            // Every entry: another reader may be in the middle of a node.
             self.word(at).map_err(Trouble::error)?;
         }
         Ok(())
     }
 
-    /// Reads what is left to be read of the entries, and checks that they form a directory, of so
-    /// many leaves if that is known. Does nothing once that was so.
+    /// Reads the unread entries, and checks that all form a directory, with this number of leaves
+    /// if that is known. Does nothing once that has succeeded.
     ///
     /// # Errors
     /// `Corrupt`; `Io`.
@@ -137,7 +138,7 @@ impl Directory {
         check_entries(self.depth, nodes.pages(), 0, &self.packed(0..self.len())).map_err(corrupt)?;
         let is_other = |leaves| self.leaves().filter(|(_, entry)| entry.page != 0).count() as u64 != leaves;
         if leaves.is_some_and(is_other) {
-            return Err(corrupt("the directory has another number of leaves than the superblock says"));
+            return Err(corrupt("the directory's number of leaves differs from the superblock's"));
         }
         if leaves.is_some() {
             self.is_whole.store(true, Ordering::Release);
@@ -145,20 +146,20 @@ impl Directory {
         Ok(())
     }
 
-    /// The same directory with twice the entries, all of which must have been read.
+    /// The same directory with twice the entries. All entries must have been read.
     ///
     /// # Errors
-    /// `Io` when there is no memory for it.
+    /// `Io` if there is no memory for it.
     pub(super) fn doubled(&self) -> Result<Directory> {
         let twice = self.entries.iter().flat_map(|e| [e.load(Ordering::Relaxed); 2]);
         Directory::new(self.depth + 1, self.epoch, twice, Runs::clone(&self.runs()), self.filter_bytes_max)
     }
 
-    /// The same directory with half the entries, all of which must have been read, or `None` if a
-    /// leaf needs the full depth.
+    /// The same directory with half the entries, or `None` if a leaf needs the full depth. All
+    /// entries must have been read.
     ///
     /// # Errors
-    /// `Io` when there is no memory for it.
+    /// `Io` if there is no memory for it.
     pub(super) fn halved(&self) -> Result<Option<Directory>> {
         if self.depth == MIN_DEPTH || self.leaves().any(|(_, entry)| entry.depth == self.depth) {
             return Ok(None);
@@ -167,12 +168,10 @@ impl Directory {
         Directory::new(self.depth - 1, self.epoch, half, Runs::clone(&self.runs()), self.filter_bytes_max).map(Some)
     }
 
-    /// The runs.
     pub(super) fn runs(&self) -> impl Deref<Target = Arc<Runs>> + '_ {
         self.runs.load()
     }
 
-    /// Replaces the runs.
     pub(super) fn set_runs(&self, runs: Arc<Runs>) {
         self.runs.store(runs);
     }
@@ -189,7 +188,7 @@ impl Directory {
         self.entries.len()
     }
 
-    /// Packed entries of a range that was read, without the marks that exist in memory only.
+    /// Packed entries of a range that was read, without the in-memory marks.
     pub(super) fn packed(&self, range: Range<usize>) -> Vec<u64> {
         self.entries[range].iter().map(|e| Entry::unpack(e.load(Ordering::Relaxed)).pack()).collect()
     }
@@ -201,7 +200,7 @@ impl Directory {
         Ok((at, Entry::unpack(self.word(at)?)))
     }
 
-    /// The word of an entry, which is read if it was not yet.
+    /// The word of an entry, read from its node if necessary.
     #[inline]
     fn word(&self, at: usize) -> std::result::Result<u64, Trouble> {
         match self.entries[at].load(Ordering::Acquire) {
@@ -210,7 +209,7 @@ impl Directory {
         }
     }
 
-    /// Reads the node with an entry.
+    /// Reads the node that holds an entry.
     #[cold]
     fn read(&self, at: usize) -> std::result::Result<u64, Trouble> {
         let nodes =
@@ -218,13 +217,13 @@ impl Directory {
         let found = nodes.with_entry(at);
         if let Ok((first, entries)) = &found {
             for (word, entry) in self.entries[*first..].iter().zip(entries) {
-                // Another reader may have been faster, and the writer have changed the entry
+                // Another reader may have been faster, and the writer may have changed the entry
                 // since.
                 let _ = word.compare_exchange(UNREAD, self.unmarked(*entry), Ordering::Release, Ordering::Relaxed);
             }
         }
-        // A node that the writer has used again was read by the writer first; its own fence is
-        // before it writes.
+        // If the writer has reused the node's page, it has read the node first; its own fence
+        // comes before the overwrite.
         fence(Ordering::Acquire);
         match self.entries[at].load(Ordering::Acquire) {
             UNREAD => {
@@ -234,7 +233,7 @@ impl Directory {
         }
     }
 
-    /// The last hash whose entry lies in the same node as that of a hash.
+    /// The last hash whose entry lies in the same node as the entry of `hash`.
     pub(super) fn last_of_node(&self, hash: u64) -> u64 {
         let rest = 64 - self.depth;
         let last = ((hash >> rest) / CAPACITY as u64 + 1) * CAPACITY as u64 - 1;
@@ -282,7 +281,7 @@ impl Directory {
         let Some(shift) = self.depth.checked_sub(leaf.depth) else { return };
         let first = (leaf.prefix as usize) << shift;
         for at in first..first + (1 << shift) {
-            // What is not read names no page.
+            // An unread entry names no page.
             let word = self.entries[at].load(Ordering::Acquire);
             let entry = Entry::unpack(word);
             let is_it = (entry.page, entry.depth, usize::from(entry.count)) == (page, leaf.depth, leaf.slots.len());
@@ -292,8 +291,8 @@ impl Directory {
         }
     }
 
-    /// The pages of leaves whose keys are not in the filter. Reads what is left to be read of the
-    /// entries; a node that cannot be read has no leaves.
+    /// The pages of leaves whose keys are not in the filter. Reads the unread entries; a node that
+    /// cannot be read has no leaves.
     pub(super) fn unfilled_pages(&self) -> Vec<u32> {
         let (mut pages, mut at) = (Vec::new(), 0);
         while at < self.len() {
@@ -312,12 +311,12 @@ impl Directory {
         pages
     }
 
-    /// Whether there is no leaf left to be read for the filter, or no filter.
+    /// Returns whether the filter needs no more leaves, or does not exist.
     pub(super) fn is_filter_full(&self) -> bool {
         self.is_filter_full.load(Ordering::Relaxed)
     }
 
-    /// All leaves were read for the filter.
+    /// Marks the filter as full: all leaves were read for it.
     pub(super) fn set_filter_full(&self) {
         self.is_filter_full.store(true, Ordering::Relaxed);
     }

@@ -1,6 +1,6 @@
-//! Fills the filter with the keys of leaves that this handle has not met, in the order of the
-//! file: after opening, and when the directory has doubled or halved and its filter is a new one.
-//! Until then a look-up of a key that is not there reads the leaf.
+//! Fills the filter with the keys of leaves that this handle has not read yet, in file order:
+//! after opening, and after the directory has doubled or halved and has a new filter. Until then a
+//! look-up of an absent key reads the leaf.
 
 use std::sync::{Arc, Weak};
 
@@ -12,25 +12,25 @@ use crate::error::{Error, Result};
 use crate::format::{PAGE_BYTES, leaf, names};
 use crate::sync::make_way;
 
-/// Pages that one read spans at most.
+/// Most pages that one read spans.
 const PAGES: u32 = 256;
-/// Reads between two looks at other work.
+/// Reads between two checks for other work.
 const SOME_READS: usize = 16;
-/// Pages looked at in about a tenth of a millisecond.
+/// Pages added in about a tenth of a millisecond.
 const SOME_PAGES: usize = 32;
 
-/// What is left to be read for the filter of a directory.
+/// Pages still to be read for the filter of a directory.
 #[derive(Debug, Default)]
 pub(crate) struct Filling {
     of: Weak<Directory>,
-    /// The lowest page last.
+    /// The lowest page comes last.
     pages: Vec<u32>,
 }
 
 impl Index {
-    /// Goes on to fill the filter, by up to 16 MiB of the file. Returns true if more is left. What
-    /// cannot be read or is damaged is left to whom a look-up leads to it; `failed` hears of the
-    /// former.
+    /// Continues to fill the filter, from up to 16 MiB of the file. Returns true if more is left.
+    /// Pages that cannot be read or are damaged are left to the look-ups that need them; `failed`
+    /// gets the read errors.
     pub(crate) fn fill_filter(&self, filling: &mut Filling, failed: &mut dyn FnMut(&Error)) -> bool {
         let directory = self.directory.load_full();
         if directory.is_filter_full() {
@@ -55,7 +55,7 @@ impl Index {
         true
     }
 
-    /// Reads some pages, the lowest last, at once.
+    /// Reads some pages, the lowest last, in one read.
     fn fill_filter_from(&self, directory: &Directory, pages: &[u32]) -> Result<()> {
         let (Some(last), Some(first)) = (pages.first(), pages.last()) else { return Ok(()) };
         let mut bytes = vec![0; (last - first + 1) as usize * PAGE_BYTES];

@@ -1,14 +1,14 @@
 //! Bloom filter over the index leaves, in memory only: one block of 192 bytes per directory entry,
-//! or of 128 or 64 where longer ones would take more memory than they may.
+//! or of 128 or 64 if longer ones exceed the memory bound.
 //!
 //! An entry serves 90 to 250 keys, so a block of 192 bytes has 6 to 17 bits a key; 0.5 to 9% of
 //! lookups of absent keys still read the leaf.
 //!
 //! The words of an entry are replaced when its leaf is written, and filled when the leaf is first
 //! checked. So a deleted slot loses its bits; a reader that checks the old leaf late may bring
-//! them back until the leaf is written again. A lookup between new words and the entry that names
-//! the new leaf may miss a deleted slot a moment early. A slot in both leaves is in the old words
-//! and the new ones.
+//! them back until the leaf is written again. A lookup between the new words and the entry that
+//! names the new leaf may miss a deleted slot a moment early. A slot in both leaves is in the old
+//! words and in the new ones.
 
 use filemap_io::{LargeWords, Word};
 
@@ -16,7 +16,7 @@ use crate::format::bloom;
 use crate::format::leaf::MAX_DEPTH;
 use crate::sync::primitive::Ordering;
 
-/// Words of a block, best first.
+/// Words of a block, in order of preference.
 const BLOCKS: [usize; 3] = if cfg!(filemap_loom) { [1; 3] } else { [24, 16, 8] };
 
 /// The filter.

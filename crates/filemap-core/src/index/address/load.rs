@@ -1,5 +1,5 @@
 //! Opens the index that a superblock names. Of the directory only the nodes above the lowest level
-//! are read: what else there is is read when it is asked for.
+//! are read; the rest is read when needed.
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ use crate::format::{PAGE_BYTES, names};
 use crate::limits::Limits;
 
 /// Loads the index of a superblock's `root` and `epoch`. A writer makes an
-/// [`IndexWriter`](super::IndexWriter) of it.
+/// [`IndexWriter`](super::IndexWriter) from it.
 ///
 /// # Errors
-/// `Corrupt` when the file is shorter than the root says, or a node page is damaged or
-/// inconsistent of those that are read; `Io`.
+/// `Corrupt` if the file is shorter than the root says, or a node page that is read is damaged or
+/// inconsistent; `Io`.
 pub(crate) fn load(
     file: Arc<dyn File>,
     seed: u32,

@@ -2,8 +2,8 @@
 //! checkpoints.
 //!
 //! A key's hash leads through the directory (in memory, once read) to one leaf page, where
-//! interpolation finds its slot. The caller decides whether a candidate slot is its key's: this
-//! module reads no logs.
+//! interpolation finds its slot. The caller decides whether a candidate slot belongs to its key:
+//! this module reads no logs.
 //!
 //! Invariants:
 //! - a page that a durable superblock names is not written again before a later superblock without
@@ -49,13 +49,13 @@ use trouble::Trouble;
 pub(crate) use load::{Loaded, load};
 pub(crate) use writer::IndexWriter;
 
-/// Decodes a list of runs and encodes it again, for the fuzzer.
+/// Decodes a list of runs and re-encodes it, for the fuzzer.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn runs_again(words: &[u64], pages: u64, epoch: u64) -> Option<Vec<u64>> {
     Runs::decode(words, pages, epoch).ok().map(|runs| runs.encode())
 }
 
-/// Slots that may be the key's: nearly always none or one.
+/// Slots that may belong to the key: nearly always none or one.
 #[derive(Debug, Default)]
 pub(crate) struct Candidates {
     first: Option<Slot>,
@@ -79,7 +79,7 @@ impl Candidates {
 /// The writer of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// This handle: pages change only by its own checkpoints, so it may have a filter of at most
+    /// This handle: pages change only by its own checkpoints, so it may have a filter, of at most
     /// `filter_bytes_max`.
     Us { filter_bytes_max: u64 },
     /// Another process: pages may be reused at any time, so each lookup verifies its page.
@@ -91,7 +91,7 @@ pub(crate) enum Lookup {
     /// The slots with the key's hash bits.
     Found(Candidates),
     /// The page with this number is not the one that the directory names. Either the writer has
-    /// moved on, and the directory must be loaded again, or the page is damaged.
+    /// moved on and the directory must be loaded again, or the page is damaged.
     Stale(u32),
 }
 
@@ -129,17 +129,17 @@ pub(crate) struct Index {
     /// Longest file that is read ahead as a whole.
     ahead_bytes: u64,
     directory: ArcSwap<Directory>,
-    /// Epoch of the directory, readable without loading that. Updated after the directory.
+    /// Epoch of the directory, readable without loading the directory. Updated after it.
     epoch: AtomicU64,
     /// Raised by every change of this handle; odd while the directory is ahead of the last
     /// superblock.
     reuse: AtomicU64,
-    /// Held while leaves are shown to readers, so that both change in one step.
+    /// Held while leaves are shown to readers, so that leaves and count change in one step.
     count: Ranked<{ rank::INDEX_COUNT }, Count>,
 }
 
-/// How many of the index's keys are counted, as readers see it: between the leaves of a checkpoint
-/// too, which it enters in the order of their hashes.
+/// Number of counted keys in the index, as readers see it, also between the leaves of a
+/// checkpoint, which enters keys in the order of their hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Count {
     /// `None` if not known.
@@ -172,8 +172,8 @@ impl Index {
         Index { file, seed, owner, extents, ahead_bytes, directory, epoch, reuse, count }
     }
 
-    /// The number of counted keys. While it stays the same, so do all keys; if only `reached`
-    /// grows, those of hashes outside the part between the two.
+    /// The number of counted keys. While it is unchanged, so are all keys; if only `reached`
+    /// grows, only keys with hashes between its two values may have changed.
     pub(crate) fn count(&self) -> Count {
         *lock(&self.count)
     }
@@ -183,7 +183,7 @@ impl Index {
     /// verify each leaf once.
     ///
     /// # Errors
-    /// `Corrupt` when the page is damaged; `Io` when it cannot be mapped.
+    /// `Corrupt` if the page is damaged; `Io` if it cannot be mapped.
     pub(crate) fn lookup(&self, hash: u64, last: &mut LastLeaf) -> Result<Lookup> {
         loop {
             let before = self.reuse.load(Ordering::Acquire);
@@ -197,8 +197,8 @@ impl Index {
 
     fn lookup_once(&self, hash: u64, last: &mut LastLeaf) -> Result<Lookup> {
         let directory = self.directory.load();
-        // Before the leaf: a leaf may have the changes of older runs already, but never lacks
-        // those of a run that is gone.
+        // Before the leaf: a leaf may already have the changes of older runs, but never lacks
+        // those of a dropped run.
         let runs = directory.runs();
         let mut changes = Vec::new();
         match self.changes_of(runs.of(hash), kept_bits(hash), &mut changes) {
@@ -269,7 +269,7 @@ impl Index {
         Ok(leaf.slots)
     }
 
-    /// Reads what is left to be read of the directory, until `stops`.
+    /// Reads the unread part of the directory, until `stops`.
     ///
     /// # Errors
     /// `Corrupt`; `Io`.
@@ -277,17 +277,17 @@ impl Index {
         self.directory.load().read_ahead(stops)
     }
 
-    /// Prefetches the page of a hash without waiting, but for a node of the directory. Returns the
-    /// last hash that the same page serves.
+    /// Prefetches the page of a hash. Waits only for a node of the directory. Returns the last
+    /// hash in the same page.
     pub(crate) fn will_need(&self, hash: u64) -> u64 {
-        // Who looks the hash up meets the damage.
+        // The look-up reports the damage.
         let Ok((_, entry)) = self.directory.load().find(hash) else { return hash };
         self.read_ahead(entry.page);
         hash | u64::MAX >> entry.depth
     }
 
-    /// Prefetches the pages of rising hashes without waiting, but for nodes of the directory;
-    /// those of runs too, unless filters already rule a hash out.
+    /// Prefetches the pages of ascending hashes, and the pages of runs that filters do not rule
+    /// out. Waits only for nodes of the directory.
     pub(crate) fn will_look(&self, hashes: impl Iterator<Item = u64>) {
         let (directory, mut last) = (self.directory.load(), 0);
         let runs = directory.runs();
@@ -312,7 +312,7 @@ impl Index {
     }
 
     /// Prefetches the whole file without waiting, for callers about to read most of its pages.
-    /// Returns false, and does nothing, if it is too long for that.
+    /// Returns false and does nothing if the file is too long for that.
     pub(crate) fn will_need_all(&self) -> bool {
         let len = self.file.len().ok().filter(|bytes| *bytes <= self.ahead_bytes);
         if let Some(bytes) = len {
@@ -335,8 +335,8 @@ impl Index {
         *count = Count { keys, run: count.run + 1, reached: None };
     }
 
-    /// A number that stays the same while the directory is that of one superblock; `None` between
-    /// two.
+    /// A number that is unchanged while the directory is that of one superblock; `None` between
+    /// two superblocks.
     pub(crate) fn settled(&self) -> Option<u64> {
         match self.owner {
             Owner::Us { .. } => Some(self.reuse.load(Ordering::Acquire)).filter(|n| n % 2 == 0),
@@ -344,8 +344,8 @@ impl Index {
         }
     }
 
-    /// The epoch of the superblock that the directory belongs to; while the directory is being
-    /// replaced possibly that of the one before.
+    /// The epoch of the directory's superblock; while the directory is being replaced, possibly
+    /// the one before.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
@@ -355,7 +355,7 @@ impl Index {
         self.directory.load().len() as u64 * 8
     }
 
-    /// Changes in runs.
+    /// Number of changes in runs.
     pub(crate) fn waiting_changes(&self) -> u64 {
         self.directory.load().runs().all().map(|run| run.changes).sum()
     }
@@ -365,7 +365,7 @@ impl Index {
         self.directory.load().runs().summary_bytes()
     }
 
-    /// Pages of runs.
+    /// Number of pages of runs.
     pub(crate) fn run_pages(&self) -> u64 {
         self.directory.load().runs().all().map(|run| run.all_pages_count()).sum()
     }

@@ -1,6 +1,6 @@
 //! The index's readers under the model checker, beside its one writer. The file's words are the
 //! checker's. A write to the file stores them one by one without ordering: the least that a system
-//! call promises.
+//! call guarantees.
 
 use std::io;
 use std::sync::Arc;
@@ -77,12 +77,12 @@ const LEFT: u64 = 1 << 61;
 const RIGHT: u64 = 3 << 62;
 const LEFT_TOO: u64 = 1 << 62;
 
-/// A slot whose fields are all derived from `key`, so that a torn one is noticed.
+/// A slot whose fields are all derived from `key`, so that a torn slot is noticed.
 fn slot(hash: u64, key: u64) -> Slot {
     Slot { hash: kept_bits(hash), key, location: Location::new(key as u16, 64 * key), size: SizeClass(key as u8) }
 }
 
-/// The key record of a hash's only slot, which must be whole.
+/// The key record of a hash's only slot. Asserts that the slot is whole.
 fn key_of(index: &Index, hash: u64) -> u64 {
     let Ok(Lookup::Found(found)) = index.lookup(hash, &mut LastLeaf::default()) else {
         panic!("an error where there is no damage")
@@ -93,15 +93,15 @@ fn key_of(index: &Index, hash: u64) -> u64 {
     slots[0].key
 }
 
-/// Replaces the slots of a leaf like one stage of a checkpoint, up to writing its superblock.
+/// Replaces the slots of a leaf as one stage of a checkpoint does, up to writing its superblock.
 fn write(writer: &mut IndexWriter, slots: &[Slot], hash: u64) {
     let old = writer.leaf(hash).unwrap();
     writer.replace(&old, slots).unwrap();
     writer.flush().unwrap();
 }
 
-/// Runs `change` in a writer that has replaced the left leaf before, so that a retired page waits
-/// to be reused, beside `read` in a reader.
+/// Runs `change` in a writer, beside `read` in a reader. The writer has replaced the left leaf
+/// before, so a retired page waits for reuse.
 fn scenario(change: fn(&mut IndexWriter), read: fn(&Index)) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
@@ -116,14 +116,14 @@ fn scenario(change: fn(&mut IndexWriter), read: fn(&Index)) {
             write(&mut writer, &[slot(LEFT, key)], LEFT);
             writer.committed(false);
         }
-        // The models of the memtable say why it is the reader that is spawned.
+        // The models of the memtable explain why the reader is the spawned thread.
         let reader = loom::thread::spawn(move || read(&index));
         change(&mut writer);
         reader.join().unwrap();
     });
 }
 
-/// Gives the page that a reader of the left leaf may still read to the right leaf.
+/// Reuses, for the right leaf, the page that a reader of the left leaf may still read.
 fn reuse(writer: &mut IndexWriter) {
     write(writer, &[slot(LEFT, 3)], LEFT);
     writer.committed(false);
@@ -244,7 +244,7 @@ fn the_index_is_settled_only_when_it_is_that_of_a_superblock() {
     });
 }
 
-/// A reader asks for an entry whose node the writer gives to a leaf, once it has read it.
+/// A reader needs an entry whose node's page the writer reuses for a leaf, after reading the node.
 fn reused_node() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);

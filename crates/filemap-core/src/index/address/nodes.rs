@@ -1,4 +1,4 @@
-//! Reads node pages: the words of a tree, or the directory's entries as they are asked for.
+//! Reads node pages: the words of a tree, or the directory's entries as they are needed.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(super) struct NodeReader {
     pub(super) seed: u32,
     /// Pages of the file.
     pub(super) pages: u64,
-    /// Of the superblock: no node is newer.
+    /// Epoch of the superblock: no node is newer.
     pub(super) epoch: u64,
 }
 
@@ -35,8 +35,8 @@ impl NodeReader {
         Ok((levels, words))
     }
 
-    /// The page numbers of each level's nodes of a tree. Reads all nodes but those of the lowest
-    /// level.
+    /// The page numbers of each level's nodes of a tree. Reads all nodes except those of the
+    /// lowest level.
     pub(super) fn levels(&self, root: u32, count: usize, lowest: u8) -> Read<Levels> {
         let mut counts = vec![count];
         while counts[counts.len() - 1] > CAPACITY {
@@ -55,7 +55,7 @@ impl NodeReader {
     /// Reads the entries of one level from its nodes.
     fn level(&self, level: u8, nodes: &[u32], count: usize) -> Read<Vec<u64>> {
         self.will_need(nodes);
-        // Sized by what was read, not by what is claimed: a sparse file can have any length.
+        // Sized by what was read, not by the claimed count: a sparse file can have any length.
         let mut entries = Vec::with_capacity(count.min(nodes.len() * CAPACITY));
         for &page in nodes {
             let want = CAPACITY.min(count - entries.len().min(count));
@@ -102,11 +102,12 @@ impl Nodes {
         Nodes { reader, numbers, depth }
     }
 
-    /// Reads the node with an entry. Returns the index of its first entry and all of them.
+    /// Reads the node that holds an entry. Returns the index of its first entry, and all its
+    /// entries.
     pub(super) fn with_entry(&self, at: usize) -> Read<(usize, Vec<u64>)> {
         let (nth, count) = (at / CAPACITY, 1 << self.depth);
         let first = nth * CAPACITY;
-        // There are as many as the depth asks for.
+        // There are as many nodes as the depth requires.
         let page = self.numbers.get(nth).copied().unwrap_or(0);
         let entries = self.reader.node(0, page, first as u64, CAPACITY.min(count - first))?;
         match check_entries(self.depth, self.reader.pages, first, &entries) {
@@ -126,8 +127,8 @@ impl Nodes {
     }
 }
 
-/// Checks entries of a directory, from the index `first` on: that each leaf's run is aligned, and
-/// whole as far as it lies in them, and its page within the file.
+/// Checks directory entries, the first of which has index `first`: each leaf's run is aligned, is
+/// complete as far as it lies in them, and names a page within the file.
 pub(super) fn check_entries(depth: u8, pages: u64, first: usize, entries: &[u64]) -> std::result::Result<(), Flaw> {
     let mut at = 0;
     while at < entries.len() {

@@ -1,8 +1,8 @@
-//! A leaf as the index writer sees it, and the writer's record of leaves that have lost slots.
+//! A leaf as the index writer reads it, and the writer's record of leaves that have lost slots.
 
 use crate::format::leaf::{CAPACITY, MIN_DEPTH, Slot};
 
-/// A leaf as the index writer sees it.
+/// A leaf as the index writer reads it.
 pub(crate) struct OldLeaf {
     pub(crate) prefix: u64,
     pub(crate) depth: u8,
@@ -21,18 +21,18 @@ impl OldLeaf {
 /// not split it again.
 pub(super) const MERGED_PERCENT: usize = 60;
 
-/// What the writer remembers for shrinking the index.
+/// The writer's notes for shrinking the index.
 #[derive(Debug, Default)]
 pub(super) struct Shrinking {
     /// First hashes of leaves that have lost slots and may be merged, ascending.
     pub(super) smaller: Vec<u64>,
-    /// A leaf as deep as the directory was merged.
+    /// True if a leaf as deep as the directory was merged.
     pub(super) may_halve: bool,
-    /// A sweep is moving leaves.
+    /// True while a sweep moves leaves.
     pub(super) is_sweeping: bool,
     /// Set when a sweep is over: free pages from this one on can be punched out.
     pub(super) swept: Option<u32>,
-    /// The file system does not support holes.
+    /// True if the file system does not support holes.
     pub(super) is_refused: bool,
 }
 
@@ -46,12 +46,12 @@ impl Shrinking {
 }
 
 impl OldLeaf {
-    /// The least hash that the leaf serves.
+    /// The least hash of the leaf.
     pub(super) fn first_hash(&self) -> u64 {
         self.prefix << (64 - self.depth)
     }
 
-    /// The greatest hash that the leaf serves.
+    /// The greatest hash of the leaf.
     pub(super) fn last_hash(&self) -> u64 {
         self.first_hash() | u64::MAX >> self.depth
     }

@@ -1,4 +1,4 @@
-//! Reads runs in the order of hashes: one run for settling, all of a part for checks.
+//! Reads runs in hash order: one run for settling, all runs of a part for checks.
 
 use std::sync::Arc;
 
@@ -7,18 +7,18 @@ use super::runs::{Run, told, whole_hash};
 use super::trouble::Trouble;
 use crate::format::run::Change;
 
-/// Gives the changes of one run in the order of hashes, from some hash on.
+/// A cursor over the changes of one run in hash order.
 #[derive(Debug)]
 pub(super) struct Cursor {
     run: Arc<Run>,
     group: usize,
-    /// The page of the group that is read next.
+    /// The next page of the group to read.
     page: usize,
     changes: std::iter::Peekable<std::vec::IntoIter<Change>>,
 }
 
 impl Cursor {
-    /// A cursor before the first change with at least these hash bits.
+    /// A cursor before the first change whose hash bits are `kept` or greater.
     pub(super) fn at(index: &Index, run: &Arc<Run>, kept: u64) -> std::result::Result<Cursor, Trouble> {
         let group = run.group_of(kept);
         let firsts = &index.summary(run, group)?.firsts;
@@ -30,7 +30,7 @@ impl Cursor {
         Ok(cursor)
     }
 
-    /// The hash bits of the next change. Asks for the leaves of the changes in each page that it
+    /// The hash bits of the next change. Prefetches the leaves of the changes in each page that it
     /// reads.
     pub(super) fn peek(&mut self, index: &Index) -> std::result::Result<Option<u64>, Trouble> {
         while self.changes.peek().is_none() && self.group < self.run.groups.len() {
@@ -51,7 +51,7 @@ impl Cursor {
         Ok(self.changes.peek().map(Change::hash))
     }
 
-    /// Adds the next changes, up to a hash.
+    /// Appends the next changes, up to the hash bits `last`.
     pub(super) fn take(&mut self, index: &Index, last: u64, to: &mut Vec<Change>) -> std::result::Result<(), Trouble> {
         while self.peek(index)?.is_some_and(|hash| hash <= last) {
             to.extend(self.changes.next());
@@ -60,15 +60,14 @@ impl Cursor {
     }
 }
 
-/// Reads the changes of one part in the order of hashes; each page once, as long as it is asked
-/// for ascending ranges.
+/// Reads the changes of one part in hash order; each page once if the ranges ascend.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
-    /// The page that was read last, of each run.
+    /// The page read last, for each run.
     last: Vec<Option<Read>>,
 }
 
-/// A page that was read.
+/// A decoded page.
 #[derive(Clone, Debug)]
 struct Read {
     page: u32,
@@ -77,8 +76,7 @@ struct Read {
 }
 
 impl Scan {
-    /// The changes of all runs with hash bits in a range, each run's after those of the older
-    /// ones.
+    /// The changes of all runs with hash bits in a range, those of older runs first.
     pub(super) fn changes(
         &mut self,
         index: &Index,

@@ -1,4 +1,4 @@
-//! Reads pages of runs: the changes of one hash, summaries, whole pages; checks them.
+//! Reads pages of runs: the changes of one hash, summaries, whole pages. Checks pages of runs.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use crate::sync::primitive::Ordering;
 /// Applies changes, oldest first, to slots sorted by hash.
 ///
 /// The key record's address tells slots with the same hash bits apart. A change that was applied
-/// before finds the slot that it replaces gone, and its own slot there, or replaced by a later
-/// change that follows here: the result is the same.
+/// before finds its replaced slot gone and its own slot there, or replaced by a later change that
+/// follows here: the result is the same.
 pub(super) fn apply(slots: &mut Vec<Slot>, changes: &[Change]) {
     for change in changes {
         let first = slots.partition_point(|s| s.hash < change.hash());
@@ -29,7 +29,7 @@ pub(super) fn apply(slots: &mut Vec<Slot>, changes: &[Change]) {
         let is_there = same.iter().any(|s| s.key == change.slot.key);
         match old {
             Some(old) if change.removes() || is_there => {
-                // The old slot may be the new one, moved.
+                // The old slot may be the new one, with another location.
                 if same[old].key == change.slot.key {
                     slots[first + old] = change.slot;
                 } else {
@@ -43,8 +43,8 @@ pub(super) fn apply(slots: &mut Vec<Slot>, changes: &[Change]) {
     }
 }
 
-/// Pages of runs that a lookup of some hash bits may read: of changes where the summary is known,
-/// else the summary.
+/// Pages of runs that a lookup of some hash bits may read: pages of changes if the summary is in
+/// memory, else the summary.
 pub(super) fn pages_for(runs: &[Arc<Run>], kept: u64) -> impl Iterator<Item = u32> + '_ {
     runs.iter().flat_map(move |run| {
         let groups = run.groups[run.group_of(kept)..].iter().take_while(move |group| group.first <= told(kept));
@@ -80,7 +80,7 @@ impl Index {
         Ok(())
     }
 
-    /// Reads a summary, unless it was read before.
+    /// Reads a summary, unless it is in memory.
     pub(super) fn summary<'r>(&self, run: &'r Run, nth: usize) -> std::result::Result<&'r Summary, Trouble> {
         let group = &run.groups[nth];
         if let Some(summary) = group.summary.get() {
@@ -96,13 +96,13 @@ impl Index {
         });
         let summary = match summary {
             Ok(summary) => summary,
-            // Its pages tell all that it says.
+            // Its pages have all its information.
             Err(what) => self.summary_of(run, nth).ok_or(Trouble::Damage(Damage { page: group.page, what }))?,
         };
         Ok(group.summary.get_or_init(|| Box::new(summary)))
     }
 
-    /// Makes a summary of the pages behind it; `None` if one of them is damaged.
+    /// Rebuilds a summary from its pages; `None` if one of them is damaged.
     fn summary_of(&self, run: &Run, nth: usize) -> Option<Summary> {
         let group = &run.groups[nth];
         let mut pages = Vec::new();
@@ -120,7 +120,7 @@ impl Index {
         (told(pages[0][0].hash()) == group.first).then(|| Summary::of(run.part, run.epoch, &pages))
     }
 
-    /// Checks every page of runs, as it is in the file. Returns the bad ones, and what is wrong.
+    /// Checks every page of runs in the file. Returns the bad pages and their flaws.
     pub(super) fn check_runs(&self, runs: &[Arc<Run>]) -> Result<Vec<(u32, String)>> {
         let mut flaws = Vec::new();
         for run in runs {
@@ -129,7 +129,7 @@ impl Index {
         Ok(flaws)
     }
 
-    /// Checks every page of a run, as it is in the file, and calls `problem` for each bad one.
+    /// Checks every page of a run in the file, and calls `problem` for each bad one.
     fn check_run(&self, run: &Run, problem: &mut dyn FnMut(u32, &str)) -> Result<()> {
         for (nth, group) in run.groups.iter().enumerate() {
             let bytes = self.page_of_run(group.page)?;
@@ -165,7 +165,7 @@ impl Index {
         Ok(files::read(&*self.file, names::INDEX, u64::from(page) * PAGE_BYTES as u64, PAGE_BYTES)?)
     }
 
-    /// Adds the changes of a hash in one page.
+    /// Appends the changes of a hash in one page.
     fn search_changes(
         &self,
         run: &Run,
@@ -191,7 +191,7 @@ impl Index {
         Ok(())
     }
 
-    /// The slots of a leaf's candidates with the changes of its runs.
+    /// The candidates of a leaf with the changes of its runs applied.
     pub(super) fn with_changes(found: &Candidates, changes: &[Change]) -> Candidates {
         let mut slots: Vec<Slot> = found.iter().copied().collect();
         apply(&mut slots, changes);
@@ -217,7 +217,8 @@ fn decode(
     decoded.map_err(|what| Trouble::Damage(Damage { page: at, what }))
 }
 
-/// Adds the changes of a hash in the words of a page. Safe on any words: it stays within the page.
+/// Appends the changes of a hash in the words of a page. Safe on any words: it stays within the
+/// page.
 fn search(words: &[Word], kept: u64, found: &mut Vec<Change>) {
     let word = |at: usize| words[at].load(Ordering::Relaxed);
     let slots = HEADER_BYTES / 8;

@@ -1,15 +1,14 @@
-//! The runs of address.idx, as readers see them: sorted changes of slots that are not yet in the
-//! leaves.
+//! The runs of address.idx, as readers see them: sorted slot changes that are not in the leaves
+//! yet.
 //!
 //! Each of the 128 parts of the hash space has its runs, oldest first. The slots of a hash are
-//! those of its leaf with the changes of all runs applied, in that order. To apply changes again
-//! to a leaf that has them already changes nothing, as long as none of the later ones is left out
-//! (see [`apply`](super::run_pages::apply)). So a leaf may be rewritten with its changes at any
-//! time, before its runs are dropped, and a crash may come in between. For the same reason changes
-//! that follow each other in one slot never become one: a leaf may have the first of them.
+//! those of its leaf with the changes of all runs applied, in that order. Applying changes again
+//! to a leaf that already has them changes nothing, if none of the later changes is left out (see
+//! [`apply`](super::run_pages::apply)). So a leaf may be rewritten with its changes at any time
+//! before its runs are dropped, and a crash may come in between. For the same reason consecutive
+//! changes of one slot are never combined: a leaf may have the first of them.
 //!
-//! Summaries are read into memory when they are first asked: they are what keeps a lookup from
-//! reading a page of each run.
+//! Summaries are read into memory when first needed: they spare a lookup a page of each run.
 
 use std::sync::Arc;
 
@@ -19,7 +18,7 @@ use crate::format::run::{RUN_WORDS, SETTLED, SETTLING_PART, SETTLING_RUNS, Summa
 use crate::format::{Flaw, PAGE_BYTES};
 use crate::sync::primitive::{AtomicU64, OnceLock};
 
-/// Hash bits that the list of runs leaves out of a group's first hash.
+/// Low hash bits of a group's first change that the list of runs omits.
 const UNTOLD_BITS: u32 = 8;
 
 /// The runs that a superblock names.
@@ -27,17 +26,17 @@ const UNTOLD_BITS: u32 = 8;
 pub(super) struct Runs {
     /// The runs of each part, oldest first.
     pub(super) parts: Vec<Vec<Arc<Run>>>,
-    /// How far the part that settles has come. Only the writer goes by it.
+    /// Position of the part that is settling. Only the writer uses it.
     pub(super) settling: Option<Position>,
 }
 
-/// How far a part has settled.
+/// Position of a part's settling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Position {
     pub(super) part: usize,
-    /// How many of its oldest runs settle.
+    /// Number of its oldest runs that settle.
     pub(super) runs: usize,
-    /// The first hash that has not settled.
+    /// The first hash not settled yet.
     pub(super) next: u64,
 }
 
@@ -46,8 +45,8 @@ pub(super) struct Position {
 pub(super) struct Run {
     pub(super) part: u8,
     pub(super) level: u8,
-    /// Epoch of the superblock that first names it: with it no page of an older run passes for one
-    /// of this.
+    /// Epoch of the superblock that first names the run: keeps a page of an older run from passing
+    /// for one of this run.
     pub(super) epoch: u64,
     /// Pages of changes.
     pub(super) pages: u32,
@@ -55,12 +54,12 @@ pub(super) struct Run {
     pub(super) groups: Vec<Group>,
 }
 
-/// A summary, and the pages of changes behind it.
+/// A summary and its pages of changes.
 #[derive(Debug)]
 pub(super) struct Group {
     /// The page of the summary.
     pub(super) page: u32,
-    /// Upper hash bits of its first change.
+    /// Upper hash bits of the group's first change.
     pub(super) first: u32,
     pub(super) summary: OnceLock<Box<Summary>>,
     /// A bit for each page of changes that was checked.
@@ -85,7 +84,7 @@ impl Runs {
         &self.parts[part_of(hash)]
     }
 
-    /// The list as words, for the index file.
+    /// Encodes the list as words, for the index file.
     pub(super) fn encode(&self) -> Vec<u64> {
         if self.is_empty() {
             return Vec::new();
@@ -97,7 +96,7 @@ impl Runs {
         head.into_iter().chain(self.all().flat_map(|run| run.encode())).collect()
     }
 
-    /// Takes over runs that `old` has too, with what is known of them.
+    /// Replaces runs that `old` has too by those of `old`, with their summaries.
     pub(super) fn adopt(&mut self, old: &Runs) {
         for (runs, old) in self.parts.iter_mut().zip(&old.parts) {
             for run in runs {
@@ -108,13 +107,13 @@ impl Runs {
         }
     }
 
-    /// Memory of the summaries that were read, in bytes.
+    /// Memory of the summaries read so far, in bytes.
     pub(super) fn summary_bytes(&self) -> u64 {
         let read = self.all().flat_map(|run| &run.groups).filter(|group| group.summary.get().is_some());
         (read.count() * PAGE_BYTES) as u64
     }
 
-    /// Decodes the list of a superblock of this `epoch`, of a file of `pages`.
+    /// Decodes the list in the superblock of this `epoch`, for a file of `pages` pages.
     pub(super) fn decode(words: &[u64], pages: u64, epoch: u64) -> std::result::Result<Runs, Flaw> {
         let mut runs = Runs::none();
         if words.is_empty() {
@@ -133,7 +132,7 @@ impl Runs {
             last = usize::from(run.part);
             runs.parts[last].push(Arc::new(run));
         }
-        // Pages that two groups have would be free as soon as one of them goes.
+        // A page in two groups would become free when one of them is dropped.
         let mut taken: Vec<(u32, u32)> = runs.all().flat_map(|run| run.extents()).collect();
         taken.sort_unstable();
         if taken.windows(2).any(|pair| pair[0].1 >= pair[1].0) {
@@ -144,7 +143,7 @@ impl Runs {
         if count > 0 {
             let is_there = runs.parts.get(part).is_some_and(|all| all.len() >= count);
             if !is_there || part_of(at.next) != part {
-                return Err("list of runs has a part that settles, and cannot");
+                return Err("list of runs has an invalid settling part");
             }
             runs.settling = Some(at);
         }
@@ -192,14 +191,14 @@ impl Run {
             let group = Group::new(GROUP_PAGE.of(*word) as u32, GROUP_HASH.of(*word) as u32);
             let end = u64::from(group.page) + 1 + run.pages_of(nth) as u64;
             if group.page == 0 || end > file_pages || run.groups.last().is_some_and(|last| last.first > group.first) {
-                return Err("list of runs has a group that cannot be");
+                return Err("list of runs has an impossible group");
             }
             run.groups.push(group);
         }
         Ok((run, rest))
     }
 
-    /// Pages of changes of a group: all groups but the last are full.
+    /// Number of pages of changes in a group: all groups but the last are full.
     pub(super) fn pages_of(&self, group: usize) -> usize {
         (self.pages as usize - group * GROUP_PAGES).min(GROUP_PAGES)
     }
@@ -214,7 +213,7 @@ impl Run {
         self.extents().flat_map(|(first, last)| first..=last)
     }
 
-    /// How many pages that is.
+    /// Number of all pages.
     pub(super) fn all_pages_count(&self) -> u64 {
         u64::from(self.pages) + self.groups.len() as u64
     }
@@ -239,22 +238,22 @@ impl Group {
     }
 }
 
-/// The part of the hash space that a hash belongs to.
+/// The part of the hash space of a hash.
 pub(super) fn part_of(hash: u64) -> usize {
     (hash >> (64 - PARTS.ilog2())) as usize
 }
 
-/// The last hash of the part that a hash belongs to.
+/// The last hash of the part of a hash.
 pub(super) fn last_of_part(hash: u64) -> u64 {
     hash | u64::MAX >> PARTS.ilog2()
 }
 
-/// The bits of a change's hash that the list of runs has.
+/// The bits of a change's hash that the list of runs stores.
 pub(super) fn told(kept: u64) -> u32 {
     (kept >> UNTOLD_BITS) as u32
 }
 
-/// A hash of a part with these bits in slots.
+/// The least hash of a part with these bits in slots.
 pub(super) fn whole_hash(part: u8, kept: u64) -> u64 {
     u64::from(part) << (64 - PARTS.ilog2()) | kept << (64 - MAX_DEPTH)
 }

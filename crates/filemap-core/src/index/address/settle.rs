@@ -1,11 +1,11 @@
-//! The writer's side of the runs. A checkpoint whose keys are few beside the leaves does not
-//! change those: it writes its changes as runs, one of each part of the hash space. Runs of a part
-//! are joined when there are some of one size. And each checkpoint lets some changes settle: it
-//! rewrites leaves with all changes that wait for them, part by part, as many as its batch pays
-//! for. When a part is through, the runs that it began with are dropped.
+//! The writer's side of the runs. A checkpoint with few keys for the number of leaves does not
+//! change leaves: it writes its changes as runs, one for each part of the hash space. Several runs
+//! of one level of a part are joined. And each checkpoint lets some changes settle: part by part,
+//! it rewrites leaves with all changes that wait for them, as many leaves as its batch pays for.
+//! When a part is done, the runs that it began with are dropped.
 //!
 //! (P. O'Neil et al., The Log-Structured Merge-Tree, Acta Informatica 33, 1996, for the runs; the
-//! leaves stay a hash table, so that a lookup need not read a page of each level.)
+//! leaves stay a hash table, so a lookup need not read a page of each level.)
 
 use std::sync::Arc;
 
@@ -25,32 +25,32 @@ use crate::format::{PAGE_BYTES, names};
 use crate::sync::primitive::{AtomicU64, OnceLock};
 use crate::sync::{lock, make_way};
 
-/// Joins of one commit read at most this many times the changes that it writes, and
-/// `LEAST_JOINED` more. Without a bound all parts would be joined in the same checkpoint.
+/// Joins of one commit read at most this many times the changes that it writes, plus
+/// `LEAST_JOINED`. Without a bound all parts would be joined in the same checkpoint.
 const JOINED_PER_CHANGE: u64 = 4;
 const LEAST_JOINED: u64 = 1 << 16;
-/// How far free pages are searched for a group before the file grows.
+/// Number of free pages searched for a group before the file grows.
 const PAGES_SEARCHED: usize = 1024;
 
 impl IndexWriter {
-    /// Whether a checkpoint that touches this many keys, for `log_bytes` of records, is to
-    /// [`enter`](IndexWriter::enter) them: leaves are changed in place only while no run is there,
-    /// and if the leaves are few beside the records.
+    /// Returns whether a checkpoint of this many keys and `log_bytes` bytes of records must
+    /// [`enter`](IndexWriter::enter) its changes. Leaves are changed in place only while there are
+    /// no runs, and if the touched leaves are few for these records.
     pub(crate) fn writes_runs(&self, keys: u64, log_bytes: u64) -> bool {
         if !self.index.directory.load().runs().is_empty() {
             return true;
         }
-        // With hashes evenly spread, as in docs/SCALE.md.
+        // Assumes uniform hashes, as docs/SCALE.md does.
         let leaves = self.leaves.max(1) as f64;
         let touched = (leaves * (1.0 - (-(keys as f64) / leaves).exp())) as u64;
         touched >= self.limits.direct_pages
             && touched * PAGE_BYTES as u64 > log_bytes * self.limits.direct_percent / 100
     }
 
-    /// The slots of all keys with the bits of a hash that the index keeps.
+    /// The slots of all keys that share the hash bits kept by the index.
     ///
     /// # Errors
-    /// `Corrupt` when a page is damaged; `Io`.
+    /// `Corrupt` if a page is damaged; `Io`.
     pub(crate) fn slots_of(&self, hash: u64) -> Result<Vec<Slot>> {
         match self.index.lookup(hash, &mut super::LastLeaf::default())? {
             Lookup::Found(found) => Ok(found.iter().copied().collect()),
@@ -58,10 +58,10 @@ impl IndexWriter {
         }
     }
 
-    /// Notes that the keys with the bits of a hash have the slots `new`, no longer `old`, which
-    /// [`slots_of`](IndexWriter::slots_of) gave. Within a checkpoint hashes must ascend, and none
-    /// may share its bits with another. Readers see it with the next commit. `counted` is how many
-    /// counted keys more there are, if that is known.
+    /// Notes that the keys with the bits of a hash have the slots `new`, no longer `old`, the
+    /// result of [`slots_of`](IndexWriter::slots_of). Within a checkpoint hashes must ascend, and
+    /// no two may share their bits. Readers see the change with the next commit. `counted` is the
+    /// increase in counted keys, if known.
     pub(crate) fn enter(&mut self, hash: u64, old: &[Slot], new: &[Slot], counted: Option<i64>) {
         let mut gone = old.iter().filter(|slot| !new.contains(slot));
         let mut come = new.iter().filter(|slot| !old.contains(slot));
@@ -82,19 +82,20 @@ impl IndexWriter {
         self.count_up_to(hash | u64::MAX >> MAX_DEPTH, counted);
     }
 
-    /// Lets leaves be rewritten for a batch of `log_bytes` of records.
+    /// Pays for rewriting leaves, for a batch of `log_bytes` bytes of records.
     pub(crate) fn pay(&mut self, log_bytes: u64) {
         self.pay_leaves(log_bytes.saturating_mul(self.limits.settle_percent) / 100 / PAGE_BYTES as u64 + 1);
     }
 
-    /// Lets this many leaves be rewritten. Of what was paid before, a leaf for each of them stays.
+    /// Pays for rewriting this many leaves. At most as many again are left over from earlier
+    /// payments.
     pub(crate) fn pay_leaves(&mut self, leaves: u64) {
         let more = leaves.saturating_mul(PAGE_BYTES as u64);
         self.settling.credit_bytes = self.settling.credit_bytes.min(more).saturating_add(more);
     }
 
-    /// Whether there are runs that a superblock before this `epoch` names: such that can settle,
-    /// and such that cannot because of damage.
+    /// Returns whether there are runs named by a superblock before this `epoch`: first those that
+    /// can settle, then those that damage keeps from settling.
     pub(crate) fn has_runs_before(&self, epoch: u64) -> (bool, bool) {
         let directory = self.index.directory.load();
         let (mut sound, mut damaged) = (false, false);
@@ -105,19 +106,19 @@ impl IndexWriter {
         (sound, damaged)
     }
 
-    /// Whether the next commit drops all runs there are, so that leaves can be changed in place
-    /// then.
+    /// Returns whether the next commit drops all runs, so that leaves can then be changed in
+    /// place.
     pub(crate) fn has_settled_all(&self) -> bool {
         let settled = self.settling.settled.len();
         settled > 0 && !self.settling.has_changes() && self.index.directory.load().runs().all().count() == settled
     }
 
-    /// Lets the changes of one leaf settle. Returns false when what was paid is used up, or
-    /// nothing is left to be settled. A damaged leaf or run keeps its whole part from settling
-    /// until the index is opened again.
+    /// Settles the changes of one leaf. Returns false if the payment is used up or nothing is left
+    /// to settle. A damaged leaf or run keeps its whole part from settling until the index is
+    /// opened again.
     ///
     /// # Errors
-    /// `Full` when the leaf cannot be split; `Io`.
+    /// `Full` if the leaf cannot be split; `Io`.
     pub(crate) fn settle(&mut self) -> Result<bool> {
         if self.settling.credit_bytes < PAGE_BYTES as u64 {
             return Ok(false);
@@ -135,7 +136,7 @@ impl IndexWriter {
         Ok(true)
     }
 
-    /// Settles the leaf of the next change. Returns false if there is none.
+    /// Settles the leaf of the next change. Returns false if there is no change left.
     fn settle_leaf(&mut self, current: &mut Current) -> Result<bool> {
         let index = Arc::clone(&self.index);
         if current.cursors.is_empty() {
@@ -166,8 +167,8 @@ impl IndexWriter {
         Ok(true)
     }
 
-    /// The part with most changes. One that has settled since the last commit must wait for the
-    /// next: its leaves may not have been flushed.
+    /// The part with most changes. A part that has settled since the last commit must wait for the
+    /// next one: its leaves may not have been flushed.
     fn next_part(&self) -> Option<Current> {
         let runs = Arc::clone(&self.index.directory.load().runs());
         let has_settled = |part: usize| self.settling.settled.iter().any(|run| usize::from(run.part) == part);
@@ -178,8 +179,8 @@ impl IndexWriter {
         Some(Current { part, next, runs: runs.parts[part].clone(), cursors: Vec::new() })
     }
 
-    /// Writes the changes of this stage as runs, joins runs, drops those that have settled, and
-    /// shows all that to readers. Leaves must have been flushed.
+    /// Writes the changes of this stage as runs, joins runs, drops settled ones, and shows the
+    /// result to readers. Leaves must have been flushed.
     pub(super) fn write_runs(&mut self) -> Result<()> {
         let before = Arc::clone(&self.index.directory.load().runs());
         let (changes, settled) =
@@ -216,13 +217,13 @@ impl IndexWriter {
         run.all_pages().for_each(|page| self.retire(page));
     }
 
-    /// Joins the newest runs of each part while there are enough of one level.
+    /// Joins the newest runs of each part while enough of them have one level.
     fn join(&mut self, runs: &mut Runs, written: u64) -> Result<()> {
         let mut budget = LEAST_JOINED + JOINED_PER_CHANGE * written;
         let all = budget;
         for _ in 0..PARTS {
             let part = self.settling.joining;
-            // Those that settle go as they are.
+            // Settling runs are not joined.
             let settling = self.settling.current.as_ref().filter(|current| current.part == part);
             let staying = settling.map_or(0, |current| current.runs.len());
             while self.settling.unjoined & 1 << part == 0 {
@@ -268,7 +269,7 @@ impl IndexWriter {
                 }
             }
         }
-        // Stable, and quick for runs that follow each other.
+        // Stable, and fast for concatenated sorted runs.
         changes.sort_by_key(Change::hash);
         Ok(changes)
     }
@@ -306,7 +307,7 @@ impl IndexWriter {
             let known = OnceLock::new();
             let first = told(summary.firsts[0]);
             let _ = known.set(Box::new(summary));
-            // Pages that this handle has written need no check.
+            // Pages written by this handle need no check.
             run.groups.push(Group { page: at, first, summary: known, checked: AtomicU64::new(u64::MAX) });
         }
         let mut writes: Vec<(u32, &[u8])> = encoded.iter().map(|(page, bytes)| (*page, &bytes[..])).collect();
@@ -314,7 +315,7 @@ impl IndexWriter {
         Ok(run)
     }
 
-    /// Takes pages in a row.
+    /// Allocates adjacent pages.
     fn allocate_group(&mut self, pages: u32) -> Result<u32> {
         let mut found: Option<(u32, u32)> = None;
         let after = self.free.range(self.settling.searched..).chain(self.free.range(..self.settling.searched));
@@ -344,7 +345,7 @@ impl IndexWriter {
         Ok(std::mem::replace(&mut self.pages, end) as u32)
     }
 
-    /// Pages of runs and of their list.
+    /// Number of pages of runs and of their list.
     pub(super) fn run_pages(&self) -> u64 {
         self.index.run_pages() + self.settling.list.0.len() as u64
     }

@@ -1,5 +1,5 @@
-//! What the index writer remembers of runs: changes that are to be written as one, and how far the
-//! part that is settling has come. [`settle`](super::settle) says what becomes of it.
+//! The index writer's state of runs: changes to be written as a run, and the progress of the part
+//! that is settling. [`settle`](super::settle) has the operations.
 
 use std::sync::Arc;
 
@@ -7,22 +7,22 @@ use super::run_cursor::Cursor;
 use super::runs::{Run, Runs};
 use crate::format::run::Change;
 
-/// What the writer knows of runs.
+/// The writer's state of runs.
 #[derive(Debug, Default)]
 pub(super) struct Settling {
-    /// Changes of this stage, in the order of hashes, each with its part.
+    /// Changes of this stage in hash order, each with its part.
     pub(super) changes: Vec<(u8, Change)>,
     /// Bytes of leaves that may still be rewritten.
     pub(super) credit_bytes: u64,
     /// The part that is settling.
     pub(super) current: Option<Current>,
-    /// Runs whose changes are all in leaves, to be dropped by the next commit.
+    /// Runs whose changes are all in leaves; the next commit drops them.
     pub(super) settled: Vec<Arc<Run>>,
     /// Pages of the list of runs, its root last, and its number of words.
     pub(super) list: (Vec<u32>, u32),
-    /// Where the search for free pages goes on.
+    /// Where the search for free pages continues.
     pub(super) searched: u32,
-    /// The part whose runs are looked at next for a join.
+    /// The next part whose runs may be joined.
     pub(super) joining: usize,
     /// A bit for each part with damage in a leaf or run: it does not settle.
     pub(super) unsettled: u128,
@@ -34,15 +34,16 @@ pub(super) struct Settling {
 #[derive(Debug)]
 pub(super) struct Current {
     pub(super) part: usize,
-    /// The least hash that has not settled.
+    /// The least hash not settled yet.
     pub(super) next: u64,
     pub(super) runs: Vec<Arc<Run>>,
-    /// The changes of the runs from `next` on; none before the first is asked for.
+    /// Cursors over the changes of the runs from `next` on; none before the first is needed.
     pub(super) cursors: Vec<Cursor>,
 }
 
 impl Settling {
-    /// Without changes, but with the pages of the list of runs; goes on where that says.
+    /// A state without changes, with the pages of the list of runs; settling continues where the
+    /// list says.
     pub(super) fn new(list: (Vec<u32>, u32), runs: &Runs) -> Settling {
         let current = runs.settling.map(|at| Current {
             part: at.part,

@@ -1,7 +1,7 @@
 //! Shrinks the index. Leaves that have lost slots are merged with their buddies, and the directory
 //! halves when no leaf needs its depth; both are part of every checkpoint. Free pages are returned
-//! to the file system by a sweep: checkpoints that are asked to move some leaves to the front of
-//! the file, and then punch out what lies behind them.
+//! to the file system by a sweep: checkpoints move some leaves to the front of the file, and then
+//! punch out what lies behind them.
 //!
 //! Invariants: a page is punched only while it is free, so no durable superblock names it; the
 //! file is never truncated, since readers in other processes have mapped it.
@@ -90,11 +90,10 @@ impl IndexWriter {
         Ok(Merged::Into { first: low.first_hash(), last: high.last_hash() })
     }
 
-    /// Halves the directory for as long as no leaf needs its depth. No leaf may be waiting to be
-    /// flushed.
+    /// Halves the directory while no leaf needs its depth. No leaf may be waiting for a flush.
     ///
     /// # Errors
-    /// `Io` when there is no memory for a directory.
+    /// `Io` if there is no memory for a directory.
     pub(super) fn halve(&mut self) -> Result<()> {
         if !std::mem::take(&mut self.shrinking.may_halve) {
             return Ok(());
@@ -107,7 +106,7 @@ impl IndexWriter {
     }
 
     /// Returns true if a sweep is worth it: more than half of the allocated file is free, and more
-    /// than the limit.
+    /// pages than the limit.
     pub(crate) fn wants_sweep(&self) -> bool {
         let page = PAGE_BYTES as u64;
         let allocated = self.index.file.allocated_bytes().unwrap_or(0).min(self.pages * page) / page;
@@ -152,7 +151,7 @@ impl IndexWriter {
         }
         self.shrinking.is_sweeping = moved > 0;
         if moved == 0 {
-            // Nodes move with the leaves that they name; those whose leaves stayed move now.
+            // Nodes move with the leaves that they name; nodes whose leaves stayed move now.
             if self.levels.iter().flatten().any(|&page| lies_behind(page)) {
                 self.dirty = (0..directory.len().div_ceil(node::CAPACITY)).collect();
             }
@@ -169,7 +168,7 @@ impl IndexWriter {
         }
     }
 
-    /// Punches out all free pages durably, where the file system can, so that nothing of their
+    /// Durably punches out all free pages, if the file system can, so that nothing of their
     /// content is left.
     ///
     /// # Errors
@@ -177,7 +176,7 @@ impl IndexWriter {
     pub(crate) fn punch_all(&mut self) -> Result<()> {
         self.find_free()?;
         self.punch_from(0);
-        // Beyond the last page lie leftovers of interrupted checkpoints.
+        // Leftovers of interrupted checkpoints lie beyond the last page.
         let io = |op, e| Error::io(op, names::INDEX)(e);
         let (end, len) = (self.pages * PAGE_BYTES as u64, self.index.file.len().map_err(|e| io("measure", e))?);
         if len > end {
@@ -212,7 +211,7 @@ enum Merged {
     No,
     /// Its buddy is still to be entered.
     Later,
-    /// Merged into a leaf that serves these hashes.
+    /// Merged into the leaf of these hashes.
     Into {
         first: u64,
         last: u64,

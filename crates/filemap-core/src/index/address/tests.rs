@@ -1,5 +1,5 @@
-//! The index against a map: growth, splits, reopening, and that no page a durable root names is
-//! ever overwritten.
+//! The index against a map: growth, splits, reopening. No page that a durable root names is ever
+//! overwritten.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -216,7 +216,7 @@ fn keys_with_equal_bits_share_a_page_until_it_is_full_of_them() {
     let old = writer.leaf(0).unwrap();
     let same = |n: u64| (0..n).map(|i| Slot { hash: 0, ..slot(0, i) }).collect::<Vec<_>>();
     writer.replace(&old, &same(254)).unwrap();
-    // Whatever number of keys is expected, the directory stays within what that number needs.
+    // For any expected number of keys, the directory stays within what that number needs.
     for (keys, bits) in [(0, 16), (1 << 20, 16), (1 << 21, 17), (1 << 30, 26), (u64::MAX, 47)] {
         writer.expect(keys);
         let error = writer.replace(&old, &same(255)).unwrap_err();
@@ -263,7 +263,7 @@ fn a_damaged_page_is_an_error_and_not_a_miss() {
     assert!(errors > 500);
 }
 
-/// The merges and the sweep that checkpoints do after keys were removed.
+/// Runs the merges and the sweep that checkpoints do after keys were removed.
 fn shrink(writer: &mut IndexWriter) {
     loop {
         writer.sweep().unwrap();
@@ -348,7 +348,7 @@ fn the_filter_hides_no_key_and_nearly_all_that_are_not_there() {
     let (_temp, file) = file();
     let (index, mut writer) = open(&file, IndexRoot::empty(), 1);
     let mut durable = (IndexRoot::empty(), 1);
-    // Of 20,000 absent keys, those whose lookup reads a page although all pages were checked
+    // Number of 20,000 absent keys whose lookup reads a page although all pages were checked
     // before.
     let passed = |index: &Index, keys: u64| {
         assert!((1..keys).all(|i| found(index, hash(i)) == [i]));
@@ -410,14 +410,14 @@ fn a_filter_is_filled_from_the_file_but_for_damaged_pages() {
     assert!(passed(&index) < keys as usize / 10, "{}", passed(&index));
     assert!(index.directory.load().is_filter_full());
     assert!((1..keys).all(|i| found(&index, hash(i)) == [i]));
-    // A damaged leaf is no error until a look-up meets it.
+    // A damaged leaf is no error until a look-up reads it.
     let page = index.directory.load().find(hash(1)).ok().unwrap().1.page;
     file.write_at(b"damage", u64::from(page) * PAGE_BYTES as u64 + 100).unwrap();
     let (index, _writer) = open(&file, durable.0, durable.1);
     fill(&index);
     assert!(passed(&index) < keys as usize / 10);
     assert!(index.lookup(hash(1), &mut LastLeaf::default()).is_err());
-    // Nor does filling stand for the check at the first look-up.
+    // Nor does filling replace the check at the first look-up.
     let page = index.directory.load().find(hash(2)).ok().unwrap().1.page;
     file.write_at(b"damage", u64::from(page) * PAGE_BYTES as u64 + 100).unwrap();
     assert!(index.lookup(hash(2), &mut LastLeaf::default()).is_err());

@@ -1,16 +1,16 @@
-//! Why a page of address.idx cannot be had: damage, which for the index of another process may be
-//! a page that its writer has used again, or an error.
+//! Why a page of address.idx cannot be read: an error, or damage, which in the index of another
+//! process may be a page that its writer has reused.
 
 use crate::error::Error;
 use crate::format::{Flaw, PAGE_BYTES, names};
 
-/// A page that is not what the page that names it says.
+/// A page that does not match the page that names it.
 pub(super) struct Damage {
     pub(super) page: u32,
     pub(super) what: Flaw,
 }
 
-/// Why a page's content cannot be had.
+/// Why a page's content cannot be read.
 pub(super) enum Trouble {
     Damage(Damage),
     Error(Error),

@@ -49,8 +49,7 @@ pub(crate) struct IndexWriter {
     pub(super) levels: Levels,
     pub(super) dirty: BTreeSet<usize>,
     pub(super) free: BTreeSet<u32>,
-    /// Until `free` was found, for which the whole directory is read: the leaves that it must
-    /// have.
+    /// Expected number of leaves, until `free` is found, for which the whole directory is read.
     unread_leaves: Option<u64>,
     retired: Vec<u32>,
     /// Pages retired while a backup reads an older superblock.
@@ -59,7 +58,7 @@ pub(crate) struct IndexWriter {
     pub(super) pages: u64,
     pub(super) leaves: u64,
     keys: u64,
-    /// The count as it will be once the waiting leaves are shown to readers.
+    /// The count once the waiting leaves are shown to readers.
     pub(super) count: Count,
     epoch: u64,
     stage_pages: u64,
@@ -102,11 +101,11 @@ impl IndexWriter {
         }
     }
 
-    /// Reads the directory and finds the free pages, if that was not done: before anything is
+    /// Reads the directory and finds the free pages, if not done yet. Called before anything is
     /// changed.
     ///
     /// # Errors
-    /// `Corrupt` when the directory is damaged; `Io`.
+    /// `Corrupt` if the directory is damaged; `Io`.
     pub(crate) fn find_free(&mut self) -> Result<()> {
         let Some(leaves) = self.unread_leaves else { return Ok(()) };
         let directory = self.index.directory.load_full();
@@ -133,13 +132,13 @@ impl IndexWriter {
         *lock(&self.index.count) = self.count;
     }
 
-    /// Adds to the number of counted keys what a replaced leaf has more, or has fewer; `None` if
-    /// nobody knows. The number is then not known before the index is empty.
+    /// Adds `more`, the change in counted keys of a replaced leaf, to their number; `None` if
+    /// unknown. The number then stays unknown until the index is empty.
     pub(crate) fn count(&mut self, leaf: &OldLeaf, more: Option<i64>) {
         self.count_up_to(leaf.last_hash(), more);
     }
 
-    /// [`IndexWriter::count`] for what is entered up to a hash.
+    /// [`IndexWriter::count`] for everything entered up to a hash.
     pub(super) fn count_up_to(&mut self, hash: u64, more: Option<i64>) {
         let keys = match self.keys {
             0 => Some(0),
@@ -148,10 +147,10 @@ impl IndexWriter {
         self.count = Count { keys, reached: Some(hash), ..self.count };
     }
 
-    /// Reads the leaf that serves a hash. Within a checkpoint hashes must ascend.
+    /// Reads the leaf of a hash. Within a checkpoint hashes must ascend.
     ///
     /// # Errors
-    /// `Corrupt` when its page is damaged; `Io` when it cannot be mapped.
+    /// `Corrupt` if its page is damaged; `Io` if it cannot be mapped.
     pub(crate) fn leaf(&self, hash: u64) -> Result<OldLeaf> {
         let directory = self.index.directory.load();
         let (_, entry) = directory.find(hash).map_err(Trouble::error)?;
@@ -173,8 +172,8 @@ impl IndexWriter {
     /// Replaces a leaf's slots by `slots`, sorted by hash.
     ///
     /// # Errors
-    /// `Full` when more keys share the bits of their hash than a page holds, or the file has
-    /// reached 16 TiB.
+    /// `Full` if more keys share the bits of their hash than a page holds, or the file has reached
+    /// 16 TiB.
     pub(crate) fn replace(&mut self, old: &OldLeaf, slots: &[Slot]) -> Result<()> {
         self.add_keys(slots.len() as i64 - old.slots.len() as i64);
         self.rewrite(old, slots)
@@ -184,7 +183,7 @@ impl IndexWriter {
         self.keys = self.keys.wrapping_add_signed(more);
     }
 
-    /// [`IndexWriter::replace`] where the keys are counted already.
+    /// [`IndexWriter::replace`] for keys that are counted already.
     pub(super) fn rewrite(&mut self, old: &OldLeaf, slots: &[Slot]) -> Result<()> {
         self.find_free()?;
         if slots.len() < old.slots.len() {
@@ -194,7 +193,7 @@ impl IndexWriter {
         self.place(old.prefix, old.depth, slots)
     }
 
-    /// Retires a leaf's page: the leaf is gone or moves.
+    /// Retires a leaf's page: the leaf is removed or moves.
     pub(super) fn drop_leaf(&mut self, old: &OldLeaf) {
         if old.page != 0 {
             self.retire(old.page);
@@ -258,9 +257,9 @@ impl IndexWriter {
         let pending = std::mem::take(&mut self.pending);
         // Readers still on pages about to be reused must notice. A reader that sees the new number
         // also sees the directory that no longer names those pages (release). A reader that sees a
-        // word of their new content also sees the new number, behind its own fence (the fence
-        // here). The content is written by a system call, which is ordered after this thread's
-        // earlier stores; the fence says so in the terms of the language.
+        // word of their new content also sees the new number, after its own fence (because of the
+        // fence here). The content is written by a system call, which is ordered after this
+        // thread's earlier stores; the fence says so in the terms of the language.
         let ahead = (self.index.reuse.load(Ordering::Relaxed) + 2) | 1;
         self.index.reuse.store(ahead, Ordering::Release);
         fence(Ordering::Release);
@@ -329,7 +328,7 @@ impl IndexWriter {
         self.epoch
     }
 
-    /// Called when the superblock of the last commit is durable: the pages that it replaced become
+    /// Called once the superblock of the last commit is durable: the pages that it replaced become
     /// free, or, while a backup holds an older superblock, wait for [`IndexWriter::release`].
     pub(crate) fn committed(&mut self, is_held: bool) {
         let ahead = self.index.reuse.load(Ordering::Relaxed);
@@ -348,7 +347,7 @@ impl IndexWriter {
         self.free.extend(self.waiting.drain(..));
     }
 
-    /// Pages written since the writer was made.
+    /// Pages written by this writer.
     pub(crate) fn written_pages(&self) -> u64 {
         self.written_pages
     }
@@ -409,8 +408,8 @@ impl IndexWriter {
         }
     }
 
-    /// Rewrites a list of words, the segment table or that of runs, as a tree whose lowest level
-    /// is numbered `level`.
+    /// Rewrites a list of words, the segment table or the list of runs, as a tree whose lowest
+    /// level is numbered `level`.
     pub(super) fn write_list(&mut self, list: &mut (Vec<u32>, u32), mut level: u8, words: &[u64]) -> Result<()> {
         for page in std::mem::take(&mut list.0) {
             self.retire(page);
@@ -435,7 +434,7 @@ impl IndexWriter {
     }
 }
 
-/// Greatest depth of the leaves in an index of `keys`.
+/// Greatest depth of the leaves in an index of `keys` keys.
 fn deepest(keys: u64) -> u8 {
     let most = keys.max(1).ilog2() as u8;
     most.saturating_sub(KEYS_PER_ENTRY_LOG2).clamp(SMALL_DEPTH, MAX_DEPTH)

@@ -9,7 +9,7 @@ use crate::sync::primitive::{Fault, plant};
 /// The hash of all keys here: they share one bucket.
 const HASH: u64 = 7;
 
-/// An entry whose fields are all derived from `sequence`, so that a torn one is noticed.
+/// An entry whose fields are all derived from `sequence`, so that a torn entry is noticed.
 fn entry(sequence: u64) -> Entry {
     Entry {
         version: Version { time_ms: sequence.cast_signed(), sequence },
@@ -20,7 +20,7 @@ fn entry(sequence: u64) -> Entry {
     }
 }
 
-/// The newest sequence of a key, whose entry must be whole.
+/// The newest sequence of a key. Asserts that its entry is whole.
 fn latest(table: &Memtable, key: &[u8]) -> u64 {
     let found = table.find(HASH, key).unwrap_or_else(|| panic!("{} is lost", key.escape_ascii()));
     assert_eq!(table.key_of(&found), key);
@@ -52,7 +52,7 @@ fn replace(table: &Memtable) {
     table.insert(HASH, b"b", &entry(4));
 }
 
-/// Looks up keys behind, at and before the entry that is replaced.
+/// Looks up keys behind, at and before the replaced entry.
 fn find(table: &Memtable) {
     assert_eq!(latest(table, b"a"), 1);
     let b = latest(table, b"b");

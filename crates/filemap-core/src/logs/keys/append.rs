@@ -1,4 +1,4 @@
-//! The end of the key log: places records, rolls segments. One appender, owned by checkpoints.
+//! The end of the key log: places records and rolls segments. One appender, owned by checkpoints.
 //!
 //! Records become readable with [`KeyAppender::flush`] and durable with [`KeyAppender::sync`],
 //! which syncs every segment written since the last sync.
@@ -17,7 +17,7 @@ use crate::logs::keys::KeyLog;
 use crate::logs::segments::{FIRST_RECORD, OpenSegment, Segment};
 use crate::sync::lock;
 
-/// The buffer is written at the latest at this many times `flush_bytes`.
+/// The buffer is written at the latest when it has this many times `flush_bytes`.
 const FLUSHES: usize = 16;
 
 /// The appender of the key log.
@@ -33,14 +33,14 @@ pub(crate) struct KeyAppender {
     /// Buffered bytes worth a write.
     flush_bytes: usize,
     buffer: Vec<u8>,
-    /// End of what was written, once something was.
+    /// End of the written part, once anything was written.
     written: Option<Tail>,
     appended_bytes: u64,
-    /// Records by their addresses, read before they are asked for.
+    /// Records read ahead, by address.
     pub(super) ahead: HashMap<u64, (KeyRecord, Vec<u8>)>,
 }
 
-/// The segment that is appended to.
+/// The segment being appended to.
 struct Current {
     segment: Arc<Segment>,
     file: Arc<dyn File>,
@@ -90,7 +90,7 @@ impl KeyAppender {
     /// Buffers a record. Returns its address and the ordinal of its segment.
     ///
     /// # Errors
-    /// `Io` when a segment cannot be begun or written; `Full` when all segment numbers are in use.
+    /// `Io` if a segment cannot be begun or written; `Full` if all segment numbers are in use.
     pub(crate) fn append(&mut self, record: &KeyRecord, key: &[u8]) -> Result<(u64, u64)> {
         let total = record.total_bytes();
         let current = match self.current.take() {
@@ -127,7 +127,7 @@ impl KeyAppender {
             self.rolled.push((full.segment.ordinal, full.offset));
             self.unsynced.push((full.segment, full.file));
         }
-        // Its number may have been that of a segment from which records were read ahead.
+        // Its number may be that of a segment from which records were read ahead.
         self.ahead.clear();
         let (segment, file) = self.log.segments.begin(0)?;
         Ok(Current { segment, file, offset: FIRST_RECORD })
@@ -136,11 +136,11 @@ impl KeyAppender {
     /// Begins another segment if the log ends in `segment`, whose records are to be moved out.
     ///
     /// # Errors
-    /// As [`KeyAppender::append`].
+    /// Those of [`KeyAppender::append`].
     pub(crate) fn leave(&mut self, segment: u16) -> Result<()> {
         let left = self.current.take_if(|c| c.segment.id == segment);
-        // A segment with leftovers of an interrupted checkpoint is the log's end, but not the
-        // current one.
+        // A segment with leftovers of an interrupted checkpoint is the log's end, but not
+        // `current`.
         if left.is_some() || (self.current.is_none() && self.log.end().ordinal as u16 == segment) {
             let next = self.roll(left)?;
             self.written = Some(next.end());
@@ -167,13 +167,13 @@ impl KeyAppender {
         }
     }
 
-    /// Name and identity of the file that is appended to.
+    /// Name and identity of the file being appended to.
     pub(crate) fn identity(&self) -> Option<(String, Option<Identity>)> {
         self.current.as_ref().map(|c| (c.segment.name(), c.file.identity()))
     }
 
     /// Reads records that are in memory, for [`KeyAppender::read`], and prefetches the others
-    /// without waiting. What was read ahead before is forgotten.
+    /// without waiting. Drops what was read ahead before.
     pub(crate) fn read_ahead(&mut self, addresses: impl Iterator<Item = u64>) {
         self.ahead.clear();
         let read = addresses.filter_map(|address| self.log.read_ahead(address).map(|read| (address, read)));
@@ -185,7 +185,7 @@ impl KeyAppender {
         self.buffer.len() >= self.flush_bytes
     }
 
-    /// Writes the buffer. Readers may be led to its records from now on.
+    /// Writes the buffer. From now on readers may be led to its records.
     ///
     /// # Errors
     /// `Io`.
@@ -203,7 +203,7 @@ impl KeyAppender {
         }
         if let Err(e) = current.file.write_at(&self.buffer, current.offset) {
             // On a full disk, give back the space of the part that fitted, or each retry would
-            // take more of what was freed for it. No reader knows of these bytes.
+            // take more of what was freed. No reader knows of these bytes.
             let _ = current.file.set_len(current.offset);
             return Err(Error::io("write", current.segment.name())(e));
         }
@@ -213,7 +213,7 @@ impl KeyAppender {
         Ok(())
     }
 
-    /// Makes what was flushed count: the index leads to it.
+    /// Makes the flushed records count: the index leads to them.
     pub(crate) fn publish(&mut self) {
         if let Some(written) = self.written.take() {
             let mut counted = lock(&self.log.counted);
@@ -228,7 +228,7 @@ impl KeyAppender {
         end.or(self.written).unwrap_or_else(|| self.log.end())
     }
 
-    /// Discards what was appended since a mark, left unfinished: it does not count.
+    /// Discards what was appended since a mark, left unfinished.
     pub(crate) fn abandon(&mut self, since: Tail) {
         match &self.current {
             Some(c) if c.segment.ordinal == since.ordinal && c.offset <= since.offset => {
@@ -247,7 +247,7 @@ impl KeyAppender {
         }
     }
 
-    /// End of the segment with an ordinal, if that is known and final.
+    /// End of the segment with an ordinal, if known and final.
     pub(crate) fn end_of(&self, ordinal: u64) -> Option<u64> {
         if self.current.as_ref().is_some_and(|c| c.segment.ordinal == ordinal) {
             return None;

@@ -2,9 +2,9 @@
 //! lists.
 //!
 //! Invariants:
-//! - an address is never given out twice while anything may lead to it. If bytes lie beyond the
-//!   end that a superblock names, another segment is begun. A segment that reuses a number has
-//!   another ordinal, which seeds its checksums;
+//! - an address is never assigned twice while anything may lead to it. If bytes lie beyond the end
+//!   that a superblock names, another segment is begun. A segment that reuses a number has another
+//!   ordinal, which seeds its checksums;
 //! - a segment is removed only when the durable superblock leads to nothing in it.
 
 mod append;
@@ -49,15 +49,15 @@ pub(crate) struct KeyLog {
     counted: Ranked<{ rank::KEY_END }, Counted>,
 }
 
-/// The part of the log that counts. The rest is being written, or left by interrupted checkpoints.
-/// To a list of keys it would look like the record that the index led to when the list began.
+/// The part of the log that counts. The rest is being written, or was left by interrupted
+/// checkpoints; a list of keys would take it for the records that the index led to when the list
+/// began.
 #[derive(Debug)]
 struct Counted {
-    /// End of the log. It never runs ahead of the index, so a list meets each key once: what the
-    /// index leads to later lies beyond it.
+    /// End of the log. It never runs ahead of the index, so a list meets each key once: records
+    /// that the index leads to later lie beyond it.
     end: Tail,
-    /// Ends of the earlier segments, by ordinal. A segment that is not listed holds nothing that
-    /// counts.
+    /// Ends of the earlier segments, by ordinal. In a segment that is not listed nothing counts.
     sealed: BTreeMap<u64, u64>,
 }
 
@@ -74,7 +74,7 @@ impl Counted {
 /// A segment of the key log to be read from front to end, even if it is removed meanwhile.
 pub(crate) struct KeyFile {
     pub(crate) segment: Arc<Segment>,
-    /// `None` when it is missing.
+    /// `None` if it is missing.
     pub(crate) file: Option<Arc<dyn File>>,
     /// End of the part that counts.
     pub(crate) end: u64,
@@ -127,12 +127,12 @@ impl KeyLog {
         Ok(())
     }
 
-    /// Opens the key log as of a superblock. Segments before the tail count once [`KeyLog::learn`]
-    /// sets their ends.
+    /// Opens the key log named by a superblock. Segments before the tail count once
+    /// [`KeyLog::learn`] sets their ends.
     ///
     /// # Errors
-    /// `Corrupt` when the segment of the tail is missing or shorter than the tail, or belongs to
-    /// another store; `NewerFormat`; `Io`.
+    /// `Corrupt` if the segment of the tail is missing, shorter than the tail, or of another
+    /// store; `NewerFormat`; `Io`.
     pub(crate) fn open(dir: Arc<dyn Dir>, access: Access, current: &Superblock, bounds: Bounds) -> Result<Arc<KeyLog>> {
         let segments = Segments::open(&KEYS, dir, current.store_id, access, bounds)?;
         let counted = Counted { end: current.key_tail, sealed: BTreeMap::new() };
@@ -163,8 +163,8 @@ impl KeyLog {
         &self.segments
     }
 
-    /// Returns the length of the segment with an ordinal; `None` when it is missing. Measured
-    /// again only if the known length is below `least`.
+    /// Returns the length of the segment with an ordinal; `None` if it is missing. Measured again
+    /// only if the known length is below `least`.
     pub(crate) fn length(&self, ordinal: u64, least: u64) -> Option<Result<u64>> {
         let segment = self.segments.get(ordinal as u16).ok().filter(|s| s.ordinal == ordinal)?;
         Some(self.segments.length(&segment, least))
@@ -189,8 +189,8 @@ impl KeyLog {
         lock(&self.counted).sealed = ends.collect();
     }
 
-    /// Returns the end of what counts of the segment with an ordinal: its first record if nothing
-    /// does.
+    /// Returns the end of the counting part of the segment with an ordinal: its first record if
+    /// nothing counts.
     pub(crate) fn until(&self, ordinal: u64) -> u64 {
         lock(&self.counted).until(ordinal).unwrap_or(FIRST_RECORD)
     }
@@ -198,31 +198,30 @@ impl KeyLog {
     /// Finds the segments of a newer superblock, before its index is used. For followers.
     ///
     /// # Errors
-    /// `Corrupt` when the segment of its tail is missing: damage, or there is an even newer
+    /// `Corrupt` if the segment of its tail is missing: damage, or there is an even newer
     /// superblock.
     pub(crate) fn rescan(&self, newer: &Superblock) -> Result<()> {
         let (old, new) = (self.end(), newer.key_tail);
-        // What lay after the old end may have been removed, and its number reused.
+        // Segments after the old end may have been removed, and their numbers reused.
         self.segments.rescan(|s| s.ordinal <= old.ordinal && s.ordinal + NUMBERS > new.ordinal)?;
         self.check_tail(new).map(|_| ())
     }
 
-    /// Takes over the ends that a newer superblock and its segment table name, once its index is
-    /// used.
+    /// Takes over the ends from a newer superblock and its segment table, once its index is used.
     pub(crate) fn follow(&self, newer: &Superblock, ends: impl Iterator<Item = (u64, u64)>) {
         let mut counted = lock(&self.counted);
         counted.end = newer.key_tail;
         counted.sealed = ends.collect();
     }
 
-    /// Counts removals of segments. If the number has changed since an address was found, what was
-    /// read there proves nothing.
+    /// Counts removals of segments. If the count has changed since an address was found, a read at
+    /// that address proves nothing.
     pub(crate) fn removals(&self) -> u64 {
         self.segments.changes()
     }
 
-    /// Returns the position of an address in the order of the log; `None` when its segment is
-    /// gone.
+    /// Returns the position of an address in the order of the log; `None` if its segment was
+    /// removed.
     pub(crate) fn position(&self, address: u64) -> Option<Tail> {
         let segment = self.segments.get(key::segment_of(address)).ok()?;
         Some(Tail { ordinal: segment.ordinal, offset: key::offset_of(address) })
@@ -243,7 +242,7 @@ impl KeyLog {
     /// Reads the record at an address with its key: one read, two for keys over 200 bytes.
     ///
     /// # Errors
-    /// `Corrupt` when there is no whole record; `Io`.
+    /// `Corrupt` if there is no whole record; `Io`.
     pub(crate) fn read(&self, address: u64) -> Result<(KeyRecord, Vec<u8>)> {
         let segment = self.segments.get(key::segment_of(address))?;
         let (file, offset) = (self.segments.file(&segment)?, key::offset_of(address));
@@ -271,7 +270,8 @@ impl KeyLog {
         }
     }
 
-    /// Reads the record at an address if it is in memory. Else prefetches it, without waiting.
+    /// Reads the record at an address if it is in memory; otherwise prefetches it, without
+    /// waiting.
     pub(crate) fn read_ahead(&self, address: u64) -> Option<(KeyRecord, Vec<u8>)> {
         let segment = self.segments.get(key::segment_of(address)).ok()?;
         let (file, offset) = (self.segments.file(&segment).ok()?, key::offset_of(address));
@@ -289,11 +289,11 @@ impl KeyLog {
         Error::corrupt(names::keys(key::segment_of(address)), key::offset_of(address), what)
     }
 
-    /// Returns all segments that count, and the end of the log. Their files stay readable when
+    /// Returns all segments that count, and the end of the log. Their files stay readable after
     /// they are removed.
     ///
     /// # Errors
-    /// `Io` when one cannot be opened.
+    /// `Io` if one cannot be opened.
     pub(crate) fn files(&self) -> Result<(Vec<KeyFile>, Tail)> {
         loop {
             let removals = self.removals();
@@ -335,11 +335,11 @@ impl KeyLog {
         KeyRecord::decode(bytes, segment.seed, offset).map_err(|what| segment.corrupt(offset, what))
     }
 
-    /// Returns the segment of an ordinal and its file, which stays readable; `None` when it is
-    /// gone.
+    /// Returns the segment of an ordinal and its file, which stays readable; `None` if it was
+    /// removed.
     ///
     /// # Errors
-    /// `Io`; `Corrupt` when its file is missing.
+    /// `Io`; `Corrupt` if its file is missing.
     pub(crate) fn file(&self, ordinal: u64) -> Result<Option<OpenSegment>> {
         let found = self.segments.get(ordinal as u16).ok().filter(|s| s.ordinal == ordinal);
         found.map(|segment| self.segments.file(&segment).map(|file| (segment, file))).transpose()
@@ -354,7 +354,7 @@ impl KeyLog {
         let mut lengths = Vec::new();
         for segment in self.segments.all().iter().filter(|s| s.ordinal <= end.ordinal) {
             let len = match self.segments.file(segment) {
-                // A missing segment has no space to give back.
+                // A missing segment has no space to free.
                 Err(e) if e.is_corrupt() => continue,
                 file => file?.len().map_err(|e| Error::io("measure", segment.name())(e))?,
             };

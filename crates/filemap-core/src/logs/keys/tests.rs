@@ -1,5 +1,4 @@
-//! The key log by itself: rolls, reused numbers, removal, and what survives an interrupted
-//! checkpoint.
+//! The key log alone: rolls, reused numbers, removal, and what survives an interrupted checkpoint.
 
 use filemap_io::OsDir;
 #[cfg(feature = "sim")]
@@ -30,7 +29,7 @@ fn fresh() -> (tempfile::TempDir, Arc<KeyLog>) {
     (temp, log)
 }
 
-/// A record of 64 bytes for a key of up to 24: three fit into a segment.
+/// A record of 64 bytes for a key of up to 24 bytes: three fit in a segment.
 fn record(key: &[u8], sequence: u64) -> KeyRecord {
     KeyRecord {
         key_bytes: key.len() as u32,
@@ -90,7 +89,7 @@ fn what_is_read_ahead_is_what_is_read_until_its_number_may_be_that_of_another_se
     let mut appender = KeyAppender::new(Arc::clone(&log), &limits).unwrap();
     let mut places = Vec::new();
     for i in 0..300 {
-        // The first one is longer than what is read ahead of any.
+        // The first is longer than a read-ahead of any record.
         let key = if i == 0 { vec![b'k'; 500] } else { key(i) };
         places.push(appender.append(&record(&key, i), &key).unwrap().0);
         if i == 250 {
@@ -103,7 +102,7 @@ fn what_is_read_ahead_is_what_is_read_until_its_number_may_be_that_of_another_se
         }
     };
     appender.read_ahead(places.iter().copied());
-    // As if every other page were in memory, and of the rest nobody knew; the last are in the
+    // The directory answers as if every other page were in memory; the last records are in the
     // buffer.
     let ahead: Vec<usize> = (0..300).filter(|i| appender.ahead.contains_key(&places[*i])).collect();
     assert!(ahead.len() > 50 && ahead.len() < 200 && *ahead.last().unwrap() < 250, "{ahead:?}");
@@ -154,7 +153,7 @@ fn what_follows_the_tail_is_appended_after_and_a_segment_begun_there_is_left() {
     assert_eq!((log.until(0), log.until(1)), (tail.offset, FIRST_RECORD + 64));
     append(&mut appender, 3);
     drop(appender);
-    // Another was interrupted beyond it: nothing that it wrote counts.
+    // A second one was interrupted beyond it: nothing it wrote counts.
     let log = open(temp.path(), Access::Write, tail);
     assert_eq!(log.end(), tail);
     let mut appender = KeyAppender::new(Arc::clone(&log), &limits()).unwrap();
@@ -181,7 +180,7 @@ fn what_is_left_unfinished_counts_for_nothing() {
     let mut appender = KeyAppender::new(Arc::clone(&log), &limits).unwrap();
     let append = |a: &mut KeyAppender, i: u64| a.append(&record(&key(i), i), &key(i)).unwrap().0;
     append(&mut appender, 0);
-    // In the buffer it leaves no trace.
+    // In the buffer an abandoned record leaves no trace.
     let mark = appender.mark();
     append(&mut appender, 1);
     appender.abandon(mark);
@@ -223,7 +222,7 @@ fn a_segment_that_the_log_ends_in_is_left_though_another_was_begun_after_it() {
     (0..4).for_each(|i| assert_eq!(appender.append(&record(&key(i), i), &key(i)).unwrap().1, i / 3));
     appender.flush().unwrap();
     drop(appender);
-    // No superblock names it.
+    // No superblock names these segments.
     let log = open(temp.path(), Access::Write, tail);
     let mut appender = KeyAppender::new(Arc::clone(&log), &limits()).unwrap();
     appender.leave(0).unwrap();
@@ -301,7 +300,7 @@ fn a_reader_learns_of_segments_that_were_removed_and_of_those_with_their_numbers
     assert_eq!(reader.read(last).unwrap().1, key(19));
     assert_eq!(reader.segments.all().len(), 1, "what is gone is forgotten");
     assert!(reader.removals() > 0);
-    // A superblock may name a segment that is gone: then there is a newer superblock.
+    // A superblock may name a removed segment: then there is a newer superblock.
     let old = Superblock { key_tail: Tail { ordinal: 0, offset: 128 }, ..superblock::example() };
     assert!(reader.rescan(&old).unwrap_err().is_corrupt());
 }

@@ -1,4 +1,4 @@
-//! The list of begun segments as the writer keeps it: in memory, and in its sector of SUPERBLOCK.
+//! The writer's list of begun segments: in memory, and in its sector of SUPERBLOCK.
 
 use std::sync::Arc;
 

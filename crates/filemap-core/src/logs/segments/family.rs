@@ -1,4 +1,4 @@
-//! What differs between the segments of the two logs, and their limits.
+//! The properties in which the segments of the two logs differ, and the limits of a log.
 
 use crate::format::header::Kind;
 use crate::options::Options;

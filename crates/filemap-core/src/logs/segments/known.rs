@@ -1,4 +1,4 @@
-//! The list of segments as readers see it: immutable, replaced as a whole.
+//! The readers' list of segments: immutable, replaced as a whole.
 
 use std::sync::Arc;
 

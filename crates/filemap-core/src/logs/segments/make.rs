@@ -1,4 +1,4 @@
-//! Creates segments, ahead of their use or when needed, and chooses their ordinals.
+//! Creates segments, ahead of use or when needed, and chooses their ordinals.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,16 +15,17 @@ use crate::logs::segments::{FIRST_RECORD, OpenSegment, Segment, Segments};
 use crate::record::now_ms;
 use crate::sync::lock;
 
-/// State shared by all who add or remove segments.
+/// State shared by everything that adds or removes segments.
 #[derive(Debug, Default)]
 pub(super) struct Making {
     /// A log segment created ahead of its use.
     spare: Option<Arc<Segment>>,
     /// A durable segment that could not be listed as begun yet.
     unnamed: Option<Arc<Segment>>,
-    /// All ordinals below were given out.
+    /// Greater than all ordinals assigned so far.
     next: u64,
-    /// Numbers of lost segments, never reused: what leads to one must lead nowhere else.
+    /// Numbers of lost segments, never reused: references to a lost segment must not lead to
+    /// another.
     lost: HashSet<u16>,
     /// The list of begun segments, in a writer's value log.
     begun: Option<Begun>,
@@ -49,11 +50,11 @@ impl Segments {
         lock(&self.making).begun.as_mut().map_or(Ok(()), |begun| begun.strike(ordinals))
     }
 
-    /// Creates the next log segment ahead of its use, unless one waits. This takes syncs that no
-    /// put should wait for. `floor` is the next sequence or less.
+    /// Creates the next log segment ahead of its use, unless one is ready. This takes syncs that
+    /// no put should wait for. `floor` is the next sequence or less.
     ///
     /// # Errors
-    /// As [`Segments::begin`].
+    /// Those of [`Segments::begin`].
     pub(crate) fn prepare(&self, floor: u64) -> Result<()> {
         let mut making = lock(&self.making);
         if making.spare.is_none() {
@@ -69,17 +70,17 @@ impl Segments {
         making.next = making.next.max(next);
     }
 
-    /// Returns true if a segment waits for its use.
+    /// Returns true if a segment is ready for use.
     pub(crate) fn is_prepared(&self) -> bool {
         self.has_spare.load(Ordering::Acquire)
     }
 
-    /// Adds the next segment at the end of the log, opened for appending. Creates it unless one
-    /// waits.
+    /// Adds the next segment at the end of the log, opened for appending. Creates it unless one is
+    /// ready.
     ///
     /// # Errors
-    /// `Io`; `Full` when all 65,536 numbers are in use; `Corrupt` when a file that holds something
-    /// has its name. The log is then unchanged.
+    /// `Io`; `Full` if all 65,536 numbers are in use; `Corrupt` if a file with content has its
+    /// name. The log is then unchanged.
     pub(crate) fn begin(&self, floor: u64) -> Result<OpenSegment> {
         // Held until the segment is listed: no other thread may create its file meanwhile.
         let mut making = lock(&self.making);
@@ -87,7 +88,7 @@ impl Segments {
             Some(spare) => spare,
             None => self.create_next(&mut making, floor)?,
         };
-        // Opened before it counts: on failure it waits for the next try.
+        // Opened before it counts: if that fails, it stays ready for the next attempt.
         let opened = self.writable(&segment);
         if opened.is_err() {
             making.spare = Some(Arc::clone(&segment));
@@ -98,11 +99,10 @@ impl Segments {
         Ok((segment, file))
     }
 
-    /// Adds and opens a segment for compaction to write. [`Segment::floor`] says what `floor`
-    /// means.
+    /// Adds and opens a segment for compaction to write. For `floor` see [`Segment::floor`].
     ///
     /// # Errors
-    /// As [`Segments::begin`].
+    /// Those of [`Segments::begin`].
     pub(crate) fn begin_output(&self, floor: u64, level: u8) -> Result<OpenSegment> {
         let mut making = lock(&self.making);
         let ordinal = self.next_ordinal(&making);
@@ -111,7 +111,7 @@ impl Segments {
         // No lock is held: a put that rolls the log must not wait for these syncs.
         let segment = self.create(FileHeader { floor, is_output: true, level, ..self.header(ordinal) })?;
         let file = self.writable(&segment).inspect_err(|_| {
-            // Nothing leads there. If the removal fails, the next writer removes the file.
+            // Nothing leads to it. If the removal fails, the next writer removes the file.
             let _ = self.dir.remove(&segment.name());
         })?;
         let making = lock(&self.making);
@@ -126,7 +126,7 @@ impl Segments {
         self.known.store(Arc::new(Known::new(list)));
     }
 
-    /// The next ordinal with a free number, greater than all given out.
+    /// The next ordinal with a free number, greater than all assigned so far.
     fn next_ordinal(&self, making: &Making) -> u64 {
         let known = self.known.load();
         let next = known.list.last().map_or(0, |last| last.ordinal + 1).max(making.next);
@@ -192,10 +192,10 @@ impl Segments {
         Ok(segment)
     }
 
-    /// Removes a file whose creation a crash cut short: one without records.
+    /// Removes a file without records, whose creation a crash interrupted.
     ///
     /// # Errors
-    /// `Corrupt` when the file holds something; `Io`.
+    /// `Corrupt` if the file has content; `Io`.
     fn remove_unborn(&self, name: &str) -> Result<()> {
         let file = match self.dir.open(name, Access::Write) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),

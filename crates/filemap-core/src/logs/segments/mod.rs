@@ -1,9 +1,9 @@
 //! The segment files of one log, of values or keys: which exist, and which are open. Readers find
-//! a segment without a lock. Few files are kept open, however many there are.
+//! a segment without a lock. Few files are kept open, however many exist.
 //!
 //! Invariants:
 //! - a segment's number is the low 16 bits of its ordinal. Numbers may be reused once the file is
-//!   gone; ordinals never are;
+//!   removed; ordinals never are;
 //! - a new segment is durable, in name and header, before anything is appended to it;
 //! - a new segment of the value log is then listed in SUPERBLOCK as begun, and removed from that
 //!   list before its file is removed unused.
@@ -34,7 +34,7 @@ use make::Making;
 pub(crate) use begun::Begun;
 pub(crate) use family::{Bounds, Family};
 
-/// A segment and its file, which stays open whatever else is read.
+/// A segment and its file, which stays open independently of other reads.
 pub(crate) type OpenSegment = (Arc<Segment>, Arc<dyn File>);
 
 /// Offset of a segment's first record.
@@ -112,9 +112,10 @@ pub(crate) struct Segments {
     opened: Ranked<{ rank::OPENED }, Vec<Arc<Segment>>>,
     making: Ranked<{ rank::SEGMENTS }, Making>,
     has_spare: AtomicBool,
-    /// Segments that are, or are about to be, forgotten, whose files may still exist.
+    /// Segments removed, or about to be removed, from the list, whose files may still exist.
     leaving: Ranked<{ rank::LEAVING }, Vec<Arc<Segment>>>,
-    /// Raised whenever segments are forgotten or found: a read that sees it change starts over.
+    /// Raised whenever segments leave the list or are found: a read that sees it change starts
+    /// over.
     changes: AtomicU64,
     /// Files with a segment's name that are not usable segments, by number: length and flaw.
     unusable: Ranked<{ rank::UNUSABLE }, BTreeMap<u16, (u64, String)>>,
@@ -165,7 +166,7 @@ impl Segments {
         self.look(&[])
     }
 
-    /// Forgets segments whose files are gone or about to be removed.
+    /// Drops segments whose files are removed, or about to be, from the list.
     pub(crate) fn forget(&self, is_gone: impl Fn(&Segment) -> bool) {
         let making = lock(&self.making);
         let kept = self.all().iter().filter(|s| !is_gone(s)).map(Arc::clone).collect();
@@ -179,7 +180,7 @@ impl Segments {
         let old = self.known.load_full();
         let lacks = |known: &Known, s: &Segment| known.get(s.id).is_none_or(|n| n.ordinal != s.ordinal);
         if old.list.iter().any(|s| lacks(&new, s)) {
-            // Before they disappear: a reader that misses one must see that it has gone.
+            // Before they leave the list: a reader that misses one must see that it was removed.
             self.changes.fetch_add(1, Ordering::AcqRel);
         }
         self.known.store(Arc::clone(&new));
@@ -198,8 +199,8 @@ impl Segments {
         opened.retain(|s| s.file.load().is_some());
     }
 
-    /// Counts changes of the list: segments forgotten, or found as another process's. If the
-    /// number has changed since a place was found, what was read there proves nothing.
+    /// Counts changes of the list: segments that left, or were found as another process's. If the
+    /// count has changed since a place was found, a read there proves nothing.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
@@ -241,14 +242,14 @@ impl Segments {
         self.access == Access::Write
     }
 
-    /// Length and flaw of an unusable file with a segment's name, if there is one.
+    /// Length and flaw of an unusable file with a segment's name, if it exists.
     pub(crate) fn unusable(&self, id: u16) -> Option<(u64, String)> {
         lock(&self.unusable).get(&id).cloned()
     }
 
-    /// Numbers of files that hold something but are not segments: their content is lost.
+    /// Numbers of files with content that are not segments: their content is lost.
     pub(crate) fn strangers(&self) -> Vec<u16> {
-        // A creation that was cut short may leave the length on disk without the header.
+        // An interrupted creation may leave the length on disk without the header.
         lock(&self.unusable).iter().filter(|(_, (len, _))| *len > FIRST_RECORD).map(|(id, _)| *id).collect()
     }
 
@@ -257,7 +258,7 @@ impl Segments {
         Arc::clone(&self.known.load().list)
     }
 
-    /// The segments of the log proper, without output of compaction, in order.
+    /// The segments of the log proper, without outputs of compaction, in order.
     pub(crate) fn log(&self) -> Vec<Arc<Segment>> {
         self.known.load().list.iter().filter(|s| !s.is_output).map(Arc::clone).collect()
     }
@@ -265,7 +266,7 @@ impl Segments {
     /// Returns the segment with a number.
     ///
     /// # Errors
-    /// `Corrupt` when there is none.
+    /// `Corrupt` if it does not exist.
     pub(crate) fn get(&self, id: u16) -> Result<Arc<Segment>> {
         let found = self.known.load().get(id).map(Arc::clone);
         found.ok_or_else(|| {
@@ -274,7 +275,7 @@ impl Segments {
         })
     }
 
-    /// Returns the file of a segment, opened if necessary. Closes the least recently used ones.
+    /// Returns the file of a segment, opened if necessary. Closes the least recently used files.
     pub(crate) fn file(&self, segment: &Arc<Segment>) -> Result<Arc<dyn File>> {
         segment.used.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
         if let Some(file) = &*segment.file.load() {
@@ -291,15 +292,15 @@ impl Segments {
         Ok(file)
     }
 
-    /// Opens the file of a segment anew, for appending or repair.
+    /// Opens the file of a segment again, for appending or repair.
     pub(crate) fn writable(&self, segment: &Segment) -> Result<Arc<dyn File>> {
         self.open_file(segment, Access::Write)
     }
 
-    /// Opens the file of a segment anew, for reading.
+    /// Opens the file of a segment again, for reading.
     ///
     /// # Errors
-    /// `Corrupt` when it is gone or belongs to another segment by now.
+    /// `Corrupt` if it is missing or now belongs to another segment.
     pub(crate) fn open_anew(&self, segment: &Segment) -> Result<Arc<dyn File>> {
         self.open_file(segment, Access::Read)
     }
@@ -336,7 +337,7 @@ impl Segments {
         framing: F,
         range: Range<u64>,
     ) -> Result<Scan<'f, F>> {
-        // No record lies beyond, however long the file is.
+        // No record lies beyond it, however long the file is.
         Scan::new(file, segment.name(), framing, range.start, range.end.min(self.family.longest))
     }
 
@@ -344,7 +345,7 @@ impl Segments {
     /// now.
     ///
     /// # Errors
-    /// `Corrupt` when it is gone; `Io`.
+    /// `Corrupt` if it is missing; `Io`.
     pub(crate) fn length(&self, segment: &Arc<Segment>, least: u64) -> Result<u64> {
         if segment.met_bytes >= least {
             return Ok(segment.met_bytes);
@@ -355,7 +356,7 @@ impl Segments {
     /// Removes segments and their files, durably.
     ///
     /// # Errors
-    /// `Io`. Segments whose files remain are forgotten all the same; the next writer finds them.
+    /// `Io`. Segments whose files remain are forgotten nevertheless; the next writer finds them.
     pub(crate) fn remove(&self, gone: &[Arc<Segment>]) -> Result<()> {
         let is_gone = |s: &Segment| gone.iter().any(|g| g.ordinal == s.ordinal);
         lock(&self.leaving).extend(gone.iter().map(Arc::clone));
@@ -400,13 +401,13 @@ mod tests {
         let segments = Segments::open(&FAMILY, dir, [1; 16], Access::Write, bounds).unwrap();
         let gone = [segments.begin(0).unwrap().0, segments.begin(0).unwrap().0];
         assert_eq!(segments.bytes().0, 2 * FIRST_RECORD);
-        // The first cannot be removed, so the second stays as well.
+        // The first cannot be removed, so the second stays too.
         let first = temp.path().join(gone[0].name());
         std::fs::remove_file(&first).unwrap();
         std::fs::create_dir(&first).unwrap();
         assert!(segments.remove(&gone).is_err());
         assert!(segments.all().is_empty() && segments.bytes().0 == FIRST_RECORD);
-        assert_eq!(segments.begin(0).unwrap().0.ordinal, 2, "a number is not free as long as a file may have its name");
+        assert_eq!(segments.begin(0).unwrap().0.ordinal, 2, "a number is not free while a file may have its name");
         std::fs::remove_dir(&first).unwrap();
         segments.remove(&gone).unwrap();
         assert_eq!(segments.bytes().0, FIRST_RECORD);

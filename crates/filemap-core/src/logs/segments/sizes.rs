@@ -1,4 +1,4 @@
-//! Lengths of segments, and the space they take on the device.
+//! Lengths of segments, and their space on the device.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,7 +26,7 @@ impl Segments {
     pub(crate) fn bytes(&self) -> (u64, u64) {
         let mut sum = (0, 0);
         let all = self.all();
-        // Read after the others, so that none that leaves is missed.
+        // Read after the others, so that none is missed while it leaves.
         let mut leaving = lock(&self.leaving).clone();
         leaving.retain(|s| all.iter().all(|a| a.ordinal != s.ordinal));
         for segment in all.iter().chain(&leaving) {

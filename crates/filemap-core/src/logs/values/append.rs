@@ -1,4 +1,5 @@
-//! The end of the value log: places records, rolls segments. One appender, behind the append lock.
+//! The end of the value log: places records and rolls segments. One appender, behind the append
+//! lock.
 
 use std::sync::Arc;
 
@@ -53,7 +54,7 @@ impl Appender {
         Tail { ordinal: self.segment.ordinal, offset: self.offset }
     }
 
-    /// Name and identity of the file that is appended to.
+    /// Name and identity of the file being appended to.
     pub(crate) fn identity(&self) -> (String, Option<Identity>) {
         (self.segment.name(), self.file.identity())
     }
@@ -63,16 +64,16 @@ impl Appender {
         self.segment_bytes
     }
 
-    /// Bytes appended since the appender was made: a position for group commit.
+    /// Bytes appended through this appender: a position for group commit.
     pub(crate) fn position(&self) -> u64 {
         self.appended_bytes
     }
 
-    /// Begins a new segment if the current one lacks room for `bytes`, or, if that exceeds an
-    /// empty segment, for all of a segment. Returns true if it did.
+    /// Begins a new segment if the current one lacks room for `bytes`, or, if no segment is that
+    /// long, unless it is empty. Returns true if it began one.
     ///
     /// # Errors
-    /// Those of [`Segments::begin`]: the log is then unchanged.
+    /// Those of [`Segments::begin`]; the log is then unchanged.
     pub(crate) fn make_room(&mut self, bytes: u64, sequence: u64) -> Result<bool> {
         let is_full = self.offset + bytes.min(self.segment_bytes - FIRST_RECORD) > self.segment_bytes;
         if is_full {
@@ -85,7 +86,7 @@ impl Appender {
     ///
     /// # Errors
     /// `Io`: the log may then end in part of the record, and this handle must not append any more.
-    /// Those of [`Segments::begin`] when it rolls.
+    /// Those of [`Segments::begin`] if it rolls.
     pub(crate) fn append(&mut self, draft: &mut Draft) -> Result<Appended> {
         self.make_room(draft.header.total_bytes(), draft.header.sequence)?;
         let appended = self.seal(draft, self.offset);
@@ -93,8 +94,8 @@ impl Appender {
         Ok(appended)
     }
 
-    /// As [`Appender::append`] of each, one after the other, by one write. There must be room for
-    /// `total` bytes, as many as they have.
+    /// Appends all drafts, in order, with one write. There must be room for `total`, the sum of
+    /// their lengths.
     ///
     /// # Errors
     /// `Io`: the log may then end in some of the records, and this handle must not append any
@@ -152,15 +153,15 @@ impl Appender {
         self.offset > self.segment_bytes / 2 && !self.segments.is_prepared()
     }
 
-    /// Returns the files to sync for all appended so far, oldest first, and the position that this
-    /// covers.
+    /// Returns the files to sync for everything appended so far, oldest first, and the position
+    /// that this covers.
     pub(crate) fn to_sync(&self) -> (Vec<OpenSegment>, u64) {
         let mut files = self.unsynced.clone();
         files.push((Arc::clone(&self.segment), Arc::clone(&self.file)));
         (files, self.appended_bytes)
     }
 
-    /// Called when the files of a `to_sync` are synced. The last of them was current when that
+    /// Called after the files of a `to_sync` were synced. The last of them was current when that
     /// began: if it was rolled since, its end is not durable, so it stays listed.
     pub(crate) fn synced(&mut self, files: &[OpenSegment]) {
         let complete = &files[..files.len().saturating_sub(1)];

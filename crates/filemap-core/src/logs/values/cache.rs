@@ -1,9 +1,10 @@
-//! The value cache: recently read pages, expanded, in bounded memory. Optional.
+//! The optional value cache: recently read pages, expanded, in bounded memory.
 //!
-//! Invariant: a page is kept under its place. What lies at a place changes only when the writer's
-//! recovery drops records and writes others there; a follower lives through that. It then calls
-//! [`ValueCache::forget`] before anything leads to the new records, and pages read before are not
-//! found again: each place carries the number of such calls as of before its read.
+//! Invariant: a page is kept under its place. The content of a place changes only when the
+//! writer's recovery drops records and writes others there, which a follower experiences while
+//! open. The follower then calls [`ValueCache::forget`] before anything leads to the new records,
+//! and pages read before are not found again: each place carries the number of such calls before
+//! its read.
 //!
 //! Compaction copies pages. If the copy differs only in its place, [`ValueCache::follow`] moves
 //! the page to the new place once the index leads there.

@@ -12,7 +12,7 @@ use crate::format::value::Codec;
 
 /// Shorter inputs are stored raw: a frame's header would cost what compression saves.
 const SHORTEST_BYTES: usize = 48;
-/// The same with a dictionary, which pays earlier.
+/// The same limit with a dictionary, which pays earlier.
 const SHORTEST_WITH_DICTIONARY_BYTES: usize = 24;
 /// Inputs longer than this many times the dictionary gain nothing from it.
 const LONGEST_IN_DICTIONARIES: usize = 6;
@@ -82,12 +82,12 @@ fn new_compressor(level: i32) -> std::io::Result<Compressor<'static>> {
     Ok(compressor)
 }
 
-/// Appends the `raw_bytes` that `stored` encodes to `out`. The caller has checked that length
-/// against a limit: no more is allocated, whatever the frame says. `with` is the record's
+/// Appends the `raw_bytes` bytes that `stored` encodes to `out`. The caller has checked that
+/// length against a limit: no more is allocated, whatever the frame says. `with` is the record's
 /// dictionary, for the codec that needs one.
 ///
 /// # Errors
-/// The flaw, when `stored` does not decode to exactly that many bytes.
+/// The flaw, if `stored` does not decode to exactly that many bytes.
 pub(crate) fn expand(
     codec: Codec,
     stored: &[u8],
@@ -97,7 +97,7 @@ pub(crate) fn expand(
 ) -> Result<(), &'static str> {
     if codec == Codec::Raw {
         if stored.len() != raw_bytes {
-            return Err("raw bytes of another length than recorded");
+            return Err("length of raw bytes differs from the recorded one");
         }
         out.extend_from_slice(stored);
         return Ok(());
@@ -106,8 +106,8 @@ pub(crate) fn expand(
     out.try_reserve_exact(raw_bytes).map_err(|_| "no memory for the recorded length")?;
     let mut cursor = Cursor::new(&mut *out);
     cursor.set_position(start as u64);
-    // The frame may fill all spare room; one that holds more than recorded is caught by its
-    // length.
+    // The frame may fill all spare room; a frame that holds more than recorded fails the length
+    // check.
     if expand_into(codec, stored, with, &mut cursor) == Some(raw_bytes) {
         return Ok(());
     }

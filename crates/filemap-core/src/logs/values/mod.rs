@@ -75,8 +75,8 @@ impl Framing for HeadFraming {
     }
 }
 
-/// The framing of the versions with these sequences: every other record is passed over by its
-/// head, its payload neither read nor checked. `None`: all records.
+/// The framing of the versions with these sequences; other records are skipped by their heads,
+/// their payloads neither read nor verified. `None`: all records.
 pub(crate) struct PartFraming {
     all: ValueFraming,
     sequences: Option<Range<u64>>,
@@ -138,11 +138,11 @@ impl ValueLog {
         self.segments.scan_framed(segment, file, framing, range)
     }
 
-    /// Offset and sequence of the first record of a wanted kind, but for fillers, with a whole
-    /// head in a range of a segment; `None` if there is none. Reads heads, not payloads.
+    /// Offset and sequence of the first record of a wanted kind, except fillers, with a whole head
+    /// in a range of a segment; `None` if there is none. Reads heads, not payloads.
     ///
     /// # Errors
-    /// `Io`; `Corrupt` when the segment is gone.
+    /// `Io`; `Corrupt` if the segment is missing.
     pub(crate) fn first_head(
         &self,
         segment: &Arc<Segment>,
@@ -160,11 +160,11 @@ impl ValueLog {
         Ok(first)
     }
 
-    /// Shows `visit` the offset and header of each record, but for fillers, with a whole head in a
+    /// Passes `visit` the offset and header of each record, except fillers, with a whole head in a
     /// range of a segment, until it breaks. Reads heads, not payloads.
     ///
     /// # Errors
-    /// `Io`; `Corrupt` when the segment is gone.
+    /// `Io`; `Corrupt` if the segment is missing.
     pub(crate) fn each_head(
         &self,
         segment: &Arc<Segment>,

@@ -32,7 +32,7 @@ const TRUSTED_BYTES: u64 = 4 << 20;
 pub(crate) enum Want {
     Head,
     Whole,
-    /// Whole, from the value cache if possible; a record read instead may be cached by
+    /// Whole, from the value cache if possible; a record read from disk instead may be cached by
     /// [`Raw::keep`].
     Cached,
 }
@@ -70,7 +70,7 @@ impl Raw<'_> {
     }
 
     /// # Errors
-    /// `Corrupt` when the record is not a version of its key, though something leads to it as one.
+    /// `Corrupt` if the record is not a version of its key, though something leads to it as one.
     pub(crate) fn check_version(&self) -> Result<()> {
         if self.header.kind.is_version() { Ok(()) } else { Err(self.flaw("it is not a version of its key")) }
     }
@@ -102,7 +102,7 @@ impl Raw<'_> {
             .map_err(|what| self.flaw(what))
     }
 
-    /// Puts the expanded record into the value cache if the read missed it there.
+    /// Puts the expanded record into the value cache, if the read missed there.
     pub(crate) fn keep(&self, meta: &[u8], body: &[u8]) {
         if let Cached::NotYet(pages, place) = self.cached
             && pages.takes(body.len())
@@ -148,7 +148,7 @@ impl Raw<'_> {
 /// record itself.
 ///
 /// # Errors
-/// `Corrupt` when the dictionary is missing or damaged; `NewerFormat`; `Io`.
+/// `Corrupt` if the dictionary is missing or damaged; `NewerFormat`; `Io`.
 pub(crate) fn expand(
     dictionaries: &Registry,
     header: &Header,
@@ -171,7 +171,7 @@ impl ValueLog {
     /// nearly all.
     ///
     /// # Errors
-    /// `Corrupt` when no whole record lies there; `Io`; those of `f`.
+    /// `Corrupt` if no whole record lies there; `Io`; those of `f`.
     pub(crate) fn with_record<T>(
         &self,
         location: Location,
@@ -197,7 +197,7 @@ impl ValueLog {
         read_record(&self.dictionaries, &(segment, file), offset, size, want, |raw| f(&Raw { cached, ..*raw }))
     }
 
-    /// Moves cached pages to where compaction copied their records unchanged.
+    /// Moves cached pages to the places to which compaction copied their records unchanged.
     pub(crate) fn follow(&self, moves: &[(Location, Location)]) {
         let Some(pages) = &self.cache else { return };
         for (from, to) in moves {
@@ -312,7 +312,7 @@ fn read_record<T>(
         let header = value::peek(&buffer[..there]).map_err(flaw)?;
         let needs_payload = want != Want::Head || matches!(header.kind, Kind::Reference | Kind::Chunked);
         if header.total_bytes() > bound {
-            return Err(flaw("it is longer than what the index says"));
+            return Err(flaw("it is longer than the index says"));
         }
         let need = if needs_payload { header.total_bytes() } else { header.payload_at() as u64 };
         if need > first {
@@ -340,10 +340,10 @@ pub(crate) enum Body {
 }
 
 impl Body {
-    /// The body of a page or chunked record. A page's body takes the memory of `spare`.
+    /// The body of a page or chunked record. A page's body takes over the memory of `spare`.
     pub(crate) fn of(raw: &Raw<'_>, spare: &mut Vec<u8>) -> Result<Body> {
         if !matches!(raw.header.kind, Kind::Page | Kind::Chunked) {
-            return Err(raw.flaw("it is no record that holds a body"));
+            return Err(raw.flaw("it is not a record that holds a body"));
         }
         if raw.header.kind == Kind::Chunked {
             let mut at = 0;

@@ -1,5 +1,5 @@
-//! [`Reader`]: the body of one version, chunk by chunk, from any place of it. It holds the
-//! segments of the chunks open, so that compaction may remove them meanwhile.
+//! [`Reader`]: the body of one version, chunk by chunk, from any offset. It holds the segments of
+//! the chunks open, so that compaction may remove them meanwhile.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::logs::segments::OpenSegment;
 use crate::logs::values::ValueLog;
 use crate::record::Head;
 
-/// Reads a body in bounded memory, one chunk at a time, from any place of it.
+/// Reads a body in bounded memory, one chunk at a time, from any offset.
 ///
 /// ```
 /// # let temp = tempfile::tempdir()?;
@@ -56,23 +56,23 @@ impl Reader {
         &self.head
     }
 
-    /// The length of the body in bytes, as far as it was not read yet.
+    /// Number of bytes of the body not read yet.
     pub fn remaining(&self) -> u64 {
         self.head.body_bytes.saturating_sub(self.at)
     }
 
-    /// The part of the body that was not read yet, if all of it is in memory already: so for every
-    /// body that is stored in one piece.
+    /// The unread part of the body if all of it is in memory, as is every body stored in one
+    /// piece.
     pub fn in_memory(&self) -> Option<&[u8]> {
         let from = self.at.checked_sub(self.piece_at)?;
         let there = self.piece.get(usize::try_from(from).ok()?..)?;
         (there.len() as u64 == self.remaining()).then_some(there)
     }
 
-    /// As [`Reader::in_memory`], in the memory where it is.
+    /// [`Reader::in_memory`], without a copy.
     ///
     /// # Errors
-    /// The reader, if a part of the body is not in memory.
+    /// The reader itself, if a part of the body is not in memory.
     pub fn into_memory(mut self: Box<Self>) -> std::result::Result<Vec<u8>, Box<Reader>> {
         let Some(left) = self.in_memory().map(<[u8]>::len) else { return Err(self) };
         self.piece.drain(..self.piece.len() - left);
@@ -91,7 +91,7 @@ impl Reader {
 }
 
 impl std::io::Read for Reader {
-    /// Errors of the store come as [`std::io::Error`] with the [`Error`](crate::Error) inside.
+    /// Errors of the store are [`std::io::Error`]s with the [`Error`](crate::Error) inside.
     fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
         if self.at >= self.head.body_bytes || buf.is_empty() {
             return Ok(0);
@@ -107,7 +107,7 @@ impl std::io::Read for Reader {
     }
 }
 
-/// Chunks in between are not read. A place behind the end reads as the end.
+/// Chunks in between are not read. An offset beyond the end reads as the end.
 impl std::io::Seek for Reader {
     fn seek(&mut self, to: std::io::SeekFrom) -> std::io::Result<u64> {
         use std::io::SeekFrom::{Current, End, Start};

@@ -1,8 +1,8 @@
 //! Stand-ins for the model checkers, and the faults that can be planted in them.
 //!
-//! The checkers have no `OnceLock` and no `ArcSwap`. These models have the orderings that the
-//! originals document, no stronger ones. A fault weakens one kind of step, so that a test can
-//! prove that its scenario would notice.
+//! The checkers have no `OnceLock` and no `ArcSwap`. These models have exactly the orderings that
+//! the originals document. A fault weakens one kind of step, so that a test can prove that its
+//! scenario detects it.
 
 use std::cell::Cell;
 use std::fmt;
@@ -193,7 +193,7 @@ impl fmt::Debug for Condvar {
     }
 }
 
-/// Model of `std`'s: a thread that sees the value sees everything before `set`.
+/// Model of `std`'s `OnceLock`: a thread that sees the value sees everything before `set`.
 pub(crate) struct OnceLock<T> {
     value: std::sync::OnceLock<T>,
     is_set: checked::AtomicBool,
@@ -235,8 +235,8 @@ impl<T> fmt::Debug for OnceLock<T> {
     }
 }
 
-/// Model of `arc-swap`'s: a load acquires what the store of that pointer released. Values live as
-/// long as the cell; the pointer is an index into them.
+/// Model of `arc-swap`'s `ArcSwap`: a load acquires what the store of that pointer released.
+/// Values live as long as the cell; the pointer is an index into them.
 pub(crate) struct ArcSwap<T> {
     values: std::sync::Mutex<Vec<Arc<T>>>,
     current: checked::AtomicUsize,

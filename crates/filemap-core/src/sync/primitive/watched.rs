@@ -1,6 +1,6 @@
-//! Locks and cells whose hand-over ThreadSanitizer sees. It knows of a lock only what instrumented
-//! code does, and the standard library is not instrumented. So each lock has a word that the last
-//! holder releases and the next acquires: exactly what a lock promises, no more.
+//! Locks and cells whose hand-over ThreadSanitizer sees. It only sees what instrumented code does,
+//! and the standard library is not instrumented. So each lock has a word that one holder releases
+//! and the next acquires: exactly what a lock guarantees, no more.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -125,7 +125,7 @@ impl Condvar {
     }
 }
 
-/// `std`'s cell: a thread that sees it set sees everything before.
+/// `std`'s `OnceLock`: a thread that sees it set sees everything before.
 #[derive(Debug, Default)]
 pub(crate) struct OnceLock<T> {
     value: std::sync::OnceLock<T>,
@@ -156,7 +156,7 @@ impl<T> OnceLock<T> {
         if is_mine {
             self.is_set.store(true, Ordering::Release);
         }
-        // Another thread has set it and is about to publish that.
+        // Another thread has stored the value and is about to publish it.
         while !self.is_set.load(Ordering::Acquire) {
             std::thread::yield_now();
         }
@@ -173,7 +173,7 @@ mod tests {
     const EACH: u64 = 300_000;
     const BLINDED: &str = "FILEMAP_BLIND_DETECTOR";
 
-    /// Runs itself once more with the locks hidden from the detector, which must report the race.
+    /// Runs itself again with the locks hidden from the detector, which must report the race.
     #[test]
     fn a_lock_that_the_detector_is_not_told_of_is_reported() {
         if std::env::var_os(BLINDED).is_some() {

@@ -1,4 +1,4 @@
-//! Damaged files are errors or right answers; calls that fail leave nothing that opens wrongly.
+//! Damaged files give errors or right answers; failed calls leave nothing that opens wrongly.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ fn every_flipped_byte_is_found_and_no_answer_is_wrong() {
     }
 }
 
-/// Whether these come next, as far as the cursor is walked.
+/// Returns whether the next entries, at most four, are these.
 fn walk(cursor: &mut Cursor, keys: &[&Vec<u8>]) -> Result<bool, StorageError> {
     for key in keys.iter().take(4) {
         if cursor.forward()?.is_none_or(|entry| entry.0 != &key[..]) {
@@ -67,7 +67,7 @@ fn every_truncation_and_every_longer_file_is_refused() {
     for len in 0..whole.len() {
         disk.set_bytes(run.name(), &whole[..len]);
         assert!(is_damage(Run::open(&home, run.info())), "{len} bytes");
-        // The handle that was open before.
+        // The handle opened before the damage.
         assert!(len % 31 > 0 || is_damage(run.verify()), "{len} bytes");
     }
     disk.set_bytes(run.name(), &[&whole[..], &[0; 4096]].concat());
@@ -118,7 +118,7 @@ fn what_its_owner_does_not_name_is_not_opened() {
     assert!(is_damage(Run::open(&home, Info { number: 9, ..info })));
 }
 
-/// Writes, and opens what was written.
+/// Writes a run and opens it.
 fn work(home: &Home, entries: &Entries) -> Result<Arc<Run>, StorageError> {
     let mut writer = Writer::create(home, 1)?;
     entries.iter().try_for_each(|(key, change)| writer.push(key, *change))?;
@@ -131,7 +131,7 @@ fn work(home: &Home, entries: &Entries) -> Result<Arc<Run>, StorageError> {
 #[test]
 fn any_call_may_fail_and_what_a_crash_leaves_names_its_owner() {
     let mut entries = high();
-    // More than is written at once.
+    // More than one buffer of the writer.
     entries.extend((0..4_000u32).map(|nth| {
         let middle: Vec<u8> = (0..150).map(|at| (nth.wrapping_mul(at * at + 7) >> 7) as u8).collect();
         ([&b"url"[..], &nth.to_be_bytes(), &middle].concat(), Change::Added)
@@ -144,7 +144,7 @@ fn any_call_may_fail_and_what_a_crash_leaves_names_its_owner() {
         for at in calls {
             let disk = SimDisk::new(1);
             disk.fail(Some(Failure { at, fault, only_syncs: false, forever: false }));
-            // What a signal interrupts is tried again inside.
+            // An interrupted call is retried inside.
             let is_ok = work(&home(&disk), &entries).is_ok();
             assert!(!is_ok || fault == Fault::Eintr, "{fault:?} of call {at}");
             disk.fail(None);
@@ -156,7 +156,7 @@ fn any_call_may_fail_and_what_a_crash_leaves_names_its_owner() {
                     assert!(is_ours || bytes.len() <= 4096, "{fault:?} of call {at}: {} bytes", bytes.len());
                 }
             }
-            // The next number, beside what is left.
+            // The next free number, beside the leftovers.
             assert_eq!(all(&work(&home(&disk), &entries).expect("works")).expect("read"), entries);
         }
     }

@@ -1,4 +1,4 @@
-//! Forged files: any bytes under right checksums. Nothing panics or walks on for ever, and keys
+//! Forged files: arbitrary bytes under valid checksums. Nothing panics or loops for ever, and keys
 //! rise along every walk.
 
 use std::ops::Bound;
@@ -16,7 +16,7 @@ use super::super::source::{Direction, Source};
 use super::{Entries, entries, high, home, written};
 use crate::run::{checksum, salt};
 
-/// Changes a few bytes of a block, mostly near its front, and makes its checksum right.
+/// Changes a few bytes of a block, mostly near its front, and makes its checksum valid.
 fn forge(rng: &mut fastrand::Rng, bytes: &mut [u8], number: u64) {
     let page = rng.usize(..bytes.len() / 4096);
     let pages = match page {
@@ -48,7 +48,7 @@ fn forge(rng: &mut fastrand::Rng, bytes: &mut [u8], number: u64) {
     }
 }
 
-/// Everything that reads, within a bound of steps.
+/// Every read operation, within a bound of steps.
 fn read(run: &Arc<Run>, keys: &[&Vec<u8>]) {
     let steps = run.entries().min(20_000) + 10;
     let _ = run.verify();
@@ -85,7 +85,7 @@ fn forge_often(rng: &mut fastrand::Rng, home: &Home, disk: &SimDisk, entries: &E
         let mut bytes = whole.clone();
         (0..rng.usize(1..3)).for_each(|_| forge(rng, &mut bytes, info.number));
         disk.set_bytes(run.name(), &bytes);
-        // As its forged header says.
+        // As the forged header says.
         let forged = Info {
             number: info.number,
             leaves: OrderedHeader::LEAVES.get(&bytes),
@@ -114,10 +114,10 @@ fn forged_blocks_do_no_harm() {
     }
 }
 
-/// Bytes that change: where, and to what.
+/// Changed bytes: offset and new value.
 type Changes<'a> = &'a [(usize, u8)];
 
-/// Blocks that decode, each wrong in one way.
+/// Blocks that decode, each with one flaw.
 #[test]
 fn verification_finds_what_right_checksums_hide() {
     let disk = SimDisk::new(1);
@@ -139,8 +139,8 @@ fn verification_finds_what_right_checksums_hide() {
     let last = inner.child(inner.len() - 1).page as usize * 4096;
     let end_of_last = OrderedBlock::BYTES_USED.get(&whole[last..]) as usize;
     assert!(end_of_last < 4096);
-    // A separator too high, one too low; another sum, and one that makes up for another child's;
-    // a byte behind the end of an inner block, of a leaf; keys below those of the leaf before.
+    // A separator too high, one too low; a wrong sum, and one that another child's compensates; a
+    // byte after the end of an inner block, of a leaf; keys below those of the leaf before.
     let cases: [(Changes<'_>, bool); 7] = [
         (&[(end_of_separator, whole[end_of_separator] + 1)], false),
         (&[(end_of_separator, whole[end_of_separator] - 1)], false),

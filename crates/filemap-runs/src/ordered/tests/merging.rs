@@ -1,4 +1,5 @@
-//! Merges against sets of keys: several runs and memory, cancelling, both ways, from any key on.
+//! Merges against sets of keys: several runs and memory, cancelling changes, both directions, from
+//! any key on.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -13,7 +14,7 @@ use super::super::source::{Direction, Source};
 use super::super::writer::Writer;
 use super::{Entries, home, key, written};
 
-/// The changes of each of some times, and the keys at the end.
+/// The changes of each of `times` steps, and the keys present at the end.
 fn history(rng: &mut fastrand::Rng, times: usize, count: usize) -> (Vec<Entries>, BTreeSet<Vec<u8>>) {
     let mut present = BTreeSet::new();
     let changes = (0..times).map(|_| {
@@ -76,7 +77,7 @@ fn lists_of_many_sources_go_both_ways_from_any_key() {
             let expected: Vec<_> = present.range::<[u8], _>((Bound::Unbounded, bound)).rev().map(added).collect();
             assert!(list(Merge::new(sources(), Direction::Back, bound).expect("read")) == expected);
         }
-        // Resumed after every few keys, now and then the other way.
+        // Resumed after every few keys, sometimes in the other direction.
         let keys: Vec<&Vec<u8>> = present.iter().collect();
         let mut merge = Merge::new(sources(), Direction::Forward, Bound::Unbounded).expect("read");
         let mut at = 0;
@@ -113,7 +114,7 @@ fn runs_merge_in_any_order_and_what_cancels_is_gone() {
         let written = writer.end().expect("ended").expect("not empty");
         Arc::new(Run::open(&home, written.info()).expect("opens"))
     };
-    // Neighbours in time first, then all in any order.
+    // First neighbours in time, then all runs in random order.
     let middle = merged(7, runs.drain(2..4).collect());
     assert!(middle.info().removed > 0);
     runs.push(middle);
@@ -125,7 +126,7 @@ fn runs_merge_in_any_order_and_what_cancels_is_gone() {
     assert_eq!(whole.sum_below(&[0xff; 70_000]).expect("read"), present.len() as i64);
 }
 
-/// An owner that cannot read its own record of a key adds it a second time.
+/// An owner that cannot read its own record of a key adds it again.
 #[test]
 fn a_key_that_came_twice_is_listed_once() {
     let entries: [Entry<'_>; 1] = [(b"a", Change::Added)];
@@ -137,7 +138,7 @@ fn a_key_that_came_twice_is_listed_once() {
     assert_eq!(merge.next_entry().expect("read"), None);
 }
 
-/// Whatever read fails, the list goes on where it was.
+/// Whichever read fails, the list continues at the same position.
 #[test]
 fn a_list_goes_on_after_reads_that_failed() {
     let mut rng = fastrand::Rng::with_seed(3);

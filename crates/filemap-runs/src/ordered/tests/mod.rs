@@ -1,4 +1,4 @@
-//! Runs of keys in order against a map, over damage and over failing calls; what the tests share.
+//! Ordered runs against a map, under damage and failing calls; helpers shared by the tests.
 
 mod damage;
 mod forged;
@@ -31,7 +31,7 @@ fn written(home: &Home, number: u64, entries: &Entries) -> Arc<Run> {
     Arc::new(Run::open(home, written.info()).expect("opens"))
 }
 
-/// Keys that share much or little, of one byte to 66,000.
+/// Keys of 1 to 66,000 bytes that share much or little.
 fn key(rng: &mut fastrand::Rng, with_long: bool) -> Vec<u8> {
     let bytes = |rng: &mut fastrand::Rng, len: usize| -> Vec<u8> {
         (0..len).map(|_| [0, b'a', b'b', 0xfe, 0xff][rng.usize(..5)]).collect()

@@ -1,4 +1,4 @@
-//! What was written is found, walked and counted, over keys of every kind; and at what cost.
+//! Finds, walks and counts against a model, over keys of every kind; and what they cost.
 
 use std::sync::Arc;
 
@@ -72,7 +72,8 @@ fn what_was_written_is_found_walked_and_counted() {
 #[test]
 fn keys_of_the_greatest_length_make_a_tree() {
     let mut rng = fastrand::Rng::with_seed(2);
-    // Neighbours differ in the last byte, pairs of them early: every second separator is a key.
+    // Keys that differ in the last byte, and pairs that differ early: every second separator is a
+    // key.
     let mut model = Entries::new();
     for nth in 0..20u8 {
         let mut key = vec![nth; MAX_KEY_BYTES];
@@ -82,10 +83,10 @@ fn keys_of_the_greatest_length_make_a_tree() {
         model.extend((0..400u16).map(|nth| ([&key[..60_000], &[0xff], &nth.to_be_bytes()].concat(), Change::Added)));
     }
     check(&mut rng, &model);
-    // One byte each: all that there are.
+    // All keys of one byte.
     let model = (0..=255u8).map(|byte| (vec![byte], Change::Added)).collect();
     check(&mut rng, &model);
-    // Each a prefix of the next, and each sharing a byte less than the one before.
+    // Each key is a prefix of the next; then each shares a byte less than the one before.
     let mut model: Entries = (1..900).map(|len| (vec![b'a'; len], Change::Added)).collect();
     model.extend((0..900).map(|len| ([&vec![b'a'; len][..], b"b"].concat(), Change::Added)));
     check(&mut rng, &model);

@@ -1,4 +1,4 @@
-//! The directory's nodes, read when their entries are asked for.
+//! The directory's nodes, read when their entries are needed.
 
 use std::io;
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use crate::format::node;
 
 const KEYS: u64 = 12_000;
 
-/// Leaves of few slots, so that there are many.
+/// Leaves of few slots, so that there are many leaves.
 fn limits() -> Limits {
     Limits { leaf_slots: 2, ..Limits::default() }
 }
@@ -21,7 +21,7 @@ fn open(file: &Arc<dyn File>, root: IndexRoot, epoch: u64) -> (Arc<Index>, Index
     (index, IndexWriter::new(loaded, root, epoch + 1, limits()))
 }
 
-/// A file that notes the pages that were read, but for those that were mapped.
+/// A file that records the pages read, except mapped ones.
 #[derive(Debug)]
 struct Noting {
     file: Arc<dyn File>,
@@ -73,7 +73,7 @@ fn large() -> (tempfile::TempDir, Arc<dyn File>, IndexRoot, u64) {
     (temp, file, durable.0, durable.1)
 }
 
-/// The page of the node with the entry of a hash.
+/// The page of the node that holds the entry of a hash.
 fn node_of(file: &Arc<dyn File>, root: IndexRoot, hash: u64) -> u32 {
     let nth = (hash >> (64 - root.depth)) as usize / node::CAPACITY;
     open(file, root, 1 << 40).1.levels[0][nth]
@@ -119,7 +119,7 @@ fn a_damaged_node_is_an_error_for_its_own_keys_and_for_every_change() {
         }
     }
     assert!((1..KEYS / 2).contains(&bad), "{bad}");
-    // A check names it once and looks at everything else.
+    // A check reports it once and checks everything else.
     let (mut pages, mut keys) = (Vec::new(), 0);
     let slots = &mut |found: &[Slot]| {
         keys += found.len() as u64;
@@ -128,7 +128,7 @@ fn a_damaged_node_is_an_error_for_its_own_keys_and_for_every_change() {
     index.check(&mut || Ok(()), slots, &mut |page, _| pages.push(page)).unwrap();
     assert_eq!(pages, [page]);
     assert!(keys > KEYS / 2 && keys < KEYS, "{keys}");
-    // Nothing is written: what is free is not known.
+    // Nothing is written, since the free pages are not known.
     let len = file.len().unwrap();
     let old = writer.leaf((0..).map(hash).find(|h| index.directory.load().find(*h).is_ok()).unwrap()).unwrap();
     let failed = writer.replace(&old, &[]).and_then(|()| writer.flush());

@@ -1,5 +1,5 @@
-//! Runs against a map: changes that wait, are joined, settle and are seen again after reopening;
-//! keys with the same hash bits; a partial settling that is forgotten; damaged pages.
+//! Runs against a map: changes wait, are joined, settle and are found after reopening; keys with
+//! the same hash bits; a partial settling that is forgotten; damaged pages.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ fn open(file: &Arc<dyn File>, root: IndexRoot, epoch: u64) -> (Arc<Index>, Index
     (index, IndexWriter::new(loaded, root, epoch + 1, limits()))
 }
 
-/// What the index should have: of each hash the addresses of its keys, by the keys' numbers.
+/// Expected content of the index: for each hash the addresses of its keys, by the keys' numbers.
 type Model = BTreeMap<u64, BTreeMap<u32, u64>>;
 
 /// A checkpoint that gives keys new addresses, or removes them (0), and pays for `leaves`.
@@ -76,7 +76,7 @@ fn checkpoint(
     commit(writer, durable);
 }
 
-/// Compares every lookup and the check in order of hashes.
+/// Compares every lookup, and the check in hash order.
 fn agrees(index: &Index, model: &Model, root: &IndexRoot) {
     let mut want: Vec<u64> = Vec::new();
     for (hash, keys) in model {
@@ -117,7 +117,7 @@ fn it_agrees_with_a_map_while_changes_wait_are_joined_and_settle() {
     let (mut root, mut epoch) = (IndexRoot::empty(), 1);
     let (mut next, mut most, mut levels, mut least) = (1, 0, 0, usize::MAX);
     for round in 0..40u64 {
-        // Reopened now and then: a settling that is under way is forgotten.
+        // Reopened now and then: a settling in progress is forgotten.
         let (index, mut writer) = open(&file, root, epoch);
         for part in 0..1 + round % 3 {
             let mut batch = BTreeMap::new();
@@ -141,7 +141,7 @@ fn it_agrees_with_a_map_while_changes_wait_are_joined_and_settle() {
         levels = levels.max(index.directory.load().runs().all().map(|run| run.level).max().unwrap_or(0));
     }
     assert!(most > PARTS && levels >= 2, "{most} {levels}");
-    // Only what the last checkpoint has just written is left after one that pays for everything.
+    // After a checkpoint that pays for everything, only what it has just written is left.
     assert!(least <= PARTS, "{least}");
 }
 
@@ -169,7 +169,7 @@ fn what_the_last_durable_root_names_is_untouched_until_the_next_is_durable() {
             last = (root, epoch);
         });
     }
-    // Pages of joined and settled runs are used again.
+    // Pages of joined and settled runs are reused.
     assert!(last.0.pages < 4000, "{:?}", last.0);
 }
 
@@ -225,9 +225,9 @@ fn a_damaged_page_of_a_run_is_reported_and_its_part_does_not_settle() {
         assert_eq!(pages, index.run_pages());
         (slots, flaws)
     };
-    // A summary alone costs nothing: it is made again of its pages.
+    // A damaged summary alone loses nothing: it is rebuilt from its pages.
     spoil(hit.groups[0].page);
-    let summary = (hit.groups[0].page, "checksum of a summary does not match".to_owned());
+    let summary = (hit.groups[0].page, "checksum mismatch in a summary".to_owned());
     let (index, _) = open(&file, root, epoch);
     assert!((0..2000).all(|i| found(&index, hash(i)) == [1 + i]));
     assert_eq!(flaws_of(&index), (2000, vec![summary.clone()]));
@@ -244,10 +244,10 @@ fn a_damaged_page_of_a_run_is_reported_and_its_part_does_not_settle() {
     assert!(others.clone().all(|i| found(&index, hash(i)) == [1 + i]));
     let (slots, flaws) = flaws_of(&index);
     assert_eq!(slots, others.clone().count());
-    let bad = |page| (page, "checksum of a page of changes does not match".to_owned());
+    let bad = |page| (page, "checksum mismatch in a page of changes".to_owned());
     let want: Vec<_> = std::iter::once(summary).chain(hit.all_pages().skip(1).map(bad)).collect();
     assert_eq!(flaws, want);
-    // The rest settles.
+    // The other parts settle.
     let mine: BTreeMap<(u64, u32), u64> = others.clone().take(50).map(|i| ((hash(i), 0), 10_000 + i)).collect();
     for _ in 0..2 {
         checkpoint(&mut writer, &mut model, &mine, 100_000, &mut |r, e| (root, epoch) = (r, e));
@@ -287,7 +287,7 @@ fn a_list_of_runs_that_cannot_be_is_refused() {
 fn changes_applied_again_change_nothing() {
     let mut rng = fastrand::Rng::with_seed(5);
     for _ in 0..500 {
-        // Chains of a few keys that share a hash, or do not.
+        // Chains of a few keys, some of which share a hash.
         let (mut now, mut next) = ([0u64; 5], 1);
         let place = |key: usize| hash(key as u64 / 2);
         let mut leaf: Vec<Slot> = Vec::new();
@@ -295,7 +295,7 @@ fn changes_applied_again_change_nothing() {
         for nth in 0..rng.usize(1..30) {
             let key = rng.usize(..now.len());
             let is_removed = now[key] != 0 && rng.u8(..4) == 0;
-            // Addresses of records that are gone are used again.
+            // Addresses of removed records are reused.
             let free: Vec<u64> = (1..next).filter(|address| !now.contains(address)).collect();
             let address = match rng.choice(&free) {
                 _ if is_removed => 0,
@@ -306,7 +306,7 @@ fn changes_applied_again_change_nothing() {
             let mut to = slot(place(key), address.max(1));
             to.key = address;
             if nth < 6 {
-                // The leaf as it was before.
+                // The leaf with the changes so far.
                 leaf.retain(|s| s.key != now[key]);
                 if address != 0 {
                     leaf.push(to);

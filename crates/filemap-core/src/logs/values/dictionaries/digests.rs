@@ -1,7 +1,7 @@
-//! Digested zstd dictionaries in memory: found without a lock, bounded in bytes, least recently
-//! used dropped first.
+//! Digested zstd dictionaries in memory: found without a lock, bounded in bytes, evicted by least
+//! recent use.
 //!
-//! Invariant: a digest that a thread holds stays usable after it is dropped from here.
+//! Invariant: a digest that a thread holds stays usable after its eviction.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::error::Result;
 use crate::format::dictionary::Facts;
 use crate::sync::{Ranked, lock, rank};
 
-/// A full memory takes a new digest for compression only if its oldest digest was unused for this
-/// many misses. Otherwise more groups than fit would digest a dictionary for every page.
+/// If memory is full, a new digest for compression is added only if the oldest digest was unused
+/// for this many misses. Otherwise more groups than fit would digest a dictionary for every page.
 const RECENT_WISHES: u64 = 64;
 
 /// One of a file's two dictionaries.
@@ -41,7 +41,7 @@ const LOOK_EVERY: u64 = 8;
 /// A digested dictionary.
 pub(crate) struct Digest<T> {
     pub(crate) form: T,
-    /// Length of the dictionary itself.
+    /// Length of the undigested dictionary.
     pub(crate) dictionary_bytes: usize,
     part: Part,
     level: i32,
@@ -70,7 +70,7 @@ type List<T> = ArcSwap<Vec<Arc<Digest<T>>>>;
 #[derive(Debug)]
 pub(crate) struct Dictionary {
     pub(crate) id: u32,
-    /// From its file, or why that cannot be read.
+    /// From its file, or the error of reading it.
     pub(crate) facts: Result<Facts>,
     compressors: List<CDict<'static>>,
     expanders: List<DDict<'static>>,
@@ -87,12 +87,12 @@ impl Dictionary {
     }
 }
 
-/// The digests of all dictionaries, and their bound.
+/// The digests of all dictionaries, and their memory bound.
 #[derive(Debug)]
 pub(crate) struct Digests {
     bound: AtomicU64,
     bytes: AtomicU64,
-    /// Misses: digests that were wanted and not there.
+    /// Misses: digests that were wanted but not in memory.
     wishes: AtomicU64,
     changing: Ranked<{ rank::DIGESTS }, ()>,
 }
@@ -132,8 +132,8 @@ impl Digests {
         Some(Arc::clone(found))
     }
 
-    /// Returns true if there is room for one more digest for compression: within the bound, or in
-    /// place of one that was not used lately. Counts a miss.
+    /// Returns true if one more digest for compression may be added: within the bound, or in place
+    /// of one that was not used recently. Counts a miss.
     pub(crate) fn may_add(&self, all: &[Arc<Dictionary>]) -> bool {
         let now = self.wishes.fetch_add(1, Ordering::Relaxed);
         let has_old = || oldest(all).is_some_and(|(used, _)| used + RECENT_WISHES < now);

@@ -1,4 +1,4 @@
-//! Makes dictionaries of sample pages, and tries them on held-out ones. docs/DICTIONARIES.md has
+//! Makes dictionaries from sample pages, and tries them on held-out ones. docs/DICTIONARIES.md has
 //! the measurements behind the constants.
 //!
 //! Invariant: the same samples give the same dictionary.
@@ -10,13 +10,13 @@ use crate::format::dictionary::MAX_BYTES;
 
 /// First bytes of a dictionary trained by zstd; the next four are its id.
 const MAGIC: [u8; 4] = [0x37, 0xa4, 0x30, 0xec];
-/// One sample in this many is held out to try dictionaries on.
+/// One sample in this many is held out for trials.
 const HELD_OUT: usize = 8;
 /// A trained dictionary is tried if the samples are at least this many times its length; with less
 /// it hardly ever wins.
 const TRAINED_ON: usize = 24;
-/// One part in this many of a dictionary of whole pages is trained: for entropy tables and what
-/// pages have in common.
+/// One part in this many of a dictionary of whole pages is trained: for entropy tables and common
+/// content of pages.
 const TRAINED_PART: usize = 2;
 /// The trained part needs only this many times its length, since whole pages make up for its gaps.
 const PART_TRAINED_ON: usize = 8;
@@ -61,8 +61,8 @@ impl Samples {
         self.held_out.iter().map(|s| s.len() as u64).sum()
     }
 
-    /// Returns the best dictionary of at most `bytes` at a level; `None` when there are too few
-    /// samples.
+    /// Returns the best dictionary of at most `bytes` bytes at a level; `None` if there are too
+    /// few samples.
     pub(crate) fn dictionary(&self, bytes: usize, level: i32) -> Option<Candidate> {
         let bytes = bytes.min(MAX_BYTES);
         let candidates = [self.of_pages(bytes), self.trained(bytes, TRAINED_ON)];
@@ -89,7 +89,8 @@ impl Samples {
         Some(sum)
     }
 
-    /// A dictionary from zstd's trainer (fast cover), if there are `on` times `bytes` of samples.
+    /// A dictionary from zstd's trainer (fast cover), if there are `on` times `bytes` bytes of
+    /// samples.
     fn trained(&self, bytes: usize, on: usize) -> Option<Vec<u8>> {
         let mut lengths: Vec<usize> = Vec::new();
         let mut samples: Vec<u8> = Vec::new();
@@ -123,7 +124,8 @@ impl Samples {
     }
 }
 
-/// Writes the dictionary's id where frames take it from, if the dictionary has such a field.
+/// Writes the dictionary's id into the field that frames copy it from, if the dictionary has that
+/// field.
 pub(crate) fn name(dictionary: &mut [u8], id: u32) {
     if dictionary.starts_with(&MAGIC) && dictionary.len() >= 8 {
         dictionary[4..8].copy_from_slice(&id.to_le_bytes());
@@ -158,7 +160,7 @@ mod tests {
         assert!(Samples::default().dictionary(4096, 3).is_none());
         let mut samples = Samples::default();
         (0..10).for_each(|_| samples.add([&MAGIC[..], &[0xff; 600]].concat()));
-        assert!(samples.dictionary(4096, 3).is_none(), "it begins like a trained one, and is none");
+        assert!(samples.dictionary(4096, 3).is_none(), "it begins like a trained one, but is not one");
     }
 
     #[test]

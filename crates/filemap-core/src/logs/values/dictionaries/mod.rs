@@ -34,9 +34,9 @@ use digests::{Dictionary, Digests};
 pub(crate) use digests::{Digest, Part};
 use named::Standing;
 
-/// Advice when a dictionary cannot be read.
+/// Advice in the error of an unreadable dictionary.
 const CURE: &str = "restore the file from a copy of the store, or fetch the pages again that need it";
-/// Greatest number of dictionaries in a store.
+/// Maximum number of dictionaries in a store.
 const MOST: usize = 4096;
 
 /// The dictionaries of a store.
@@ -45,7 +45,7 @@ pub(crate) struct Registry {
     dir: Arc<dyn Dir>,
     store_id: [u8; 16],
     access: Access,
-    /// By id.
+    /// Dictionaries by id.
     list: ArcSwap<Vec<Arc<Dictionary>>>,
     /// The newest usable dictionary of each group; the global one has an empty name.
     current: ArcSwap<BTreeMap<Vec<u8>, u32>>,
@@ -53,8 +53,8 @@ pub(crate) struct Registry {
     /// Held while the list or the files change.
     changing: Ranked<{ rank::DICTIONARIES }, ()>,
     file_bytes: AtomicU64,
-    /// Highest id ever given. An id is not reused: records may name a dictionary whose file is
-    /// gone.
+    /// Highest id ever assigned. An id is not reused: records may name a dictionary whose file is
+    /// missing.
     last_id: AtomicU32,
     standing: ArcSwap<Standing>,
 }
@@ -73,7 +73,7 @@ pub(crate) struct Registry {
 pub struct DictionaryFacts {
     /// Its id, which records name; the file is `dictN.zdict`.
     pub id: u32,
-    /// The group of keys that it was made for, empty for all.
+    /// The group of keys that it was made for; empty for all keys.
     pub group: Vec<u8>,
     /// Creation time, in ms since 1970.
     pub created_ms: i64,
@@ -89,7 +89,7 @@ pub struct DictionaryFacts {
     pub meta_ratio: f64,
     /// True if it compresses new records of its group.
     pub is_current: bool,
-    /// Why it is unusable; all fields but the id are then empty.
+    /// The error that makes it unusable; all fields but the id are then empty.
     pub problem: Option<Error>,
 }
 
@@ -139,7 +139,7 @@ impl Registry {
         self.last_id.fetch_max(id, Ordering::Relaxed);
     }
 
-    /// The highest id ever given; 0 for none.
+    /// The highest id ever assigned; 0 for none.
     pub(crate) fn last_id(&self) -> u32 {
         self.last_id.load(Ordering::Relaxed)
     }
@@ -158,11 +158,11 @@ impl Registry {
         let known = self.list.load_full();
         let mut list = Vec::clone(&known);
         let names = self.names()?;
-        // A damaged one without a file was taken away. A whole one may still be needed by a reader
-        // that has seen its id.
+        // A damaged dictionary without a file was removed. A whole one may still be needed by a
+        // reader that has seen its id.
         list.retain(|d| d.facts.is_ok() || names.contains(&names::dictionary(d.id)));
         for id in names.iter().filter_map(|n| names::parse_dictionary(n)) {
-            // One that could not be read before may have been restored.
+            // A dictionary that could not be read before may have been restored.
             let is_known = known.iter().any(|d| d.id == id && d.facts.is_ok());
             if !is_known && let Some(facts) = self.read_facts(id) {
                 list.retain(|d| d.id != id);
@@ -185,8 +185,8 @@ impl Registry {
         self.list.store(Arc::new(list));
     }
 
-    /// Reads the facts of a dictionary's file, from the first whole copy; `None` when the file is
-    /// gone.
+    /// Reads the metadata of a dictionary's file from the first whole copy; `None` if the file is
+    /// missing.
     fn read_facts(&self, id: u32) -> Option<Result<Facts>> {
         let name = names::dictionary(id);
         let file = match self.dir.open(&name, Access::Read) {
@@ -228,11 +228,11 @@ impl Registry {
         let file = self.dir.open(&name, Access::Read).map_err(|e| unopened(&name, e))?;
         let len = file.len().map_err(Error::io("measure", &name))?;
         if len > LONGEST_FILE {
-            return Err(damaged(&name, "it is longer than a dictionary may be"));
+            return Err(damaged(&name, "the file is longer than a dictionary may be"));
         }
         let mut all = files::read(&*file, &name, 0, len as usize)?;
         let n = all.len();
-        // The first copy tells its length, even if the file's end is lost.
+        // The first copy states its length, even if the file's end is lost.
         let told = self.judge(id, &name, &all[..n.min(CONTENT_AT)]).map(|facts| facts.copy_bytes());
         let half = told.unwrap_or(n / 2).min(n);
         let second = all.split_off(half);
@@ -259,7 +259,7 @@ impl Registry {
     /// Reads one of a file's two dictionaries.
     ///
     /// # Errors
-    /// As [`Registry::expander`].
+    /// Those of [`Registry::expander`].
     pub(crate) fn part(&self, id: u32, part: Part) -> Result<Vec<u8>> {
         self.content(id).map(|content| part.of(content))
     }
@@ -267,7 +267,7 @@ impl Registry {
     /// Verifies both copies of a dictionary.
     ///
     /// # Errors
-    /// `Corrupt` when the file is missing or far too long; `NewerFormat`; `Io`.
+    /// `Corrupt` if the file is missing or far too long; `NewerFormat`; `Io`.
     pub(crate) fn check(&self, id: u32) -> Result<Checked> {
         let name = names::dictionary(id);
         let mut checked = Checked::default();
@@ -296,7 +296,7 @@ impl Registry {
         (whole as u64, self.file_bytes.load(Ordering::Relaxed))
     }
 
-    /// Returns true if one more may be made.
+    /// Returns true if one more dictionary may be made.
     pub(crate) fn has_room(&self) -> bool {
         self.list.load().len() < MOST
     }
@@ -312,7 +312,7 @@ impl Registry {
         current.get(group).or_else(|| current.get(&b""[..])).copied().unwrap_or(0)
     }
 
-    /// The current dictionary of a group itself, not the global one.
+    /// The current dictionary of the group itself, not the global one.
     pub(crate) fn own(&self, group: &[u8]) -> Option<Facts> {
         let id = *self.current.load().get(group)?;
         self.find(id)?.facts.as_ref().ok().cloned()
@@ -339,12 +339,12 @@ impl Registry {
     /// Returns the digest that expands bodies or metas of records that name a dictionary.
     ///
     /// # Errors
-    /// `Corrupt` when it is missing or both of its copies are damaged; `NewerFormat`; `Io`.
+    /// `Corrupt` if it is missing or both of its copies are damaged; `NewerFormat`; `Io`.
     pub(crate) fn expander(&self, id: u32, part: Part) -> Result<Arc<Digest<DDict<'static>>>> {
         let name = || names::dictionary(id);
         let found = match self.find(id) {
             Some(found) if found.facts.is_ok() => found,
-            // Another process may have made it since, or somebody has restored it.
+            // Another process may have made it meanwhile, or a user may have restored it.
             _ => {
                 self.look()?;
                 self.find(id).ok_or_else(|| damaged(&name(), "the dictionary is missing"))?
@@ -360,12 +360,12 @@ impl Registry {
         if content.is_empty() {
             return Err(damaged(&name(), "a record names it, but it has no dictionary for this part of a record"));
         }
-        let digest = DDict::try_create(&content).ok_or_else(|| damaged(&name(), "zstd does not take it"))?;
+        let digest = DDict::try_create(&content).ok_or_else(|| damaged(&name(), "zstd rejects it"))?;
         Ok(self.digests.add_expander(&self.list.load(), &found, part, digest, content.len()))
     }
 
-    /// Returns the digest that compresses bodies or metas at a level. `None` when the dictionary
-    /// has none for that part or cannot be read, or memory is full of digests in use.
+    /// Returns the digest that compresses bodies or metas at a level. `None` if the dictionary has
+    /// none for that part or cannot be read, or memory is full of digests in use.
     pub(crate) fn compressor(&self, id: u32, part: Part, level: i32) -> Option<Arc<Digest<CDict<'static>>>> {
         let found = self.find(id)?;
         if let Some(digest) = self.digests.compressor(&found, part, level) {
@@ -384,15 +384,15 @@ impl Registry {
     /// it](Registry::named).
     ///
     /// # Errors
-    /// `Io`: then at most an unused file is left; `Full` when the store has as many as it may
-    /// have.
+    /// `Io`: then at most an unused file is left; `Full` if the store has the maximum number of
+    /// dictionaries.
     pub(crate) fn create(&self, making: &Making, body: &mut [u8], meta: &mut [u8]) -> Result<DictionaryFacts> {
         let _held = lock(&self.changing);
         let id = self.last_id().saturating_add(1);
         if id > MAX_ID || self.list.load().len() >= MOST {
-            return Err(Error::full(&names::dictionary(id), "there are as many dictionaries as there may be"));
+            return Err(Error::full(&names::dictionary(id), "the store has the maximum number of dictionaries"));
         }
-        // Frames then name it too, and zstd refuses another.
+        // Frames then name it too, and zstd refuses any other.
         make::name(body, id);
         make::name(meta, id);
         let bytes = dictionary::encode(self.store_id, id, making, body, meta);
@@ -411,8 +411,8 @@ impl Registry {
     }
 
     /// Returns the ids under which this store and another have equal dictionaries. If this one has
-    /// no others, it first takes over, durably, those that it lacks, except ids that it has given
-    /// out: records may name them. Damaged ones are skipped.
+    /// no others, it first copies, durably, those that it lacks, except ids that it has assigned
+    /// itself: records may name them. Damaged ones are skipped.
     ///
     /// # Errors
     /// `Io`.
@@ -448,8 +448,8 @@ impl Registry {
     }
 }
 
-/// The error of a file that does not open. What is no file, or one that may not be read, counts as
-/// gone.
+/// The error of a file that cannot be opened. Anything but a regular file with read permission
+/// counts as missing.
 fn unopened(name: &str, error: io::Error) -> Error {
     match error.kind() {
         ErrorKind::NotFound => damaged(name, "the dictionary is missing"),

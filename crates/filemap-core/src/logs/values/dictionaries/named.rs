@@ -1,5 +1,5 @@
-//! The dictionaries that the last superblock names. Only these compress anything, so a lost file
-//! is noticed, whatever records name it.
+//! The dictionaries that the last superblock names. Only these are used for compression, so a lost
+//! file is noticed, whatever records name it.
 
 use std::collections::BTreeSet;
 
@@ -12,11 +12,11 @@ use crate::sync::lock;
 /// Standing of dictionaries, by id. Changed only under the lock `changing`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Standing {
-    /// Named by a durable superblock, and not as lost.
+    /// Named by a durable superblock, and not marked as lost.
     pub(super) named: BTreeSet<u32>,
     /// No longer used for compression: see `retire`.
     pub(super) retired: BTreeSet<u32>,
-    /// Not to be named by a superblock again: their files are about to be removed.
+    /// Never named by a superblock again: their files are about to be removed.
     pub(super) leaving: BTreeSet<u32>,
 }
 
@@ -28,15 +28,15 @@ impl Standing {
 }
 
 impl Registry {
-    /// The dictionaries for the next superblock: those found whole or named, except those that
-    /// leave.
+    /// The dictionaries for the next superblock: those found whole or named, except those in
+    /// `leaving`.
     pub(crate) fn to_name(&self) -> BTreeSet<u32> {
         let standing = self.standing.load();
         let found = self.ids().into_iter().filter(|id| self.flaw(*id).is_none());
         found.chain(standing.named.iter().copied()).filter(|id| !standing.leaving.contains(id)).collect()
     }
 
-    /// The dictionaries that no superblock names again.
+    /// The dictionaries that no superblock will name again.
     pub(crate) fn leaving(&self) -> BTreeSet<u32> {
         self.standing.load().leaving.clone()
     }
@@ -47,14 +47,14 @@ impl Registry {
         self.to_name() == self.standing.load().named
     }
 
-    /// Takes over a superblock of another process: the highest id given, and the named
+    /// Takes over a superblock of another process: the highest id assigned, and the named
     /// dictionaries.
     pub(crate) fn learn(&self, last_id: u32, ids: BTreeSet<u32>) {
         self.pass_over(last_id);
         self.named(ids);
     }
 
-    /// Called when a durable superblock names `ids`: from now on they are used.
+    /// Called once a durable superblock names `ids`: from now on they are used.
     pub(crate) fn named(&self, ids: BTreeSet<u32>) {
         if self.standing.load().named == ids {
             return;
@@ -74,8 +74,8 @@ impl Registry {
     }
 
     /// Returns why records that name a dictionary cannot be read, judged by its file's name,
-    /// length and facts. `None` when they can, or when a shortage of the system keeps the file
-    /// from being examined.
+    /// length and metadata. `None` if they can, or if a shortage of the system keeps the file from
+    /// being examined.
     pub(crate) fn flaw(&self, id: u32) -> Option<String> {
         let Some(found) = self.find(id) else { return Some("the dictionary is missing".to_owned()) };
         let what = match found.facts.as_ref().err()? {
@@ -95,11 +95,10 @@ impl Registry {
         self.read_facts(id).is_some()
     }
 
-    /// Verifies header, facts and length of a dictionary's file as it is now.
+    /// Verifies header, metadata and length of a dictionary's file as it is now.
     ///
     /// # Errors
-    /// `Corrupt` when it is missing, cut short or not a dictionary of this id; `NewerFormat`;
-    /// `Io`.
+    /// `Corrupt` if it is missing, cut short or not a dictionary of this id; `NewerFormat`; `Io`.
     pub(crate) fn check_head(&self, id: u32) -> Result<()> {
         match self.read_facts(id) {
             None => Err(damaged(&names::dictionary(id), "the dictionary is missing")),

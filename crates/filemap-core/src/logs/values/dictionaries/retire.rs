@@ -11,14 +11,14 @@ use crate::format::names;
 use crate::sync::lock;
 
 impl Registry {
-    /// Stops compression with these. Records that name them stay readable until the files are
-    /// removed.
+    /// Stops compression with these dictionaries. Records that name them stay readable until the
+    /// files are removed.
     pub(crate) fn retire(&self, ids: &BTreeSet<u32>) {
         let _held = lock(&self.changing);
         self.change(|standing| standing.retired.extend(ids));
     }
 
-    /// Keeps superblocks from naming these again.
+    /// Keeps superblocks from naming these dictionaries again.
     pub(crate) fn let_go(&self, ids: &BTreeSet<u32>) {
         let _held = lock(&self.changing);
         self.change(|standing| standing.leaving.extend(ids));

@@ -1,5 +1,5 @@
-//! Counts puts by group of keys and samples the locations of pages: enough to decide when to make
-//! a dictionary, and of what.
+//! Counts puts by group of keys and samples the locations of pages, to decide when to make a
+//! dictionary, and from which pages.
 //!
 //! Invariants: memory is bounded, whatever is put; once a group's sample is full, a page allocates
 //! nothing; all randomness comes from one fixed seed, so the same puts give the same samples.
@@ -14,14 +14,14 @@ use crate::sync::{Ranked, lock, rank};
 
 /// Groups counted at a time.
 const MOST_GROUPS: usize = 2048;
-/// Sampled pages of a group, and of all.
+/// Sampled pages of a group, and of the global dictionary.
 const GROUP_SPOTS: usize = 256;
 const GLOBAL_SPOTS: usize = 2048;
 /// Window of the recent ratio, in bytes of bodies: the sums are halved beyond twice this.
 const RECENT_BYTES: u64 = 8 << 20;
 /// A recent ratio this much worse than the trial's calls for a new dictionary.
 const DRIFT: f64 = 1.15;
-/// A dictionary of fewer pages than this is made again when there are [`GROWTH`] times as many.
+/// A dictionary of fewer pages than this is made again once there are [`GROWTH`] times as many.
 pub(crate) const FEW_PAGES: u64 = 2048;
 const GROWTH: u64 = 8;
 /// The longest wait between two attempts, in pages.
@@ -54,7 +54,7 @@ impl From<&Facts> for Trained {
 pub(crate) enum Attempt {
     /// A dictionary was made.
     Made(Trained),
-    /// The current dictionary is as good as a new one of this many pages; its ratio.
+    /// A new dictionary of this many pages is no better than the current one, whose ratio this is.
     Stands(Trained),
     /// None pays yet, or none can be made.
     Nothing,
@@ -65,8 +65,8 @@ pub(crate) enum Attempt {
 pub(crate) struct Job {
     pub(crate) group: Vec<u8>,
     pub(crate) spots: Vec<(Location, SizeClass)>,
-    /// Bytes of bodies put since the group's first page, or since it has a dictionary of many
-    /// pages.
+    /// Bytes of bodies put since the group's first page, or since its dictionary of many pages was
+    /// made.
     pub(crate) raw_bytes: u64,
     /// Pages put since the group's first: the population of the sample.
     pub(crate) pages: u64,
@@ -79,11 +79,11 @@ struct Group {
     /// Ratio of the current dictionary when a new one, of many pages, was no better.
     stands: Option<f64>,
     spots: Vec<u64>,
-    /// Since the first page, or since there is a dictionary of many pages.
+    /// Bytes of bodies since the first page, or since a dictionary of many pages was made.
     raw_bytes: u64,
-    /// Since the first page.
+    /// Pages since the first page.
     seen: u64,
-    /// Since the last attempt.
+    /// Pages since the last attempt.
     pages: u64,
     /// Pages before the next attempt.
     wait: u64,
@@ -151,7 +151,7 @@ impl Group {
             Attempt::Made(made) if made.pages < FEW_PAGES => (GROWTH * made.pages).min(FEW_PAGES),
             // At least twice the wait before, up to the longest.
             Attempt::Made(_) => (2 * self.wait).clamp(FEW_PAGES, LONGEST_WAIT),
-            // What did not pay now will hardly pay soon.
+            // A dictionary that does not pay now will hardly pay soon.
             Attempt::Stands(_) => (2 * self.pages).max(FEW_PAGES).clamp(self.wait, LONGEST_WAIT.max(self.wait)),
             Attempt::Nothing => (2 * self.pages).clamp(self.wait, LONGEST_WAIT.max(self.wait)),
         };
@@ -160,7 +160,7 @@ impl Group {
             Attempt::Stands(tried) if tried.pages >= FEW_PAGES => (self.trained, Some(tried.ratio)),
             Attempt::Stands(_) | Attempt::Nothing => (self.trained, self.stands),
         };
-        // A mature dictionary is replaced for its cost on later pages, not on all there ever were.
+        // A mature dictionary is replaced for its cost on later pages, not on all pages ever put.
         let raw_bytes = if trained.is_some_and(|t| t.pages >= FEW_PAGES) { 0 } else { self.raw_bytes };
         let (name, seen) = (std::mem::take(&mut self.name), self.seen);
         *self = Group { name, trained, stands, wait, raw_bytes, seen, ..Group::default() };
@@ -170,7 +170,7 @@ impl Group {
 #[derive(Debug, Default)]
 struct Counts {
     global: Option<Group>,
-    /// By hash of the group's name.
+    /// Groups by hash of their name.
     groups: BTreeMap<u64, Group>,
     random: u64,
 }
@@ -187,8 +187,8 @@ pub(crate) struct Tally {
 pub(crate) struct Firsts {
     pub(crate) global: u64,
     pub(crate) group: u64,
-    /// Groups wait until the global dictionary has been made of this many pages, or stood against
-    /// one that was: before that theirs would be compared with nothing.
+    /// Groups wait until the global dictionary has been made from this many pages, or has stood
+    /// against one that was: before that theirs would have no standard of comparison.
     pub(crate) mature: u64,
 }
 
@@ -347,7 +347,7 @@ mod tests {
         assert!(put(&tally, b"", 50_000, 2_000), "much later");
     }
 
-    /// A tally whose global dictionary was made of 256 pages at ratio 0.08, and is due again.
+    /// A tally whose global dictionary was made from 256 pages at ratio 0.08, and is due again.
     fn made_of_few() -> Tally {
         let tally = Tally::default();
         assert!(put(&tally, b"", 100, 1_000));
@@ -411,7 +411,7 @@ mod tests {
         let tally = Tally::default();
         for i in 0..10_000u64 {
             tally.note((&i.to_le_bytes(), i), &page(i, 5_000), FIRSTS, |_| None);
-            // A group that is put to all the time stays.
+            // A group with constant puts stays.
             tally.note((b"large", u64::MAX), &page(i, 5_000), FIRSTS, |_| None);
         }
         let counts = lock(&tally.counts);
