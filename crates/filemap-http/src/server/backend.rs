@@ -3,7 +3,7 @@
 //! Handlers that read pages call [`Backend::call`] and [`Backend::read`], which apply the access
 //! rules. `whole` is the store itself, for puts, removals and figures.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -54,6 +54,9 @@ pub(super) struct Backend {
     /// When the server was made.
     pub(super) begun: Instant,
     putting: [Arc<AsyncMutex<()>>; LOCKS],
+    /// Number of changes that asked for a sync, and how many of them are synced.
+    to_sync: AtomicU64,
+    synced: AsyncMutex<u64>,
     /// Memory for URLs, in units of `ROOM_PART`.
     room: Arc<Semaphore>,
     /// Calls of seen sets that may read from the device.
@@ -88,6 +91,8 @@ impl Backend {
             draining: AtomicBool::new(false),
             stopping: watch::Sender::new(false),
             putting,
+            to_sync: AtomicU64::new(0),
+            synced: AsyncMutex::new(0),
         }
     }
 
@@ -138,6 +143,24 @@ impl Backend {
     /// runs to its end even if its client disconnects.
     pub(super) fn putting(&self, key: &[u8]) -> Arc<AsyncMutex<()>> {
         Arc::clone(&self.putting[(xxhash_rust::xxh3::xxh3_64(key) % LOCKS as u64) as usize])
+    }
+
+    /// Waits until all changes up to now are on the device. One sync runs at a time, for all that
+    /// wait: none of them holds a thread of the pool.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`PageStore::sync`].
+    pub(super) async fn sync(&self) -> filemap::Result<()> {
+        let own = self.to_sync.fetch_add(1, Ordering::SeqCst) + 1;
+        let mut synced = self.synced.lock().await;
+        if *synced < own {
+            // Every change counted by now was made before the sync begins.
+            let all = self.to_sync.load(Ordering::SeqCst);
+            self.whole.call(PageStore::sync).await?;
+            *synced = all;
+        }
+        Ok(())
     }
 
     /// The canonical key of a page; computed, not looked up.

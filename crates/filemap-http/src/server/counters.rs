@@ -93,9 +93,9 @@ impl Counters {
     }
 
     /// Counts a response.
-    pub(super) fn add(&self, method: &'static str, route: String, status: u16, took: Duration) {
-        self.seconds.get_or_create(&Route { method, route: route.clone() }).observe(took.as_secs_f64());
-        self.requests.get_or_create(&Status { method, route, status }).inc();
+    pub(super) fn add(&self, method: &'static str, route: &str, status: u16, took: Duration) {
+        self.seconds.get_or_create(&Route { method, route: route.to_owned() }).observe(took.as_secs_f64());
+        self.requests.get_or_create(&Status { method, route: route.to_owned(), status }).inc();
     }
 
     pub(super) fn registry(&self) -> &Registry {

@@ -8,16 +8,13 @@
 //! operator sees it, the page with the link does not.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_ORIGIN, AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, HeaderName, HeaderValue,
     ORIGIN, REFERRER_POLICY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, Method, StatusCode, Version};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 
 use super::backend::Backend;
 use super::refusal::{Answer, Refusal};
@@ -60,30 +57,26 @@ const REPLAY: &str = "/web/";
 /// Routes without a token: they say whether the process lives, and nothing about the store.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
-/// Admits a request, or refuses it.
-pub(super) async fn guard(State(backend): State<Arc<Backend>>, mut request: Request, next: Next) -> Response {
-    let mut response = match admitted(&backend, &request) {
-        Ok(allowed) => {
-            request.extensions_mut().insert(allowed);
-            next.run(request).await
-        }
-        Err(refusal) => refusal.into_response(),
-    };
-    let headers = response.headers_mut();
-    let set = |headers: &mut HeaderMap, name, value| {
+/// Completes the headers of a response.
+pub(super) fn restrict(headers: &mut HeaderMap) {
+    let mut set = |name, value| {
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     };
-    set(headers, X_CONTENT_TYPE_OPTIONS, "nosniff");
+    set(X_CONTENT_TYPE_OPTIONS, "nosniff");
     // Stored bytes run no scripts, and are a document without an origin.
-    set(headers, CONTENT_SECURITY_POLICY, "sandbox; default-src 'none'; frame-ancestors 'none'");
-    set(headers, REFERRER_POLICY, "no-referrer");
-    set(headers, HeaderName::from_static("cross-origin-resource-policy"), "same-origin");
-    set(headers, CACHE_CONTROL, "no-cache");
+    set(CONTENT_SECURITY_POLICY, "sandbox; default-src 'none'; frame-ancestors 'none'");
+    set(REFERRER_POLICY, "no-referrer");
+    set(HeaderName::from_static("cross-origin-resource-policy"), "same-origin");
+    set(CACHE_CONTROL, "no-cache");
     headers.remove(ACCESS_CONTROL_ALLOW_ORIGIN);
-    response
 }
 
-fn admitted(backend: &Backend, request: &Request) -> Result<Allowed, Refusal> {
+/// Admits a request.
+///
+/// # Errors
+///
+/// The refusal: 505, 400, 421, 403, 401.
+pub(super) fn admitted(backend: &Backend, request: &Request) -> Result<Allowed, Refusal> {
     let headers = request.headers();
     if request.version() < Version::HTTP_11 {
         let words =

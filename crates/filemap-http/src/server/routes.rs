@@ -4,8 +4,9 @@ use std::any::Any;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post, put};
 use filemap::PageStore;
@@ -15,10 +16,11 @@ use tower_http::compression::CompressionLayer;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 
 use super::backend::Backend;
+use super::measure::Measured;
 use super::options::ServerOptions;
 use super::refusal::Refusal;
 use super::{
-    archive, changes, crawl, figures, guard, inspect, links, lists, many, measure, openapi, pages, seen, space,
+    archive, changes, crawl, figures, guard, inspect, links, lists, many, openapi, pages, seen, space,
 };
 
 /// An HTTP server for the pages of a store.
@@ -113,14 +115,32 @@ impl Server {
             .route("/readyz", get(figures::ready))
             .fallback(guard::no_route)
             .method_not_allowed_fallback(guard::no_method)
-            .layer(RequestBodyTimeoutLayer::new(backend.options.idle))
-            .layer(CatchPanicLayer::custom(move |panic: Box<dyn Any + Send>| after_panic(&panicked, panic.as_ref())))
-            .layer(CompressionLayer::new().quality(CompressionLevel::Fastest))
-            .layer(from_fn(pages::condition::tag_of_coding))
-            .layer(from_fn_with_state(Arc::clone(backend), guard::guard))
-            .layer(from_fn_with_state(Arc::clone(backend), measure::measure))
+            // As one layer: of several, each would cost every request a box and a copy of the rest.
+            .layer((
+                from_fn_with_state(Arc::clone(backend), pass),
+                CompressionLayer::new().quality(CompressionLevel::Fastest),
+                CatchPanicLayer::custom(move |panic: Box<dyn Any + Send>| after_panic(&panicked, panic.as_ref())),
+                RequestBodyTimeoutLayer::new(backend.options.idle),
+            ))
             .with_state(Arc::clone(backend))
     }
+}
+
+/// The way of a request: measured, admitted or refused, answered; and its response's headers.
+async fn pass(State(backend): State<Arc<Backend>>, mut request: Request, next: Next) -> Response {
+    let measured = Measured::begin(&request);
+    let mut response = match guard::admitted(&backend, &request) {
+        Ok(allowed) => {
+            request.extensions_mut().insert(allowed);
+            let mut response = next.run(request).await;
+            pages::condition::mark_coding(response.headers_mut());
+            response
+        }
+        Err(refusal) => refusal.into_response(),
+    };
+    guard::restrict(response.headers_mut());
+    measured.end(&backend, &response);
+    response
 }
 
 /// The response to a request whose handler panicked.

@@ -3,14 +3,11 @@
 //! The tag is the body's digest, which is in the head of each record. A compressed response has
 //! the coding appended: the tag is strong, and other bytes are another representation.
 
-use axum::extract::Request;
 use axum::http::header::{
     CONTENT_ENCODING, ETAG, HeaderName, HeaderValue, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE,
     IF_UNMODIFIED_SINCE,
 };
 use axum::http::{HeaderMap, StatusCode};
-use axum::middleware::Next;
-use axum::response::Response;
 
 use super::super::refusal::Refusal;
 
@@ -113,17 +110,14 @@ pub(super) fn is_conditional(headers: &HeaderMap) -> bool {
 }
 
 /// Gives a compressed response a tag of its own.
-pub(crate) async fn tag_of_coding(request: Request, next: Next) -> Response {
-    let mut response = next.run(request).await;
-    let headers = response.headers_mut();
+pub(crate) fn mark_coding(headers: &mut HeaderMap) {
     let coding = headers.get(CONTENT_ENCODING).and_then(|value| value.to_str().ok());
-    let Some(coding) = coding.filter(|coding| CODINGS.contains(coding)) else { return response };
+    let Some(coding) = coding.filter(|coding| CODINGS.contains(coding)) else { return };
     let tag = headers.get(ETAG).and_then(|tag| tag.to_str().ok()?.strip_suffix('"'));
     let tag = tag.and_then(|tag| HeaderValue::try_from(format!("{tag}-{coding}\"")).ok());
     if let Some(tag) = tag {
         headers.insert(ETAG, tag);
     }
-    response
 }
 
 #[cfg(test)]

@@ -62,10 +62,14 @@ pub(crate) async fn put(
         let words = format!("with a rule a body has at most {MAX_COMPARED} bytes: put it without `rule`");
         return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, words));
     }
-    let put = PutCall { asked, page, upload, rule, durable, conditions: headers };
+    let put = PutCall { asked, page, upload, rule, conditions: headers };
     let key = backend.key(&put.asked.url)?;
     let alone = backend.putting(&key).lock_owned().await;
-    let done = backend.whole.call(move |store| Ok(put.run(store, alone))).await??;
+    let mut done = backend.whole.call(move |store| Ok(put.run(store, alone))).await??;
+    if durable {
+        backend.sync().await?;
+        done.durable = true;
+    }
     let status = if done.durable { StatusCode::CREATED } else { StatusCode::ACCEPTED };
     Ok((status, Json(done)).into_response())
 }
@@ -100,7 +104,6 @@ struct PutCall {
     page: Option<Page>,
     upload: Upload,
     rule: PutRule,
-    durable: bool,
     conditions: HeaderMap,
 }
 
@@ -113,15 +116,12 @@ impl PutCall {
         check(store, &self.asked, &self.conditions)?;
         let put = put_page(store, page, &mut self.upload, self.rule)?;
         drop(alone);
-        if self.durable {
-            store.sync()?;
-        }
         let outcome = wire::outcome(put);
         let version = put.map(|put| put.version());
         Ok(Done {
             time_ms: version.map(|version| version.time_ms),
             sequence: version.map(|version| version.sequence),
-            ..done(outcome, self.durable)
+            ..done(outcome, false)
         })
     }
 
@@ -176,13 +176,13 @@ pub(crate) async fn remove(
         }
         let removed = removed(store, &asked)?;
         drop(alone);
-        // Even if it was removed before: that response, and its sync, may have been lost.
-        if durable {
-            store.sync()?;
-        }
         Ok(Ok((removed, asked)))
     };
     let (removed, asked) = backend.whole.call(call).await??;
+    // Even if it was removed before: that response, and its sync, may have been lost.
+    if durable {
+        backend.sync().await?;
+    }
     let Some(mut done) = removed else { return Err(backend.absent(asked.none_of_time())) };
     done.durable |= durable;
     let status = if done.durable { StatusCode::OK } else { StatusCode::ACCEPTED };
@@ -217,7 +217,7 @@ pub(crate) async fn sync(
 ) -> Result<Response, Refusal> {
     check_writes(&backend)?;
     allowed.needs(Right::Write)?;
-    backend.whole.call(PageStore::sync).await?;
+    backend.sync().await?;
     Ok(Json(done("synced", true)).into_response())
 }
 
