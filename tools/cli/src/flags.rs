@@ -12,7 +12,7 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// Whether text for people is printed beside results and errors.
+    /// Returns whether text for people is printed beside results and errors.
     pub fn says(self) -> bool {
         !self.quiet && !self.json
     }

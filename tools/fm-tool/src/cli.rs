@@ -1,4 +1,4 @@
-//! The command line: the list of verbs, and which function runs each.
+//! The command line: the verbs, and the function that runs each.
 //!
 //! Help, completions and man pages are generated from this description.
 
@@ -40,7 +40,7 @@ Example:
   fm-tool import pages.fm crawl.warc.gz
   fm-tool get pages.fm https://example.com/ > page.html";
 
-/// The verbs in the order of the help, and the module of each.
+/// The verbs, in the order of the help, with the module of each.
 macro_rules! verbs {
     ($($verb:ident $module:ident),*; made of the description: $($page:ident $pages:ident),*) => {
         #[derive(Subcommand)]
@@ -69,7 +69,7 @@ verbs!(
 );
 
 impl Cli {
-    /// Runs the verb; absent files of a store that it read count as damage.
+    /// Runs the verb. Missing files of a store that it read count as damage.
     pub fn run(&self) -> Result<Outcome, Failure> {
         Ok(self.verb.run(&self.shared)?.and(absence::outcome()))
     }

@@ -382,7 +382,7 @@ fn a_dictionary_that_is_gone_is_named_by_every_verb_and_nothing_is_written_befor
         broken.bench.run("prune", &["--keep-versions", "1", "--dry-run"]).ended(0);
         broken.bench.run("prune", &["--keep-versions", "1"]).ended(0);
         broken.told("dump", &[]);
-        broken.bench.run("recompress", &["--level", "12"]).ended(3).said("could not be compressed anew");
+        broken.bench.run("recompress", &["--level", "12"]).ended(3).said("could not be compressed again");
         // What needs it keeps it in the list of files.
         broken.told("erase", &["--url", &url(1000), "--reason", "asked for", "--yes"]);
         broken.told("verify", &[]);

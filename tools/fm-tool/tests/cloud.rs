@@ -70,7 +70,7 @@ fn a_copy_goes_up_and_down_with_every_version_and_again_adds_nothing() {
     let down = told("copy", &[&there, text(&back)], 0);
     assert_eq!(down["versions"], versions);
     assert_eq!(dumped(&back), dumped(&here));
-    ran("copy", &[&there, text(&back)]).ended(0).said(&format!("{versions} there already"));
+    ran("copy", &[&there, text(&back)]).ended(0).said(&format!("{versions} already there"));
     for (verb, args) in [
         ("get", &[PAGE_URL][..]),
         ("history", &["http://v.example/"]),

@@ -67,7 +67,7 @@ fn an_erased_prefix_is_in_no_file_and_import_load_put_and_merge_refuse_it() {
     assert_eq!((loaded[0]["refused"].as_u64(), loaded[0]["stored"].as_u64()), (Some(75), Some(0)), "{loaded:?}");
     let merged = run(tool().args(["merge", "--json"]).arg(&store).arg(bench.path("before.fm"))).ended(3);
     assert_eq!(merged.json()[0]["refused"].as_u64(), Some(75));
-    assert!(merged.words.contains("75 versions refused by rule 1"), "{}", merged.words);
+    assert!(merged.words.contains("75 versions refused by erasure rule 1"), "{}", merged.words);
 
     // A backup from before takes the rules over, and is erased by them.
     let before = bench.path("before.fm");
@@ -114,7 +114,7 @@ fn a_body_is_erased_by_its_digest_wherever_it_is_and_in_a_span_of_time_only() {
     assert_eq!(bench.run("erase", &early).ended(0).json()[0]["captures"].as_u64(), Some(1));
     assert_eq!(bench.run("history", &["http://a/"]).ended(0).text().lines().count(), 2);
     let all = ["--digest", "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "--reason", "r"];
-    bench.run("erase", &all).ended(0).said("2 captures erased, with which 1 URL went altogether");
+    bench.run("erase", &all).ended(0).said("2 captures erased, 1 URL completely");
     assert_eq!(bench.run("ls", &[] as &[&str]).ended(0).text(), "http://a/\n");
     put("http://c/", "2024", b"abc").ended(2).said("rule 2");
     put("http://c/", "2024", b"abcd").ended(0);
@@ -136,7 +136,7 @@ fn a_damaged_body_may_be_the_one_that_is_meant_and_is_counted() {
     bench.run("erase", &["--resume"]).ended(3);
     let lifted = bench.path("lifted.fm");
     run(std::process::Command::new("cp").arg("-r").arg(bench.store()).arg(&lifted)).ended(0);
-    run(tool().arg("erase").arg(&lifted).args(["--lift", "1"])).ended(0).said("before its erasure was ended");
+    run(tool().arg("erase").arg(&lifted).args(["--lift", "1"])).ended(0).said("before its erasure had ended");
     bench.run("rm", &["http://a/"]).ended(0);
     bench.run("erase", &["--resume"]).ended(3);
     bench.run("erase", &["--resume"]).ended(0);

@@ -298,7 +298,7 @@ fn an_upload_that_is_interrupted_goes_on_when_it_is_sent_again() {
     drop(pipe);
     let words = String::from_utf8_lossy(&ran.stderr);
     assert_eq!(ran.status.code(), Some(130), "{words}");
-    assert!(words.contains("interrupted: ") && words.contains("goes on from there"), "{words}");
+    assert!(words.contains("interrupted: ") && words.contains("continues from there"), "{words}");
     assert!(!words.contains("damage"), "{words}");
     let file = there.path("pages.warc");
     std::fs::write(&file, &warc).expect("written");

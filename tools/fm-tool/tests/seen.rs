@@ -495,7 +495,7 @@ fn nothing_is_made_over_what_is_there_and_options_must_fit() {
     for (kind, options) in KINDS {
         let set = made(&bench, kind);
         fed("add", &set, &["-q"], &urls(0..5)).ended(0);
-        seen_run("create", &set, &[&["--kind", kind], options].concat()).ended(2).said("is there already");
+        seen_run("create", &set, &[&["--kind", kind], options].concat()).ended(2).said("exists already");
         assert_eq!(stat(&set)["urls"], 5);
     }
     let set = bench.path("other");

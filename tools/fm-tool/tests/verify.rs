@@ -90,7 +90,7 @@ fn a_run_that_is_interrupted_says_so_and_the_next_goes_on() {
     let ended = child.wait_with_output().unwrap();
     let words = String::from_utf8(ended.stderr).unwrap();
     let ran = Ran { code: ended.status.code().unwrap(), out: ended.stdout, words };
-    let ran = ran.ended(130).said("interrupted").said("no damage so far").said("goes on");
+    let ran = ran.ended(130).said("interrupted").said("no damage so far").said("continues");
     assert!(ran.out.is_empty());
     assert_eq!(stat(&bench, "verified_ms"), "never", "it did not come to its end");
     bench.run("verify", &["--rate", "100MB/s"]).ended(0).said("by an earlier run").said("no damage");
