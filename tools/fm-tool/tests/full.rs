@@ -73,7 +73,8 @@ fn an_import_that_fills_the_disk_says_what_is_safe_and_goes_on_when_there_is_roo
         );
         let Some(ran) = on_small_disk(&bench, size, &file, &script) else { return };
         let words = &ran.words;
-        for said in ["disk (tmpfs) is full", "of this run are stored", "safe", "the same command continues", "large.warc"]
+        for said in
+            ["disk (tmpfs) is full", "of this run are stored", "safe", "the same command continues", "large.warc"]
         {
             assert!(words.contains(said), "{said:?} not said in: {words}");
         }
