@@ -116,7 +116,7 @@ fn what_cannot_be_asked_for_is_refused_and_the_crawl_goes_on() {
     child.wait().expect("ours");
     assert!(bench.run("add", &[&long]).ended(2).words.contains("bytes: 2000 are taken"));
     let end = bench.run("run", &with(&resolve, &["--fetch=http://tree.test/p/missing"])).ended(5);
-    assert!(end.words.contains("of 1 page asked for, not fetched: 1"), "{}", end.words);
+    assert!(end.words.contains("of 1 page requested, not fetched: 1"), "{}", end.words);
     assert_eq!(end.json()["end"], "fetched", "{}", end.out);
     bench.run("run", &with(&resolve, &["--fetch=ftp://tree.test/"])).ended(2);
     bench.run("run", &with(&resolve, &[])).ended(0);
