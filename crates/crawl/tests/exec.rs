@@ -21,5 +21,5 @@ fn a_program_adds_links_and_fields_and_the_pages_of_a_dead_one_are_stored() {
     let (_, fields) = page(&store, &site.url("/"));
     assert_eq!((fields["n"].as_str(), fields["word"].as_str()), ("1", "one"));
     assert!(page(&store, &site.url("/last")).0.is_some());
-    assert!(summary.tally.last_of(crawl::Reason::HookFailed).unwrap().contains("it ended"));
+    assert!(summary.tally.last_of(crawl::Reason::HookFailed).unwrap().contains("the child exited"));
 }

@@ -65,7 +65,7 @@ fn a_builder_names_all_that_is_wrong_and_makes_nothing() {
     let path = folder.path().join("pages.fm");
     let builder = Crawler::builder(&path).unwrap().seed("ftp://a/").seed("no url").include("(").rate(-1.0);
     let Err(Error::Usage(words)) = builder.build() else { panic!("it was built") };
-    for part in ["ftp://a/: only http", "no url", "include (", "give a contact", "-1 is no number"] {
+    for part in ["ftp://a/: only http", "no url", "include (", "give a contact", "-1 is not a number"] {
         assert!(words.contains(part), "{part} is not in: {words}");
     }
     assert!(matches!(Crawler::builder(&path).unwrap().contact("a@b").build(), Err(Error::Usage(_))));

@@ -242,7 +242,9 @@ pub fn prefix(text: Text) -> PyResult<Text> {
         return Ok(text);
     }
     let shown = String::from_utf8_lossy(text.as_ref()).into_owned();
-    Err(errors::invalid(format!("{shown:?} is not the beginning of a URL: give the scheme too, such as https://example.com/")))
+    Err(errors::invalid(format!(
+        "{shown:?} is not the beginning of a URL: give the scheme too, such as https://example.com/"
+    )))
 }
 
 /// Text escaped for HTML.

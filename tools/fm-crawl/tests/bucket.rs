@@ -147,6 +147,6 @@ fn what_does_not_go_with_a_bucket_is_refused_by_name() {
     let resolve = web.resolve();
     local.run("run", &["--rate=0", "--allow-private", &resolve, "--seed=http://tree.test/"]).ended(0);
     let ran = Bench::finish(start(&local, &location, &web, &[])).ended(2);
-    assert!(ran.words.contains("of a crawl into another store"), "{}", ran.words);
+    assert!(ran.words.contains("belongs to a crawl into another store"), "{}", ran.words);
     assert!(Path::new(&local.store()).exists() && local.pages().len() == 5);
 }

@@ -174,7 +174,7 @@ fn a_store_of_an_older_backup_is_told_from_the_one_that_the_crawl_knows() {
     fs::remove_file(&note).unwrap();
     bench.run("status", &[]).ended(0);
     fs::write(&note, vec![0; new.len()]).unwrap();
-    assert!(bench.run("status", &[]).ended(3).words.contains("store-sequence: nothing in it is whole"));
+    assert!(bench.run("status", &[]).ended(3).words.contains("store-sequence: no slot in it is valid"));
 
     fs::remove_dir_all(bench.store()).unwrap();
     fs::rename(bench.path("new.fm"), bench.store()).unwrap();

@@ -18,7 +18,7 @@ fn fields_are_kept_and_remembered_until_they_are_none() {
     let web = Web::new([("a.test", sites::tree(3))]);
     let (bench, resolve) = (Bench::new(), web.resolve());
     let bad = bench.run("run", &["--allow-private", "--fields=lang,title", "--seed=http://a.test/"]).ended(2);
-    assert!(bad.words.contains("`title` is no field"), "{}", bad.words);
+    assert!(bad.words.contains("`title` is not a field"), "{}", bad.words);
     let fast = ["--rate=0", "--allow-private", &resolve];
     let with = |more: &[&'static str]| fast.iter().copied().chain(more.iter().copied()).collect::<Vec<_>>();
     bench.run("run", &with(&["--seed=http://a.test/", "--fields=charset,simhash64", "--max-pages=1"])).ended(0);

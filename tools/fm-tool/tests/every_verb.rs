@@ -41,7 +41,7 @@ struct Row {
     verb: &'static str,
     args: &'static [&'static str],
     reads: Reads,
-    /// Whether it prints data.
+    /// True if it prints data.
     prints: bool,
 }
 
@@ -209,7 +209,7 @@ fn damage(store: &Path, damage: Damage) {
     }
 }
 
-/// Whether a verb that reads so must meet the damage.
+/// Returns whether a verb that reads so must meet the damage.
 fn meets(reads: Reads, damage: Damage) -> bool {
     match damage {
         // A repair gives all, and has nothing left that tells what else there was.

@@ -23,7 +23,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Whether every page is selected.
+    /// Returns whether every page is selected.
     pub fn is_all(&self) -> bool {
         self.host.is_none() && self.domain.is_none() && self.prefix.is_none()
     }

@@ -66,17 +66,17 @@ pub struct UrlArgs {
 }
 
 impl UrlArgs {
-    /// Whether there is exactly one URL, as an argument.
+    /// Returns whether there is exactly one URL, as an argument.
     fn is_one(&self) -> bool {
         self.urls.len() == 1 && self.from.is_none()
     }
 
-    /// Whether the list is standard input.
+    /// Returns whether the list is standard input.
     pub fn reads_stdin(&self) -> bool {
         self.from.as_deref() == Some(Path::new("-"))
     }
 
-    /// Whether no URL was given at all.
+    /// Returns whether no URL was given at all.
     pub fn is_none(&self) -> bool {
         self.urls.is_empty() && self.from.is_none()
     }

@@ -35,7 +35,7 @@ impl VariantArgs {
         self.method.is_none() && self.variant.is_none()
     }
 
-    /// Whether the request's body comes from standard input.
+    /// Returns whether the request's body comes from standard input.
     pub fn reads_stdin(&self) -> bool {
         self.data_file.as_deref() == Some(Path::new("-"))
     }
