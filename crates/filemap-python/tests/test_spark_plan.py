@@ -53,7 +53,7 @@ def test_options_are_a_plan() -> None:
         ({"path": "a", "damage": "ignore"}, "damage='ignore'"),
         ({"path": "a", "since": "yesterday"}, "since='yesterday'"),
         ({"path": "a", "until": "2026-01-01"}, "until='2026-01-01' has no time zone"),
-        ({"path": "a", "since": "9" * 30}, "is no time"),
+        ({"path": "a", "since": "9" * 30}, "is not a time"),
         ({"path": "s3://bucket/pages"}, "not s3: .*object storage"),
         ({"path": "http://crawler.example:8640"}, "not http: run Spark where"),
         ({"path": "hdfs://a/b"}, "not hdfs"),
