@@ -152,7 +152,7 @@ fn pages_come_from_an_own_fetcher_and_robots_txt_does_not() {
     let summary = builder.build().unwrap().run().unwrap();
     assert_eq!((summary.tally.fetched, summary.tally.reasons[&Reason::OwnFetcher]), (2, 2), "{:?}", summary.tally);
     assert_eq!((site.asked("/robots.txt"), site.asked("/")), (1, 0));
-    // It is bound to the types that the crawl takes.
+    // The crawl's choice of content types applies to it as well.
     let other = tempfile::tempdir().unwrap();
     let mut builder = crawl(&other, &site).fetch_by(Some(Arc::new(Made)));
     builder.settings().limits.types = vec!["image/*".to_owned()];
