@@ -1,4 +1,4 @@
-"""A cache in the store of an `fm-serve`: shared by processes, and how it fails."""
+"""A cache in the store of an `fm-serve`: shared by processes, and its failures."""
 
 import pytest
 
