@@ -1,8 +1,8 @@
 """Runs Scrapy's own tests of its HTTP cache and dupe filters with our classes.
 
 The files come from the sdist of the installed Scrapy, at test time, into a cache folder
-(`FILEMAP_TEST_CACHE`, or one next to other temporary files); no copy of them is kept here. They run
-in a copy where our classes replace those of Scrapy. `NOT_RUN` names the tests that are left out.
+(`FILEMAP_TEST_CACHE`, or one next to other temporary files); no copy of them is kept here. In the
+copy that runs, our classes replace those of Scrapy. `NOT_RUN` names the tests that are left out.
 
     python scrapy_suites.py        # prints pytest's output; its exit code
 
