@@ -182,9 +182,9 @@ pub fn kind_named(text: &str) -> Result<FailureKind, String> {
     })
 }
 
-/// Why a page failed, from the frontier's kind and the note beside the page. Pages forbidden by
-/// robots.txt, or whose note the store refused, have no note of this failure; an existing note is
-/// from an earlier one.
+/// The reason for a page's failure, from the frontier's kind and the note beside the page. Pages
+/// forbidden by robots.txt, or whose note the store refused, have no note of this failure; an
+/// existing note is from an earlier one.
 pub fn why(kind: Option<FailureKind>, note: Option<String>) -> Option<String> {
     let refused = Reason::Unstorable;
     if kind == Some(refused.kind()) {

@@ -19,7 +19,7 @@ use crate::page::Given;
 use crate::store::PageStore;
 use crate::waiting;
 
-/// Most bytes of bodies that wait, and most puts.
+/// Maximum size of the bodies that wait, in bytes, and maximum number of puts.
 const MOST_BYTES: usize = 8 << 20;
 const MOST_PUTS: usize = 256;
 /// How long the thread polls before it sleeps, and how many puts wake it earlier. Waking a thread

@@ -6,7 +6,7 @@ use crawl::failure::{is_lost, word};
 use crawl::run::{Coverage, End};
 use fm_cli::words;
 
-/// Most hosts that are named.
+/// Maximum number of hosts that are named.
 const NAMED: usize = 5;
 
 /// Reports what is missing, if anything.

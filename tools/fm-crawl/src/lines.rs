@@ -1,6 +1,6 @@
 //! A file of lines that is appended to: the crawl log, or edges.
 //!
-//! A killed process may leave a partial line at the end. Nothing is cut off devices and pipes.
+//! A killed process may leave a partial line at the end. Devices and pipes are never shortened.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};

@@ -53,7 +53,7 @@ pub struct Cli {
     /// folder; the first crawl makes them
     #[arg(long, value_name = "FOLDER", requires = "write")]
     links: Option<PathBuf>,
-    /// Most bytes that may wait in each mailbox; a full mailbox accepts no more
+    /// Maximum number of bytes that wait in each mailbox; a full mailbox accepts no more
     #[arg(long, value_name = "SIZE", value_parser = fm_cli::sizes::parse, default_value = "1GiB")]
     links_max: u64,
     /// Silence after which a crawl counts as stopped, and its shards may be freed
@@ -104,7 +104,7 @@ pub struct Cli {
     /// Size of the cache of decompressed pages in memory
     #[arg(long, value_name = "SIZE", value_parser = fm_cli::sizes::parse, default_value = "512MiB")]
     cache: u64,
-    /// Most connections at once; more wait
+    /// Maximum number of connections at once; more wait
     #[arg(long, value_name = "N", default_value_t = 16_384)]
     max_connections: usize,
     /// How long a client may take for a request's head, and for the next part of its body

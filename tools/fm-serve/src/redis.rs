@@ -14,7 +14,7 @@ use urlindex_redis::{NewRedisSet, RedisOptions, RedisUrlSet};
 const OWNER: u128 = u128::from_be_bytes(*b"fm-serve clients");
 /// How long a request waits for Redis before its client is told to retry.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Most requests that Redis remembers of one owner.
+/// Maximum number of requests that Redis remembers for one owner.
 const MOST_REQUESTS: u64 = 65_536;
 
 /// A set on Redis, and the canonicaliser of its URLs.

@@ -36,7 +36,7 @@ pub struct Decoded {
     pub as_received: bool,
     /// True if bytes after the end of the coding were dropped.
     pub has_trailing: bool,
-    /// Why the body is incomplete.
+    /// Reason why the body is incomplete.
     pub stop: Option<Stop>,
 }
 

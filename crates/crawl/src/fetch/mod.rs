@@ -84,7 +84,7 @@ pub struct Answer {
     pub headers: Headers,
     /// The decoded body.
     pub body: Vec<u8>,
-    /// Why the body is truncated, if it is.
+    /// Reason why the body is truncated, if it is.
     pub cut: Option<Failure>,
     /// True if the body is kept as received, because its coding ended early.
     pub as_received: bool,

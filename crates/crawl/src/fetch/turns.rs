@@ -36,7 +36,7 @@ struct Known {
 #[derive(Debug)]
 struct Host {
     address: IpAddr,
-    /// When the address is to be resolved again.
+    /// Time at which the address must be resolved again.
     until: Instant,
     /// Its ticket, a number in the queue.
     ticket: Option<u64>,

@@ -65,7 +65,7 @@ pub struct Found {
     pub has_empty: bool,
     /// True if the link limit was exceeded.
     pub is_cut: bool,
-    /// Why a sitemap or a feed was not read to its end.
+    /// Reason why a sitemap or a feed was not read to its end.
     pub broken: Option<Broken>,
     /// A sitemap's hints about changes of its pages, by the link's index.
     pub hints: BTreeMap<usize, Hint>,

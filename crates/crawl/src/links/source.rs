@@ -75,7 +75,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Why the text ended early, once it is read.
+    /// The reason why the text ended early, once it is read.
     pub fn stop(&self) -> Option<Stop> {
         self.stop
     }

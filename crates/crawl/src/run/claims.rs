@@ -66,7 +66,7 @@ pub struct Question {
 /// The answer to a request.
 pub struct Answer {
     pub assignments: Vec<Assignment>,
-    /// Which pages are ours; `None` if the run stops before an answer.
+    /// For each page, whether it is ours; `None` if the run stops before an answer.
     pub ours: Option<Vec<bool>>,
 }
 
@@ -200,8 +200,8 @@ fn rest(pause: Duration, stop: &Stop) -> bool {
 
 /// A set's response.
 enum Said {
-    /// Which pages are ours. Includes those whose URLs the set rejects, as nobody else fetches
-    /// them; all, if the set has forgotten the request.
+    /// For each page, whether it is ours. Pages whose URLs the set rejects are ours, since no
+    /// other crawl fetches them; if the set has forgotten the request, all pages are.
     Ours(Vec<bool>),
     /// The id's time is in the future.
     Ahead(String),

@@ -167,7 +167,7 @@ pub struct Watch {
     pub space: Space,
 }
 
-/// What the frontier can assign.
+/// Pages that the frontier can assign.
 enum Supply {
     /// More pages than free connections.
     Plenty,

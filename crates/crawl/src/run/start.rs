@@ -93,7 +93,7 @@ const SHUTDOWN_WITHIN: Duration = Duration::from_secs(5);
 pub struct Plan {
     /// The store.
     pub store: PathBuf,
-    /// When the crawl was begun.
+    /// The run in which the crawl was begun.
     pub begun: Begun,
     /// The settings, with this run's start pages.
     pub settings: Settings,

@@ -19,7 +19,7 @@ pub(super) struct Looked {
     pub(super) fields: Fields,
     /// True if it is stored.
     pub(super) stores: bool,
-    /// What hooks' links have added, without those links.
+    /// Data that the links of hooks have added, without those links.
     pub(super) discovered: Discovered,
 }
 

@@ -21,7 +21,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 POOL_THREADS = 8
-"""Most asyncio methods that run at once, for all stores of the process."""
+"""Maximum number of asyncio methods that run at once, for all stores of the process."""
 
 
 @functools.cache

@@ -36,7 +36,7 @@ NEEDED: Final = (
     "time-machine>=2.9",
     "timeout-decorator>=0.5",
 )
-"""What the tests of the oldest and of the newest version import."""
+"""Packages that the tests of the oldest and of the newest version import."""
 
 _OURS: Final = """
 from filemap.requests_cache import FileMapCache, FileMapDict

@@ -24,7 +24,7 @@ Example:
 pub struct Args {
     /// The store's folder
     store: PathBuf,
-    /// Where the copy is made; nothing may be there
+    /// Path of the copy, which must not exist
     to: PathBuf,
 }
 

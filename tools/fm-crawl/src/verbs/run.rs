@@ -29,7 +29,7 @@ use crate::coverage;
 use crate::face::{Face, Opening, Refused};
 use crate::failure;
 
-/// Most given-up seeds that are listed.
+/// Maximum number of given-up seeds that are listed.
 const COMPLAINTS: usize = 5;
 
 /// Runs the verb.

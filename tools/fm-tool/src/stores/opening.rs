@@ -83,7 +83,7 @@ pub fn accepts_loss() -> Failure {
     Failure::Usage("--accept-loss is for a store here".to_owned())
 }
 
-/// What to do about a store that does not open.
+/// Advice for a store that does not open.
 const REMEDY: &str = "`fm-tool repair` makes a store of what the value segments hold, and names all that is lost";
 
 const REMEDY_TO_CHANGE: &str = "`fm-tool repair` makes a store of what the value segments hold, and names all that is \
@@ -158,7 +158,7 @@ pub fn options_like(store: &Store, shared: &Shared) -> Options {
     options(shared).canonicalizer(&made_with.name, made_with.version)
 }
 
-/// How a missing store is made, and the space that filling leaves free.
+/// Options for making a missing store, and the space that filling leaves free.
 #[derive(clap::Args, Clone, Debug)]
 pub struct NewStore {
     /// Make a new store that takes URLs as they are written, byte for byte

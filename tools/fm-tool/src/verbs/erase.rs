@@ -36,7 +36,7 @@ use crate::stores::{absence, opening, place};
     text, and every segment that may contain its bytes; then searches all files for it. If dictionaries are removed \
     it takes as long as compressing all pages. A rule stays, which put, import and merge obey; it keeps a URL as a \
     digest only. Interrupted, it is finished by the same command or by --resume. Exits with 3 if something may be \
-    left. Not reached are other copies: backups, dumps, processes that opened the store before.\n\n\
+    left. Other copies are not reached: backups, dumps, processes that opened the store before.\n\n\
     In object storage --url, --host and --prefix erase pages with all versions and leave no rule: put again, a page is \
     stored. Revisits of other URLs that refer to an erased page have no body any more. Exits with 3 while objects younger than an hour may hold something; the same command ends it later.\n\n\
     Examples:\n  fm-tool erase pages.fm --url https://example.com/jane --reason 'request 17'\n  \

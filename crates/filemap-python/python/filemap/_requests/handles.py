@@ -21,7 +21,7 @@ _logger: Final = logging.getLogger("filemap.requests_cache")
 
 
 def is_address(path: str) -> bool:
-    """Whether a store is behind a server: `http://host:8640`, or with `https`."""
+    """Returns whether a store is behind a server: `http://host:8640`, or with `https`."""
     return path.lower().startswith(("http://", "https://"))
 
 

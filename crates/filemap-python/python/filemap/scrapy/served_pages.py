@@ -35,7 +35,7 @@ _R = TypeVar("_R")
 
 MOST_BYTES: Final = 8 << 20
 MOST_PUTS: Final = 256
-"""Most puts that may wait."""
+"""Maximum number of puts that wait."""
 
 _PAUSE_SECS: Final = 0.1
 _CUT_SECS: Final = 1.0

@@ -16,7 +16,7 @@ MAX_HEAD_BYTES: Final = 128 << 20
 """The longest JSON: a page's headers may have 64 MiB."""
 
 MAX_BODY_BYTES: Final = (1 << 30) + (64 << 20)
-"""The most bytes after it: Scrapy's largest response, and some spare."""
+"""Maximum length of the bytes after it: Scrapy's largest response, and some spare."""
 
 _LENGTHS: Final = struct.Struct(">QI")
 _PIECE_BYTES: Final = 1 << 20

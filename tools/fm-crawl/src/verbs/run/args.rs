@@ -76,10 +76,10 @@ pub struct Args {
     /// Stop at this number of fetched pages in all runs
     #[arg(long, value_name = "N")]
     pub(super) max_pages: Option<u64>,
-    /// Most links from a seed to a page [default: 100]
+    /// Maximum number of links from a seed to a page [default: 100]
     #[arg(long, value_name = "N")]
     pub(super) max_depth: Option<u16>,
-    /// Most pages of one host; 0 for no limit [default: 100000]
+    /// Maximum number of pages of one host; 0 for no limit [default: 100000]
     #[arg(long, value_name = "N")]
     pub(super) max_host_pages: Option<u32>,
     /// Requests a second to a host; 0 for no limit [default: 1]
@@ -207,7 +207,7 @@ pub struct Args {
     /// earn no credit; `off` counts all [default: 3]
     #[arg(long, value_name = "N", value_parser = near_bits)]
     pub(super) near_bits: Option<NearBits>,
-    /// Most redirects in a row [default: 10]
+    /// Maximum number of redirects in a row [default: 10]
     #[arg(long, value_name = "N")]
     pub(super) max_redirects: Option<u8>,
     /// Largest expansion of a compressed body [default: 100]

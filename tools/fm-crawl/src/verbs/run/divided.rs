@@ -9,7 +9,7 @@ use fm_cli::Failure;
 
 use super::args::{Args, NONE};
 
-/// Most shards of a store in object storage; mailboxes may have more.
+/// Maximum number of shards of a store in object storage; mailboxes may have more.
 const MAX_SHARDS: u32 = 1_024;
 
 /// The location of a store in object storage.

@@ -16,7 +16,7 @@ use fm_cli::{Failure, sink};
 const OPEN: &str = ".open";
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// How existing files are treated.
+/// Treatment of existing files.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
     Refused,

@@ -51,7 +51,7 @@ pub struct Brought {
     pub refused: Vec<String>,
     /// The revisits that a server counted.
     pub revisits: Option<RevisitCount>,
-    /// Why a server has not all of the file.
+    /// Reason why a server does not have all of the file.
     pub failure: Option<String>,
 }
 

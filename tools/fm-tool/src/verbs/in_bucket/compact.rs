@@ -45,7 +45,7 @@ fn waiting(objects: u64) -> String {
     format!("; {objects} rewritten before are deleted {grace} after that, by a writer or by `fm-tool compact`")
 }
 
-/// How segments that no index names are treated: a repair may find that they were committed.
+/// Treatment of segments that no index names: a repair may find that they were committed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Orphans {
     /// Old ones are deleted.

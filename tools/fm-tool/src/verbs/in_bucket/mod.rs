@@ -21,7 +21,7 @@ use serde_json::json;
 use crate::flags::Shared;
 use crate::stores::bucket::{self, For};
 
-/// How long unneeded objects stay, in words and as a duration: the default of an open store.
+/// Time that unneeded objects stay, in words and as a duration: the default of an open store.
 const GRACE: (&str, Duration) = ("an hour", Duration::from_secs(3600));
 
 const NO_LOSS: &str = "`repair` tells what is lost";

@@ -13,7 +13,7 @@ use crate::flags::Shared;
 /// Prints what was dropped, or would be dropped.
 pub type Tell = fn(&Pruned, bool, &mut Output) -> Result<(), Failure>;
 
-/// What to drop, and how far to compact afterwards.
+/// The versions to drop, and the goal of the compaction afterwards.
 pub struct Order {
     /// The versions that stay.
     pub rule: PruneRule,
@@ -21,7 +21,7 @@ pub struct Order {
     pub scope: Scope,
     /// True if versions are only counted.
     pub is_dry_run: bool,
-    /// How far to compact.
+    /// The goal of the compaction.
     pub goal: CompactionGoal,
     /// True if it compacts even if nothing was dropped.
     pub compacts: bool,

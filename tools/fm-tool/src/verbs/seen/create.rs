@@ -119,7 +119,7 @@ fn fingerprint_bits(text: &str) -> Result<FingerprintBits, String> {
     }
 }
 
-/// Where a URL's bits lie in a Bloom filter.
+/// Placement of a URL's bits in a Bloom filter.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Layout {
     /// Anywhere: the fewest bits
