@@ -5,7 +5,7 @@
 #     benches/corpus.sh DIR
 #
 # leaves DIR/PACKAGE/usr/share/doc/... for each package. A second run fetches what is missing.
-# src/corpus.rs maps packages to sites.
+# src/corpus.rs maps packages to URLs.
 set -eu
 
 [ $# -eq 1 ] || { echo "usage: $0 DIR" >&2; exit 2; }
@@ -15,7 +15,7 @@ done
 mkdir -p "$1"
 cd "$1"
 
-# A stale list of packages names files that are gone; only root can refresh it.
+# A stale package list names files that no longer exist; only root can refresh it.
 [ "$(id -u)" -ne 0 ] || apt-get update -qq
 
 for package in rust-doc libstdc++-12-doc postgresql-doc-15 qtbase5-doc-html libboost1.81-doc python3.11-doc \
@@ -23,7 +23,7 @@ for package in rust-doc libstdc++-12-doc postgresql-doc-15 qtbase5-doc-html libb
     [ ! -d "$package" ] || continue
     rm -rf download && mkdir download
     (cd download && apt-get download -qq "$package" && dpkg -x ./*.deb unpacked)
-    # The name appears only when everything is unpacked.
+    # The folder gets its name only when everything is unpacked.
     mv download/unpacked "$package"
     rm -rf download
     echo "$package: $(find "$package" -type f -name '*.html' | wc -l) pages"

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Compares crawlers on one site on the loopback: the corpus's HTML pages and an index of them.
+# Compares crawlers on one web site on the loopback: the corpus's HTML pages and an index of them.
 # fm-crawl, wget --mirror and Scrapy with its HTTP cache take turns, each against a new server that
 # counts requests.
 #
 #     benches/crawl.sh CORPUS OUT [PAGES] [ROUNDS]
 #
-# CORPUS is made by corpus.sh; PAGES is the size of the site (default: 50000). Needs wget and Python 3;
-# installs Scrapy into OUT, which also keeps the crawls (some 3 GB for all pages). Build first:
-# cargo build --release -p fm-crawl --example site_server --bin fm-crawl
+# CORPUS is made by corpus.sh; PAGES is the number of pages served (default: 50000). Needs wget and
+# Python 3; installs Scrapy into OUT, which also keeps the crawls (some 3 GB for all pages). Build
+# first: cargo build --release -p fm-crawl --example site_server --bin fm-crawl
 set -euo pipefail
 [ $# -ge 2 ] || { echo "usage: $0 CORPUS OUT [PAGES] [ROUNDS]" >&2; exit 2; }
 here=$(cd "$(dirname "$0")" && pwd)
@@ -24,7 +24,8 @@ serve() { # starts a server: $address, $server
     until [ -s "$out/address" ]; do sleep 0.1; done
     read -r address served < "$out/address"
 }
-# measure NAME COMMAND...: runs a crawler against a new server; prints its speed and the server's counts.
+# measure NAME COMMAND...: runs a crawler against a new server; prints its speed and the server's
+# counts.
 measure() {
     local name=$1 begun ended
     shift

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What crate filemap costs a program that puts and gets one page: crates it depends on, time of a
-# clean release build, size of the binary. With default features and without. Offline; about two
-# minutes on two cores.
+# Measures what crate filemap costs a program that puts and gets one page: crates it depends on,
+# time of a clean release build, size of the binary; with and without default features. Offline;
+# takes about two minutes on two cores.
 #
 #   benches/footprint.sh
 set -euo pipefail
@@ -28,7 +28,7 @@ printf '| features | crates | clean build, s | CPU, s | binary, MB |\n|---|---|-
 for defaults in true false; do
     printf '[package]\nname = "footprint"\nversion = "0.0.0"\nedition = "2024"\n[workspace]\n[profile.release]\nstrip = true\n[dependencies]\nfilemap = { path = "%s/crates/filemap", default-features = %s }\n' \
         "$repository" "$defaults" > "$work/Cargo.toml"
-    # The versions of the workspace.
+    # Use the versions of the workspace.
     cp "$repository/Cargo.lock" "$work/Cargo.lock"
     cd "$work"
     rm -rf "$CARGO_TARGET_DIR"

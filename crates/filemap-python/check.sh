@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Builds the wheel and checks it: `check.sh` as the gate does, `check.sh soak` with Spark, the oldest
-# Scrapy and requests-cache, other versions of Python, and more kills.
+# Builds the wheel and checks it. `check.sh` runs the checks of .ci/run; `check.sh soak` adds
+# Spark, the oldest Scrapy and requests-cache, other versions of Python, and more kills.
 #
-# It needs Python 3.11 or later with venv, Rust and a C compiler; pyright needs Node.js; the tests of
-# servers need an fm-serve, which `cargo build -p fm-serve` builds or FM_SERVE names; Spark needs Java
-# (openjdk-17-jre-headless). All else comes from PyPI into a folder below target/.
+# Needs Python 3.11 or later with venv, Rust and a C compiler. pyright needs Node.js; the tests of
+# servers need an fm-serve, which `cargo build -p fm-serve` builds or FM_SERVE names; Spark needs
+# Java (openjdk-17-jre-headless). All else comes from PyPI into a folder below target/.
 set -euo pipefail
 cd "$(dirname "$0")"
 how=${1:-gate}
@@ -15,7 +15,7 @@ mkdir -p "$work"
 
 say() { printf -- '-- %s\n' "$1"; }
 
-# A virtual environment of its own for each list of packages: NAME PYTHON PACKAGE...
+# A separate virtual environment for each list of packages: NAME PYTHON PACKAGE...
 environment() {
     local name=$1 with=$2
     shift 2
@@ -49,7 +49,8 @@ types() {
     "$venv/bin/abi3audit" --strict "$wheel"
 }
 
-# One process each: Scrapy installs an event loop for good. All at once: each waits for much, and takes one processor.
+# One process each: Scrapy installs an event loop permanently. All at once: each mostly waits, and
+# uses one processor.
 say "format, types and ABI; tests"
 parts=(types "tests/test_*.py" tests/scrapy tests/requests_cache)
 part() {
@@ -62,7 +63,7 @@ part() {
 }
 running=()
 trap 'kill -- "${running[@]/#/-}" 2> /dev/null || true' EXIT
-# Groups of processes of their own, which end with this one.
+# Separate process groups, which end with this script.
 set -m
 for number in "${!parts[@]}"; do
     (set -e; part "${parts[number]}") > "$work/part$number.log" 2>&1 < /dev/null &
@@ -89,7 +90,8 @@ if [ "$how" = soak ]; then
     "$venv/bin/pyright" --pythonpath "$venv/bin/python" python/filemap/spark.py
     FILEMAP_CHECK=$how FILEMAP_SPARK=1 "$venv/bin/python" -X dev -m pytest -q -p no:cacheprovider tests/test_docs.py
 
-    # With CUDA's libraries, gigabytes. Those that read a store here warn of Python's own changes.
+    # PyTorch brings CUDA's libraries, gigabytes. `-W default`, since these packages warn of
+    # changes in Python.
     say "PyTorch and Hugging Face's datasets"
     environment training "$python" -r tests/requirements.txt torch datasets
     FILEMAP_CHECK=$how FILEMAP_TRAINING=1 "$venv/bin/python" -m pytest -q -p no:cacheprovider \
@@ -99,7 +101,7 @@ if [ "$how" = soak ]; then
     for version in 3.12 3.13 3.14 3.15; do
         other=
         for found in "$(command -v "python$version")" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$version".*/bin/python3; do
-            # A launcher of pyenv may be there without the version.
+            # A launcher of pyenv may exist without the version.
             if "$found" -c 'import venv, ensurepip' > /dev/null 2>&1; then other=$found; fi
         done
         if [ -n "$other" ]; then
@@ -111,7 +113,7 @@ if [ "$how" = soak ]; then
     done
 
     say "the oldest versions that are supported"
-    # That Scrapy does not run with a newer Twisted.
+    # That version of Scrapy does not run with a newer Twisted.
     environment oldest "$python" pytest 'scrapy==2.13.0' 'twisted==25.5.0' 'requests-cache==1.2.0'
     FILEMAP_CHECK=$how "$venv/bin/python" -X dev -m pytest -q -p no:cacheprovider tests/scrapy tests/requests_cache
 

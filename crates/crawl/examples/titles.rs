@@ -1,4 +1,4 @@
-//! Crawls a small site of the loopback and keeps the title of each page beside it.
+//! Crawls a small local web site and stores the title of each page next to it.
 //!
 //! `cargo run -p crawl --example titles`
 
@@ -9,13 +9,13 @@ use crawl::{Capture, Crawler, Reply, record};
 use filemap::page::RecordKind;
 use filemap::{Options, PageStore};
 
-/// The text between two marks.
+/// Returns the text between two marks.
 fn between<'a>(text: &'a str, from: &str, to: &str) -> Option<&'a str> {
     let rest = &text[text.find(from)? + from.len()..];
     Some(&rest[..rest.find(to)?])
 }
 
-/// Answers one request: the start page has links, the others have none.
+/// Answers one request; only the start page has links.
 fn serve(mut stream: TcpStream) -> std::io::Result<()> {
     let mut line = String::new();
     BufReader::new(stream.try_clone()?).read_line(&mut line)?;

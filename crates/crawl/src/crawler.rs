@@ -53,8 +53,8 @@ const MIN_FREE: u64 = 512 << 20;
 pub struct Crawler(Plan);
 
 impl Crawler {
-    /// A builder of the crawl into a store, which is made if it is absent. A crawl begun before
-    /// keeps its settings, except those set now.
+    /// A builder of the crawl into a store, which is made if missing. A crawl begun before keeps
+    /// its settings, except those set now.
     ///
     /// # Errors
     /// The crawl's settings cannot be read.
@@ -105,17 +105,17 @@ impl Crawler {
     /// Errors of the store, the frontier, the sets and the observer. What was committed stays: the
     /// next run resumes there.
     pub fn run(self) -> Result<Summary, Error> {
-        let broke = || Error::Broken("the crawl broke off; please report it".to_owned());
+        let broke = || Error::Broken("the crawl stopped unexpectedly; please report it".to_owned());
         std::thread::scope(|scope| scope.spawn(|| run::run(self.0)).join()).unwrap_or_else(|_| Err(broke()))
     }
 
-    /// The async form of `run`, for any runtime. Dropping the future asks the crawl to stop; it
-    /// ends by itself.
+    /// The async form of `run`, for any runtime. Dropping the future asks the crawl to stop, but
+    /// does not wait for it.
     ///
     /// # Errors
     /// As [`Crawler::run`].
     pub async fn run_async(self) -> Result<Summary, Error> {
-        let broke = || Error::Broken("the crawl broke off; please report it".to_owned());
+        let broke = || Error::Broken("the crawl stopped unexpectedly; please report it".to_owned());
         let (tell, told) = oneshot::channel();
         let stop = StopOnDrop(self.stop());
         // If the future was dropped, the result is discarded.
@@ -149,7 +149,7 @@ pub struct Builder {
     plan: Plan,
     trust: Trust,
     seeds: Vec<String>,
-    /// Errors in what was given.
+    /// Errors in the given values.
     wrong: Vec<String>,
 }
 
@@ -186,7 +186,7 @@ setters! {
     recrawl(age: Option<Duration>) { plan.settings.recrawl = age }
     /// Obey robots.txt; the default.
     obey_robots() { plan.settings.obeys_robots = true }
-    /// Also fetch what robots.txt disallows: only on your own sites.
+    /// Also fetch what robots.txt disallows: only for your own hosts.
     ignore_robots() { plan.settings.obeys_robots = false }
     /// The product token matched in robots.txt; default: the first word of the user agent.
     robots_token(token: Option<String>) { plan.settings.robots_token = token }
@@ -216,7 +216,7 @@ setters! {
     bind(address: Option<IpAddr>) { plan.way.bind = address }
     /// The servers trusted over TLS.
     trust(trust: Trust) { trust = trust }
-    /// The canonicalizer of a new store: it decides which URLs are one page.
+    /// The canonicaliser of a new store: it decides which URLs are one page.
     rules(rules: Option<Arc<dyn Canonicalizer>>) { plan.rules = rules }
     /// Client options for the server of a shared seen set ([`Settings::seen`]).
     seen_options(options: ClientOptions) { plan.seen = options }
@@ -233,7 +233,7 @@ setters! {
     /// Report all links of pages with anchor text and `rel` ([`crate::visit::Visit::edges`]), for
     /// an [`Observer`] that keeps them.
     edges() { plan.hooks.edges = true }
-    /// Write WARC files to this folder (made if absent) while crawling: everything put into the
+    /// Write WARC files to this folder (made if missing) while crawling: everything put into the
     /// store since the first run with this option, each version once.
     warc(folder: Option<PathBuf>) { plan.warc = folder }
     /// Put pages and the crawl's state into a shard of a remote store, the one that
@@ -320,7 +320,7 @@ impl Builder {
         &mut self.plan.settings
     }
 
-    /// Whether an earlier run has begun the crawl.
+    /// Returns whether an earlier run has begun the crawl.
     pub fn was_begun(&self) -> bool {
         self.plan.begun == Begun::Before
     }
@@ -354,13 +354,13 @@ impl Builder {
             wrong.push("give a contact for this crawl, such as mailto:you@example.com".to_owned());
         }
         if robots::token(&settings.user_agent).is_empty() || settings.user_agent.chars().any(char::is_control) {
-            wrong.push("a user agent is one line, and begins with a name of letters, digits, - and _".to_owned());
+            wrong.push("a user agent is one line that begins with a name of letters, digits, - and _".to_owned());
         }
         if !(0.0..=1e6).contains(&settings.rate) {
-            wrong.push(format!("{} is no number of requests a second", settings.rate));
+            wrong.push(format!("{} is not a number of requests a second", settings.rate));
         }
         if !(0.0..=1e6).contains(&settings.address_rate) {
-            wrong.push(format!("{} is no number of requests a second to an address", settings.address_rate));
+            wrong.push(format!("{} is not a number of requests a second to an address", settings.address_rate));
         }
         wrong.extend(settings.fields.iter().filter_map(|name| Field::named(name).err()));
         match Filter::open(&settings.include, &settings.exclude, &settings.reject_extensions) {

@@ -1,6 +1,6 @@
 //! Errors that end a crawl: of its store, its sets, its frontier, its files, its settings.
 //!
-//! A page that could not be fetched is no such error: see [`crate::Failure`].
+//! A page that could not be fetched is not such an error: see [`crate::Failure`].
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ pub enum Error {
         /// The system's error.
         source: io::Error,
     },
-    /// The crawl cannot go on, for the reason in the message.
+    /// The crawl cannot continue, for the reason in the message.
     #[error("{0}")]
     Broken(String),
     /// Files are damaged or do not belong together. The message says what to do.
@@ -59,7 +59,7 @@ pub enum Error {
     Locked(String),
     /// Another owner has taken the crawl's shard. Fetches after this run's last commit are
     /// discarded; the other owner resumes from that commit.
-    #[error("{shard}: another owner has taken it; this run has ended and wrote nothing any more")]
+    #[error("{shard}: another owner has taken it; this run has ended without writing more")]
     Taken {
         /// The shard.
         shard: String,
@@ -77,9 +77,9 @@ pub enum Error {
     /// An error of the files in the crawl's folder.
     #[error("{}: {source}", .place.display())]
     Files {
-        /// Where they are.
+        /// Path of the files.
         place: PathBuf,
-        /// What is wrong.
+        /// The error.
         source: StorageError,
     },
     /// An error of the store of pages or of bodies.
@@ -114,7 +114,7 @@ impl Error {
         Error::Files { place: place.to_owned(), source }
     }
 
-    /// Whether bytes on disk are damaged or files do not belong together.
+    /// Returns whether bytes on disk are damaged or files do not belong together.
     pub fn is_damage(&self) -> bool {
         match self {
             Error::Damage(_) => true,
@@ -127,7 +127,7 @@ impl Error {
         }
     }
 
-    /// Whether another process holds what the crawl needs: try again later.
+    /// Returns whether another process holds what the crawl needs: try again later.
     pub fn is_locked(&self) -> bool {
         let is_it = |error: &StorageError| matches!(error, StorageError::Locked { .. });
         match self {
@@ -141,7 +141,7 @@ impl Error {
         }
     }
 
-    /// Adds place and remedy to an error of damage.
+    /// Adds path and remedy to an error of damage.
     pub(crate) fn at(self, place: &Path, remedy: &str) -> Error {
         if self.is_damage() { Error::Damage(format!("{}: {self}. {remedy}", place.display())) } else { self }
     }

@@ -119,7 +119,7 @@ reasons! {
     Type "type" Refused,
     /// robots.txt forbids it.
     Robots "robots" Robots,
-    /// robots.txt is unreachable: stay away.
+    /// robots.txt is unreachable, so nothing of the host may be fetched.
     RobotsUnreachable "robots-unreachable" RobotsUnreachable,
     /// A status of 400 to 499.
     ClientStatus "client-status" ClientStatus,
@@ -156,8 +156,8 @@ impl Reason {
     }
 }
 
-/// Whether a given-up page is a loss: neither its site nor a limit or rule of the crawl decided
-/// it.
+/// Returns whether a given-up page is a loss: neither its host nor a limit or rule of the crawl
+/// decided it.
 pub fn is_lost(kind: FailureKind) -> bool {
     use FailureKind::{Busy, Connect, Dns, HostDown, Protocol, RobotsUnreachable, ServerStatus, Timeout, Tls};
     matches!(kind, Busy | Connect | Dns | HostDown | Protocol | RobotsUnreachable | ServerStatus | Timeout | Tls)
@@ -182,13 +182,13 @@ pub fn kind_named(text: &str) -> Result<FailureKind, String> {
     })
 }
 
-/// Why a page failed, from the frontier's kind and the note beside the page. Pages forbidden by
-/// robots.txt, or whose note the store refused, have no note of this failure; an existing note is
-/// from an earlier one.
+/// The reason for a page's failure, from the frontier's kind and the note beside the page. Pages
+/// forbidden by robots.txt, or whose note the store refused, have no note of this failure; an
+/// existing note is from an earlier one.
 pub fn why(kind: Option<FailureKind>, note: Option<String>) -> Option<String> {
     let refused = Reason::Unstorable;
     if kind == Some(refused.kind()) {
-        let words = || format!("{}: the store refuses it, as rules of erasures do", refused.name());
+        let words = || format!("{}: the store refuses it, as erasure rules do", refused.name());
         return Some(note.filter(|note| note.starts_with(refused.name())).unwrap_or_else(words));
     }
     match kind {

@@ -41,12 +41,12 @@ impl Pages {
         }
     }
 
-    /// Whether another owner has taken the shard.
+    /// Returns whether another owner has taken the shard.
     pub fn is_lost(&self) -> bool {
         matches!(self, Pages::Shard(shard) if shard.is_lost())
     }
 
-    /// The canonicalizer that makes the keys.
+    /// The canonicaliser that makes the keys.
     pub fn canonicalizer(&self) -> &Arc<dyn Canonicalizer> {
         match self {
             Pages::Local(store) => store.canonicalizer(),
@@ -57,7 +57,7 @@ impl Pages {
     /// The key of a URL.
     ///
     /// # Errors
-    /// A URL that has none.
+    /// The URL has no key.
     pub fn key(&self, url: &(impl AsRef<[u8]> + ?Sized)) -> Result<Vec<u8>> {
         match self {
             Pages::Local(store) => store.key(url),

@@ -88,7 +88,7 @@ pub fn failure(url: &str, failure: &Failure, at_ms: i64) -> Page {
     note(url, format!("{FAILURE_FIELD}: {failure}\r\n"), at_ms)
 }
 
-/// Whether a name is valid for a field of a note: ASCII without blanks and colons.
+/// Returns whether a name is valid for a field of a note: ASCII without blanks and colons.
 pub fn is_field_name(name: &str) -> bool {
     !name.is_empty() && name != FAILURE_FIELD && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':')
 }

@@ -10,7 +10,7 @@ use filemap::page::RecordKind;
 use filemap::{Lookup, Page, PageWrite, Result};
 use filemap_io::File;
 
-/// How a file differs from its last kept version.
+/// The difference of a file from its last kept version.
 ///
 /// ```
 /// use crawl::shard::Change;
@@ -47,7 +47,7 @@ pub struct StateFile<'a> {
     pub name: &'a str,
     /// Its bytes.
     pub file: &'a dyn File,
-    /// How it differs from its last kept version.
+    /// The difference from its last kept version.
     pub change: Change,
 }
 
@@ -90,7 +90,7 @@ pub trait Shard: Send + Sync {
     /// Its pages.
     fn pages(&self) -> &dyn PageWrite;
 
-    /// The canonicalizer that makes its keys.
+    /// The canonicaliser that makes its keys.
     fn canonicalizer(&self) -> &Arc<dyn Canonicalizer>;
 
     /// The newest body of a page, without reading it.
@@ -111,7 +111,7 @@ pub trait Shard: Send + Sync {
     /// Errors of the store.
     fn last_sequence(&self) -> Result<u64>;
 
-    /// Whether another owner has taken it: this one can write no more.
+    /// Returns whether another owner has taken it: this one can write no more.
     fn is_lost(&self) -> bool;
 
     /// The files of the last commit, and their lengths; empty if there was none.
@@ -123,13 +123,13 @@ pub trait Shard: Send + Sync {
     /// Reads one of them.
     ///
     /// # Errors
-    /// The store's, and those of `each`.
+    /// Errors of the store and of `each`.
     fn read(&self, name: &str, each: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> Result<()>;
 
     /// Makes all earlier puts and these files durable, in one step.
     ///
     /// # Errors
-    /// The store's; that another owner has it.
+    /// Errors of the store; an error if another owner has it.
     fn commit(&self, files: &[StateFile<'_>]) -> Result<()>;
 }
 

@@ -31,7 +31,7 @@ pub fn simhash64(text: &str) -> Option<u64> {
 pub(crate) struct Fingerprint {
     /// The last words, each followed by a blank, and the unfinished word.
     text: String,
-    /// Where these words begin, the unfinished one included.
+    /// Offsets of these words, the unfinished one included.
     starts: Vec<usize>,
     word_at: usize,
     /// Bit-sliced counters of set bits: the count of bit `n` is in bits `n` of the planes.

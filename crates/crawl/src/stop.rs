@@ -31,7 +31,7 @@ impl Stop {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a stop was requested.
+    /// Returns whether a stop was requested.
     pub fn is_asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

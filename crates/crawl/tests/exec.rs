@@ -1,4 +1,4 @@
-//! A program as a hook of a whole crawl: what it answers counts, and its failures lose no page.
+//! A program as a hook of a whole crawl: its answers count, and its failures lose no page.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::site::{Site, crawl, page, store};
 fn a_program_adds_links_and_fields_and_the_pages_of_a_dead_one_are_stored() {
     let site = Site::of(&[("/", "start"), ("/found", "found"), ("/last", "last")]);
     let folder = tempfile::tempdir().unwrap();
-    // It answers two pages and dies of the third.
+    // It answers for two pages and exits at the third.
     let script = r#"n=0; while read -r line; do n=$((n+1)); [ $n = 3 ] && exit 1;
         if [ $n = 1 ]; then echo '{"links": ["/found"], "fields": {"n": 1, "word": "one"}}';
         else echo '{"links": ["/last"]}'; fi; done"#;
@@ -21,5 +21,5 @@ fn a_program_adds_links_and_fields_and_the_pages_of_a_dead_one_are_stored() {
     let (_, fields) = page(&store, &site.url("/"));
     assert_eq!((fields["n"].as_str(), fields["word"].as_str()), ("1", "one"));
     assert!(page(&store, &site.url("/last")).0.is_some());
-    assert!(summary.tally.last_of(crawl::Reason::HookFailed).unwrap().contains("it ended"));
+    assert!(summary.tally.last_of(crawl::Reason::HookFailed).unwrap().contains("the child exited"));
 }

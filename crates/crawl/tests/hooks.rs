@@ -65,7 +65,7 @@ fn what_cannot_be_used_of_an_answer_is_counted() {
     let summary = builder.build().unwrap().run().unwrap();
     let times = |reason| summary.tally.reasons.get(&reason).copied().unwrap_or(0);
     assert_eq!((times(Reason::HookFailed), times(Reason::BadUrl), times(Reason::LinkLimit)), (2, 2, 1));
-    assert!(summary.tally.json()["latest_failures"].to_string().contains("`a b` is no name of a field"));
+    assert!(summary.tally.json()["latest_failures"].to_string().contains("`a b` is not a field name"));
     assert_eq!((site.asked("/1"), site.asked("/2"), site.asked("/3")), (1, 1, 0));
     let (_, fields) = page(&store(&folder), &site.url("/"));
     assert_eq!(fields.into_iter().collect::<Vec<_>>(), [("good".to_owned(), "yes".to_owned())]);
@@ -152,7 +152,7 @@ fn pages_come_from_an_own_fetcher_and_robots_txt_does_not() {
     let summary = builder.build().unwrap().run().unwrap();
     assert_eq!((summary.tally.fetched, summary.tally.reasons[&Reason::OwnFetcher]), (2, 2), "{:?}", summary.tally);
     assert_eq!((site.asked("/robots.txt"), site.asked("/")), (1, 0));
-    // It is bound to the types that the crawl takes.
+    // The crawl's choice of content types applies to it as well.
     let other = tempfile::tempdir().unwrap();
     let mut builder = crawl(&other, &site).fetch_by(Some(Arc::new(Made)));
     builder.settings().limits.types = vec!["image/*".to_owned()];

@@ -1,4 +1,4 @@
-//! Tests of the library against a server of the loopback: builder, hooks, how it is stopped.
+//! Tests of the library against a server on the loopback address: builder, hooks, stopping.
 
 mod exec;
 mod hooks;

@@ -1,4 +1,4 @@
-//! A crawl is begun, stopped, continued and refused by its builder.
+//! The builder starts, stops, continues and refuses crawls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -65,7 +65,7 @@ fn a_builder_names_all_that_is_wrong_and_makes_nothing() {
     let path = folder.path().join("pages.fm");
     let builder = Crawler::builder(&path).unwrap().seed("ftp://a/").seed("no url").include("(").rate(-1.0);
     let Err(Error::Usage(words)) = builder.build() else { panic!("it was built") };
-    for part in ["ftp://a/: only http", "no url", "include (", "give a contact", "-1 is no number"] {
+    for part in ["ftp://a/: only http", "no url", "include (", "give a contact", "-1 is not a number"] {
         assert!(words.contains(part), "{part} is not in: {words}");
     }
     assert!(matches!(Crawler::builder(&path).unwrap().contact("a@b").build(), Err(Error::Usage(_))));
@@ -89,7 +89,7 @@ fn a_second_crawl_into_a_store_is_refused_as_locked() {
     assert_eq!((summary.tally.fetched, summary.tally.hooks_failed()), (1, 0), "{:?}", summary.tally.json());
 }
 
-/// Counts, and ends the crawl after so many looks.
+/// Counts the visits; with `ends`, it ends the crawl once a page is fetched.
 struct Counting {
     visits: AtomicU32,
     ends: bool,
@@ -120,7 +120,7 @@ fn an_observer_is_told_of_visits_and_may_end_the_crawl() {
     }
 }
 
-/// Ends the crawl instead of the commit of its first visit, as a kill does.
+/// Ends the crawl instead of letting it commit its first visit, as a kill would.
 #[derive(Default)]
 struct NoCommit(AtomicU32);
 
@@ -164,7 +164,7 @@ fn a_crawl_runs_within_async_code() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let summary = runtime.block_on(async { crawl(&folder, &site).build().unwrap().run_async().await }).unwrap();
     assert_eq!(summary.tally.fetched, 1);
-    // Blocking within it is a bad idea, and no panic.
+    // A blocking call in async code is a bad idea, but it does not panic.
     let other = tempfile::tempdir().unwrap();
     let summary = runtime.block_on(async { crawl(&other, &site).build().unwrap().run() }).unwrap();
     assert_eq!(summary.tally.fetched, 1);

@@ -1,4 +1,4 @@
-//! A site of the loopback: pages by their paths, with an `ETag`, and how often each was asked for.
+//! A web site on the loopback address: pages by path, with an `ETag`; it counts its requests.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -9,7 +9,7 @@ use crawl::{Builder, Crawler};
 use filemap::page::RecordKind;
 use filemap::{Options, Page, PageStore};
 
-/// A running site. Its threads end with the test's process.
+/// A running site. Its threads end with the test process.
 pub struct Site {
     address: SocketAddr,
     pages: Arc<Mutex<HashMap<String, String>>>,
@@ -17,7 +17,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// A site of these HTML pages; all others are absent.
+    /// A site with these HTML pages; any other path gives a 404.
     pub fn of(pages: &[(&str, &str)]) -> Site {
         let pages = pages.iter().map(|(path, body)| ((*path).to_owned(), (*body).to_owned())).collect();
         let pages = Arc::new(Mutex::new(pages));
@@ -33,7 +33,7 @@ impl Site {
         site
     }
 
-    /// Gives a page another body.
+    /// Replaces the body of a page.
     pub fn set(&self, path: &str, body: &str) {
         self.pages.lock().unwrap().insert(path.to_owned(), body.to_owned());
     }
@@ -43,7 +43,7 @@ impl Site {
         format!("http://{}{path}", self.address)
     }
 
-    /// How often a path was asked for.
+    /// Returns the number of requests for a path.
     pub fn asked(&self, path: &str) -> u32 {
         self.asked.lock().unwrap().get(path).copied().unwrap_or(0)
     }
@@ -81,18 +81,18 @@ fn answer(
     write!(stream, "{head}\r\nConnection: close\r\n\r\n{body}")
 }
 
-/// A builder of a quick crawl of a site into a folder's store.
+/// A builder for a quick crawl of a site into the store in a folder.
 pub fn crawl(folder: &tempfile::TempDir, site: &Site) -> Builder {
     let builder = Crawler::builder(folder.path().join("pages.fm")).unwrap();
     builder.seed(site.url("/")).rate(0.0).allow_private()
 }
 
-/// The store of that crawl, to read.
+/// Opens the store of that crawl for reading.
 pub fn store(folder: &tempfile::TempDir) -> PageStore {
     PageStore::open_read_only(folder.path().join("pages.fm"), Options::new()).unwrap()
 }
 
-/// The stored page, and the fields beside it.
+/// Returns the stored page and the fields next to it.
 pub fn page(store: &PageStore, url: &str) -> (Option<Page>, crawl::hooks::Fields) {
     let note = store.get_beside(url, RecordKind::Metadata).unwrap();
     (store.get(url).unwrap(), note.map(|note| crawl::record::fields_in(&note)).unwrap_or_default())

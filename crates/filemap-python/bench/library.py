@@ -2,7 +2,7 @@
 
     python bench/library.py pages.fm path/to/fm-bench [rounds]
 
-Prints the median of each figure in microseconds a page, and the ratio of library to package; and
+Prints the median of each figure in microseconds a page, and the ratio of library to package; then
 how much faster two processes read the store than one.
 """
 
@@ -20,8 +20,8 @@ import pyarrow
 
 import filemap
 
-# What of the library a figure of the package is compared with, where the names differ: a table
-# with its heads or its pages.
+# The figure of the library that a figure of the package is compared with, where the names differ:
+# a table is compared with heads or pages.
 COUNTERPART = {"table": "heads", "bodies": "pages"}
 
 
@@ -74,12 +74,12 @@ def drain_split(split: filemap.Split) -> int:
 
 
 def speedup(path: str, rounds: int) -> float:
-    """How much faster two processes read all pages than one, by the median of rounds."""
+    """Returns how much faster two processes read all pages than one: the median of rounds."""
     with filemap.open(path) as store:
         (whole,), halves, urls = store.splits(1), store.splits(2), len(store)
     ratios: list[float] = []
     with multiprocessing.get_context("spawn").Pool(2) as pool:
-        # Neither is measured with the processes' start.
+        # The start of the processes is not measured.
         pool.map(drain_split, halves, chunksize=1)
         for _ in range(rounds):
             times: list[float] = []

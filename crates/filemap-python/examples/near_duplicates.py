@@ -1,8 +1,8 @@
 """Find pages whose texts are nearly the same: `python near_duplicates.py pages.fm`.
 
-Each text is cut into runs of four words; a SimHash of 64 bits stands for it, and texts of nearly
-equal hashes are compared word run by word run. Memory: some hundred bytes a page; bodies are read
-one after the other.
+Each text is cut into runs of four words and represented by a SimHash of 64 bits; texts with nearly
+equal hashes are compared run by run. Memory: some hundred bytes a page; bodies are read one after
+the other.
 
 The hash is Charikar's ("Similarity estimation techniques from rounding algorithms", 2002), its
 use on web pages Manku's ("Detecting near-duplicates for web crawling", 2007).
@@ -34,14 +34,14 @@ def runs(page: filemap.Page) -> set[int]:
 
 
 def simhash(hashes: set[int]) -> int:
-    """One hash of which each bit is what most of the hashes have."""
+    """One hash; each bit has the value that most of the hashes have."""
     half = len(hashes) / 2
     counts = [sum(value >> bit & 1 for value in hashes) for bit in range(BITS)]
     return sum(1 << bit for bit, count in enumerate(counts) if count > half)
 
 
 def near_duplicates(store: filemap.PageStore) -> Iterator[tuple[float, str, str]]:
-    """Pairs of URLs with how much of their texts is the same, from 0 to 1."""
+    """Pairs of URLs with the similarity of their texts, from 0 to 1."""
     met: defaultdict[tuple[int, int], list[str]] = defaultdict(list)
     for page in store.pages():
         if page.status != 200 or not (page.content_type or "").startswith("text/html"):

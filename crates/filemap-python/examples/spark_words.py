@@ -1,10 +1,10 @@
 """Count the words of all pages with Spark: `python spark_words.py pages.fm [MASTER]`.
 
-MASTER is `local[*]` if it is not given, `local-cluster[2,1,1024]` a cluster of two workers on this
-machine, each a process with one core and 1 GiB. Workers of other machines need the store's folder
+MASTER defaults to `local[*]`; `local-cluster[2,1,1024]` is a cluster of two workers on this
+machine, each a process with one core and 1 GiB. Workers on other machines need the store's folder
 at the same path, and this package.
 
-Each task reads a part of the store and sends its counts on, never the pages.
+Each task reads a part of the store and sends on its counts, never the pages.
 """
 
 import os
@@ -33,7 +33,7 @@ def words(body: bytes, charset: str | None) -> list[str]:
 
 
 def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """How often each word is in the pages of a task."""
+    """The number of occurrences of each word in the pages of a task."""
     counts: Counter[str] = Counter()
     for batch in batches:
         for body, charset in zip(batch["body"], batch["content_charset"]):
@@ -43,7 +43,7 @@ def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def word_counts(spark: SparkSession, path: str) -> DataFrame:
-    """The words of all HTML pages, with their numbers."""
+    """The words of all HTML pages, with their counts."""
     register(spark)
     pages = (
         spark.read.format("filemap")
@@ -57,7 +57,7 @@ def word_counts(spark: SparkSession, path: str) -> DataFrame:
 
 def main() -> None:
     path, *master = sys.argv[1:]
-    # The workers' Python is this one.
+    # The workers use the same Python.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("words").master(master[0] if master else "local[*]")
     spark = builder.getOrCreate()

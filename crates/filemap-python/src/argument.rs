@@ -1,7 +1,7 @@
 //! Arguments that several calls take: URLs, variants, bodies, scopes.
 //!
-//! Text crosses as UTF-8 with `surrogateescape`, as file names do in Python: bytes of a URL that
-//! are no UTF-8 come back as they were.
+//! Text crosses as UTF-8 with `surrogateescape`, like file names in Python: bytes of a URL that
+//! are not UTF-8 come back unchanged.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -91,7 +91,8 @@ where
     })
 }
 
-/// Many URLs as an argument. One text is none: its letters would be taken for URLs.
+/// An iterator over an argument of many URLs. A single text is refused: its letters would be taken
+/// for URLs.
 ///
 /// # Errors
 ///
@@ -103,7 +104,7 @@ pub fn many<'py>(urls: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>> {
     urls.try_iter()
 }
 
-/// A path as an argument: the empty one names nothing.
+/// A path given as an argument. The empty path is refused.
 ///
 /// # Errors
 ///
@@ -151,16 +152,16 @@ impl<'py> FromPyObject<'_, 'py> for Body {
     }
 }
 
-/// A variant, if one is given.
+/// The variant, if one is given.
 ///
 /// # Errors
 ///
-/// It is empty or too long.
+/// The variant is empty or too long.
 pub fn variant(given: Option<Text>) -> Result<Option<Variant>, Failure> {
     Ok(given.map(|text| Variant::new(text.as_ref())).transpose()?)
 }
 
-/// What a lookup means.
+/// The lookup of a version by URL, variant and time.
 pub fn lookup<'a>(url: &'a Text, variant: Option<&'a Variant>, at_ms: Option<i64>) -> Lookup<'a> {
     let lookup = Lookup::new(url).variant(variant);
     match at_ms {
@@ -169,8 +170,8 @@ pub fn lookup<'a>(url: &'a Text, variant: Option<&'a Variant>, at_ms: Option<i64
     }
 }
 
-/// Which canonical URLs are meant: of a host, of a domain (a host and its subdomains), with a
-/// prefix. What is not given restricts nothing.
+/// A selection of canonical URLs: of a host, of a domain (a host and its subdomains), with a
+/// prefix. An omitted part restricts nothing.
 #[derive(Clone)]
 pub struct Scope {
     of_store: filemap::access::Scope,
@@ -188,7 +189,7 @@ impl Default for Scope {
 impl Scope {
     /// # Errors
     ///
-    /// `InvalidValueError` for what would match nothing.
+    /// `InvalidValueError` for a part that would match nothing.
     pub fn new(given_host: Option<String>, given_prefix: Option<Text>, domain: Option<String>) -> PyResult<Scope> {
         let mut scope = filemap::access::Scope::new();
         (scope.host, scope.domain) = (given_host.map(host).transpose()?, domain.map(host).transpose()?);
@@ -202,7 +203,7 @@ impl Scope {
         Scope { of_store, takes }
     }
 
-    /// As the store takes it.
+    /// The scope in the store's form.
     pub fn of_store(&self, kind: ListKind, is_backwards: bool) -> filemap::access::Scope {
         let mut scope = self.of_store.clone();
         (scope.kind, scope.is_backwards) = (kind, is_backwards);
@@ -218,7 +219,7 @@ impl Scope {
     }
 }
 
-/// A host as an argument: a URL, or a host with a port, would match nothing.
+/// A host given as an argument. A URL, or a host with a port, would match nothing and is refused.
 ///
 /// # Errors
 ///
@@ -230,7 +231,7 @@ pub fn host(text: String) -> PyResult<String> {
     Err(errors::invalid(format!("{text:?} is not a host: give its name alone, such as example.com")))
 }
 
-/// The beginning of URLs as an argument: one without a scheme would match nothing.
+/// A prefix of URLs given as an argument. One without a scheme would match nothing and is refused.
 ///
 /// # Errors
 ///
@@ -241,10 +242,12 @@ pub fn prefix(text: Text) -> PyResult<Text> {
         return Ok(text);
     }
     let shown = String::from_utf8_lossy(text.as_ref()).into_owned();
-    Err(errors::invalid(format!("{shown:?} begins no URL: give its scheme, too, such as https://example.com/")))
+    Err(errors::invalid(format!(
+        "{shown:?} is not the beginning of a URL: give the scheme too, such as https://example.com/"
+    )))
 }
 
-/// Text for HTML.
+/// Text escaped for HTML.
 pub fn escaped(text: &str) -> Cow<'_, str> {
     if !text.contains(['&', '<', '>', '"', '\'']) {
         return Cow::Borrowed(text);
@@ -263,10 +266,10 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// How long a request to a server is sent again, if nothing is said.
+/// Default time for which a request to a server is repeated, in seconds.
 const PATIENCE_SECS: f64 = 30.0;
 
-/// An argument of one kind of set alone.
+/// An argument that only one kind of set has.
 pub fn of_kind<'py, T>(given: Option<&Bound<'py, PyDict>>, name: &str) -> PyResult<Option<T>>
 where
     T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
@@ -277,7 +280,7 @@ where
     }
 }
 
-/// How long servers that do not answer are asked.
+/// Time for which a server that does not answer is retried.
 pub fn patience(given: Option<&Bound<'_, PyDict>>) -> PyResult<Duration> {
     let seconds: f64 = of_kind(given, "patience")?.unwrap_or(PATIENCE_SECS);
     Duration::try_from_secs_f64(seconds)

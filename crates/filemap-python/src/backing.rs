@@ -1,5 +1,5 @@
-//! What a handle of Python's stands on: a store on this machine, or one behind a server. What both
-//! have goes through the interface of every store of pages; the rest needs the files.
+//! Backing of a Python handle: a local store, or one behind a server. Common operations use the
+//! interface that all stores share; the others need the local files.
 
 use std::path::Path;
 
@@ -14,10 +14,10 @@ use crate::argument::named;
 use crate::errors::{self, Failure};
 use crate::options::{Mode, Opening, opened};
 
-/// URLs of a list that are asked for at once.
+/// URLs of a list that are requested at once.
 const LISTED_AT_ONCE: usize = 1000;
 
-/// The variables with the server's token, and with a file of certificates to trust.
+/// The variables of the server's token, and of a file of certificates to trust.
 const TOKEN: &str = "FILEMAP_TOKEN";
 const AUTHORITIES: &str = "FILEMAP_CA_FILE";
 
@@ -25,7 +25,7 @@ const AUTHORITIES: &str = "FILEMAP_CA_FILE";
 #[derive(Clone, Debug)]
 pub enum Backing {
     Local(PageStore),
-    /// And whether it was opened for writing.
+    /// The client, and whether it was opened for writing.
     Remote(Client, bool),
 }
 
@@ -34,20 +34,20 @@ impl Backing {
     ///
     /// # Errors
     ///
-    /// Those of the store.
+    /// Errors of the store.
     pub fn local(path: &Path, mode: Mode, opening: Opening) -> Result<Backing> {
         opened(path, mode, opening).map(Backing::Local)
     }
 
-    /// Reaches the store of the server at `location`.
+    /// Connects to the store of the server at `location`.
     ///
     /// # Errors
     ///
-    /// Those of the client; `ReadOnlyError` if a mode that writes is asked for and it does not.
+    /// Errors of the client; `ReadOnlyError` if the mode writes and the server does not.
     pub fn remote(location: &str, mode: Mode, options: &ClientOptions) -> std::result::Result<Backing, Failure> {
         let client = Client::open(location, options)?;
         if mode == Mode::Create {
-            let said = format!("{location}: the mode 'x' makes a store, and a server has one");
+            let said = format!("{location}: mode 'x' makes a new store, but the server has one already");
             return Err(Failure::Python(errors::make("StoreExistsError", said)));
         }
         if mode != Mode::Read && !client.writes() {
@@ -65,7 +65,7 @@ impl Backing {
         }
     }
 
-    /// The store's interface, to write. A store here says by itself that it only reads.
+    /// The store's interface, for writing. A local store reports itself that it is read-only.
     ///
     /// # Errors
     ///
@@ -88,7 +88,7 @@ impl Backing {
         }
     }
 
-    /// The store, whose files are here.
+    /// The local store, with its files.
     ///
     /// # Errors
     ///
@@ -97,18 +97,18 @@ impl Backing {
         match self {
             Backing::Local(store) => Ok(store),
             Backing::Remote(..) => {
-                let said = "this works on the files of a store, and this one is behind a server: do it there";
+                let said = "this works on the files of a store, and this one is behind a server: do it on the server";
                 Err(errors::make("FileMapError", said.to_owned()))
             }
         }
     }
 }
 
-/// The options of a store behind a server: `token` and `ca_file`, or what the environment has.
+/// Options for a store behind a server: `token` and `ca_file`, or those of the environment.
 ///
 /// # Errors
 ///
-/// `TypeError` for another option, or one of a wrong type; what reading the file raises.
+/// `TypeError` for an unknown option, or one of a wrong type; any error of reading the file.
 pub fn client_options(py: Python<'_>, given: Option<&Bound<'_, PyDict>>) -> PyResult<ClientOptions> {
     let (mut token, mut authorities) = (std::env::var(TOKEN).ok(), std::env::var(AUTHORITIES).ok());
     for (name, value) in given.into_iter().flat_map(|given| given.iter()) {
@@ -136,7 +136,7 @@ pub fn client_options(py: Python<'_>, given: Option<&Bound<'_, PyDict>>) -> PyRe
     Ok(options)
 }
 
-/// What a list of a server's store gives, some at a time.
+/// Items of a list from a server's store, fetched in batches.
 pub struct RemoteList {
     client: Client,
     scope: Scope,
@@ -153,7 +153,7 @@ impl RemoteList {
     fn ask(&mut self) -> Result<()> {
         let listed = self.client.list(&self.scope, self.after.as_ref())?;
         let most = if self.client.capabilities().lists_from_cursor { LISTED_AT_ONCE } else { usize::MAX };
-        // An error says what may be missing: what came before it is given all the same.
+        // The items before an error are returned; the error says what may be missing.
         let got: Vec<Result<Listed>> = listed.take(most).collect();
         self.is_over = got.len() < most || got.iter().any(Result::is_err);
         if let Some(Ok(last)) = got.last() {

@@ -1,4 +1,4 @@
-//! What has changed in a store since a place in its history: `PageStore.changes`.
+//! Changes of a store since a place in its history: `PageStore.changes`.
 
 use std::io::Read;
 use std::sync::{Mutex, PoisonError};
@@ -20,9 +20,9 @@ use crate::signals::{Looks, Watch};
 use crate::store::PageStore;
 use crate::times;
 
-/// How long one question to a server waits.
+/// Longest wait of one request to a server.
 const ASKED: Duration = Duration::from_secs(1);
-/// How often it is looked whether there is more.
+/// Interval at which new changes are checked for.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A change of a store.
@@ -31,7 +31,7 @@ pub struct Change {
     /// `put`, `removed`, `removed-version`, `listed`, `rules` or `damaged`.
     #[pyo3(get)]
     kind: &'static str,
-    /// Of `put`: the version as it is stored.
+    /// Of `put`: the stored version.
     #[pyo3(get)]
     page: Option<Py<Page>>,
     of: Option<Beside>,
@@ -40,7 +40,7 @@ pub struct Change {
     /// Of `damaged`: what is wrong.
     #[pyo3(get)]
     error: Option<String>,
-    /// Of `listed`: what was not listed is not there.
+    /// Of `listed`: True if everything that was not listed is not in the store.
     #[pyo3(get)]
     is_whole: Option<bool>,
     rules: Option<Vec<Rule>>,
@@ -68,7 +68,7 @@ impl Change {
 
 #[pymethods]
 impl Change {
-    /// The canonical URL, of what was removed or is damaged; of a version, as it was fetched.
+    /// The canonical URL of a removed or damaged page; the fetched URL of a version.
     #[getter]
     fn url<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyString>>> {
         if let Some(page) = &self.page {
@@ -84,14 +84,14 @@ impl Change {
         variant.map(|variant| PyBytes::new(py, variant.as_bytes()))
     }
 
-    /// `response` for a page itself, or the kind of the records beside it.
+    /// `response` for a page itself, or the kind of its records.
     #[getter]
     fn record_kind(&self, py: Python<'_>) -> Option<&'static str> {
         let of_page = self.page.as_ref().map(|page| page.bind(py).as_super().get().0.kind.name());
         of_page.or_else(|| self.of.as_ref().map(|of| of.kind.name()))
     }
 
-    /// When it was removed.
+    /// The time of the removal.
     #[getter]
     fn time<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.time_ms.map(|time_ms| times::to_datetime(py, time_ms)).transpose()
@@ -103,7 +103,7 @@ impl Change {
         self.version_time_ms.map(|time_ms| times::to_datetime(py, time_ms)).transpose()
     }
 
-    /// Of `rules`: all rules of erasures. What they are about is gone.
+    /// Of `rules`: all erasure rules. The pages that they cover are erased.
     #[getter]
     fn rules<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyList>>> {
         let Some(rules) = &self.rules else { return Ok(None) };
@@ -141,7 +141,7 @@ enum Source {
 
 struct Local {
     changes: PageChanges,
-    /// The place behind what was given.
+    /// The place after the last change returned.
     place: String,
     until: Instant,
     has_told: bool,
@@ -151,7 +151,7 @@ struct Local {
 struct Remote {
     client: Client,
     lines: Lines,
-    /// The place behind what was given.
+    /// The place after the last change returned.
     place: Option<String>,
     until: Instant,
     has_told: bool,
@@ -159,7 +159,8 @@ struct Remote {
 }
 
 impl Source {
-    /// Nothing comes after an error: what it was about was not given.
+    /// Ends the iteration. No change comes after an error, because the one with the error was not
+    /// returned.
     fn end(&mut self) {
         match self {
             Source::Local(local) => local.is_over = true,
@@ -168,12 +169,12 @@ impl Source {
     }
 }
 
-/// Asks a server, for a moment only, so that signals are looked for in between.
+/// Asks a server for a short time only, so that signals are checked in between.
 fn asked(client: &Client, since: Option<&str>, until: Instant) -> filemap::Result<Lines> {
     client.changes(since, ASKED.min(until.saturating_duration_since(Instant::now())))
 }
 
-/// A change before it is an object of Python's.
+/// A change that is not a Python object yet.
 type Found = (Change, Option<filemap::Page>);
 
 impl Local {
@@ -191,7 +192,7 @@ impl Local {
                 self.place = self.changes.place().to_string();
                 match found {
                     Some(found) => return Ok(Some(found)),
-                    // Removed by now: what took it is told next.
+                    // The version was removed meanwhile; its removal comes next.
                     None => continue,
                 }
             }
@@ -270,7 +271,7 @@ impl Remote {
         }
     }
 
-    /// `None`: gone by now.
+    /// Reads the version of a change. `None` if it was removed meanwhile.
     fn found(&self, told: Told) -> Result<Option<Found>, Failure> {
         Ok(Some(match told {
             Told::Put { page, elsewhere: None, .. } => (Change::new("put"), Some(*page)),
@@ -318,8 +319,8 @@ impl Changes {
         Bound::new(py, Change { page, ..change }).map(Some)
     }
 
-    /// The place in the store's history behind what was given: `since` of a later call. While all
-    /// is listed, in a store on this machine, it costs a sync.
+    /// The place in the store's history after the last change returned: `since` of a later call.
+    /// In a local store, while all versions are being listed, this costs a sync.
     #[getter]
     fn cursor(&self, py: Python<'_>) -> PyResult<Option<String>> {
         py.detach(|| {
@@ -339,8 +340,8 @@ impl Changes {
 
 #[pymethods]
 impl PageStore {
-    /// What has changed since a place in the store's history: versions put and removals, in their
-    /// order, only what a power loss cannot take back. `None`: first all that the store has.
+    /// Changes since a place in the store's history: versions put and removals, in order, and only
+    /// those that survive a power loss. `None`: first everything that the store has.
     #[pyo3(signature = (since = None, *, wait = 0.0))]
     fn changes(&self, py: Python<'_>, since: Option<String>, wait: f64) -> PyResult<Changes> {
         let wait = Duration::try_from_secs_f64(wait).ok().filter(|wait| wait.as_secs() <= 300);

@@ -1,4 +1,4 @@
-//! Content codings of HTTP, for bodies that come as the server sent them.
+//! Content codings of HTTP, for bodies as received from the server.
 
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -6,9 +6,9 @@ use pyo3::types::PyBytes;
 
 use crate::argument::number;
 
-/// Undoes the codings of a body (`gzip`, `deflate`, `br`, `zstd`, `identity`), given in the order
-/// in which they were applied. `None` if the body does not decode, to its very end: then it is to
-/// be kept as it came. Each coding may give up to `max_bytes`.
+/// Decodes the codings of a body (`gzip`, `deflate`, `br`, `zstd`, `identity`), given in the order
+/// in which they were applied. `None` if the body does not decode to its very end: keep it as
+/// received. Each coding may produce up to `max_bytes`.
 #[pyfunction]
 #[pyo3(signature = (codings, body, *, max_bytes = 256 << 20))]
 pub fn decode_body<'py>(

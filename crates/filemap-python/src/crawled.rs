@@ -1,5 +1,5 @@
-//! What a crawl shows to Python: each page, to the callback, and a summary at its end; and what a
-//! callback answers.
+//! Objects of a crawl in Python: each page, for the callback, and the summary; and the callback's
+//! answers.
 
 use std::collections::BTreeMap;
 
@@ -32,11 +32,11 @@ impl CrawledPage {
     }
 }
 
-/// Shows a page to the callback, and reads its answer.
+/// Passes a page to the callback, and reads its answer.
 ///
 /// # Errors
 ///
-/// What the callback raised; `TypeError`, `InvalidValueError` for an answer that is none.
+/// The exception of the callback; `TypeError`, `InvalidValueError` for an invalid answer.
 pub fn ask(py: Python<'_>, callback: &Py<PyAny>, capture: &Capture<'_>) -> PyResult<Reply> {
     let body = PyBytes::new(py, &capture.page.body);
     let page = filemap::Page { body: Vec::new(), ..capture.page.clone() };
@@ -74,7 +74,7 @@ fn reply(answer: &Bound<'_, PyAny>) -> PyResult<Reply> {
     Ok(reply)
 }
 
-/// What came of a crawl.
+/// The result of a crawl.
 #[pyclass(frozen, get_all, module = "filemap", name = "CrawlSummary")]
 #[derive(Debug)]
 pub struct CrawlSummary {
@@ -121,7 +121,7 @@ impl From<Summary> for CrawlSummary {
 
 #[pymethods]
 impl CrawlSummary {
-    /// Whether nothing is missing for a reason that is neither a site's answer nor a limit.
+    /// True if nothing is missing for a reason that is neither a host's answer nor a limit.
     #[getter]
     fn ok(&self) -> bool {
         self.missing == 0 && self.warc_damaged == 0 && self.end != End::Interrupted.name()

@@ -1,9 +1,9 @@
 //! `crawl`: the crawler of the crate `crawl`, with a callback a page.
 //!
-//! The crawl runs on threads of its own, and the interpreter is attached only for the callback.
-//! The calling thread waits without it and looks for signals. What a callback or a signal raises
-//! ends the crawl, as Ctrl-C ends `fm-crawl`: what is in flight is committed. The page whose
-//! callback raised is not taken, nor are pages that come after it: the next run fetches them.
+//! The crawl runs on its own threads; the interpreter is attached only for the callback. The
+//! calling thread waits detached and checks for signals. An exception of a callback or a signal
+//! ends the crawl, as Ctrl-C ends `fm-crawl`: pages in flight are committed. The page whose
+//! callback raised is not stored, nor are later pages; the next run fetches them.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -25,10 +25,10 @@ use crate::crawled::{self, CrawlSummary};
 use crate::errors::{self, invalid};
 use crate::times;
 
-/// Interval at which signals are looked for.
+/// Interval at which signals are checked.
 const BETWEEN: Duration = Duration::from_millis(100);
 
-/// What ended the crawl before its time.
+/// The exception that ended the crawl early.
 #[derive(Clone, Default)]
 struct Raised(Arc<Mutex<Option<PyErr>>>);
 
@@ -37,7 +37,7 @@ impl Raised {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Keeps the first error, and stops the crawl.
+    /// Keeps the first exception, and stops the crawl.
     fn set(&self, error: PyErr, stop: &Stop) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         stop.ask();
@@ -88,10 +88,10 @@ pub fn into_store(
     }
 }
 
-/// Runs a crawl on a thread of its own, and looks for signals meanwhile.
+/// Runs a crawl on a thread of its own, and checks for signals meanwhile.
 fn run(crawler: Crawler, stop: &Stop, raised: &Raised) -> Result<Summary, crawl::Error> {
     let (tell, told) = channel();
-    // If nobody waits any more, nobody is told.
+    // Fails if nobody waits for the result any more.
     let running = std::thread::spawn(move || drop(tell.send(crawler.run())));
     let ended = loop {
         match told.recv_timeout(BETWEEN) {
@@ -102,11 +102,11 @@ fn run(crawler: Crawler, stop: &Stop, raised: &Raised) -> Result<Summary, crawl:
                 }
             }
             Err(RecvTimeoutError::Disconnected) => {
-                break Err(crawl::Error::Broken("the crawl broke off; please report it".to_owned()));
+                break Err(crawl::Error::Broken("the crawl stopped unexpectedly; please report it".to_owned()));
             }
         }
     };
-    // It has told its end.
+    // The result was sent, so the thread has ended or is about to.
     drop(running.join());
     ended
 }
@@ -153,12 +153,12 @@ fn set(builder: Builder, name: &str, value: &Bound<'_, PyAny>) -> PyResult<Build
     })
 }
 
-/// A builder after the one of two methods that a value chooses.
+/// Applies the one of two builder methods that a value selects.
 fn switched(is_on: bool, builder: Builder, on: fn(Builder) -> Builder, off: fn(Builder) -> Builder) -> Builder {
     if is_on { on(builder) } else { off(builder) }
 }
 
-/// How far a crawl goes, by its name.
+/// The reach of a crawl, by name.
 fn reach(name: &str) -> Result<Reach, String> {
     match name {
         "host" => Ok(Reach::Host),

@@ -11,7 +11,7 @@ use pyo3::types::PyType;
 
 static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
 
-/// What failed, before it becomes an exception. Made without the interpreter.
+/// A failure that is not an exception yet. Created without the interpreter.
 #[derive(Debug)]
 pub enum Failure {
     Pages(Error),
@@ -95,18 +95,18 @@ fn of_pages(error: &Error) -> PyErr {
         Error::Meta { .. } => corrupt(said, None, None),
         Error::Url { .. } => make("InvalidUrlError", said),
         Error::Remote { is_damage: true, .. } => corrupt(said, None, None),
-        // No URL, say: the server's words tell.
+        // For example an invalid URL: the server's message says so.
         Error::Remote { is_of_one_page: true, .. } => invalid(said),
         Error::Remote { .. } => make("RemoteError", said),
         Error::Read { source, .. } | Error::Spool { source, .. } | Error::Write(source) => io_error(source, said),
         Error::Variant { .. } | Error::HeadersTooLarge { .. } | Error::Cursor { .. } => invalid(said),
-        // A rule that has no number yet is the caller's.
+        // A rule without a number is the caller's own.
         Error::Rule { id: 0, what } => invalid(what.clone()),
         _ => make("FileMapError", said),
     }
 }
 
-/// A crawl that cannot begin, or cannot go on.
+/// A crawl that cannot begin or continue.
 pub fn of_crawl(error: &crawl::Error) -> PyErr {
     let said = error.to_string();
     match error {
@@ -187,7 +187,7 @@ pub fn closed() -> PyErr {
     make("ClosedError", "the store is closed".to_owned())
 }
 
-/// The handle is of the process before a `fork`.
+/// The handle was opened before a `fork`, by the parent process.
 pub fn forked() -> PyErr {
     make(
         "ForkedError",
@@ -196,7 +196,7 @@ pub fn forked() -> PyErr {
     )
 }
 
-/// An argument has a value that cannot be.
+/// An argument has an invalid value.
 pub fn invalid(said: impl Into<String>) -> PyErr {
     make("InvalidValueError", said.into())
 }
@@ -209,7 +209,7 @@ pub fn make(class: &str, said: String) -> PyErr {
     })
 }
 
-/// A failed call of the system, with its number.
+/// A failed system call, with its error number.
 pub fn io_error(error: &io::Error, said: String) -> PyErr {
     make_os("StoreIOError", error.raw_os_error().unwrap_or(5), said)
 }
@@ -221,9 +221,9 @@ fn make_os(class: &str, errno: i32, said: String) -> PyErr {
     })
 }
 
-/// An error in the middle of many, with what is done as `done`.
+/// An error in the middle of many items, with the results so far as `done`.
 pub fn with_done<'py>(error: PyErr, py: Python<'py>, done: impl IntoPyObject<'py>) -> PyErr {
-    // An exception without room for it comes out all the same.
+    // If the attribute cannot be set, the exception is returned without it.
     let _ = error.value(py).setattr("done", done);
     error
 }

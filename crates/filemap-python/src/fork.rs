@@ -2,8 +2,8 @@
 //! locks.
 //!
 //! `os.register_at_fork` counts forks in the child. A handle remembers the count at which it was
-//! made. With another count its use is an error, and dropping it does nothing: the threads that a
-//! drop would wait for are not there.
+//! made. If the count differs, using the handle is an error and dropping it does nothing: the
+//! threads that a drop would wait for do not exist in the child.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,12 +19,12 @@ pub fn _forked() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The number of forks between the first process and this one.
+/// Number of forks between the first process and this one.
 pub fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// Something that belongs to the process that made it.
+/// A value that belongs to the process that made it.
 pub struct OfProcess<T> {
     /// `None` only while it is dropped.
     value: Option<T>,
@@ -52,7 +52,7 @@ impl<T> OfProcess<T> {
         self.value.as_mut().ok_or_else(errors::closed)
     }
 
-    /// Takes it out; `None` in a child process.
+    /// Takes the value out; `None` in a child process.
     pub fn take(&mut self) -> Option<T> {
         let value = self.value.take();
         if self.generation == generation() {

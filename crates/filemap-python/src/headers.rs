@@ -1,7 +1,7 @@
 //! `Headers`: the header fields of a message, in order and with repeats.
 //!
-//! Names and values are text by Latin-1, as HTTP has them, so that every byte comes back; `raw`
-//! gives the bytes.
+//! Names and values are Latin-1 text, as HTTP defines them, so that every byte is preserved; `raw`
+//! returns the bytes.
 
 use filemap::page::{Header, Headers as Fields};
 use pyo3::exceptions::{PyKeyError, PyTypeError};
@@ -15,16 +15,16 @@ use crate::errors::invalid;
 #[derive(Debug)]
 pub struct Headers(pub Fields);
 
-/// Bytes as text, each byte one character.
+/// Bytes as text, one character per byte.
 pub fn latin1(bytes: &[u8]) -> String {
     bytes.iter().map(|&byte| char::from(byte)).collect()
 }
 
-/// Text of HTTP as bytes; `what` it is.
+/// Text of HTTP as bytes; `what` names it in errors.
 ///
 /// # Errors
 ///
-/// `TypeError`; `InvalidValueError` for text beyond Latin-1, which would come back as other text.
+/// `TypeError`; `InvalidValueError` for text beyond Latin-1, which would be read back differently.
 pub fn bytes_of(what: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     if let Ok(bytes) = value.cast::<PyBytes>() {
         return Ok(bytes.as_bytes().to_vec());

@@ -1,5 +1,5 @@
-//! Iterators: URLs, pages, heads, variants, and pages of many URLs. They stream: each step
-//! releases the interpreter, and a long search for the next item looks for signals.
+//! Iterators over URLs, pages, heads, variants, and pages of many URLs. They stream: each step
+//! releases the interpreter, and a long search for the next item checks for signals.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,16 +22,16 @@ use crate::fork::OfProcess;
 use crate::page::{Page, PageHead};
 use crate::signals::{Looks, Watch};
 
-/// Keys between two looks for signals, while none is wanted.
+/// Keys between two checks for signals, while none matches.
 const KEYS_A_TICK: u32 = 1 << 15;
 
-/// An item, or `None` between two: a moment to look for signals.
+/// An item, or `None` in between: a chance to check for signals.
 type Step<T> = Option<filemap::Result<T>>;
 
 /// Boxed steps of an iteration over a store.
 pub type Steps<T> = Box<dyn Iterator<Item = Step<T>> + Send>;
 
-/// The state behind an iterator of Python's.
+/// The state behind a Python iterator.
 struct Stream<T>(Mutex<OfProcess<Option<Steps<T>>>>, Looks);
 
 impl<T: Send> Stream<T> {
@@ -39,8 +39,8 @@ impl<T: Send> Stream<T> {
         Stream(Mutex::new(OfProcess::new(Some(steps))), Looks::new())
     }
 
-    /// The next item. The interpreter is released meanwhile, also while another thread has the
-    /// iterator.
+    /// The next item. The interpreter is released meanwhile, also while waiting for another thread
+    /// that uses the iterator.
     fn next(&self, py: Python<'_>) -> PyResult<Option<T>> {
         self.1.look(py)?;
         py.detach(|| {
@@ -123,7 +123,7 @@ impl Heads {
     }
 }
 
-/// Which times are wanted.
+/// Range of times to select.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
     pub since_ms: i64,
@@ -144,12 +144,12 @@ impl Times {
     }
 }
 
-/// The canonical URLs of pages, or of variants, one for each, in a scope: in order if the store
-/// keeps one, and then also backwards, and from behind the page `after` on.
+/// The canonical URLs of pages, or of variants (one for each), in a scope. In a store with ordered
+/// keys they come in order, on request backwards, and from the page after `after` on.
 ///
 /// # Errors
 ///
-/// `after` is no URL; the store keeps no order; those of the store.
+/// `after` is not a URL; the store has no order; errors of the store.
 pub fn urls(
     store: &Backing,
     scope: &Scope,
@@ -192,7 +192,7 @@ fn urls_of_variants(store: &PageStore, scope: Scope) -> Urls {
 fn urls_of(store: &PageStore, scope: Scope) -> Steps<Vec<u8>> {
     let again = scope.clone();
     let passed = AtomicU32::new(0);
-    // One key in many is let through though it is not wanted: a moment to look for signals.
+    // One unselected key in many is passed through, as a chance to check for signals.
     let filter =
         move |url: &[u8]| scope.takes(url) || passed.fetch_add(1, Ordering::Relaxed).is_multiple_of(KEYS_A_TICK);
     Box::new(store.urls_where(filter).map(move |url| match url {
@@ -205,7 +205,7 @@ fn urls_of(store: &PageStore, scope: Scope) -> Steps<Vec<u8>> {
 ///
 /// # Errors
 ///
-/// Those of the store.
+/// Errors of the store.
 pub fn variants(store: &Backing, url: &Text) -> Result<Bytes, Failure> {
     let store = match store {
         Backing::Local(store) => store,
@@ -219,8 +219,8 @@ pub fn variants(store: &Backing, url: &Text) -> Result<Bytes, Failure> {
     Ok(Bytes(Stream::new(Box::new(found.map(|found| Some(found.map(|found| found.1.as_bytes().to_vec())))))))
 }
 
-/// The newest heads of pages or variants in a scope and of some times: a sequential read without
-/// bodies.
+/// The newest heads of pages or variants in a scope and a range of times: a sequential read
+/// without bodies.
 pub fn heads(store: &PageStore, scope: Scope, times: Times, kind: ListKind) -> Heads {
     Heads(Stream::new(heads_of(store, scope, times, newest(store, kind))))
 }
@@ -256,7 +256,7 @@ fn heads_of(store: &PageStore, scope: Scope, times: Times, heads: Found) -> Step
 ///
 /// # Errors
 ///
-/// Those of the store.
+/// Errors of the store.
 pub fn history(store: &Backing, lookup: Lookup<'_>) -> Result<Heads, Failure> {
     let store = match store {
         Backing::Local(store) => store,
@@ -268,7 +268,7 @@ pub fn history(store: &Backing, lookup: Lookup<'_>) -> Result<Heads, Failure> {
     Ok(Heads(Stream::new(Box::new(store.history_iter(lookup)?.map(Some)))))
 }
 
-/// The newest pages in a scope and of some times. Bodies of others are not expanded.
+/// The newest pages in a scope and a range of times. Bodies of other pages are not decompressed.
 pub fn pages(store: &PageStore, scope: Scope, times: Times, kind: ListKind) -> Pages {
     if scope.is_all() && times.is_all() && kind == ListKind::Pages {
         return Pages(Stream::new(Box::new(store.pages().map(Some))));
@@ -277,11 +277,11 @@ pub fn pages(store: &PageStore, scope: Scope, times: Times, kind: ListKind) -> P
     Pages(Stream::new(with_bodies(store, scope, times, heads)))
 }
 
-/// The newest pages of a part of the store, in a scope and of some times.
+/// The newest pages of a split of the store, in a scope and a range of times.
 ///
 /// # Errors
 ///
-/// The bytes are no part; the part is of another store.
+/// The bytes are not a split; the split is of another store.
 pub fn pages_in(store: &PageStore, part: &[u8], scope: Scope, times: Times) -> Result<Pages, Failure> {
     if let Some(part) = UrlPart::from_bytes(part)? {
         let heads = Box::new(store.heads_of_urls(&part)?);
@@ -306,7 +306,7 @@ fn with_bodies(store: &PageStore, scope: Scope, times: Times, heads: Found) -> S
     }))
 }
 
-/// Every version of the pages in a scope and of some times.
+/// Every version of the pages in a scope and a range of times.
 pub fn versions(store: &PageStore, scope: Scope, times: Times, kind: ListKind) -> Pages {
     Pages(Stream::new(Box::new(store.stored_versions().map(move |version| match version {
         Ok(version) => {
@@ -326,26 +326,26 @@ pub struct Many {
     ahead: usize,
     source: Mutex<Source>,
     looks: Looks,
-    /// The thread that has `source`.
+    /// The thread that holds `source`.
     asking: Mutex<Option<ThreadId>>,
     read: Mutex<VecDeque<filemap::Result<Option<filemap::Page>>>>,
 }
 
-/// Where the URLs come from.
+/// Source of the URLs.
 struct Source {
     urls: Py<PyIterator>,
-    /// URLs that were taken and not read.
+    /// URLs taken from the iterator and not read yet.
     wanted: Vec<Text>,
-    /// What the iterator raised: comes after the pages of the URLs before it.
+    /// Exception of the iterator: raised after the pages of the URLs before it.
     failed: Option<PyErr>,
 }
 
 impl Source {
-    /// Takes URLs, until there are `number`.
+    /// Takes URLs until there are `number`.
     ///
     /// # Errors
     ///
-    /// Ctrl-C and its like, which wait for no page: the URLs taken stay.
+    /// Ctrl-C and similar exceptions, which do not wait for pages: the URLs taken stay.
     fn take(&mut self, py: Python<'_>, number: usize) -> PyResult<()> {
         let mut urls = self.urls.bind(py).clone();
         while self.wanted.len() < number && self.failed.is_none() {
@@ -393,11 +393,11 @@ impl Many {
         if *self.asking() == Some(thread::current().id()) {
             return Err(errors::invalid("the URLs of get_many ask for their own pages"));
         }
-        // One thread asks and reads; others wait here for its answers. So no thread meets the end
-        // while there are some to come.
+        // One thread asks and reads; others wait here for its answers. So no thread sees the end
+        // while answers are still to come.
         let mut source = self.source.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
         loop {
-            // Others take answers meanwhile.
+            // Another thread may have read answers meanwhile.
             if let Some(answer) = self.pop() {
                 return Ok(Some(answer));
             }
@@ -431,7 +431,7 @@ impl Many {
     }
 }
 
-/// Reads pages together; after an error one by one, so that each URL has its own.
+/// Reads pages together; after an error one by one, so that each URL gets its own error.
 fn read_together(store: &Backing, urls: &[Text]) -> Vec<filemap::Result<Option<filemap::Page>>> {
     let one_by_one = || urls.iter().map(|url| store.pages().get(&Lookup::new(url))).collect();
     match store {

@@ -1,22 +1,22 @@
 //! The compiled module `filemap._native`: stores of pages, seen sets, canonical URLs and a crawler
 //! for Python.
 //!
-//! Thin over the crates `filemap`, `urlindex` and `crawl`: arguments in, objects out. The rest of
-//! the package (asyncio, Scrapy, requests-cache) is Python, in `python/filemap`.
+//! A thin layer over the crates `filemap`, `urlindex` and `crawl`: arguments in, objects out. The
+//! rest of the package (asyncio, Scrapy, requests-cache) is Python, in `python/filemap`.
 //!
 //! Rules of every call:
 //!
-//! * The interpreter is released around all work of the store (`Python::detach`), and attached
+//! * The interpreter is released during all work of the store (`Python::detach`), and attached
 //!   again only to make objects.
-//! * A handle knows the generation of the process it was opened in (`fork`): after a `fork` the
-//!   child gets an error, and drops nothing of it.
-//! * Long calls look for signals (`signals`), so that Ctrl-C ends them.
+//! * A handle knows the generation of the process that opened it (`fork`): after a `fork` the
+//!   child gets an error, and drops nothing of the handle.
+//! * Long calls check for signals (`signals`), so that Ctrl-C ends them.
 //!
 //! Layers, lowest first: `errors`, `report`, `signals`; `argument`, `fork`, `headers`, `times`;
 //! `coding`, `options`; `backing`, `sets`; `page`, `seen`; `crawled`, `iterate`; `store`;
 //! `changes`, `crawling`, `lists`, `queue`, `tables`, `upkeep`, `warc`.
 
-// PyO3 makes the documentation of classes from these comments; generated glue has none.
+// PyO3 makes the docstrings of classes from these comments; generated glue has none.
 #![allow(missing_docs)]
 
 mod argument;
@@ -45,7 +45,7 @@ mod upkeep;
 mod waiting;
 mod warc;
 
-/// Declared here, filled from the modules of this crate.
+/// Declared here; the modules of this crate add the contents.
 #[pyo3::pymodule(gil_used = false)]
 mod _native {
     #[pymodule_export]

@@ -16,7 +16,7 @@ fn list_kind(variants: bool) -> ListKind {
 #[pymethods]
 impl PageStore {
     /// The canonical URLs of all pages, or of those of a host, of a domain (a host and its
-    /// subdomains), or with a prefix: in order, in either direction, from behind the page `after`
+    /// subdomains), or with a prefix: in order, in either direction, from the page after `after`
     /// on.
     #[pyo3(signature = (*, host = None, prefix = None, domain = None, variants = false, reverse = false, after = None))]
     #[expect(clippy::too_many_arguments, reason = "they are keywords")]
@@ -37,7 +37,7 @@ impl PageStore {
         self.on(py, |store| iterate::urls(store, &scope, list_kind(variants), reverse, after.as_ref()))
     }
 
-    /// The number of the pages that `urls` with the same arguments lists, or of the variants.
+    /// The number of pages, or of variants, that `urls` lists for the same arguments.
     #[pyo3(signature = (*, host = None, prefix = None, domain = None, variants = false))]
     fn count(
         &self,

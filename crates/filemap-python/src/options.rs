@@ -1,4 +1,4 @@
-//! Opening of a store: its mode, and options of `filemap.open` by their names.
+//! Opening of a store: its mode, and the options of `filemap.open` by name.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::argument::named;
 use crate::errors::invalid;
 use crate::times;
 
-/// How a store was opened.
+/// The mode in which a store was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Read,
@@ -43,7 +43,7 @@ impl Mode {
         })
     }
 
-    /// Its letter.
+    /// The mode's letter.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Read => "r",
@@ -54,7 +54,7 @@ impl Mode {
     }
 }
 
-/// How a store is opened.
+/// How to open a store, apart from the mode.
 pub struct Opening {
     pub options: Options,
     pub canonicalizer: Option<Arc<dyn Canonicalizer>>,
@@ -84,13 +84,13 @@ impl Opening {
 ///
 /// # Errors
 ///
-/// Those of the store.
+/// Errors of the store.
 pub fn opened(path: &Path, mode: Mode, opening: Opening) -> filemap::Result<filemap::PageStore> {
     let store = opened_here(path, mode, opening)?;
     Ok(store.with_archives(Arc::new(AnyArchives::new())))
 }
 
-/// As [`opened`], without archives of other machines.
+/// As [`opened`], without archives on other machines.
 fn opened_here(path: &Path, mode: Mode, opening: Opening) -> filemap::Result<filemap::PageStore> {
     let Opening { options, canonicalizer } = opening;
     let create = |options| match &canonicalizer {
@@ -111,7 +111,8 @@ fn opened_here(path: &Path, mode: Mode, opening: Opening) -> filemap::Result<fil
         Mode::Create => create(options),
         Mode::OpenOrCreate => match open(options.clone()) {
             Err(filemap::Error::Engine(EngineError::NotAStore { .. })) => match create(options.clone()) {
-                // Another process was faster, or something else is there: opening says what.
+                // Another process made the store first, or the folder has other files: opening
+                // tells which.
                 Err(filemap::Error::Engine(EngineError::NotEmpty { .. })) => open(options),
                 created => created,
             },
@@ -120,7 +121,7 @@ fn opened_here(path: &Path, mode: Mode, opening: Opening) -> filemap::Result<fil
     }
 }
 
-/// Options whose value may be `None` come first; of others `None` means the default.
+/// First the options whose value may be `None`; for the others `None` means the default.
 fn with(options: Options, name: &str, value: &Bound<'_, PyAny>) -> PyResult<Options> {
     Ok(match name {
         "keep_versions" => options.keep_versions(named(name, value)?),
@@ -162,11 +163,11 @@ fn with(options: Options, name: &str, value: &Bound<'_, PyAny>) -> PyResult<Opti
     })
 }
 
-/// Names of the options of which `None` is a value.
+/// Names of the options that accept `None` as a value.
 const NULLABLE: [&str; 6] =
     ["canonicalizer", "keep_versions", "keep_age", "space_bound", "compaction_rate", "recompression_level"];
 
-/// Names of the options of which `None` means the default.
+/// Names of the options for which `None` means the default.
 const DEFAULTED: [&str; 14] = [
     "keys_in_order",
     "durability",
@@ -197,7 +198,7 @@ fn age(value: &Bound<'_, PyAny>) -> PyResult<Duration> {
     Ok(Duration::from_millis(times::age_ms(value)?.unsigned_abs()))
 }
 
-/// `"buffered"`, `"sync"`, or the seconds between two syncs.
+/// Parses `"buffered"`, `"sync"`, or the seconds between two syncs.
 fn durability(value: &Bound<'_, PyAny>) -> PyResult<Durability> {
     match value.extract::<String>() {
         Ok(name) => match name.as_str() {

@@ -1,4 +1,4 @@
-//! `Page`, `PageHead`, `Put` and `Version`: what a store gives, and what is put into it.
+//! `Page`, `PageHead`, `Put` and `Version`: results of a store, and pages to put.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use crate::errors::{Failure, invalid};
 use crate::headers::{self, Headers, latin1};
 use crate::times;
 
-/// Which version of a page: its time, and its sequence in the store. Newer ones are greater.
+/// Identifies a version of a page: its time, and its sequence in the store. Newer ones are
+/// greater.
 #[pyclass(frozen, eq, ord, hash, module = "filemap", name = "Version")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
@@ -60,13 +61,13 @@ impl Version {
     }
 }
 
-/// What became of a page that was put.
+/// The result of a put.
 #[pyclass(frozen, module = "filemap", name = "Put")]
 #[derive(Debug)]
 pub struct Put {
     #[pyo3(get)]
     version: Version,
-    /// False if the body was that of the newest version, and was not stored again.
+    /// False if the body equals that of the newest version, and was not stored again.
     #[pyo3(get)]
     changed: bool,
 }
@@ -85,7 +86,7 @@ impl Put {
     }
 }
 
-/// What a capture says beside its body: URL, time, status, headers.
+/// A capture without its body: URL, time, status, headers.
 #[pyclass(frozen, subclass, module = "filemap", name = "Capture")]
 #[derive(Debug)]
 pub struct Capture(pub Arc<filemap::Page>);
@@ -182,7 +183,7 @@ impl Capture {
     }
 }
 
-/// The length of the body, of whatever class it is.
+/// The length of the body, of a capture of any class.
 fn bytes_of(capture: &Bound<'_, Capture>) -> PyResult<Option<u64>> {
     if let Ok(page) = capture.cast::<Page>() {
         return Ok(Some(page.get().body.bind(capture.py()).len()? as u64));
@@ -210,8 +211,8 @@ impl Page {
         Page::with_body(page, body)
     }
 
-    /// A page of a store with its body from a reader. A body in many pieces is expanded right into
-    /// the object that Python gets.
+    /// A page of a store with its body from a reader. A body in many pieces is decompressed
+    /// directly into the object that Python gets.
     ///
     /// # Errors
     ///
@@ -272,14 +273,14 @@ impl Page {
         PyString::new(slf.py(), &text)
     }
 
-    /// The name of the encoding by which `text` decodes.
+    /// The name of the encoding that `text` uses.
     #[getter]
     fn encoding(slf: &Bound<'_, Page>) -> &'static str {
         let kind = Page::content_type(slf.as_super().get());
         filemap::page::encoding::decode(slf.get().body.bind(slf.py()).as_bytes(), kind).1.name()
     }
 
-    /// Whether it is a revisit whose original is not in the store.
+    /// True if the page is a revisit whose original is not in the store.
     #[getter]
     fn lacks_body(slf: &Bound<'_, Page>) -> bool {
         slf.get().body.bind(slf.py()).as_bytes().is_empty() && slf.as_super().get().0.lacks_body()
@@ -301,7 +302,7 @@ pub struct PageHead {
     body_bytes: u64,
     #[pyo3(get)]
     stored_bytes: u64,
-    /// Whether its body is that of an earlier version, and was not stored again.
+    /// True if the body is that of an earlier version, and was not stored again.
     #[pyo3(get)]
     unchanged: bool,
 }
@@ -325,7 +326,7 @@ impl PageHead {
     }
 }
 
-/// The description of a page to be put: everything but its body.
+/// The description of a page to put: everything but its body.
 ///
 /// # Errors
 ///
@@ -370,7 +371,7 @@ pub fn described(url: Text, rest: Option<&Bound<'_, pyo3::types::PyDict>>) -> Py
 }
 
 fn ip(said: &str) -> PyResult<std::net::IpAddr> {
-    said.parse().map_err(|_| invalid(format!("{said:?} is no IP address")))
+    said.parse().map_err(|_| invalid(format!("{said:?} is not an IP address")))
 }
 
 fn kind(name: &str) -> PyResult<RecordKind> {
@@ -378,7 +379,7 @@ fn kind(name: &str) -> PyResult<RecordKind> {
     kind.ok_or_else(|| invalid(format!("a page is a 'response' or a 'resource', not {name:?}")))
 }
 
-/// The time of now, in ms since 1970.
+/// The current time, in ms since 1970.
 pub fn now_ms() -> i64 {
     let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
@@ -438,7 +439,7 @@ impl Given {
 
     /// # Errors
     ///
-    /// Those of the store.
+    /// Errors of the store.
     pub fn put(&self, store: &Backing) -> Result<Version, Failure> {
         store.check_writes()?;
         let (page, body) = self.parts();
@@ -451,7 +452,7 @@ impl Given {
 
     /// # Errors
     ///
-    /// Those of the store.
+    /// Errors of the store.
     pub fn put_if_changed(&self, store: &Backing) -> Result<Put, Failure> {
         store.check_writes()?;
         let (page, body) = self.parts();
@@ -459,7 +460,7 @@ impl Given {
             Backing::Local(store) => store.put_page_of_if_changed(page, body),
             Backing::Remote(client, _) => {
                 let whole = filemap::Page { body: body.to_vec(), ..page.clone() };
-                // This rule skips nothing.
+                // This rule never skips a page.
                 client
                     .put(&whole, PutRule::IfChanged)
                     .and_then(|put| put.ok_or(filemap::Error::Unsupported { what: "a put that did nothing" }))
@@ -476,7 +477,7 @@ impl Given {
         self.parts().1
     }
 
-    /// The page, whose own body is not used, and the body.
+    /// The page, whose own body is unused, and the body.
     pub fn parts(&self) -> (&filemap::Page, &[u8]) {
         match self {
             Given::Page(page, body) => (page, body),

@@ -1,5 +1,4 @@
-//! `PutQueue`: puts that a thread of the module does, for an event loop that must not wait for
-//! compression.
+//! `PutQueue`: a thread that puts pages for an event loop, which must not wait for compression.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,11 +19,11 @@ use crate::page::Given;
 use crate::store::PageStore;
 use crate::waiting;
 
-/// Bytes of bodies that wait at most, and their number.
+/// Maximum size of the bodies that wait, in bytes, and maximum number of puts.
 const MOST_BYTES: usize = 8 << 20;
 const MOST_PUTS: usize = 256;
-/// How long the thread looks for more before it sleeps, and how many puts wake it earlier. To wake
-/// a thread takes its caller as long as all else that a put does.
+/// How long the thread polls before it sleeps, and how many puts wake it earlier. Waking a thread
+/// costs the caller as much as the rest of a put.
 const LINGERS: Duration = Duration::from_millis(20);
 const WAKING_PUTS: usize = 16;
 
@@ -38,22 +37,22 @@ pub struct PutQueue {
 
 struct Shared {
     state: Mutex<State>,
-    /// Something was put into the queue, or it was closed.
+    /// Signalled when a put is queued, or the queue is closed.
     filled: Condvar,
-    /// A put is done.
+    /// Signalled when a put is done.
     emptied: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    /// With the key of each.
+    /// Puts that wait, each with its key.
     waiting: VecDeque<(Vec<u8>, Given)>,
     /// Bytes of the bodies in `waiting`.
     bytes: usize,
-    /// The key of the one that the thread has, which is no longer in `waiting`.
+    /// The key of the put in progress, which is no longer in `waiting`.
     putting: Option<Vec<u8>>,
     failed: Vec<(Vec<u8>, Failure)>,
-    /// The thread waits for `filled`, however long.
+    /// True while the thread waits for `filled` without a limit.
     is_asleep: bool,
     is_closed: bool,
 }
@@ -77,7 +76,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits, with nothing to put, until there is.
+    /// Waits while there is nothing to put.
     fn more<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let (mut state, timeout) = self.filled.wait_timeout(state, LINGERS).unwrap_or_else(PoisonError::into_inner);
         while timeout.timed_out() && state.waiting.is_empty() && !state.is_closed {
@@ -95,7 +94,7 @@ impl Shared {
         }
     }
 
-    /// The thread: puts what waits until the queue is closed and empty.
+    /// The thread: puts pages until the queue is closed and empty.
     fn put_all(&self, store: &Backing) {
         let mut state = self.state();
         loop {
@@ -110,7 +109,7 @@ impl Shared {
             state.putting = Some(key);
             drop(state);
             let put = catch_unwind(AssertUnwindSafe(|| given.put_if_changed(store)))
-                .unwrap_or_else(|_| Err(errors::make("FileMapError", "putting it panicked".to_owned()).into()));
+                .unwrap_or_else(|_| Err(errors::make("FileMapError", "the put panicked".to_owned()).into()));
             state = self.state();
             state.putting = None;
             if let Err(failure) = put {
@@ -143,11 +142,11 @@ impl PutQueue {
         Ok(PutQueue { store, shared: OfProcess::new(shared), thread: Mutex::new(OfProcess::new(Some(thread))) })
     }
 
-    /// As `put_if_changed` of the store, later. Waits while 8 MiB or 256 pages wait. Returns the
-    /// message about the page that is to be kept until it is put; `None` if its body has 8 MiB or
-    /// more, or a message cannot have all of it.
+    /// As `put_if_changed` of the store, but done later. Waits while 8 MiB or 256 pages are
+    /// queued. Returns the message about the page, to be kept until the page is put; `None` if the
+    /// body has 8 MiB or more, or a message cannot hold the whole page.
     ///
-    /// Raises `InvalidUrlError`, and errors of the arguments; others come by `failures`.
+    /// Raises `InvalidUrlError`, and errors of the arguments; `failures` returns others.
     #[pyo3(signature = (url, body, **rest))]
     fn put<'py>(
         &self,
@@ -180,7 +179,7 @@ impl PutQueue {
 
     /// Waits until all puts are done, or those of a URL.
     ///
-    /// Raises `InvalidUrlError`, unless nothing waits.
+    /// Raises `InvalidUrlError`, unless nothing is queued.
     #[pyo3(signature = (url = None))]
     fn wait(&self, py: Python<'_>, url: Option<Text>) -> PyResult<()> {
         let shared = self.shared.get()?;
@@ -210,7 +209,7 @@ impl PutQueue {
         shared.state().is_closed = true;
         shared.filled.notify_all();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).get_mut()?.take();
-        // What a put could panic at is among the failures.
+        // A panic of a put is among the failures.
         let _ = thread.map(|thread| py.detach(|| thread.join()));
         Ok(())
     }
@@ -221,7 +220,7 @@ impl PutQueue {
 }
 
 impl Drop for PutQueue {
-    /// One that was not closed does what waits, and is not waited for.
+    /// A queue that was not closed still does its puts; the drop does not wait for them.
     fn drop(&mut self) {
         if let Ok(shared) = self.shared.get() {
             shared.state().is_closed = true;

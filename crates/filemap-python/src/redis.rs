@@ -1,4 +1,4 @@
-//! Sets on Redis: how they are opened, and what their failures are in Python.
+//! Sets on Redis: opens them, and turns their failures into exceptions.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use urlindex_redis::{Error, NewRedisSet, RedisOptions, RedisUrlSet};
 use crate::argument::{of_kind, patience};
 use crate::errors::{self, Failure};
 
-/// About how many URLs a new set is for, if nothing is said.
+/// Default expected number of URLs of a new set.
 const CAPACITY: u64 = 100_000_000;
-/// The variable with the password, as for `redis-cli`.
+/// The variable of the password, as for `redis-cli`.
 const PASSWORD: &str = "REDISCLI_AUTH";
 
 /// A set on Redis.
@@ -21,16 +21,16 @@ pub struct OnRedis {
     writes: bool,
 }
 
-/// How a set on Redis is reached, and made.
+/// How to reach or make a set on Redis.
 pub struct Asking {
     pub password: Option<String>,
     pub patience: Duration,
-    /// About how many URLs a new one is for.
+    /// Expected number of URLs of a new set.
     pub capacity: u64,
 }
 
 impl Asking {
-    /// As the arguments of a call say.
+    /// Reads the arguments of a call.
     ///
     /// # Errors
     ///
@@ -45,8 +45,8 @@ impl Asking {
 }
 
 impl OnRedis {
-    /// Opens the set at `location`; with the modes `a` and `x` one that is absent is made, an
-    /// exact one whose URLs are canonical by `rules`.
+    /// Opens the set at `location`. The modes `a` and `x` make a missing one: an exact set whose
+    /// URLs are canonical by `rules`.
     ///
     /// # Errors
     ///
@@ -77,7 +77,7 @@ impl OnRedis {
     ///
     /// # Errors
     ///
-    /// `ReadOnlyError` of a set that is open to read; `RemoteError`.
+    /// `ReadOnlyError` if the set is open for reading; `RemoteError`.
     pub fn add(&self, urls: &[&[u8]], verdicts: &mut Vec<Verdict>) -> Result<(), Failure> {
         if !self.writes {
             return Err(Failure::Python(errors::make("ReadOnlyError", "the set is open read-only".to_owned())));
@@ -85,7 +85,7 @@ impl OnRedis {
         self.set.check_and_insert_batch(urls, verdicts).map_err(remote)
     }
 
-    /// Whether URLs were added.
+    /// Checks whether URLs were added.
     ///
     /// # Errors
     ///
@@ -94,7 +94,7 @@ impl OnRedis {
         self.set.contains_batch(urls, verdicts).map_err(remote)
     }
 
-    /// Makes sure of what is in doubt.
+    /// Resolves requests whose outcome is in doubt.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Results of long calls: plain objects with the figures as attributes.
+//! Results of long calls: plain objects with the numbers as attributes.
 
 use filemap_core::compact::Compacted;
 use pyo3::prelude::*;
@@ -42,7 +42,7 @@ report! {
     /// A file that is missing or shorter than it was.
     Absent { file: String, why: String, live_bytes: u64, accepted: bool }
 
-    /// What a compaction or recompression did.
+    /// Result of a compaction or recompression.
     CompactReport {
         removed_segments: u64, read_bytes: u64, copied_bytes: u64, removed_bytes: u64,
         stuck_segments: u64, unexpanded_records: u64, seconds: f64,
@@ -51,26 +51,26 @@ report! {
     /// A damaged place.
     Problem { file: String, offset: u64, bytes: u64, what: String, keys: Vec<String> }
 
-    /// What a verification found.
+    /// Result of a verification.
     VerifyReport {
         complete: bool, files: u64, bytes: u64, value_records: u64, key_records: u64,
         index_pages: u64, indexed_keys: u64, problems: Vec<Py<Problem>>, absent: Vec<Py<Absent>>,
     }
 
-    /// What a backup has.
+    /// Result of a backup.
     BackupReport { files: u64, bytes: u64, linked_bytes: u64, reused_bytes: u64, copied_bytes: u64 }
 
-    /// What a prune dropped, or would drop.
+    /// Versions that a prune dropped, or would drop.
     PruneReport { urls: u64, versions: u64, bytes: u64, live_bytes: u64, hidden: u64 }
 
-    /// What an erasure did, and what it found left.
+    /// Result of an erasure, and what is left.
     EraseReport {
         complete: bool, rules: Vec<u32>, versions: u64, urls: u64, segments: u64, left: Vec<String>,
         unreadable_keys: u64, mentions: u64, shared_files: Vec<String>, archives: Vec<String>,
         strangers: Vec<String>,
     }
 
-    /// What an import stored, and what it did not.
+    /// Result of an import.
     ImportReport {
         bytes_read: u64, records: u64, stored: u64, beside: u64, unchanged: u64, variants: u64, already_there: u64,
         ignored: u64, damaged: u64, unusable: u64, misplaced: u64, segments: u64, refused: u64, warnings: u64,
@@ -78,13 +78,13 @@ report! {
         problems: Vec<String>,
     }
 
-    /// What an export wrote, and what it left out.
+    /// Result of an export.
     ExportReport { seen: u64, written: u64, damaged: u64, bodiless: u64, inexact: u64, without_place: u64, files: Vec<String> }
 }
 
 #[pymethods]
 impl VerifyReport {
-    /// Whether the pass ended and found no damage.
+    /// True if the pass completed and found no damage.
     #[getter]
     fn ok(&self) -> bool {
         self.complete && self.problems.is_empty() && self.absent.is_empty()
@@ -93,7 +93,7 @@ impl VerifyReport {
 
 #[pymethods]
 impl CompactReport {
-    /// Whether no damage was in the way: no segment had to stay, no record to move as it was.
+    /// True if no damage interfered: no segment had to stay, no record was moved unchanged.
     #[getter]
     fn ok(&self) -> bool {
         self.stuck_segments == 0 && self.unexpanded_records == 0
@@ -102,7 +102,7 @@ impl CompactReport {
 
 #[pymethods]
 impl PruneReport {
-    /// Whether damage hid no versions from it: what is hidden stays.
+    /// True if damage hid no versions from the prune; hidden versions stay.
     #[getter]
     fn ok(&self) -> bool {
         self.hidden == 0
@@ -111,7 +111,7 @@ impl PruneReport {
 
 #[pymethods]
 impl ExportReport {
-    /// Whether no damage kept a version out.
+    /// True if damage left no version out.
     #[getter]
     fn ok(&self) -> bool {
         self.damaged == 0
@@ -120,13 +120,13 @@ impl ExportReport {
 
 #[pymethods]
 impl ImportReport {
-    /// Whether all records of the file are in the store, but for kinds that are not kept.
+    /// True if all records of the file are in the store, except kinds that are not kept.
     #[getter]
     fn ok(&self) -> bool {
         self.losses() == 0
     }
 
-    /// Records of the file that are not in the store.
+    /// Number of records of the file that are not in the store.
     #[getter]
     fn losses(&self) -> u64 {
         self.damaged + self.unusable + self.misplaced + self.segments

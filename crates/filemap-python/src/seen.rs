@@ -20,25 +20,25 @@ use crate::options;
 use crate::redis::{Asking, OnRedis};
 use crate::sets::{Reaching, Served, Set};
 
-/// URLs that `add_many` takes from its iterator before it inserts them, and bytes of them: a
-/// server takes 64 MiB at once.
+/// Most URLs that `add_many` takes from its iterator before it inserts them, and most bytes: a
+/// server accepts 64 MiB at once.
 const AT_ONCE: usize = 4096;
 const BYTES_AT_ONCE: usize = 16 << 20;
 
-/// The kind of a set that is opened whatever its kind. A new one is of the first.
+/// Opens a set of any kind. A new set is on disk.
 const ANY_KIND: &str = "any";
 
-/// Memory of a set on disk, if none is said.
+/// Default memory of a set on disk.
 const DISK_MEMORY_BYTES: u64 = 64 << 20;
 
 /// A set of URLs in files. The classes in `filemap.seen` are its kinds.
 #[pyclass(frozen, subclass, weakref, module = "filemap._native", name = "SeenSet")]
 pub struct SeenSet {
     set: RwLock<OfProcess<Option<Set>>>,
-    /// Applied to each URL; `None`: bytes as they are.
+    /// Applied to each URL; `None`: bytes unchanged.
     canonicalizer: Option<Arc<dyn Canonicalizer>>,
     path: PathBuf,
-    /// The address, of a set behind a server or on Redis.
+    /// The address of a set behind a server or on Redis.
     location: Option<String>,
     mode: String,
     closing: Mutex<()>,
@@ -50,7 +50,7 @@ fn disk_options(given: Option<&Bound<'_, PyDict>>) -> PyResult<DiskOptions> {
     Ok(options.seed(of_kind(given, "seed")?.unwrap_or(0)))
 }
 
-/// How a new set is made.
+/// The parameters of a new set.
 fn new_set(kind: &str, given: Option<&Bound<'_, PyDict>>) -> PyResult<NewSet> {
     Ok(match kind {
         "disk" | ANY_KIND => NewSet::Disk(disk_options(given)?),
@@ -64,7 +64,7 @@ fn new_set(kind: &str, given: Option<&Bound<'_, PyDict>>) -> PyResult<NewSet> {
     })
 }
 
-/// The bytes of a URL that a set compares.
+/// The form of a URL that a set compares.
 fn form<'a>(canonicalizer: Option<&dyn Canonicalizer>, url: &'a [u8]) -> Result<Cow<'a, [u8]>, Failure> {
     match canonicalizer {
         None => Ok(Cow::Borrowed(url)),
@@ -112,7 +112,7 @@ impl SeenSet {
         }
         let Some(noted) = noted.or_else(|| canonicalizer.map(|_| Arc::clone(&rule))) else {
             return Err(errors::invalid(format!(
-                "{0}.canon, which says how the URLs of {0} are canonical, is not there: say it as `canonicalizer`",
+                "{0}.canon, which names the canonicaliser of {0}, is missing: give `canonicalizer`",
                 path.display()
             )));
         };
@@ -122,7 +122,7 @@ impl SeenSet {
         Ok(SeenSet::of(Set::Here(Arc::new(set)), noted, path, None, mode))
     }
 
-    /// Reaches a set behind a server, or on Redis.
+    /// Connects to a set behind a server, or on Redis.
     fn there(
         py: Python<'_>,
         kind: &str,
@@ -149,7 +149,7 @@ impl SeenSet {
             let name = name.to_owned();
             (Set::There(Arc::new(served)), name, version)
         };
-        // What is no URL by the set's rules is known here, before the URLs that follow are added.
+        // A URL that the set's rules refuse is detected here, before the URLs after it are added.
         let rule = options::canonicalizer(&name)?;
         for rule in [Some(&rule), canonicalizer.map(|_| &wanted)].into_iter().flatten() {
             check_rules(&location, (&name, version), &**rule)?;
@@ -168,7 +168,7 @@ impl SeenSet {
         }
     }
 
-    /// The set, of which nothing is left here; `None` if it is closed, or of another process.
+    /// Takes the set out of the handle; `None` if it is closed, or belongs to another process.
     fn take(&self) -> Option<Set> {
         let _one = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut set = self.set.write().unwrap_or_else(PoisonError::into_inner);
@@ -181,15 +181,15 @@ impl SeenSet {
         match Arc::try_unwrap(set) {
             Ok(set) if self.mode != "r" => Ok(set.close()?),
             Ok(_) => Ok(()),
-            // A call in another thread still has it: it closes with that call.
+            // A call in another thread still holds the set: it closes with that call.
             Err(_) if self.mode == "r" => Ok(()),
             Err(set) => Ok(Set::Here(set).sync()?),
         }
     }
 
-    /// Runs `work` on all URLs, some thousand at a time; `means` is what a verdict says. An error,
-    /// of the iterable too, has what is said of the URLs before it as `done`: they may be in the
-    /// set, and would not be new again.
+    /// Runs `work` on all URLs in batches of some thousand; `means` interprets a verdict. Any
+    /// error, of the iterable too, has the results for the URLs before it as `done`, because they
+    /// may be in the set and would not be new again.
     fn batches(
         &self,
         py: Python<'_>,
@@ -236,7 +236,7 @@ impl SeenSet {
     }
 }
 
-/// The bytes of URLs that a set compares, up to one that is no URL.
+/// The forms of URLs that a set compares, up to the first invalid URL.
 fn forms<'a>(rule: Option<&dyn Canonicalizer>, urls: &'a [Text]) -> (Vec<Cow<'a, [u8]>>, Option<Failure>) {
     let mut forms = Vec::with_capacity(urls.len());
     for url in urls {
@@ -250,7 +250,7 @@ fn forms<'a>(rule: Option<&dyn Canonicalizer>, urls: &'a [Text]) -> (Vec<Cow<'a,
 
 /// # Errors
 ///
-/// `InvalidValueError` if a set has other rules.
+/// `InvalidValueError` if the set has other rules.
 fn check_rules(of: &str, noted: (&str, u32), rule: &dyn Canonicalizer) -> PyResult<()> {
     if noted == (rule.name(), rule.version()) {
         return Ok(());
@@ -332,7 +332,7 @@ impl SeenSet {
         }
     }
 
-    /// Where the set is: its path, or its address as a `str`.
+    /// The set's path, or its address as a `str`.
     #[getter]
     fn path<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match &self.location {
@@ -360,13 +360,13 @@ impl SeenSet {
         self.close(py)
     }
 
-    /// Makes durable what was added, and closes. A second call does nothing.
+    /// Makes added URLs durable, and closes. A second call does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.set.read().unwrap_or_else(PoisonError::into_inner).get()?;
         Ok(py.detach(|| self.close_taken(self.take()))?)
     }
 
-    /// Makes durable what was added before.
+    /// Makes added URLs durable.
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
         self.with(py, |set, _| set.sync())
     }
@@ -376,8 +376,8 @@ impl SeenSet {
         self.with(py, |set, rule| set.insert(&form(rule, url.as_ref())?))
     }
 
-    /// Adds URLs. Returns for each whether it is new. After an error those before it are in the
-    /// set: its attribute `done` says whether they were new.
+    /// Adds URLs. Returns for each whether it is new. After an error the URLs before it are in the
+    /// set; its attribute `done` says which of them were new.
     fn add_many(&self, py: Python<'_>, urls: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
         self.batches(py, urls, Set::add, Verdict::is_new)
     }
@@ -385,7 +385,7 @@ impl SeenSet {
     fn __contains__(&self, py: Python<'_>, url: &Bound<'_, PyAny>) -> PyResult<bool> {
         let Ok(url) = url.extract::<Text>() else { return Ok(false) };
         self.with(py, |set, rule| match form(rule, url.as_ref()) {
-            // Not a URL: so it was never added.
+            // Not a URL, so it was never added.
             Err(_) => Ok(false),
             Ok(form) => set.contains(&form),
         })
@@ -396,7 +396,7 @@ impl SeenSet {
         self.batches(py, urls, Set::check, |verdict| !verdict.is_new())
     }
 
-    /// Takes URLs out of the set. Returns for each whether it was in it.
+    /// Removes URLs from the set. Returns for each whether it was in it.
     fn forget_many(&self, py: Python<'_>, urls: Vec<Text>) -> PyResult<Vec<bool>> {
         self.with(py, |set, rule| {
             let forms: Vec<_> = urls.iter().map(|url| form(rule, url.as_ref())).collect::<Result<_, Failure>>()?;
@@ -474,8 +474,8 @@ fn rule_set(names: &Bound<'_, PyAny>) -> PyResult<RuleSet> {
 }
 
 impl Drop for SeenSet {
-    /// A set in files that was not closed is saved: a program may end without. One behind a server
-    /// is not waited for.
+    /// Saves a set in files that was not closed, since a program may end without closing. Does not
+    /// wait for a set behind a server.
     fn drop(&mut self) {
         let Some(set @ Set::Here(_)) = self.take() else { return };
         let mut set = Some(set);
@@ -486,7 +486,7 @@ impl Drop for SeenSet {
             }
         });
         if closed.is_none() {
-            // The interpreter is gone, and nobody could be told.
+            // The interpreter has shut down, so the error cannot be reported.
             let _ = self.close_taken(set);
         }
     }

@@ -1,5 +1,4 @@
-//! What a handle of a seen set stands on: a set in files here, one behind a server, or one on
-//! Redis.
+//! Backing of a seen set's handle: a set in local files, behind a server, or on Redis.
 
 use std::sync::Arc;
 use std::thread::sleep;
@@ -14,7 +13,7 @@ use crate::errors::{self, Failure};
 use crate::redis::OnRedis;
 use crate::signals::Watch;
 
-/// Between two tries of a request that was not answered.
+/// Pause between two attempts of an unanswered request.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// An open set.
@@ -29,13 +28,13 @@ pub enum Set {
 pub struct Served {
     client: SeenClient,
     writes: bool,
-    /// Whether an answer waits until it survives the loss of the server's power.
+    /// True if an answer waits until it would survive a power loss of the server.
     durable: bool,
-    /// How long a request that is not answered is sent again.
+    /// Time for which an unanswered request is repeated.
     patience: Duration,
 }
 
-/// How a set behind a server is reached.
+/// How to reach a set behind a server.
 pub struct Reaching {
     pub options: ClientOptions,
     pub durable: bool,
@@ -43,11 +42,11 @@ pub struct Reaching {
 }
 
 impl Set {
-    /// Adds a URL; whether it is new.
+    /// Adds a URL; returns whether it is new.
     ///
     /// # Errors
     ///
-    /// Those of the set; `RemoteError` once a server has not answered for as long as is waited.
+    /// Errors of the set; `RemoteError` if a server has not answered within the patience.
     pub fn insert(&self, url: &[u8]) -> Result<bool, Failure> {
         match self {
             Set::Here(set) => Ok(set.insert(url)?),
@@ -77,7 +76,7 @@ impl Set {
         }
     }
 
-    /// Whether a URL was added, or may have been. What is no URL never was.
+    /// Returns whether a URL was added, or may have been. An invalid URL never was.
     ///
     /// # Errors
     ///
@@ -98,7 +97,7 @@ impl Set {
         }
     }
 
-    /// Whether URLs were added.
+    /// Checks whether URLs were added.
     ///
     /// # Errors
     ///
@@ -115,11 +114,11 @@ impl Set {
         }
     }
 
-    /// Takes URLs out of the set.
+    /// Removes URLs from the set.
     ///
     /// # Errors
     ///
-    /// Those of the set; `FileMapError` for one behind a server.
+    /// Errors of the set; `FileMapError` for one behind a server.
     pub fn forget(&self, urls: &[impl AsRef<[u8]>]) -> Result<Vec<bool>, Failure> {
         match self {
             Set::Here(set) => Ok(set.forget(urls)?),
@@ -141,7 +140,7 @@ impl Set {
         }
     }
 
-    /// Makes durable what was added before.
+    /// Makes added URLs durable.
     ///
     /// # Errors
     ///
@@ -149,7 +148,7 @@ impl Set {
     pub fn sync(&self) -> Result<(), Failure> {
         match self {
             Set::Here(set) => Ok(set.sync()?),
-            // The answer to no URLs waits for what was answered before.
+            // The answer to a request without URLs comes after the earlier ones are durable.
             Set::There(served) if served.writes && !served.durable => served.send(&[], true).map(|_| ()),
             Set::There(_) => Ok(()),
             Set::Redis(redis) => redis.sync(),
@@ -158,24 +157,24 @@ impl Set {
 }
 
 impl Served {
-    /// Reaches the set at `location`; with the modes `a` and `x` one that is absent is made, an
-    /// exact one on disk whose URLs are canonical by `rules`.
+    /// Connects to the set at `location`. The modes `a` and `x` make a missing one: an exact set
+    /// on disk whose URLs are canonical by `rules`.
     ///
     /// # Errors
     ///
-    /// `RemoteError`; `StoreExistsError` of the mode `x`; `ReadOnlyError` of a mode that writes if
-    /// the server or the token does not let it.
+    /// `RemoteError`; `StoreExistsError` in mode `x`; `ReadOnlyError` if the mode writes and the
+    /// server or the token does not allow it.
     pub fn open(location: &str, mode: &str, rules: &str, reaching: Reaching) -> Result<Served, Failure> {
         let Reaching { options, durable, patience } = reaching;
         let client = match SeenClient::open(location, &options) {
             Ok(_) if mode == "x" => {
-                let said = format!("{location}: this seen set is there already");
+                let said = format!("{location}: this seen set exists already");
                 return Err(Failure::Python(errors::make("StoreExistsError", said)));
             }
             Ok(client) => client,
             Err(absent) if matches!(mode, "a" | "x") => {
                 let wanted = format!(r#"{{"kind":"disk","rules":"{rules}"}}"#);
-                // Several crawlers begin at once, and one of them makes it.
+                // Of several crawlers that begin at once, one makes the set.
                 match patiently(patience, || SeenClient::create(location, &wanted, &options))? {
                     Made::Set(client) => client,
                     Made::Refused(why) => return Err(not_made(absent, &why)),
@@ -190,7 +189,7 @@ impl Served {
         Ok(served)
     }
 
-    /// Name and version of the rules by which the set's URLs are canonical.
+    /// Name and version of the canonicaliser of the set's URLs.
     pub fn rules(&self) -> (&str, u32) {
         self.client.rules()
     }
@@ -214,7 +213,7 @@ impl Served {
         self.send(urls, self.durable)
     }
 
-    /// The request has one id however often it is sent: its URLs are new to one caller.
+    /// A request keeps its id when it is repeated, so that its URLs are new to one caller only.
     fn send(&self, urls: &[&[u8]], durable: bool) -> Result<Vec<Option<Verdict>>, Failure> {
         let id = RequestId::now();
         let ack = if durable { Ack::Durable } else { Ack::Accepted };
@@ -235,7 +234,7 @@ impl Served {
     }
 }
 
-/// Asks until there is an answer, as long as is waited for one.
+/// Repeats a request until it is answered, within `patience`.
 fn patiently<T>(patience: Duration, ask: impl Fn() -> filemap::Result<T>) -> Result<T, Failure> {
     let (begun, mut watch) = (Instant::now(), Watch::new());
     loop {
@@ -250,7 +249,7 @@ fn patiently<T>(patience: Duration, ask: impl Fn() -> filemap::Result<T>) -> Res
     }
 }
 
-/// The URLs up to one that cannot be a line of a request, and the error of that one.
+/// The URLs before the first that cannot be a line of a request, and the error of that one.
 fn lines<'a>(urls: &'a [&'a [u8]]) -> (&'a [&'a [u8]], Result<(), Failure>) {
     let is_line = |url: &&[u8]| !url.is_empty() && !url.iter().any(|byte| matches!(byte, b'\n' | b'\r'));
     match urls.iter().position(|url| !is_line(url)) {
@@ -262,11 +261,11 @@ fn lines<'a>(urls: &'a [&'a [u8]]) -> (&'a [&'a [u8]], Result<(), Failure>) {
     }
 }
 
-/// The verdicts up to a URL that the server takes for none.
+/// Stores the verdicts up to the first URL that the server refuses as invalid.
 fn told(urls: &[&[u8]], answered: Vec<Option<Verdict>>, verdicts: &mut Vec<Verdict>) -> Result<(), Failure> {
     verdicts.clear();
     for (url, verdict) in urls.iter().zip(answered) {
-        verdicts.push(verdict.ok_or_else(|| no_url(url, "the server takes it for no URL"))?);
+        verdicts.push(verdict.ok_or_else(|| no_url(url, "the server does not accept it as a URL"))?);
     }
     Ok(())
 }
@@ -276,7 +275,7 @@ fn no_url(url: &[u8], why: &str) -> Failure {
     Failure::Python(errors::make("InvalidUrlError", said))
 }
 
-/// Why there is no set, and none could be made.
+/// Error for a missing set that could not be made.
 fn not_made(absent: filemap::Error, why: &str) -> Failure {
     let said = absent.to_string();
     if said.contains(why) {

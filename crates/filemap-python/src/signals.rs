@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 
 const BETWEEN: Duration = Duration::from_millis(100);
 
-/// Looks for signals now and then, from code that does not hold the interpreter.
+/// Checks for signals periodically, in code that does not hold the interpreter.
 #[derive(Debug)]
 pub struct Watch {
     next: Instant,
@@ -22,7 +22,7 @@ impl Watch {
         Watch { next: Instant::now() + BETWEEN, raised: None }
     }
 
-    /// Runs `tell` (a progress callback of the caller's, say) and the handlers of signals, every
+    /// Runs `tell` (for example the caller's progress callback) and the signal handlers every
     /// tenth of a second. `Break` once one of them raised.
     pub fn tick(&mut self, tell: impl FnOnce(Python<'_>) -> PyResult<()>) -> ControlFlow<()> {
         if self.raised.is_some() {
@@ -42,16 +42,16 @@ impl Watch {
         }
     }
 
-    /// What was raised, if anything, to be told in another way.
+    /// The exception, if any, for the caller to report in another way.
     pub fn take(&mut self) -> Option<PyErr> {
         self.raised.take()
     }
 
-    /// What was raised, if anything; else the result.
+    /// The exception, if any; otherwise the result.
     ///
     /// # Errors
     ///
-    /// What a signal handler or the caller's callback raised.
+    /// The exception of a signal handler or of the caller's callback.
     pub fn end<T>(self, result: PyResult<T>) -> PyResult<T> {
         match self.raised {
             Some(error) => Err(error),
@@ -60,8 +60,8 @@ impl Watch {
     }
 }
 
-/// Looks for signals now and then, from many short calls of code that holds the interpreter:
-/// `list` of an iterator runs no Python in between.
+/// Checks for signals periodically, in many short calls of code that holds the interpreter: `list`
+/// of an iterator runs no Python in between.
 #[derive(Debug)]
 pub struct Looks(Mutex<Instant>);
 
@@ -70,11 +70,11 @@ impl Looks {
         Looks(Mutex::new(Instant::now() + BETWEEN))
     }
 
-    /// Runs the handlers of signals, every tenth of a second.
+    /// Runs the signal handlers every tenth of a second.
     ///
     /// # Errors
     ///
-    /// What a handler raised.
+    /// The exception of a handler.
     pub fn look(&self, py: Python<'_>) -> PyResult<()> {
         let now = Instant::now();
         {
@@ -88,12 +88,12 @@ impl Looks {
     }
 }
 
-/// Raises an error in the interpreter's main thread, as soon as that goes on: for a caller that
-/// takes no exception.
+/// Raises an exception in the interpreter's main thread as soon as that runs, for a caller that
+/// cannot return one.
 #[expect(unsafe_code, reason = "PyO3 has no other form of it")]
 pub fn raise_later(error: PyErr) {
     extern "C" fn raise(error: *mut c_void) -> c_int {
-        // SAFETY: it is the pointer of the box below, and the interpreter calls once.
+        // SAFETY: this is the pointer of the box below, and the interpreter calls once.
         let error = unsafe { Box::from_raw(error.cast::<PyErr>()) };
         Python::attach(|py| error.restore(py));
         -1
@@ -101,7 +101,7 @@ pub fn raise_later(error: PyErr) {
     let error: *mut PyErr = Box::into_raw(Box::new(error));
     // SAFETY: any thread may call it, with any pointer for `raise`, which takes that of a `PyErr`.
     if unsafe { ffi::Py_AddPendingCall(Some(raise), error.cast()) } != 0 {
-        // As many wait as may. SAFETY: nobody else has the pointer.
+        // The interpreter's queue is full. SAFETY: nobody else has the pointer.
         let error = unsafe { Box::from_raw(error) };
         Python::attach(|py| error.write_unraisable(py, None));
     }

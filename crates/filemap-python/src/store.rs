@@ -1,4 +1,4 @@
-//! `PageStore`: opening, closing, and everything about single pages.
+//! `PageStore`: opening, closing, and operations on single pages.
 
 use std::path::PathBuf;
 use std::sync::{PoisonError, RwLock};
@@ -29,16 +29,16 @@ const PUT_AT_ONCE: usize = 32;
 pub struct PageStore {
     /// `None` once it is closed.
     store: RwLock<OfProcess<Option<Backing>>>,
-    /// The address, of a store behind a server.
+    /// The address of a store behind a server.
     location: Option<String>,
     path: PathBuf,
-    /// The path that it has in every folder.
+    /// The absolute path, valid in every working directory.
     full_path: PathBuf,
     mode: Mode,
 }
 
 impl PageStore {
-    /// A handle for one call: a clone, so that no lock is held meanwhile.
+    /// A handle for one call: a clone, so that no lock is held during the call.
     ///
     /// # Errors
     ///
@@ -48,7 +48,7 @@ impl PageStore {
         store.get()?.clone().ok_or_else(errors::closed)
     }
 
-    /// As [`PageStore::backing`], for what needs the files.
+    /// As [`PageStore::backing`], for operations that need the files.
     ///
     /// # Errors
     ///
@@ -57,21 +57,21 @@ impl PageStore {
         self.backing()?.here()
     }
 
-    /// Runs `work` without the interpreter, on any store.
+    /// Runs `work` on any store, without the interpreter.
     ///
     /// # Errors
     ///
-    /// Those of [`PageStore::backing`] and of `work`.
+    /// Errors of [`PageStore::backing`] and of `work`.
     pub fn on<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&Backing) -> Result<T, Failure> + Send) -> PyResult<T> {
         let store = self.backing()?;
         Ok(py.detach(|| work(&store))?)
     }
 
-    /// Runs `work` without the interpreter, on a store whose files are here.
+    /// Runs `work` on a local store, without the interpreter.
     ///
     /// # Errors
     ///
-    /// Those of [`PageStore::handle`] and of `work`.
+    /// Errors of [`PageStore::handle`] and of `work`.
     pub fn with<T: Send>(
         &self,
         py: Python<'_>,
@@ -132,7 +132,7 @@ impl PageStore {
         Ok(PageStore { store: RwLock::new(OfProcess::new(Some(store))), location, path, full_path, mode })
     }
 
-    /// The store's folder; of a store behind a server its address, as a `str`.
+    /// The store's folder, or the address of a store behind a server as a `str`.
     #[getter]
     fn path<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match &self.location {
@@ -164,13 +164,13 @@ impl PageStore {
         })
     }
 
-    /// Files of the store that are missing or shorter than they were. What lies in the others is
-    /// read.
+    /// Files of the store that are missing or shorter than they were. The others are read as
+    /// usual.
     #[getter]
     fn absent(&self) -> PyResult<Vec<Absent>> {
         Ok(match self.backing()? {
             Backing::Local(store) => store.engine().absent().into_iter().map(Absent::from).collect(),
-            // An answer that may lack something says so.
+            // An answer of a server that may be incomplete says so.
             Backing::Remote(..) => Vec::new(),
         })
     }
@@ -184,7 +184,7 @@ impl PageStore {
         self.close(py)
     }
 
-    /// Makes durable what was put, and closes. A second call does nothing.
+    /// Makes puts durable, and closes. A second call does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         if self.is_forked() {
             return Err(errors::forked());
@@ -197,17 +197,17 @@ impl PageStore {
         })?)
     }
 
-    /// Makes durable what was put before.
+    /// Makes puts durable.
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
         self.on(py, |store| Ok(store.pages().sync()?))
     }
 
-    /// Of a read-only handle: takes up what another process has put since. Reads do that by
-    /// themselves twice a second.
+    /// For a read-only handle: picks up changes of another process. Reads do so automatically
+    /// twice a second.
     fn refresh(&self, py: Python<'_>) -> PyResult<()> {
         self.on(py, |store| match store {
             Backing::Local(store) => Ok(store.engine().refresh()?),
-            // The server does.
+            // The server does it.
             Backing::Remote(..) => Ok(()),
         })
     }
@@ -222,7 +222,7 @@ impl PageStore {
     fn __contains__(&self, py: Python<'_>, url: &Bound<'_, PyAny>) -> PyResult<bool> {
         let Ok(url) = url.extract::<Text>() else { return Ok(false) };
         self.on(py, |store| match store.pages().contains(&Lookup::new(&url)) {
-            // Not a URL: so no page has it.
+            // Not a URL, so no page has it.
             Err(filemap::Error::Url { .. }) => Ok(false),
             Err(filemap::Error::Remote { is_of_one_page: true, .. }) => Ok(false),
             found => Ok(found?),
@@ -236,7 +236,7 @@ impl PageStore {
         }
     }
 
-    /// The number of URLs that have a page: from the superblock, and what was put since.
+    /// The number of URLs that have a page: from the superblock, plus later puts.
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
         self.on(py, |store| {
             let number = match store {
@@ -247,7 +247,7 @@ impl PageStore {
         })
     }
 
-    /// A store is true, also if it is empty.
+    /// A store is true, even if it is empty.
     fn __bool__(&self) -> bool {
         true
     }
@@ -301,8 +301,8 @@ impl PageStore {
         page.map(|page| Page::of(py, page)).transpose()
     }
 
-    /// The pages of many URLs, in their order; `None` for one that is not there. `ahead` of them
-    /// are read together.
+    /// The pages of many URLs, in their order; `None` for a missing one. `ahead` of them are read
+    /// together.
     #[pyo3(signature = (urls, *, ahead = 64))]
     fn get_many(&self, urls: &Bound<'_, PyAny>, #[pyo3(from_py_with = number)] ahead: usize) -> PyResult<Many> {
         Many::new(self.backing()?, urls, ahead)
@@ -392,8 +392,8 @@ impl PageStore {
         }
     }
 
-    /// Removes a page with all its versions and variants; with `variant`, that one alone; with
-    /// `at`, what was fetched at exactly this time, durably. Returns whether it was there.
+    /// Removes a page with all its versions and variants; with `variant`, only that variant; with
+    /// `at`, only what was fetched at exactly this time, durably. Returns whether it existed.
     #[pyo3(signature = (url, *, variant = None, at = None))]
     fn remove<'py>(
         &self,
@@ -475,7 +475,7 @@ impl Drop for PageStore {
             }
             py.detach(|| drop(store));
         });
-        // The interpreter is gone: the process ends, and recovery is what closes the store.
+        // The interpreter has shut down; the process ends, and recovery will close the store.
         let _ = warned;
     }
 }

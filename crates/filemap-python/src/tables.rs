@@ -1,5 +1,5 @@
-//! Tables: a store as a stream of Arrow record batches, by the C stream interface, and its parts
-//! for several processes.
+//! Tables: a store as a stream of Arrow record batches, through the C stream interface, and its
+//! splits for several processes.
 
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,7 +26,7 @@ use crate::signals::{self, Watch};
 use crate::store::PageStore;
 use crate::times;
 
-/// The rows of a store, to be read once: by pyarrow, polars, DuckDB, or whatever else takes an
+/// The rows of a store, to be read once: by pyarrow, polars, DuckDB, or anything that accepts an
 /// object with `__arrow_c_stream__`.
 #[pyclass(frozen, module = "filemap", name = "Table")]
 pub struct Table {
@@ -35,7 +35,7 @@ pub struct Table {
     watch: TableWatch,
 }
 
-/// The table of a handle: no other process may use it.
+/// The table of a handle. Other processes may not use it.
 struct Rows {
     table: OfProcess<filemap::table::PageTable>,
     schema: SchemaRef,
@@ -54,12 +54,13 @@ impl Iterator for Rows {
         if self.has_panicked {
             return None;
         }
-        // The caller is C, which a panic must not reach.
+        // The caller is C code, so a panic must not unwind into it.
         let batch = catch_unwind(AssertUnwindSafe(|| table.next())).unwrap_or_else(|_| {
             self.has_panicked = true;
             Some(Err(ArrowError::ComputeError("reading the table panicked".to_owned())))
         });
-        // An error of a stream is text: what a signal raised comes once the interpreter goes on.
+        // An error of a stream is text only: the exception of a signal is raised once the
+        // interpreter runs again.
         let raised = self.signals.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(error) = raised else { return batch };
         let what = format!("reading the table was interrupted: {error}");
@@ -68,14 +69,14 @@ impl Iterator for Rows {
     }
 }
 
-/// Whether this is the thread that handles signals.
+/// Returns whether this is the thread that handles signals.
 fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
     let threading = py.import("threading")?;
     Ok(threading.call_method0("current_thread")?.is(&threading.call_method0("main_thread")?))
 }
 
-/// Looks for signals while the thread that made a table, the main one, reads it. Another thread
-/// may not: the main one could wait for it.
+/// Checks for signals while the main thread, if it made the table, reads it. Another thread must
+/// not: the main thread could be waiting for it.
 fn looking(watch: &Arc<Mutex<Watch>>) -> impl FnMut() -> ControlFlow<()> + Send + 'static {
     let (of, watch) = (thread::current().id(), Arc::clone(watch));
     move || {
@@ -94,7 +95,7 @@ impl RecordBatchReader for Rows {
 
 #[pymethods]
 impl Table {
-    /// The stream, by the Arrow PyCapsule interface. A second call is an error: rows are read
+    /// The stream, through the Arrow PyCapsule interface. A second call is an error: rows are read
     /// once.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_stream__<'py>(
@@ -115,13 +116,13 @@ impl Table {
         self.watch.report().rows
     }
 
-    /// Versions, stretches and files that could not be read, so far.
+    /// Versions, ranges and files that could not be read so far.
     #[getter]
     fn damaged(&self) -> u64 {
         self.watch.report().damaged
     }
 
-    /// Rows without their body, since that could not be read, so far.
+    /// Rows so far without their body, because it could not be read.
     #[getter]
     fn bodiless(&self) -> u64 {
         self.watch.report().bodiless
@@ -142,7 +143,7 @@ fn column(name: &str) -> PyResult<Column> {
     })
 }
 
-/// The filter of the caller's: a mapping.
+/// The caller's filter: a mapping.
 fn selection(filter: Option<&Bound<'_, PyDict>>) -> PyResult<Selection> {
     let mut selection = Selection::new();
     for (name, value) in filter.into_iter().flat_map(|filter| filter.iter()) {
@@ -168,7 +169,7 @@ fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(value: &Bound<'_, PyAny>
     value.str()?.to_str()?.parse().map_err(|error: T::Err| errors::invalid(error.to_string()))
 }
 
-/// A table of a part of the store, if it is of one.
+/// Limits a table to a split of the store, if one is given.
 fn of_part(options: TableOptions, token: Option<&[u8]>) -> Result<TableOptions, Failure> {
     let Some(token) = token else { return Ok(options) };
     Ok(match UrlPart::from_bytes(token)? {
@@ -179,7 +180,7 @@ fn of_part(options: TableOptions, token: Option<&[u8]>) -> Result<TableOptions, 
 
 #[pymethods]
 impl PageStore {
-    /// The rows of the store, or of a part of it. See `filemap.PageStore.to_arrow`.
+    /// The rows of the store, or of a split of it. See `filemap.PageStore.to_arrow`.
     #[pyo3(signature = (columns = None, *, filter = None, batch_bytes = None, batch_rows = None, limit = None, all_versions = false, variants = false, skip_damage = false, part = None))]
     #[expect(clippy::too_many_arguments, reason = "they are keywords")]
     fn _table(
@@ -225,7 +226,7 @@ impl PageStore {
         Ok(Table { reader: Mutex::new(Some(FFI_ArrowArrayStream::new(Box::new(rows)))), watch })
     }
 
-    /// The newest pages of a part of the store.
+    /// The newest pages of a split of the store.
     #[pyo3(signature = (part, *, host = None, prefix = None, domain = None, since = None, until = None))]
     fn _pages_in(
         &self,
@@ -240,8 +241,8 @@ impl PageStore {
         Ok(iterate::pages_in(&self.handle()?, part, Scope::new(host, prefix, domain)?, times)?)
     }
 
-    /// The store as of now in disjoint parts that take about equal time to read, or the pages of a
-    /// scope in parts of about as many. See `filemap.PageStore.splits`.
+    /// The store as of now in disjoint splits that take about equal time to read, or the pages of
+    /// a scope in splits of about equal number. See `filemap.PageStore.splits`.
     #[pyo3(signature = (number, *, host = None, prefix = None, domain = None))]
     fn _splits(
         &self,

@@ -11,7 +11,7 @@ static EPOCH: PyOnceLock<Py<PyDateTime>> = PyOnceLock::new();
 
 const DAY_MS: i64 = 86_400_000;
 
-/// The times that a `datetime` can have.
+/// Range of times that a `datetime` can represent.
 const DATES_MS: std::ops::RangeInclusive<i64> = -62_135_596_800_000..=253_402_300_799_999;
 
 fn epoch(py: Python<'_>) -> PyResult<&Bound<'_, PyDateTime>> {
@@ -29,7 +29,7 @@ fn epoch(py: Python<'_>) -> PyResult<&Bound<'_, PyDateTime>> {
 /// `InvalidValueError` outside the years 1 to 9999.
 pub fn to_datetime(py: Python<'_>, ms: i64) -> PyResult<Bound<'_, PyAny>> {
     let (days, rest) = (ms.div_euclid(DAY_MS), ms.rem_euclid(DAY_MS));
-    let no_date = || invalid(format!("{ms} ms since 1970 is no date; `time_ms` has the number"));
+    let no_date = || invalid(format!("{ms} ms since 1970 is out of range for a datetime; `time_ms` has the number"));
     let days = i32::try_from(days).ok().filter(|_| DATES_MS.contains(&ms)).ok_or_else(no_date)?;
     let delta = PyDelta::new(py, days, (rest / 1000) as i32, (rest % 1000 * 1000) as i32, false)?;
     epoch(py)?.add(delta)
@@ -39,7 +39,7 @@ pub fn to_datetime(py: Python<'_>, ms: i64) -> PyResult<Bound<'_, PyAny>> {
 ///
 /// # Errors
 ///
-/// `InvalidValueError` for a `datetime` without a time zone, a number that is no time.
+/// `InvalidValueError` for a `datetime` without a time zone, or a number that is not a time.
 pub fn from_python(value: &Bound<'_, PyAny>) -> PyResult<i64> {
     if value.is_instance_of::<PyDateTime>() {
         if value.getattr("tzinfo")?.is_none() {
@@ -53,7 +53,7 @@ pub fn from_python(value: &Bound<'_, PyAny>) -> PyResult<i64> {
     seconds_ms(value, "a time is an aware datetime, or seconds since 1970")
 }
 
-/// The time of a page to be put: one that can be read as a `datetime`.
+/// The time of a page to put: one that can be read as a `datetime`.
 ///
 /// # Errors
 ///
@@ -96,13 +96,14 @@ fn seconds_ms(value: &Bound<'_, PyAny>, what: &str) -> PyResult<i64> {
     let seconds: f64 = value.extract().map_err(|_| PyTypeError::new_err(what.to_owned()))?;
     let exact = seconds * 1000.0;
     let near = exact.round();
-    // Few floats are whole milliseconds: 1.001 is a little less. What is nearer to one than a
-    // microsecond's half, or the nearest float of it, means it; else they are cut, as datetimes.
+    // Few floats are whole milliseconds: 1.001 is slightly less. A value within half a microsecond
+    // of a whole one, or the float nearest to it, is rounded; others are truncated, as datetimes
+    // are.
     let is_near = (exact - near).abs() < 0.0005 || near / 1000.0 == seconds;
     let ms = if is_near { near } else { exact.floor() };
     if ms.is_finite() && ms.abs() < 9e15 {
         Ok(ms as i64)
     } else {
-        Err(invalid(format!("{seconds:?} seconds are no time")))
+        Err(invalid(format!("{seconds:?} seconds is not a time")))
     }
 }

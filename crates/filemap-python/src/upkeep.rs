@@ -1,5 +1,5 @@
 //! Long calls on a store: compact, verify, prune, erase, back up. Each takes a callback `progress`
-//! (called about ten times a second) and ends by Ctrl-C; what was done stays done.
+//! (called about ten times a second) and ends on Ctrl-C; completed work stays.
 
 use std::path::PathBuf;
 
@@ -19,10 +19,10 @@ use crate::signals::Watch;
 use crate::store::PageStore;
 use crate::times;
 
-/// A callback of the caller's that may be absent.
+/// An optional callback.
 type Callback = Option<Py<PyAny>>;
 
-/// Calls back with two numbers: what is done, and of how much (0 if that is not known).
+/// Calls back with two numbers: work done, and work in total (0 if unknown).
 fn tell(progress: &Callback, py: Python<'_>, done: u64, total: u64) -> PyResult<()> {
     match progress {
         Some(progress) => progress.bind(py).call1((done, total)).map(|_| ()),
@@ -50,9 +50,9 @@ impl PageStore {
         Ok(done.into())
     }
 
-    /// Compresses all pages again at a zstd level, 1 to 19, with the best dictionaries of now.
+    /// Compresses all pages again at a zstd level, 1 to 19, with the best current dictionaries.
     ///
-    /// Segments that are compressed so already are skipped. Takes as long as compressing all pages
+    /// Segments that are already compressed so are skipped. Takes as long as compressing all pages
     /// on one core. Raises `ValueError` for another level.
     #[pyo3(signature = (level = 9, *, progress = None))]
     fn recompress(&self, py: Python<'_>, level: i32, progress: Callback) -> PyResult<CompactReport> {
@@ -67,7 +67,8 @@ impl PageStore {
         Ok(done.into())
     }
 
-    /// Reads all files and reports every damage; `quick` reads only what leads to pages.
+    /// Reads all files and reports all damage; `quick` reads only the structures that lead to
+    /// pages.
     #[pyo3(signature = (*, quick = false, progress = None))]
     fn verify(&self, py: Python<'_>, quick: bool, progress: Callback) -> PyResult<VerifyReport> {
         let store = self.handle()?;
@@ -100,9 +101,8 @@ impl PageStore {
     }
 
     /// Drops old versions: keeps `keep_versions` of each page, and those younger than
-    /// `older_than`;
-    /// then the oldest until `max_bytes` are left. `host`, `domain`, `prefix` and `regex` say of
-    /// which pages; all others keep every version.
+    /// `older_than`; then drops the oldest until `max_bytes` are left. `host`, `domain`, `prefix`
+    /// and `regex` select the pages; all others keep every version.
     #[pyo3(signature = (*, keep_versions = None, older_than = None, max_bytes = None, host = None, domain = None, prefix = None, regex = None, dry_run = false, progress = None))]
     #[expect(clippy::too_many_arguments, reason = "they are keywords")]
     fn prune(
@@ -153,8 +153,8 @@ impl PageStore {
         })
     }
 
-    /// Erases pages for good: one of `url`, `host`, `prefix`, `regex` and `digest` says which. A
-    /// rule keeps them from coming back.
+    /// Erases pages permanently, selected by one of `url`, `host`, `prefix`, `regex` and `digest`.
+    /// A rule prevents their return.
     #[pyo3(signature = (*, reason, url = None, host = None, prefix = None, regex = None, digest = None, since = None, until = None, progress = None))]
     #[expect(clippy::too_many_arguments, reason = "they are keywords")]
     fn erase(
@@ -213,7 +213,7 @@ impl PageStore {
         })
     }
 
-    /// Makes a backup in a new folder: a store of its own. `base` is an earlier backup to share
+    /// Makes a backup in a new folder: an independent store. `base` is an earlier backup to share
     /// files with; `copy_all` shares none.
     #[pyo3(signature = (path, *, base = None, copy_all = false, progress = None))]
     fn backup(

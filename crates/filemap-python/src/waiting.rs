@@ -1,12 +1,12 @@
-//! The message about a page that waits to be put, as `filemap/scrapy/waiting.py` keeps and reads
-//! it.
+//! The message about a page that waits to be put, in the format that `filemap/scrapy/waiting.py`
+//! keeps and reads.
 
 use filemap::Page;
 use filemap::page::RecordKind;
 use serde_json::{Value, json};
 
-/// A message: lengths, the description as JSON, the body, and a checksum of all that; `None` of a
-/// page that it cannot describe whole. Those of Scrapy it can.
+/// A message: lengths, the description as JSON, the body, and a checksum of all that. `None` for a
+/// page that it cannot describe completely; it can describe all pages of Scrapy.
 pub fn message(page: &Page, body: &[u8]) -> Option<Vec<u8>> {
     let has_more = page.kind != RecordKind::Response
         || !page.reason.is_empty()
@@ -38,7 +38,7 @@ pub fn message(page: &Page, body: &[u8]) -> Option<Vec<u8>> {
     Some(message)
 }
 
-/// Bytes as JSON can have them: a character for each.
+/// Bytes in a form that JSON can hold: one character each.
 fn characters(bytes: &[u8]) -> String {
     bytes.iter().map(|&byte| char::from(byte)).collect()
 }

@@ -1,5 +1,5 @@
-//! WARC, ARC and WACZ files in and out, over file objects of Python: this crate opens no file.
-//! `filemap.warc` opens them, and gives written ones their names when they are whole.
+//! Reads and writes WARC, ARC and WACZ files through Python file objects: this crate opens no
+//! file. `filemap.warc` opens them, and renames written ones once they are complete.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::ControlFlow;
@@ -21,11 +21,11 @@ use crate::signals::Watch;
 use crate::store::PageStore;
 use crate::times;
 
-/// Bytes of a call of `read` or `write`.
+/// Bytes per call of `read` or `write`.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// The first exception of file objects. It comes out of the call as it is: on their way up through
-/// readers and writers, errors lose what they were.
+/// The first exception of a file object. The call raises it unchanged: readers and writers would
+/// lose its type on the way up.
 #[derive(Clone, Default)]
 struct Raised(Arc<Mutex<Option<PyErr>>>);
 
@@ -34,20 +34,20 @@ impl Raised {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls a file object, but none after one has raised.
+    /// Calls a file object, unless one has raised already.
     fn call<T>(&self, work: impl FnOnce(Python<'_>) -> PyResult<T>) -> io::Result<T> {
         if self.first().is_some() {
             return Err(io::Error::other("a file object has raised an exception"));
         }
         Python::attach(work).map_err(|error| {
-            // Not of the kind `Interrupted`, which is tried again.
+            // Not of the kind `Interrupted`, which would be retried.
             let said = io::Error::other(error.to_string());
             *self.first() = Some(error);
             said
         })
     }
 
-    /// What was raised, if anything, with a note of where; else the result.
+    /// The exception, if any, with a note of the place; otherwise the result.
     fn end<T>(&self, result: Result<T, Failure>) -> PyResult<T> {
         let Some(error) = self.first().take() else { return Ok(result?) };
         if let Err(failure) = result {
@@ -64,7 +64,7 @@ impl Raised {
 struct PyFile {
     file: Py<PyAny>,
     raised: Raised,
-    /// Bytes read and not given on.
+    /// Bytes read ahead and not returned yet.
     piece: Vec<u8>,
     at: usize,
 }
@@ -107,7 +107,7 @@ impl Seek for PyFile {
         let behind = (self.piece.len() - self.at) as i64;
         let (offset, whence) = match to {
             SeekFrom::Start(offset) => (i64::try_from(offset).map_err(io::Error::other)?, 0),
-            // The file's own place is behind what was read ahead.
+            // The file's own position is after the bytes read ahead.
             SeekFrom::Current(offset) => (offset - behind, 1),
             SeekFrom::End(offset) => (offset, 2),
         };
@@ -138,8 +138,8 @@ impl Write for PyFile {
     }
 }
 
-/// The folder of an export: calls `create(name)`, which returns a file object whose `close` makes
-/// it whole, and `place(path, content)`.
+/// The folder of an export: calls `create(name)`, which returns a file object whose `close`
+/// completes it, and `place(path, content)`.
 struct Folder {
     create: Py<PyAny>,
     place: Py<PyAny>,
@@ -267,7 +267,7 @@ fn take_in(
     Ok(import(store, name, whole, options, step)?)
 }
 
-/// What an export takes and how it writes.
+/// Arguments of an export.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct Choice {
@@ -319,7 +319,7 @@ impl Choice {
     }
 }
 
-/// Exports pages to a folder (`create` and `place` make its files), or to the one file `whole`
+/// Exports pages to a folder (`create` and `place` make its files), or to `whole`, the single file
 /// of a WACZ.
 #[pyfunction]
 #[pyo3(signature = (store, choice, create, place, whole = None, progress = None))]

@@ -1,4 +1,4 @@
-"""What the tests of the package share."""
+"""Setup and fixtures that all tests of the package share."""
 
 import signal
 import sys
@@ -10,7 +10,7 @@ import pytest
 import filemap
 
 sys.path.insert(0, str(Path(__file__).parent))
-# A shell that begins the tests in the background has it ignored, and so would their children.
+# A shell that starts the tests in the background ignores SIGINT, and their children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

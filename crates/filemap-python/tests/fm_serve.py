@@ -16,14 +16,14 @@ ROOT = Path(__file__).parents[3]
 
 
 def program() -> str | None:
-    """The server: `FM_SERVE`, or one that was built here."""
+    """The server program: `FM_SERVE`, or one that was built in this repository."""
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     built = [str(target / profile / "fm-serve") for profile in ("release", "debug")]
     return next(filter(None, map(shutil.which, [os.environ.get("FM_SERVE", ""), *built])), None)
 
 
 class Server:
-    """A server of the store at `path`, on a port that it keeps when it is started again."""
+    """A server for the store at `path`; it keeps its port when it is started again."""
 
     def __init__(self, path: Path, *arguments: str) -> None:
         self._command = [os.fspath(path), *arguments]
@@ -34,8 +34,8 @@ class Server:
         self.start()
 
     def start(self) -> None:
-        """Starts it, once more after `stop` or `kill`. Without a program the test is skipped, or
-        fails in a run of `check.sh`."""
+        """Starts the server, also again after `stop` or `kill`. Without a program the test is
+        skipped; in a run of `check.sh` it fails."""
         found = program()
         if found is None:
             said = "there is no fm-serve: build it, or name it in FM_SERVE"
@@ -44,7 +44,7 @@ class Server:
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(command, stderr=log)
         until = time.monotonic() + 60
-        # It may say before that what it has recovered from.
+        # Messages about recovery may come first.
         while (at := re.search(r" at (http://\S+)\n", self._log.read_text())) is None:
             is_over = self._process.poll() is not None or time.monotonic() > until
             assert not is_over, self._log.read_text()
@@ -57,11 +57,11 @@ class Server:
         return f"{self.location}/v1/seen/{name}"
 
     def kill(self) -> None:
-        """Ends it by SIGKILL."""
+        """Ends the server with SIGKILL."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """Ends it, if it runs."""
+        """Ends the server if it is running."""
         assert self._end(signal.SIGTERM) in (0, None)
 
     def _end(self, by: signal.Signals) -> int | None:
@@ -74,7 +74,7 @@ class Server:
 
 @contextmanager
 def served(path: Path, *arguments: str) -> Iterator[str]:
-    """The address of a server of the store at `path`."""
+    """Serves the store at `path`; yields the address of the server."""
     server = Server(path, *arguments)
     try:
         yield server.location

@@ -1,4 +1,4 @@
-"""`redis-server` on loopback, for the tests of sets on Redis."""
+"""A `redis-server` on the loopback address, for the tests of sets on Redis."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ import pytest
 
 
 class Redis:
-    """A server of its own, with its files in a folder."""
+    """A running server with its files in a folder."""
 
     def __init__(self, folder: Path) -> None:
         program = shutil.which("redis-server")
@@ -35,6 +35,6 @@ class Redis:
         return f"redis://127.0.0.1:{self.port}/{name}"
 
     def stop(self) -> None:
-        """Kills it."""
+        """Kills the server."""
         self._process.kill()
         self._process.wait()

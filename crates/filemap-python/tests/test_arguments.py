@@ -1,4 +1,4 @@
-"""Arguments that cannot be: one class of errors, which says what is wrong; times and headers."""
+"""Invalid arguments: one class of errors, with the reason in the message; times and headers."""
 
 import io
 import os
@@ -133,7 +133,7 @@ def test_only_times_that_can_be_read_are_put(store: filemap.PageStore) -> None:
     for seconds in (1e12, -1e12, 253_402_300_800):
         with pytest.raises(ValueError, match="-62135596800 to 253402300799 seconds"):
             store.put(URL, b"", time=seconds)
-    # As a bound any time will do.
+    # Any time is valid as a bound.
     assert store.get(URL, at=1e12) is not None and list(store.pages(since=-1e12))
 
 
@@ -144,7 +144,7 @@ def test_seconds_mean_the_millisecond_that_they_are_nearest_to(store: filemap.Pa
         time = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
         for given in (ms / 1000, time.timestamp(), time):
             assert filemap.Page(URL, b"", time=given).time_ms == ms
-    # What is less than a millisecond is cut, as of a datetime.
+    # Fractions of a millisecond are cut off, as for a datetime.
     for micros in (-1, 1, 499, 501, 999, 1_700_000_000_123_900):
         time = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
         for given in (micros / 1e6, time):

@@ -1,4 +1,4 @@
-"""`filemap.crawl` against a site of the loopback: answers, exceptions, Ctrl-C, refusals."""
+"""`filemap.crawl` against a local web site: answers, exceptions, Ctrl-C, refusals."""
 
 import gzip
 import signal
@@ -19,7 +19,7 @@ PAGES = 40
 
 
 def links(number: int) -> list[int]:
-    """Those of a page: a tree with four children each."""
+    """The pages that a page links to: a tree with four children each."""
     return [child for child in range(4 * number + 1, 4 * number + 5) if child < PAGES]
 
 
@@ -130,7 +130,7 @@ def test_what_a_callback_raises_ends_the_crawl_and_no_page_is_lost(site: Site, p
     with pytest.raises(Enough) as caught:
         filemap.crawl(path, [site.url], on_page=look, **options)
     assert caught.value is raised and len(done) == 5
-    # What no callback took is not stored.
+    # A page that no callback accepted is not stored.
     assert sorted(stored(path)) == sorted(done)
     rest: Counter[str] = Counter()
     summary = filemap.crawl(path, on_page=lambda crawled: rest.update([crawled.url]), **options)

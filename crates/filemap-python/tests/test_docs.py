@@ -1,8 +1,9 @@
-"""Every block of docs/PYTHON.md and of both READMEs runs as it stands, in order.
+"""Runs every block of docs/PYTHON.md and of both READMEs unchanged, in order.
 
-A block that begins with "```python torch" runs where torch is installed, and is named as skipped
-elsewhere; of Spark, with Java. A soak has both: FILEMAP_TRAINING and FILEMAP_SPARK. One that begins with "```python fm_serve" is of a server, which runs here and not at the
-address that the page has.
+A block that begins with "```python torch" runs where torch is installed, and is reported as
+skipped elsewhere; the same holds for Spark, which needs Java. A soak has both: FILEMAP_TRAINING
+and FILEMAP_SPARK. A block that begins with "```python fm_serve" needs a server; the test starts
+one and replaces the address in the page.
 """
 
 import importlib.util
@@ -46,7 +47,7 @@ def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
                 options = ("--write", "--seen-dir", str(tmp_path / "sets"))
                 server = servers.enter_context(served(tmp_path / "served.fm", *options))
             line = text[: block.start()].count("\n") + 1
-            # The line numbers of a traceback are those of the page.
+            # This way tracebacks have the line numbers of the page.
             lines = "\n" * line + block[2].replace(SERVER, server)
             exec(compile(lines, os.fspath(page), "exec"), names)
 

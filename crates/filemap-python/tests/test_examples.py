@@ -1,4 +1,4 @@
-"""The examples run as they stand."""
+"""The examples run unchanged."""
 
 import http.server
 import os
@@ -33,7 +33,7 @@ def test_near_duplicates_are_found(path: Path) -> None:
 
 
 def test_the_scrapy_project_crawls_and_resumes(tmp_path: Path) -> None:
-    # By a module of its own: the folder beside this file would pass for a package of that name.
+    # Tests a submodule, since the folder next to this file would pass for the package.
     pytest.importorskip("scrapy.crawler")
     asked: list[str] = []
 

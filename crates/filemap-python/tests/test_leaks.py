@@ -1,5 +1,5 @@
-"""No call keeps what it was given or what it gave: blocks of Python's allocator, and memory of the
-process in the soak."""
+"""No call keeps its arguments or results: this counts the blocks of Python's allocator, and in a
+soak the memory of the process."""
 
 import asyncio
 import gc
@@ -32,10 +32,10 @@ def anonymous_kib() -> int:
 
 
 def failing(call: Callable[[], object]) -> Callable[[], object]:
-    """The call, which must raise an exception."""
+    """Wraps a call that must raise an exception."""
 
     def called() -> None:
-        # Not by `pytest.raises`, which keeps some memory itself.
+        # `pytest.raises` keeps some memory itself.
         try:
             call()
         except (filemap.FileMapError, TypeError):
@@ -135,9 +135,9 @@ def test_no_call_keeps_memory(tmp_path: Path) -> None:
                     call()
                 gc.collect()
                 grown.append(sys.getallocatedblocks() - blocks)
-            # Caches of Python's fill; a leak goes on.
+            # Python's caches fill up at first; a leak continues.
             kept[name] = min(grown)
-        # It keeps a block a call at least.
+        # A leak keeps at least one block per call.
         assert {name: many for name, many in kept.items() if many > ROUNDS // 2} == {}
 
 
@@ -158,5 +158,5 @@ def test_no_call_keeps_memory_of_the_process(tmp_path: Path) -> None:
             for _ in range(ROUNDS):
                 call()
             grown[name] = anonymous_kib() - before
-        # What memtable and dictionaries take is in it.
+        # The figure includes the memtable and the dictionaries.
         assert {name: kib for name, kib in grown.items() if kib > 24 << 10} == {}

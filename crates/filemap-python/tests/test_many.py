@@ -1,4 +1,4 @@
-"""Many URLs at once: after an error of their iterable nothing is lost that was asked before it."""
+"""Many URLs at once: an error in their iterable loses no answer to an earlier URL."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -59,7 +59,7 @@ def test_no_thread_meets_the_end_before_the_last_page(store: filemap.PageStore) 
     assert asked.wait(10)
     threads.append(threading.Thread(target=lambda: given.append(read([next(many)]))))
     threads[1].start()
-    # It waits, as the other's pages are outstanding.
+    # This thread waits, since the other one's pages are outstanding.
     threads[1].join(0.2)
     go_on.set()
     for thread in threads:

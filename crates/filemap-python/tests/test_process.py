@@ -1,4 +1,4 @@
-"""Processes and threads: fork, pickling, readers beside a writer, kill -9, Ctrl-C, warnings."""
+"""Processes and threads: fork, pickling, followers and a writer, kill -9, Ctrl-C, warnings."""
 
 import asyncio
 import gc
@@ -154,7 +154,7 @@ with filemap.open(sys.argv[1]) as store:
 )
 @pytest.mark.parametrize("raised", ["KeyboardInterrupt", "RuntimeError"])
 def test_a_signal_ends_the_reading_of_a_table(path: Path, rows: str, raised: str) -> None:
-    """One table is read for longer than the signal takes: nothing of Python runs meanwhile."""
+    """Reading the table takes longer than the signal; no Python code runs meanwhile."""
     pytest.importorskip("pyarrow")
     body = os.urandom(1 << 20)
     with filemap.open(path, "a", compression_level=0, dictionaries=False) as store:
@@ -318,7 +318,7 @@ def test_memory_stays_flat(store: filemap.PageStore) -> None:
             )
             assert store.head(url) and url in store and store.get("http://none/") is None
             if n % 2000 == 1999:
-                # Else the log grows, and each list reads all of it.
+                # Otherwise the log grows, and each list reads all of it.
                 assert store.prune(keep_versions=1).ok and store.compact().ok
             if n % 50 == 0:
                 (
@@ -334,7 +334,7 @@ def test_memory_stays_flat(store: filemap.PageStore) -> None:
 
     turn(500)
     tracemalloc.start()
-    # Python keeps some thousand freed objects: in the long run it has them by then.
+    # Python keeps some thousand freed objects; in a soak it has all of them by then.
     turn(60_000 if IS_SOAK else 200)
     before, rss = (
         tracemalloc.get_traced_memory()[0],

@@ -1,4 +1,4 @@
-"""A store behind a server is a store: `filemap.open("http://...")`; and what has changed in one."""
+"""A store behind a server works like a store: `filemap.open("http://...")`; and its changes."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Seen sets: what was added is never new again."""
+"""Seen sets: a URL that was added is never new again."""
 
 import subprocess
 import sys

@@ -141,7 +141,7 @@ def test_a_token_comes_from_the_environment_and_stands_in_no_url(
         with pytest.raises(filemap.RemoteError, match="token"):
             seen.open(location)
         with pytest.raises(filemap.RemoteError):
-            seen.open(location, token="0123456789abcdef")  # It makes no set.
+            seen.open(location, token="0123456789abcdef")  # It creates no set.
         in_url = location.replace("http://", "http://x:123456789abcdef0@")
         with pytest.raises(filemap.FileMapError) as raised:
             seen.open(in_url)
@@ -192,7 +192,7 @@ METHODS = (b"GET ", b"POST ", b"PUT ")
 
 
 class Forgetful:
-    """Forwards requests to a server; of those to add URLs it loses the first `losses` answers."""
+    """Forwards requests to a server; loses the first `losses` answers to those that add URLs."""
 
     def __init__(self, location: str, losses: int) -> None:
         self._to = location.partition("://")[2]
@@ -214,7 +214,7 @@ class Forgetful:
         with client, socket.create_connection((host, int(port))) as server:
             adds = False
             while True:
-                # A request and its answer come in any number of parts, at any time.
+                # A request and its answer arrive in any number of parts, at any time.
                 for ready in select.select([client, server], [], [])[0]:
                     data = ready.recv(1 << 16)
                     if not data:

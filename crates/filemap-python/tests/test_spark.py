@@ -1,6 +1,7 @@
-"""Stores as tables of Spark: the same rows as `to_arrow` gives, whatever is pushed down.
+"""Stores as Spark tables: the same rows as from `to_arrow`, whatever is pushed down.
 
-It needs PySpark and Java, and skips without; with FILEMAP_SPARK set (`check.sh soak`) it fails.
+It needs PySpark and Java. Without them it is skipped, or fails if FILEMAP_SPARK is set
+(`check.sh soak`).
 """
 
 import base64
@@ -39,7 +40,7 @@ from pyspark.sql.types import StructType  # noqa: E402
 
 from filemap.spark import FileMapSource, register  # noqa: E402
 
-# Of PySpark itself, and of pandas.
+# PySpark and pandas give warnings themselves.
 pytestmark = pytest.mark.filterwarnings("default")
 
 
@@ -56,7 +57,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(params=["false", "true"])
 def either(spark: SparkSession, request: pytest.FixtureRequest) -> SparkSession:
-    """A session that pushes down, and one that does not."""
+    """A session with filter pushdown, and one without."""
     spark.conf.set(PUSHDOWN, request.param)
     register(spark)
     return spark
@@ -71,7 +72,7 @@ def pushing(spark: SparkSession) -> SparkSession:
 
 @pytest.fixture
 def filled(store: filemap.PageStore) -> filemap.PageStore:
-    """300 pages of three hosts: some are in the index, some in the tail of the log."""
+    """300 pages on three hosts: some are in the index, some only in the tail of the log."""
     for n in range(300):
         if n == 200:
             store.compact()
@@ -99,7 +100,7 @@ def tasks(frame: DataFrame) -> int:
 
 
 def same_as_arrow(store: filemap.PageStore, **how: Any) -> list[dict[str, Any]]:
-    """The rows of `to_arrow` as Spark has them."""
+    """The rows of `to_arrow` in the form that Spark returns."""
     found = pa.table(store.to_arrow(**how)).to_pylist()
     for row in found:
         if "headers" in row:
@@ -235,7 +236,7 @@ def test_damage_fails_the_job_or_is_counted(
     assert sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part)) == 19
     assert re.search(r"left out of a part: 1 .*value0\.dat", caplog.text, re.DOTALL)
     caplog.clear()
-    # A task that is stopped early, by a LIMIT, tells what it has met.
+    # A task that a LIMIT stops early reports the damage that it has found.
     stopped: Any = reader.read(reader.partitions()[0])
     assert next(stopped).num_rows > 0 and not caplog.text
     stopped.close()

@@ -1,4 +1,4 @@
-"""What `filemap.spark` does without Spark: options, pushed conditions, columns, parts."""
+"""`filemap.spark` without a Spark session: options, pushed conditions, columns, parts."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -53,7 +53,7 @@ def test_options_are_a_plan() -> None:
         ({"path": "a", "damage": "ignore"}, "damage='ignore'"),
         ({"path": "a", "since": "yesterday"}, "since='yesterday'"),
         ({"path": "a", "until": "2026-01-01"}, "until='2026-01-01' has no time zone"),
-        ({"path": "a", "since": "9" * 30}, "is no time"),
+        ({"path": "a", "since": "9" * 30}, "is not a time"),
         ({"path": "s3://bucket/pages"}, "not s3: .*object storage"),
         ({"path": "http://crawler.example:8640"}, "not http: run Spark where"),
         ({"path": "hdfs://a/b"}, "not hdfs"),
@@ -88,7 +88,7 @@ def test_an_option_that_cannot_be_is_refused_by_name(
         ("LessThanOrEqual", "fetch_time", T0, {"until": T0}),
         ("EqualTo", "fetch_time", T0, {"since": T0, "until": T0}),
         ("EqualTo", "fetch_status", 404, {"status": 404}),
-        # The store would find more, or other, than what Spark compares as equal.
+        # The store would find more or other rows than those that Spark compares as equal.
         ("EqualTo", "url_host_name", "WWW.a.example", {}),
         ("EqualTo", "url_host_name", "bücher.example", {}),
         ("EqualTo", "url_host_name", "127.1", {}),
@@ -173,7 +173,7 @@ def test_parts_are_of_the_filter(store: filemap.PageStore, path: Path) -> None:
     with_variants = Plan(str(path), filter={"host": "h1.example"}, partitions=4, variants=True)
     assert len(parts(store, with_variants)) == 4
     for variants in (False, True):
-        # On the driver, not by each task.
+        # The driver raises this, not each task.
         with pytest.raises(filemap.InvalidValueError, match="status"):
             parts(store, Plan(str(path), filter={"status": "good"}, variants=variants))
     assert sum(1 for split in parts(store, with_variants) for _ in split) == 30

@@ -1,4 +1,4 @@
-"""Pages: put, get, list, remove; what comes back is what was put."""
+"""Pages: put, get, list, remove; a get returns exactly the page that was put."""
 
 import asyncio
 import pickle

@@ -1,4 +1,4 @@
-"""Tables and splits: the same pages as every other way, in the columns of Common Crawl."""
+"""Tables and splits: the same pages as from other calls, in the columns of Common Crawl."""
 
 import os
 import pickle
@@ -127,7 +127,7 @@ def test_others_read_the_parquet_file_of_fm_tool(
 
 
 def flip_in(path: Path, body: bytes) -> None:
-    """Changes a byte of the body that begins so, in a store without compression."""
+    """Flips a bit in the body that starts with `body`, in a store without compression."""
     file = path / "value0.dat"
     data = bytearray(file.read_bytes())
     data[data.index(body) + 50] ^= 1
@@ -236,7 +236,7 @@ def test_a_split_has_a_filter_of_its_own(filled: filemap.PageStore) -> None:
     given["prefix"] = "https://h2"
     first.filter["prefix"] = "https://h0"
     assert second.filter == {"prefix": "https://h1"}
-    # None is no condition.
+    # `None` means no condition.
     assert sum(1 for _ in second.pages({"host": "h1.example.org", "until": None})) > 0
     assert pa.table(filled.to_arrow(["url"], split=second, filter={"host": None})).num_rows > 0
 
@@ -254,7 +254,7 @@ def test_damage_in_a_stretch_of_urls_is_an_error_too(path: Path) -> None:
             pa.table(store.to_arrow(["url", "body"], split=split))
         table = store.to_arrow(["url", "body"], split=split, skip_damage=True)
         assert pa.table(table).num_rows == 9 and table.damaged == 1
-        # Its head is whole, and nothing else is read: a pass over the log meets the body's damage.
+        # Only the intact head is read; a pass over the log would find the damage in the body.
         assert pa.table(store.to_arrow(["url"], split=split)).num_rows == 10
         with pytest.raises(Exception, match=r"value0\.dat"):
             pa.table(store.to_arrow(["url"]))
@@ -301,7 +301,7 @@ def test_a_segment_that_is_gone_is_named_by_the_splits_of_a_host(path: Path) -> 
             store.put(f"http://h{n % 3}/{n}", random.Random(n).randbytes(10_000))
     (path / "value1.dat").unlink()
     with filemap.open(path) as store:
-        # Its keys may be in none of the other files: so all that is left is passed over.
+        # Its keys may be in no other file, so the splits read all of the remaining files.
         splits = store.splits(6, filter={"host": "h1"})
         assert len(splits) == 6
         with pytest.raises(Exception, match=r"value1\.dat"):

@@ -1,4 +1,4 @@
-"""WARC and WACZ files in and out."""
+"""Import and export of WARC and WACZ files."""
 
 import io
 import os
@@ -119,7 +119,7 @@ def test_what_a_file_object_raises_comes_out_as_it_is(
     store: filemap.PageStore, error: BaseException
 ) -> None:
     sample = (SAMPLES / "python-docs.warc.gz").read_bytes()
-    # The first read, and one on the thread that reads ahead.
+    # In the first read, and in one on the thread that reads ahead.
     for file in (Failing(error), Failing(error, 1, sample)):
         with pytest.raises(type(error)) as raised:
             warc.import_(store, file)  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
 //! A number with a unit, as sizes and lengths of time are written.
 
-/// Reads `NUMBER UNIT`; the first unit that ends `text` counts. The number may have a fraction if
-/// the unit is above 1.
+/// Reads `NUMBER UNIT`. The first unit in `units` that `text` ends with counts. The number may
+/// have a fraction if the unit is above 1.
 pub fn read(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let text = text.trim();
     let (number, unit) = units.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?.trim(), *unit)))?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use urlindex::canonical::{Encoding, Explanation, Rule, RuleSet};
 use urlindex::{Canonicalizer, CrawlRules, Exact, Whatwg};
 
-/// The presets, and the rules of those that have any.
+/// The presets with their rules; the other canonicalisers have no rules.
 const PRESETS: [(&str, RuleSet); 3] = [("whatwg", RuleSet::WHATWG), ("crawl", RuleSet::CRAWL), ("surt", RuleSet::SURT)];
 
 /// A named canonicaliser.
@@ -43,7 +43,7 @@ impl Canonical {
         Ok(Canonical::Rules(CrawlRules::new(rules)))
     }
 
-    /// The canonicaliser, under the name that sets record.
+    /// The canonicaliser, under the name that a set records for it.
     pub fn canonicalizer(&self) -> Arc<dyn Canonicalizer> {
         match self {
             Canonical::Exact => Arc::new(Exact),

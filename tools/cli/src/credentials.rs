@@ -1,18 +1,18 @@
-//! Token, certificates and password for servers, from the environment: every user of the machine
-//! can see arguments.
+//! Token, certificates and password for servers. They come from the environment, because every
+//! user of the machine can see a program's arguments.
 
 use std::path::Path;
 use std::{env, fs};
 
 use crate::Failure;
 
-/// The variable with the server's token, and that with a file of certificates to trust.
+/// The variables of the server's token, and of a file of certificates to trust.
 const TOKEN: &str = "FILEMAP_TOKEN";
 const AUTHORITIES: &str = "FILEMAP_CA_FILE";
-/// The password of Redis: the variable that `redis-cli` reads.
+/// The variable of the Redis password: the one that `redis-cli` reads.
 const REDIS: &str = "REDISCLI_AUTH";
 
-/// A token, and certificates to trust in PEM, if they are given.
+/// A token, and certificates to trust in PEM, each if given.
 #[derive(Clone, Default)]
 pub struct Credentials {
     /// The token.
@@ -40,7 +40,7 @@ pub fn read() -> Result<Credentials, Failure> {
 /// The password of Redis, if one is given.
 ///
 /// # Errors
-/// [`Failure::Usage`] if it is not text.
+/// [`Failure::Usage`] if the password is not text.
 pub fn redis_password() -> Result<Option<String>, Failure> {
     let password = env::var_os(REDIS).map(std::ffi::OsString::into_string);
     password.transpose().map_err(|_| Failure::Usage(format!("{REDIS} is not text")))

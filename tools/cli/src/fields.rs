@@ -1,6 +1,6 @@
 //! JSON objects of a struct's fields, for `--json`.
 
-/// A JSON object of fields of a value, under their own names; `name = value` is any other.
+/// A JSON object of the named fields of a value; `name = value` adds any other field.
 ///
 /// ```
 /// struct Report { files: u64, bytes: u64 }

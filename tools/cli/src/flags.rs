@@ -1,6 +1,6 @@
 //! The flags that every verb of every command line takes.
 
-/// How a verb prints.
+/// Output options of a verb.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub struct Flags {
     /// Print JSON Lines; bytes that are not UTF-8 as base64 in a field NAME_base64
@@ -12,7 +12,7 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// Whether text for people is printed beside results and errors.
+    /// Returns whether text for people is printed beside results and errors.
     pub fn says(self) -> bool {
         !self.quiet && !self.json
     }

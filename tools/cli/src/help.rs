@@ -1,6 +1,6 @@
-//! What the help of every command line ends with: how values are written, and the exit codes.
+//! End of the help of every command line: how values are written, and the exit codes.
 
-/// How values are written, and what exit codes mean.
+/// Section on values and exit codes.
 pub const VALUES_AND_EXIT_CODES: &str = "\
 Values:
   SIZE           bytes, or a number with a unit: k, m, g, t and kB, MB, GB, TB are powers of 1000,

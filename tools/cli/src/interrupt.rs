@@ -1,11 +1,11 @@
 //! Ctrl-C and SIGTERM: the first asks the program to stop, a second one ends it at once.
 //!
-//! A verb that may take long calls [`listen`] and checks [`asked`] wherever it can stop: it then
-//! closes what it has open, says how to continue, and ends with [`outcome`], whose exit code is
-//! 128 plus the signal's number. Stores and frontiers survive the second signal at any moment.
-//! Verbs that do not listen end with the first.
+//! A verb that may take long calls [`listen`] and checks [`asked`] wherever it can stop. It then
+//! closes its files, says how to continue, and ends with [`outcome`]; its exit code is 128 plus
+//! the signal's number. Stores and frontiers survive the second signal at any moment. The first
+//! signal ends a verb that does not listen.
 //!
-//! SIGHUP ends the program too, unless it has a log to open again: see [`listen_to_hang_ups`].
+//! SIGHUP ends the program too, unless it has a log to reopen: see [`listen_to_hang_ups`].
 
 use std::fmt::Display;
 use std::ops::ControlFlow;
@@ -25,8 +25,8 @@ struct Signals {
 
 static SIGNALS: OnceLock<Signals> = OnceLock::new();
 
-/// From now on a first signal only sets a flag, which is returned. Where the system refuses a
-/// handler, it still ends the process.
+/// Makes the first signal only set a flag, and returns the flag. If the system refuses a handler,
+/// the signal still ends the process.
 pub fn listen() -> Arc<AtomicBool> {
     let signals = SIGNALS.get_or_init(|| {
         let signals = Signals { asked: Arc::new(AtomicBool::new(false)), number: Arc::new(AtomicUsize::new(0)) };
@@ -46,37 +46,37 @@ pub fn listen() -> Arc<AtomicBool> {
 /// Set by SIGHUP.
 static HUNG_UP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// From now on SIGHUP only sets a flag.
+/// Makes SIGHUP only set a flag.
 ///
 /// # Errors
-/// The system refuses a handler.
+/// The error of the system if it refuses a handler.
 pub fn listen_to_hang_ups() -> std::io::Result<()> {
     let flag = HUNG_UP.get_or_init(Arc::default);
     signal_hook::flag::register(SIGHUP, Arc::clone(flag)).map(|_| ())
 }
 
-/// Whether there was a SIGHUP since this was asked last.
+/// Returns whether SIGHUP has arrived since the last call.
 pub fn hung_up() -> bool {
     HUNG_UP.get().is_some_and(|flag| flag.swap(false, Ordering::Relaxed))
 }
 
-/// Whether the work is to stop.
+/// Returns whether the work must stop.
 pub fn asked() -> bool {
     SIGNALS.get().is_some_and(|signals| signals.asked.load(Ordering::Relaxed))
 }
 
-/// What a progress callback returns: `Break` once the work is to stop.
+/// Result of a progress callback: `Break` once the work must stop.
 pub fn go_on() -> ControlFlow<()> {
     if asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
-/// How an interrupted verb ends.
+/// Outcome of an interrupted verb.
 pub fn outcome() -> Outcome {
     let number = SIGNALS.get().map_or(0, |signals| signals.number.load(Ordering::Relaxed));
     Outcome::Interrupted(u8::try_from(number).unwrap_or(0))
 }
 
-/// As [`outcome`], after printing what was done and how to continue, with `--quiet` too.
+/// As [`outcome`], but first prints what was done and how to continue, even with `--quiet`.
 pub fn stopped(done: impl Display) -> Outcome {
     words::complain(format_args!("interrupted: {done}"));
     outcome()

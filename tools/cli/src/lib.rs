@@ -1,5 +1,5 @@
-//! What FileMap's command lines share, so that one flag, one exit code and one spelling of a size
-//! mean the same in each: the flags of every verb, outcomes and exit codes, Ctrl-C, messages,
+//! Code that FileMap's command lines share, so that a flag, an exit code and the spelling of a
+//! size mean the same in each: flags of every verb, outcomes and exit codes, Ctrl-C, messages,
 //! sizes, times, progress and output.
 //!
 //! A message never fails a program: a closed standard error is ignored. Messages and text for

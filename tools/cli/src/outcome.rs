@@ -1,9 +1,9 @@
-//! How a verb ends, and the exit code that says so.
+//! Outcomes of a verb, and their exit codes.
 //!
 //! The codes are a contract with scripts: 0 done, 1 not found, 2 usage or I/O, 3 damage found or
-//! pages refused by the store, 4 locked, 128 plus the signal's number (130 after Ctrl-C)
-//! interrupted. Errors of the libraries are mapped to their codes here; those of the frontier in
-//! the crawler, by the same rule for stored files.
+//! pages refused by the store, 4 locked, 5 not all was done, 128 plus the signal's number (130
+//! after Ctrl-C) interrupted. Errors of the libraries are mapped to codes here; those of the
+//! frontier are mapped in the crawler, by the same rule for stored files.
 
 use std::fmt;
 use std::io;
@@ -13,24 +13,24 @@ use urlindex::StorageError;
 
 use crate::{sizes, words};
 
-/// How a verb ended that could go on to its end.
+/// Outcome of a verb that ran to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Everything asked for was done.
     Done,
-    /// What was asked for is not there; a message was printed.
+    /// The store lacks what was asked for; a message was printed.
     NotFound,
-    /// One of the inputs was refused, with a message; the rest was done.
+    /// An input was refused, with a message; the rest was done.
     Refused,
     /// Damage was found, or pages were refused by the store, with a message; the rest was done.
     Damaged,
-    /// Not all that was to be done could be, with a message; another run goes on with the rest.
+    /// Part of the work could not be done, with a message; another run does the rest.
     Incomplete,
     /// A signal of this number stopped it at a safe place; a message was printed.
     Interrupted(u8),
 }
 
-/// Why a verb could not go on.
+/// Reason why a verb could not continue.
 #[derive(Debug)]
 pub enum Failure {
     /// The arguments contradict each other.
@@ -41,7 +41,7 @@ pub enum Failure {
     Full(String),
     /// Less space is free than must stay free.
     Floor(String),
-    /// Bytes on disk are not what was written.
+    /// Bytes on disk are not those that were written.
     Damage(String),
     /// Another process writes the store.
     Locked(String),
@@ -50,12 +50,12 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The system refused an operation on a file of the user's.
+    /// The system refused an operation on the user's file.
     pub fn io(operation: &str, path: &Path, error: &io::Error) -> Self {
         Self::Io(format!("cannot {operation} {}: {error}", path.display()))
     }
 
-    /// The failure of stored files, in the words of the crate whose files they are.
+    /// The failure of stored files, with the message of the crate that owns them.
     pub fn of_storage(error: &StorageError, words: String) -> Self {
         match error {
             StorageError::Corrupt { .. } => Self::Damage(words),
@@ -78,7 +78,7 @@ impl Failure {
         }
     }
 
-    /// The same failure; damage gets its place and the remedy.
+    /// The same failure; for damage, with its path and the remedy.
     pub fn at(self, place: &Path, remedy: &str) -> Self {
         match self {
             Self::Damage(words) => Self::Damage(format!("{}: {words}. {remedy}", place.display())),
@@ -121,7 +121,7 @@ impl Outcome {
         }
     }
 
-    /// The outcome of work on a store and of closing it, which happens after failures too.
+    /// The outcome of work on a store and of closing it; the store is closed after failures too.
     pub fn closed(done: Result<Self, Failure>, closed: Result<(), impl Into<Failure>>) -> Result<Self, Failure> {
         let outcome = done?;
         closed.map_err(Into::into)?;
@@ -164,7 +164,7 @@ impl From<filemap_core::Error> for Failure {
     }
 }
 
-/// Whether the system had no space.
+/// Returns whether the system had no space.
 fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
@@ -196,7 +196,7 @@ impl From<urlindex::Error> for Failure {
     }
 }
 
-/// A reader of the store returns the engine's errors inside the system's.
+/// A reader of the store wraps the engine's errors in the system's.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.downcast::<filemap_core::Error>() {

@@ -1,11 +1,11 @@
-//! Where data goes: standard output or a file, as lines, bytes or JSON Lines.
+//! Destination of data: standard output or a file, as lines, bytes or JSON Lines.
 //!
-//! A page's data is written as it is; only text for people ([`Output::shown`]) is made safe when
+//! A page's data is written unchanged. Only text for people ([`Output::shown`]) is made safe when
 //! the output is a terminal.
 //!
-//! Invariants: data alone goes here, messages go to [`crate::words`]; a reader that closed the
-//! pipe ends the program quietly ([`Failure::PipeClosed`]); the last buffered write's failure is
-//! reported by `finish`.
+//! Invariants: only data goes here, messages go to [`crate::words`]; if the reader closes the
+//! pipe, the program ends quietly ([`Failure::PipeClosed`]); `finish` reports a failure of the
+//! last buffered write.
 
 use std::fmt::Display;
 use std::fs::{self, OpenOptions, Permissions};
@@ -21,7 +21,7 @@ use crate::outcome::{Failure, Outcome};
 use crate::plain::plain;
 use crate::{interrupt, sink, words};
 
-/// Bytes buffered.
+/// Size of the buffer, in bytes.
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// A sink of data.
@@ -41,8 +41,8 @@ impl Output {
         Self { is_terminal, ..Self::to(Box::new(io::stdout()), "standard output".to_owned(), flags) }
     }
 
-    /// A file; `-` is standard output. An existing file is replaced by [`Output::finish`], and
-    /// stays if that never comes.
+    /// A file; `-` is standard output. [`Output::finish`] replaces an existing file; without it
+    /// that file stays.
     pub fn file(path: &Path, flags: Flags) -> Result<Self, Failure> {
         if path == Path::new("-") {
             return Ok(Self::stdout(flags));
@@ -76,12 +76,12 @@ impl Output {
         Self { sink: BufWriter::with_capacity(BUFFER_BYTES, sink), whole: None, name, flags, is_terminal: false }
     }
 
-    /// Whether JSON Lines were asked for.
+    /// Returns whether JSON Lines were asked for.
     pub fn is_json(&self) -> bool {
         self.flags.json
     }
 
-    /// Whether it is a terminal.
+    /// Returns whether the output is a terminal.
     pub fn is_terminal(&self) -> bool {
         self.is_terminal
     }
@@ -109,7 +109,7 @@ impl Output {
         self.bytes(b"\n")
     }
 
-    /// Writes the head of an HTTP message; on a terminal line by line, made safe.
+    /// Writes the head of an HTTP message; on a terminal line by line and made safe.
     pub fn http_head(&mut self, head: &[u8]) -> Result<(), Failure> {
         if !self.is_terminal {
             return self.bytes(head);
@@ -123,7 +123,7 @@ impl Output {
         self.line(value.to_string())
     }
 
-    /// Reports a result: as a JSON line, or to people in words unless they asked for quiet.
+    /// Reports a result: as a JSON line, or in words unless `--quiet` was given.
     pub fn report(&mut self, line: &Value, words: impl Display) -> Result<(), Failure> {
         if self.flags.json {
             return self.json(line);
@@ -135,7 +135,7 @@ impl Output {
         Ok(())
     }
 
-    /// Copies a reader in bounded memory, to its end or to an interruption; returns the bytes
+    /// Copies a reader in bounded memory, to its end or until interrupted; returns the bytes
     /// copied.
     pub fn copy(&mut self, source: &mut impl io::Read) -> Result<u64, Failure> {
         let mut buffer = vec![0; BUFFER_BYTES];
@@ -155,12 +155,12 @@ impl Output {
         }
     }
 
-    /// Writes out the buffer, so that a message printed next comes after it.
+    /// Flushes the buffer, so that a message printed next comes after it.
     pub fn flush(&mut self) -> Result<(), Failure> {
         self.sink.flush().map_err(|error| self.failure(&error))
     }
 
-    /// Writes out the buffer and puts a whole file in its place.
+    /// Flushes the buffer and puts a complete file in its place.
     pub fn finish(mut self) -> Result<(), Failure> {
         self.flush()?;
         let Some((made, target)) = self.whole.take() else { return Ok(()) };

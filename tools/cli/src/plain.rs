@@ -1,9 +1,9 @@
 //! Text from outside made safe for a terminal.
 //!
 //! A URL or a header may hold terminal escape sequences, which move the cursor, change what was
-//! printed before or answer as if typed; line ends that forge a line of ours; marks that reverse
-//! the direction of writing. Such characters are printed as their number. Output for programs is
-//! never changed.
+//! printed before or answer as if typed; line ends, which forge a line of the program; and marks
+//! that reverse the direction of writing. Such characters are printed as their number. Output for
+//! programs is never changed.
 
 use std::fmt::Write;
 
@@ -25,8 +25,8 @@ pub fn plain(bytes: &[u8]) -> String {
     out
 }
 
-/// Whether a character changes the direction of the text around it, or ends a line without being a
-/// control character.
+/// Returns whether a character changes the direction of the text around it, or ends a line without
+/// being a control character.
 fn turns_writing(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -11,8 +11,8 @@ use crate::words;
 /// Parses the arguments of the program `name`, runs it, prints its failure and returns its exit
 /// code.
 ///
-/// Help, the version and bad arguments end it before `run`: with 2 also if they cannot be written.
-/// A reader that closed the pipe is no error.
+/// Help, the version and bad arguments end the program before `run`; if they cannot be written,
+/// with exit code 2. A closed pipe is not an error.
 pub fn main<P: Parser>(name: &'static str, run: impl FnOnce(&P) -> Result<Outcome, Failure>) -> ExitCode {
     words::set_program(name);
     let arguments = match P::try_parse() {

@@ -1,7 +1,7 @@
 //! Progress of long work: bytes or records, their rate, the time left.
 //!
 //! Invariant: drawn on standard error, only if that is a terminal, and not with `--quiet` or
-//! `--json`; removed before any message is printed. While hidden it costs a look at a flag.
+//! `--json`; removed before any message is printed. While hidden, a bar costs the test of a flag.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ const RECORDS: &str = "{bar:20} {human_pos} of about {human_len} {msg}, {rate}, 
 const ENDLESS_RECORDS: &str = "{spinner} {human_pos} {msg}, {rate}";
 const LINE: &str = "{spinner} {wide_msg}";
 
-/// A progress bar; hidden where nobody would see it.
+/// A progress bar; hidden if nobody would see it.
 pub struct Progress(ProgressBar);
 
 impl Progress {
@@ -33,17 +33,17 @@ impl Progress {
         Self(bar)
     }
 
-    /// A bar over bytes; [`Progress::at`] sets their number.
+    /// A bar over bytes; [`Progress::at`] sets how many.
     pub fn bytes(flags: &Flags) -> Self {
         Self::new(flags, BYTES)
     }
 
-    /// A bar over bytes of a source of unknown length.
+    /// A bar over the bytes of a source of unknown length.
     pub fn endless_bytes(flags: &Flags) -> Self {
         Self::new(flags, ENDLESS_BYTES)
     }
 
-    /// A bar over about `expected` records, if that is known; `noun` is what they are called.
+    /// A bar over about `expected` records, if known; `noun` names them.
     pub fn records(flags: &Flags, expected: Option<u64>, noun: &'static str) -> Self {
         let bar = Self::new(flags, if expected.is_some() { RECORDS } else { ENDLESS_RECORDS });
         if let Some(expected) = expected {
@@ -58,8 +58,7 @@ impl Progress {
         Self::new(flags, LINE)
     }
 
-    /// Hides the bar if data is printed to a terminal meanwhile: the two would overwrite each
-    /// other.
+    /// Hides the bar if data is printed to a terminal meanwhile: each would overwrite the other.
     pub fn unless_printing(self, to_terminal: bool) -> Self {
         if to_terminal {
             self.0.set_draw_target(ProgressDrawTarget::hidden());
@@ -67,7 +66,7 @@ impl Progress {
         self
     }
 
-    /// Whether nobody sees it.
+    /// Returns whether the bar is hidden.
     pub fn is_hidden(&self) -> bool {
         self.0.is_hidden()
     }
@@ -90,12 +89,12 @@ impl Progress {
         self.0.set_position(done_bytes);
     }
 
-    /// One record more.
+    /// Adds one record.
     pub fn add(&self) {
         self.add_many(1);
     }
 
-    /// Adds that many records.
+    /// Adds this many records.
     pub fn add_many(&self, records: u64) {
         if !self.0.is_hidden() {
             self.0.inc(records);
@@ -107,14 +106,15 @@ impl Progress {
         self.0.suspend(speak);
     }
 
-    /// Prints a failure that concerns one of many items and goes on; any other failure comes back.
+    /// Prints a failure that concerns one of many items, so that the caller can continue; returns
+    /// any other failure.
     pub fn pass_over(&self, failure: Failure, outcome: &mut Outcome) -> Result<(), Failure> {
         let one = self.0.suspend(|| Outcome::of_one(failure))?;
         *outcome = outcome.and(one);
         Ok(())
     }
 
-    /// Takes all items, then removes the bar. A failure that concerns one item is printed. `None`
+    /// Processes all items, then removes the bar. Prints a failure that concerns one item. `None`
     /// if interrupted.
     pub fn each<T, E: Into<Failure>>(
         self,
@@ -134,7 +134,7 @@ impl Progress {
         Ok(Some(outcome))
     }
 
-    /// Removes the bar for good.
+    /// Removes the bar.
     pub fn clear(&self) {
         self.0.finish_and_clear();
     }

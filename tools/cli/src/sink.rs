@@ -1,5 +1,5 @@
-//! Where output may go: never through a symbolic link, which somebody else may have put there, nor
-//! into a store's folder.
+//! Checks where output may go: never through a symbolic link, which somebody else may have made,
+//! nor into a store's folder.
 //!
 //! Links below `/dev` and in `/proc/self/fd` are the system's own (`/dev/stdout`) and are
 //! followed, except in a folder that everybody may write to, such as `/dev/shm`.
@@ -16,13 +16,13 @@ use crate::outcome::Failure;
 /// The permission bit by which everybody may write to a folder.
 const OTHERS_WRITE: u32 = 0o002;
 
-/// Refuses a path whose last component is a symbolic link, wherever it leads.
+/// Refuses a path whose last component is a symbolic link, whatever its target.
 pub fn refuse_link(path: &Path) -> Result<(), Failure> {
     check_link(path).map_err(|error| Failure::io("write to", path, &error))
 }
 
 fn check_link(path: &Path) -> io::Result<()> {
-    // Without a slash or dot at its end, which would follow the link.
+    // Without a slash or dot at the end, which would follow the link.
     let path: &Path = &path.components().collect::<PathBuf>();
     let is_link = fs::symlink_metadata(path).is_ok_and(|about| about.is_symlink());
     if !is_link || is_of_the_system(path) {
@@ -37,7 +37,7 @@ fn check_link(path: &Path) -> io::Result<()> {
 
 /// Refuses a folder that is a store's, or lies in one.
 pub fn refuse_store(folder: &Path) -> Result<(), Failure> {
-    // A link may lead into a store, also above what is still to be made.
+    // A link may lead into a store, even one above a folder that does not exist yet.
     let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     let real = absolute.ancestors().find_map(|there| there.canonicalize().ok()).unwrap_or(absolute);
     if real.ancestors().any(|folder| folder.join("SUPERBLOCK").exists()) {
@@ -61,7 +61,7 @@ pub fn folder_of(path: &Path) -> &Path {
 /// Opens a path for writing with these options, never through a link.
 ///
 /// # Errors
-/// A link; the system's.
+/// A link; the system's error.
 pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     check_link(path)?;
     if !is_of_the_system(path) {
@@ -70,10 +70,10 @@ pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     options.open(path)
 }
 
-/// Creates a temporary file that will replace another; removes what a crash left of it.
+/// Creates a temporary file that will replace another; removes one left by a crash.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub fn create_anew(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -82,7 +82,7 @@ pub fn create_anew(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).open(path)
 }
 
-/// Whether links at this path are the system's own.
+/// Returns whether links at this path are the system's own.
 fn is_of_the_system(path: &Path) -> bool {
     let Ok(folder) = folder_of(path).canonicalize() else { return false };
     let is_open_to_all = || fs::metadata(&folder).is_ok_and(|about| about.permissions().mode() & OTHERS_WRITE != 0);

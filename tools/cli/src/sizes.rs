@@ -1,8 +1,8 @@
 //! Sizes in bytes: the one parser of every verb, and how they are printed.
 //!
 //! `kB`, `MB`, `GB`, `TB` and the letters `k`, `m`, `g`, `t` are powers of 1000; `KiB`, `MiB`,
-//! `GiB`, `TiB` are powers of 1024. Without a unit it is bytes. Case does not matter, a space
-//! before the unit may stand, and with a unit the number may have a fraction. What is printed uses
+//! `GiB`, `TiB` are powers of 1024. A number without a unit is bytes. Case does not matter, a
+//! space may precede the unit, and a number with a unit may have a fraction. Sizes are printed in
 //! powers of 1000.
 
 use crate::amount;

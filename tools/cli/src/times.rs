@@ -2,8 +2,8 @@
 //!
 //! A time is milliseconds since 1970 (UTC). Accepted are that number and every date that
 //! [`filemap::date`] reads: RFC 3339, a bare date (its first millisecond), and the 14 digits of
-//! WARC and CDX files or their first 4, 6, 8, 10 or 12. That many digits are always a date. What
-//! is printed is accepted back.
+//! WARC and CDX files or their first 4, 6, 8, 10 or 12. A number of that many digits is always a
+//! date. Every printed time is accepted.
 //!
 //! A length of time is a number with a unit: `ms`, `s`, `m`, `h`, `d`, `w`, `y` (365.25 days).
 
@@ -41,7 +41,7 @@ pub fn parse(text: &str) -> Result<i64, String> {
     })
 }
 
-/// The 14 digits that a shortened stamp stands for: its first second.
+/// The 14 digits of a shortened stamp: its first second.
 fn filled(stamp: &str) -> String {
     format!("{stamp}{}", &"00000101000000"[stamp.len()..])
 }
@@ -53,7 +53,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("`{text}` is not a length of time; write for example 500ms, 30s, 2h or 90d"))
 }
 
-/// Reads an age, 0 included, or a time; returns the time.
+/// Reads an age, 0 included, or a time; returns a time.
 pub fn past(text: &str) -> Result<i64, String> {
     match amount::read(text, &UNITS).and_then(|age| i64::try_from(age).ok()) {
         Some(age) => Ok(now_ms().saturating_sub(age)),

@@ -8,7 +8,7 @@ use crate::plain::plain;
 
 static PROGRAM: OnceLock<&'static str> = OnceLock::new();
 
-/// The name that [`complain`] begins with; set once.
+/// The name that [`complain`] prints first; set once.
 pub(crate) fn set_program(name: &'static str) {
     let _ = PROGRAM.set(name);
 }
@@ -18,7 +18,8 @@ pub fn say(words: impl Display) {
     let _ = writeln!(io::stderr(), "{}", plain(words.to_string().as_bytes()));
 }
 
-/// Prints what went wrong, after the program's name so that it stands out in a pipeline's output.
+/// Prints an error or warning after the program's name, so that it stands out in a pipeline's
+/// output.
 pub fn complain(words: impl Display) {
     match PROGRAM.get() {
         Some(program) => say(format_args!("{program}: {words}")),

@@ -1,10 +1,10 @@
-//! A site of the HTML pages in a folder, for comparing crawlers: each page is served as it lies on
-//! disk, and an index leads to all of them.
+//! Serves a web site made of the HTML pages in a folder, to compare crawlers. Each page is served
+//! unchanged from disk, and an index links to all of them.
 //!
-//! `site_server FOLDER [PAGES]` prints its address and serves until it is killed; how many
-//! requests there were, and of how many pages, is at `/counts`. Pages are read from disk for each
+//! `site_server FOLDER [PAGES]` prints its address and serves until it is killed; `/counts` has
+//! the number of requests, and of the pages they were for. Pages are read from disk for each
 //! request, which the page cache makes cheap; the server is the same for every crawler.
-//! `site_server FOLDER PAGES STORE ADDRESS` serves nothing and compares a store that was crawled
+//! `site_server FOLDER PAGES STORE ADDRESS` does not serve: it compares a store that was crawled
 //! from that address with the folder, byte for byte.
 
 use std::collections::HashMap;
@@ -40,8 +40,8 @@ fn find(folder: &Path, root: &Path, paths: &mut Vec<(String, PathBuf)>) {
         } else if path.extension().is_some_and(|ending| ending == "html") {
             let below = path.strip_prefix(root).expect("below the root").to_string_lossy().into_owned();
             let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._/".contains(&byte);
-            // A path that needs escapes would have several spellings, and comparing counts would
-            // compare those.
+            // A path that needs escapes could be requested in several spellings, which would spoil
+            // the comparison of counts.
             if below.bytes().all(is_plain) {
                 paths.push((format!("/{below}"), path));
             }
@@ -90,7 +90,7 @@ impl Site {
     }
 }
 
-/// Says how many pages of the site the store has as they are.
+/// Prints how many pages of the web site the store has unchanged.
 fn compare(site: &Site, store: &str, address: &str) {
     let store = filemap::PageStore::open_read_only(store, filemap::Options::new()).expect("a store");
     let is_same = |(path, file): &(&String, &PathBuf)| {

@@ -1,4 +1,4 @@
-//! The command line: the list of verbs, each in a file of `verbs`.
+//! The command line: the verbs, each in a file of `verbs`.
 
 use clap::{Parser, Subcommand};
 use fm_cli::{Failure, Flags, Outcome, VALUES_AND_EXIT_CODES};

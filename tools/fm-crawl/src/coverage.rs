@@ -1,4 +1,4 @@
-//! What a run says of the pages that were not fetched.
+//! Report of a run on the pages that were not fetched.
 
 use std::path::Path;
 
@@ -6,10 +6,10 @@ use crawl::failure::{is_lost, word};
 use crawl::run::{Coverage, End};
 use fm_cli::words;
 
-/// Hosts that are named.
+/// Maximum number of hosts that are named.
 const NAMED: usize = 5;
 
-/// Says what is missing, if anything is.
+/// Reports what is missing, if anything.
 pub fn complain(coverage: &Coverage, end: End, store: &Path, tolerated: f64) {
     let missing = coverage.missing(end);
     if missing == 0 {
@@ -30,7 +30,7 @@ pub fn complain(coverage: &Coverage, end: End, store: &Path, tolerated: f64) {
     let pages = words::count(missing, "page");
     let store = store.display();
     words::complain(format_args!(
-        "{pages} not fetched: {}; `fm-crawl list {store}` names them, `fm-crawl run {store}` goes on with what is \
+        "{pages} not fetched: {}; `fm-crawl list {store}` names them, `fm-crawl run {store}` continues with what is \
          queued, `fm-crawl retry {store}` queues what was given up",
         parts.join(", ")
     ));

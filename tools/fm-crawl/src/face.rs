@@ -1,4 +1,4 @@
-//! What a running crawl tells, as people see it: messages, the progress, the crawl log, and edges.
+//! Reports of a running crawl: messages, progress, the crawl log, and edges.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::edges::Edges;
 use crate::log::Log;
 use crate::progress::Progress;
 
-/// Who is told of the crawl.
+/// Observer that reports a crawl to people and writes its log and edges.
 pub struct Face {
     flags: Flags,
     opening: Opening,
@@ -28,21 +28,21 @@ struct Parts {
     edges: Edges,
 }
 
-/// What is written of a run, and what the log begins with.
+/// Outputs of a run, and the first entries of the log.
 pub struct Opening {
-    /// Where edges go, if anywhere.
+    /// File of edges, if any.
     pub edges: Option<PathBuf>,
-    /// Where the log is, if there is to be one.
+    /// File of the log, if any.
     pub path: Option<PathBuf>,
-    /// Most bytes of one file.
+    /// Largest size of one log file, in bytes.
     pub most: Option<u64>,
-    /// What it says of the run.
+    /// Entry for the beginning of the run.
     pub begin: Value,
-    /// What it says of lists of start pages.
+    /// Entries for the lists of start pages.
     pub seeds: Vec<String>,
 }
 
-/// A failure of the log, as an observer has it.
+/// A failure of the log, in the form of an observer's error.
 #[derive(Debug)]
 pub struct Refused(pub Failure);
 
@@ -55,7 +55,7 @@ impl fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 impl Face {
-    /// A face, whose log is opened when the run begins.
+    /// A face; its log is opened when the run begins.
     pub fn new(flags: &Flags, opening: Opening) -> Face {
         let parts = Parts { progress: Progress::new(flags), log: Log::none(), edges: Edges::none() };
         Face { flags: *flags, opening, parts: Mutex::new(parts) }
@@ -68,7 +68,7 @@ impl Face {
     /// Logs an event of the program's own.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn log(&self, event: &str, what: Value) -> Result<(), Failure> {
         let log = &mut self.parts().log;
         log.event(event, what).and_then(|()| log.flush())
@@ -91,7 +91,7 @@ impl Face {
         Ok(())
     }
 
-    /// Removes the line of the progress.
+    /// Removes the progress line.
     pub fn clear(&self) {
         self.parts().progress.clear();
     }
@@ -99,7 +99,7 @@ impl Face {
     /// Ends the edges of the run.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn close_edges(&self) -> Result<(), Failure> {
         self.parts().edges.close()
     }
@@ -117,7 +117,7 @@ impl Observer for Face {
         let log = &mut self.parts().log;
         log.event(name, what).map_err(failed)?;
         match event {
-            // Nothing may be committed for long.
+            // There may be no commit for a long time.
             Event::LowSpace { .. } | Event::Space { .. } => log.flush().map_err(failed),
             _ => Ok(()),
         }
@@ -148,14 +148,14 @@ fn failed(failure: Failure) -> BoxError {
     Box::new(Refused(failure))
 }
 
-/// What is said of an event.
+/// Message about an event.
 fn said(event: &Event) -> Option<String> {
     Some(match event {
         Event::LowSpace { free_bytes, min_free_bytes } => {
             let (free, floor) = (sizes::print(*free_bytes), sizes::print(*min_free_bytes));
             format!("paused: {free} are free, less than --min-free {floor}")
         }
-        Event::Space { .. } => "there is room on the disk: the crawl goes on".to_owned(),
+        Event::Space { .. } => "the disk has space: the crawl continues".to_owned(),
         Event::Patterns { file, patterns: Ok(count) } => {
             format!("{} has changed: {}", file.display(), words::count(*count as u64, "pattern"))
         }
@@ -169,18 +169,18 @@ fn said(event: &Event) -> Option<String> {
         Event::LinksLater { why, after } => {
             format!("sending links failed: {why}; next try in {:.1} s", after.as_secs_f64())
         }
-        Event::ShardTaken { shard } => format!("shard {shard} was free, and is this crawl's"),
+        Event::ShardTaken { shard } => format!("shard {shard} was free and now belongs to this crawl"),
         Event::ShardKept { shard } => {
-            format!("shard {shard} stays this crawl's, beside those of --own: only an administrator frees it")
+            format!("shard {shard} still belongs to this crawl, besides those of --own: only an administrator frees it")
         }
         Event::ShardLost { shard } => {
-            format!("shard {shard} is another crawl's, or another run's: what is queued of it is handed over")
+            format!("shard {shard} belongs to another crawl or run: its queued pages are handed over")
         }
         Event::HeldUp { why: Some(Pause::Unheard) } => {
-            "paused: the mailboxes were not reached for the time of the lease".to_owned()
+            "paused: the mailboxes could not be reached for the time of the lease".to_owned()
         }
         Event::HeldUp { why: Some(Pause::Full) } => "paused: the outbox is full of links".to_owned(),
-        Event::HeldUp { why: None } => "the crawl goes on".to_owned(),
+        Event::HeldUp { why: None } => "the crawl continues".to_owned(),
         Event::Forgotten { request, pages } => format!(
             "the set has forgotten request {request}, or this machine's clock is far behind: {pages} pages are fetched \
              here, whoever else has them"
@@ -193,7 +193,7 @@ fn said(event: &Event) -> Option<String> {
     })
 }
 
-/// How many a file has, or what is wrong with it.
+/// Number of entries of a file, or what is wrong with it.
 fn counted(found: &Result<usize, String>) -> Value {
     match found {
         Ok(count) => json!(count),
@@ -201,7 +201,7 @@ fn counted(found: &Result<usize, String>) -> Value {
     }
 }
 
-/// What the log says of an event.
+/// Log entry of an event.
 fn logged(event: &Event) -> Option<(&'static str, Value)> {
     Some(match event {
         Event::Elsewhere { url } => ("elsewhere", json!({ "url": url })),

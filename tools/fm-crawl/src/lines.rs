@@ -1,7 +1,6 @@
-//! A file of lines that is appended to: the crawl log, and edges.
+//! A file of lines that is appended to: the crawl log, or edges.
 //!
-//! A killed process may leave half a line at its end. Devices and pipes are written to as they
-//! are.
+//! A killed process may leave a partial line at the end. Devices and pipes are never shortened.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
@@ -9,16 +8,16 @@ use std::path::{Path, PathBuf};
 
 use fm_cli::Failure;
 
-/// Longest half a line that is looked at.
+/// Longest partial line that is searched for, in bytes.
 const TORN_BYTES: u64 = 1 << 20;
 
 /// A file of lines.
 pub struct Lines {
     file: BufWriter<File>,
     path: PathBuf,
-    /// Bytes in it, those of the buffer too.
+    /// Length of the file in bytes, buffered bytes included.
     bytes: u64,
-    /// Whether it is no device and no pipe.
+    /// True for a regular file, rather than a device or pipe.
     is_regular: bool,
 }
 
@@ -26,7 +25,7 @@ impl Lines {
     /// Opens or creates a file, at its end.
     ///
     /// # Errors
-    /// A symbolic link; the system's.
+    /// A symbolic link; the system's error.
     pub fn open(path: &Path) -> Result<Lines, Failure> {
         let file = fm_cli::sink::open(path, OpenOptions::new().create(true).append(true));
         let file = file.map_err(|error| Failure::io("open", path, &error))?;
@@ -35,25 +34,25 @@ impl Lines {
         Ok(Lines { file: BufWriter::new(file), path: path.to_owned(), bytes, is_regular })
     }
 
-    /// Where it is.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Bytes in it, with those that are not written yet.
+    /// Length of the file in bytes, including those that are not written yet.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether it is no device and no pipe.
+    /// Returns whether this is a regular file, rather than a device or pipe.
     pub fn is_regular(&self) -> bool {
         self.is_regular
     }
 
-    /// What follows the last end of a line.
+    /// Returns the bytes after the last line end.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn torn(&self) -> Result<Vec<u8>, Failure> {
         self.read_torn().map_err(|error| Failure::io("read", &self.path, &error))
     }
@@ -73,7 +72,7 @@ impl Lines {
     /// Cuts off the last bytes.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn cut(&mut self, bytes: usize) -> Result<(), Failure> {
         self.bytes = self.bytes.saturating_sub(bytes as u64);
         self.file.get_ref().set_len(self.bytes).map_err(|error| Failure::io("write", &self.path, &error))
@@ -82,24 +81,24 @@ impl Lines {
     /// Adds bytes.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn write(&mut self, line: &[u8]) -> Result<(), Failure> {
         self.bytes += line.len() as u64;
         self.file.write_all(line).map_err(|error| Failure::io("write", &self.path, &error))
     }
 
-    /// Writes out the buffer.
+    /// Flushes the buffer.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn flush(&mut self) -> Result<(), Failure> {
         self.file.flush().map_err(|error| Failure::io("write", &self.path, &error))
     }
 
-    /// Writes out the buffer, and has the disk have it.
+    /// Flushes the buffer and syncs the file.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn sync(&mut self) -> Result<(), Failure> {
         self.flush()?;
         let synced = if self.is_regular { self.file.get_ref().sync_data() } else { Ok(()) };

@@ -1,10 +1,10 @@
 //! The crawl log: a JSON line for each visit, and for the beginning and end of a run.
 //!
-//! Lines are buffered and written at each commit, or when the buffer is full. A killed process may
-//! leave half a line, which the next run ends, and lines of uncommitted visits: those pages are
+//! Lines are buffered, and written at each commit or when the buffer is full. A killed process may
+//! leave a partial line, which the next run ends, and lines of uncommitted visits: those pages are
 //! fetched again and get a second line.
 //!
-//! A log that grows over a size is renamed, and a new one begun; after SIGHUP it is opened again,
+//! A log that exceeds a size is renamed, and a new one is begun. After SIGHUP the log is reopened,
 //! for programs that rename it.
 
 use std::path::{Path, PathBuf};
@@ -23,21 +23,21 @@ pub struct Log(Option<Open>);
 
 struct Open {
     lines: Lines,
-    /// The most bytes of one file.
+    /// Largest size of one file, in bytes.
     most: Option<u64>,
 }
 
 impl Log {
-    /// No log.
+    /// A log that records nothing.
     pub fn none() -> Log {
         Log(None)
     }
 
-    /// Appends to the log at `path`, or creates it; no log without a path. At most `most` bytes
-    /// are in one file, if it can be renamed.
+    /// Appends to the log at `path`, or creates it; logs nothing without a path. A file has at
+    /// most `most` bytes, if it can be renamed.
     ///
     /// # Errors
-    /// The system's; a limit for what cannot be renamed.
+    /// The system's error; a size limit for a file that cannot be renamed.
     pub fn open(path: Option<&Path>, most: Option<u64>) -> Result<Log, Failure> {
         let Some(path) = path else { return Ok(Log(None)) };
         let open = Open::at(path, most)?;
@@ -48,10 +48,10 @@ impl Log {
         Ok(Log(Some(open)))
     }
 
-    /// Opens the log again if there was a SIGHUP.
+    /// Reopens the log after a SIGHUP.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn look(&mut self) -> Result<(), Failure> {
         let Some(open) = self.0.as_mut().filter(|_| interrupt::hung_up()) else { return Ok(()) };
         open.again()
@@ -60,7 +60,7 @@ impl Log {
     /// Logs a visit.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn visit(&mut self, visit: &Visit, new_links: u32) -> Result<(), Failure> {
         match (&self.0, &visit.told) {
             (None, _) | (_, Told::Later) => Ok(()),
@@ -71,7 +71,7 @@ impl Log {
     /// Logs another event.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn event(&mut self, event: &str, what: Value) -> Result<(), Failure> {
         self.write(&json!({ "time_ms": now_ms(), "event": event, "what": what }))
     }
@@ -86,10 +86,10 @@ impl Log {
         open.lines.write(line.as_bytes())
     }
 
-    /// Writes out the buffer.
+    /// Flushes the buffer.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn flush(&mut self) -> Result<(), Failure> {
         self.0.as_mut().map_or(Ok(()), |open| open.lines.flush())
     }
@@ -105,7 +105,7 @@ impl Open {
         Ok(Open { lines, most })
     }
 
-    /// Writes out the buffer, and opens what is at the path now.
+    /// Flushes the buffer, and opens the file that is now at the path.
     fn again(&mut self) -> Result<(), Failure> {
         self.lines.flush()?;
         if self.lines.is_regular() {
@@ -114,7 +114,7 @@ impl Open {
         Ok(())
     }
 
-    /// Gives the file the next number, and begins a new one.
+    /// Renames the file to the next number, and begins a new one.
     fn rotate(&mut self) -> Result<(), Failure> {
         self.lines.flush()?;
         let path = self.lines.path();
@@ -125,7 +125,7 @@ impl Open {
     }
 }
 
-/// The path of an old log, with one number more than all there are.
+/// The path of the next old log: one number above the highest.
 fn next(path: &Path) -> io::Result<PathBuf> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut last = 0;

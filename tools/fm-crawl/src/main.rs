@@ -1,7 +1,7 @@
 //! `fm-crawl`: a crawler over FileMap. Arguments in, pages into a store.
 //!
-//! A face of the library `crawl`: [`cli`] and `verbs` take arguments, [`face`] prints, logs and
-//! writes what a crawl tells, [`failure`] gives its errors their exit codes.
+//! The command line of the library `crawl`: [`cli`] and `verbs` handle arguments, [`face`] prints
+//! and logs a crawl's events, [`failure`] gives errors their exit codes.
 
 mod cli;
 mod coverage;

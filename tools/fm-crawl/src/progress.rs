@@ -1,5 +1,5 @@
-//! Progress of a crawl: a redrawn line on a terminal, else a line now and then. A line that cannot
-//! be written is skipped.
+//! Progress of a crawl: a redrawn line on a terminal, otherwise a line from time to time. A line
+//! that cannot be written is skipped.
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ impl Progress {
         Progress { bar, says, drawn: now, said: now, last: (now, 0, 0) }
     }
 
-    /// Takes the numbers; prints at most a few times a second.
+    /// Updates the numbers; prints at most a few times a second.
     pub fn look(&mut self, tally: &Tally, frontier: &Frontier, in_flight: usize) {
         let now = Instant::now();
         let draws = !self.bar.is_hidden() && now - self.drawn >= DRAW;

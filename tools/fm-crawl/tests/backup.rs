@@ -1,4 +1,4 @@
-//! Copies of a store and its crawl, which go on by themselves.
+//! Copies of a store and its crawl: each copy can continue by itself.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::web::{Web, sites};
 
 const PAGES: usize = 300;
 
-/// A place of its own with the copy at `path` as its store.
+/// A new bench whose store is the copy at `path`.
 fn restored(path: &Path) -> Bench {
     let bench = Bench::new();
     let beside = |path: &Path| format!("{}.crawl", path.display());
@@ -46,8 +46,8 @@ fn a_copy_of_a_running_crawl_goes_on_and_fetches_what_it_lacks() {
     assert_eq!(said["is_running"], json!(true), "{said}");
     let had = web.pages_asked();
     assert!(!bench.path("copy.fm.crawl.partial").exists() && !bench.path("copy.fm.crawl/seen").exists());
-    assert!(bench.run("backup", &[&text]).ended(2).words.contains("there is something"));
-    // The crawl itself goes on.
+    assert!(bench.run("backup", &[&text]).ended(2).words.contains("it exists already"));
+    // The original crawl continues.
     while web.pages_asked() < PAGES {
         assert!(begun.elapsed() < Duration::from_secs(60), "it does not go on");
         std::thread::sleep(Duration::from_millis(5));
@@ -62,7 +62,7 @@ fn a_copy_of_a_running_crawl_goes_on_and_fetches_what_it_lacks() {
     let before = web.pages_asked();
     copy.run("run", &start).ended(0);
     is_whole(&copy);
-    // In flight were two at most, on one connection.
+    // At most two pages were in flight, on one connection.
     let asked = web.pages_asked() - before;
     assert!(
         asked >= PAGES - stored && asked <= PAGES - stored + 8,

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use crate::web::crawl::Bench;
 use crate::web::{Reply, Request, Site, Web};
 
-/// Words that another number does not share.
+/// Words that no other number produces.
 fn text(number: usize) -> String {
     (0..150).map(|at| format!("w{number}x{at} ")).collect()
 }
 
-/// A start page that links to ten pages of a trap, all of one template, and to ten that have each
-/// a text of their own. Each links to three below, of texts of their own.
+/// A start page that links to ten pages of a trap, all from one template, and to ten with a text
+/// of their own. Each of the twenty links to three more pages, each with its own text.
 fn site() -> Site {
     Arc::new(|request: &Request| {
         let parts: Vec<&str> = request.path.trim_matches('/').split('/').collect();
@@ -45,7 +45,7 @@ fn site_with_dates() -> Site {
     })
 }
 
-/// Crawls the start page, what it links to, and 20 more; returns how many of these are the trap's.
+/// Crawls the start page, its links and 20 more pages; counts the trap's among the 20.
 fn trapped(bits: &str) -> (usize, String, Bench) {
     let web = Web::new([("a.test", site_with_dates())]);
     let (bench, resolve) = (Bench::new(), web.resolve());
@@ -59,7 +59,7 @@ fn trapped(bits: &str) -> (usize, String, Bench) {
 #[test]
 fn links_of_near_duplicates_come_after_all_others_and_nothing_is_lost() {
     let (below, out, bench) = trapped("3");
-    // The first of the trap's pages earns.
+    // The links of the trap's first page count as usual, so up to three are fetched.
     assert!(below <= 3, "{below} of the trap's pages: {out}");
     assert!(out.contains("near-duplicate 9"), "{out}");
     let why = bench.run("why", &["http://a.test/trap/0"]).ended(0).out

@@ -1,5 +1,5 @@
-//! Crawls whose pages, and what they know, are in the bucket of `FILEMAP_S3`, of the environment
-//! that `crates/filemap-cloud/ceph.sh` prints: killed, gone on with elsewhere, taken over.
+//! Crawls with their pages and their state in the bucket of `FILEMAP_S3` (see
+//! `crates/filemap-cloud/ceph.sh`): killed, continued elsewhere, taken over.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,7 +17,7 @@ const KILLS: usize = 4;
 const PAGES: usize = 400;
 const CONNECTIONS: usize = 4;
 
-/// A place for a store that no other test has; `None` without a bucket.
+/// A location for a store that no other test uses; `None` without a bucket.
 pub fn place(name: &str) -> Option<String> {
     let Ok(s3) = std::env::var("FILEMAP_S3") else {
         eprintln!("skipped: FILEMAP_S3 names no bucket");
@@ -48,7 +48,7 @@ pub fn reader(location: &str) -> CloudStore {
     open_bucket(location, Mode::Read, &CloudOptions::new()).expect("a store")
 }
 
-/// The pages in a bucket, robots.txt left out, and how many versions each has.
+/// The pages in a bucket without robots.txt, and the number of versions of each.
 pub fn pages(location: &str) -> BTreeMap<String, (Vec<u8>, usize)> {
     let (store, mut pages) = (reader(location), BTreeMap::new());
     for listed in store.list(&Scope::new(), None).expect("listed") {
@@ -99,7 +99,7 @@ fn a_crawl_killed_on_one_machine_goes_on_with_the_next() {
         web.counts().iter().filter(|(url, _)| !url.ends_with("/robots.txt")).map(|(_, times)| times - 1).sum();
     eprintln!("{again} pages fetched again of {PAGES} in {KILLS} kills");
     assert!(again <= again_at_most, "{again} pages were fetched again");
-    // Nothing is left to do, here or on a fourth machine.
+    // Nothing is left to do, neither here nor on one more machine.
     let before = web.pages_asked();
     Bench::finish(start(&Bench::new(), &location, &web, &[])).ended(0);
     assert_eq!(web.pages_asked(), before);
@@ -142,11 +142,11 @@ fn what_does_not_go_with_a_bucket_is_refused_by_name() {
     let to = bench.path("copy.fm").display().to_string();
     assert!(bench.run("backup", &[&to]).ended(2).words.contains("s3://"));
     assert!(bench.run("status", &[]).ended(0).out.contains("5 fetched"));
-    // Nor does a folder of another crawl.
+    // A folder that belongs to another crawl is refused, too.
     let local = Bench::new();
     let resolve = web.resolve();
     local.run("run", &["--rate=0", "--allow-private", &resolve, "--seed=http://tree.test/"]).ended(0);
     let ran = Bench::finish(start(&local, &location, &web, &[])).ended(2);
-    assert!(ran.words.contains("of a crawl into another store"), "{}", ran.words);
+    assert!(ran.words.contains("belongs to a crawl into another store"), "{}", ran.words);
     assert!(Path::new(&local.store()).exists() && local.pages().len() == 5);
 }

@@ -1,5 +1,5 @@
-//! A running crawl is asked by other processes: it pauses, takes start pages, fetches what cannot
-//! wait, and says what it knows.
+//! Other processes talk to a running crawl: it pauses, takes start pages, fetches urgent pages
+//! first, and reports its state.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ fn with<'a>(web: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     FAST.iter().copied().chain([web]).chain(more.iter().copied()).collect()
 }
 
-/// Waits until something is so.
+/// Waits until a condition is true.
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
@@ -33,7 +33,7 @@ fn a_crawl_that_runs_is_paused_asked_added_to_and_goes_on() {
     let mut child = bench.start("run", &with(&resolve, &["--seed=http://tree.test/", "--forever"]));
     until("pages", || web.pages_asked() >= 20);
     assert_eq!(bench.run("pause", &[]).ended(0).out, "paused\n");
-    // What was in flight ends.
+    // Requests in flight are completed.
     let mut asked = web.pages_asked();
     until("silence", || {
         std::thread::sleep(Duration::from_millis(200));
@@ -46,7 +46,7 @@ fn a_crawl_that_runs_is_paused_asked_added_to_and_goes_on() {
     };
     until("status.json", || told()["run"]["is_paused"] == json!(true));
 
-    // Its frontier can be asked.
+    // Its frontier can be queried.
     let why = bench.run("why", &["http://tree.test/p/399", "--json"]).json();
     assert_eq!((&why["is_running"], &why["frontier"]), (&json!(true), &Value::Null), "{why}");
     let why = bench.run("why", &["http://tree.test/"]).ended(0);
@@ -58,7 +58,7 @@ fn a_crawl_that_runs_is_paused_asked_added_to_and_goes_on() {
     assert_eq!(bench.run("resume", &["--json"]).ended(0).json(), json!({ "is_paused": false }));
     until("all pages", || web.pages_asked() >= 405);
 
-    // A page that is there already, one that nothing links to, and one that is missing.
+    // A page that is stored already and one that is missing; nothing links to the second.
     let fetched = bench.run("fetch", &["http://tree.test/p/7", "http://tree.test/p/missing"]).ended(1);
     let lines: Vec<&str> = fetched.out.lines().collect();
     assert_eq!(lines.len(), 2, "{}", fetched.out);
@@ -88,7 +88,7 @@ fn pages_are_fetched_before_their_turn_and_nothing_else() {
     bench.run("run", &with(&resolve, &["--fetch=http://tree.test/p/99", "--fetch=http://more.test/p/2"])).ended(0);
     assert_eq!(web.pages_asked(), asked + 2);
     assert!(bench.pages().contains_key("http://more.test/p/2"));
-    // It stands still: start pages are added all the same.
+    // The crawl is not running; start pages are added all the same.
     assert!(bench.run("add", &["http://more.test/p/3", "--json"]).ended(0).json()["added"] == json!(1));
     bench.run("run", &with(&resolve, &[])).ended(0);
     assert!(bench.pages().contains_key("http://more.test/p/3") && bench.pages().len() > 100);
@@ -99,7 +99,7 @@ fn what_cannot_be_asked_for_is_refused_and_the_crawl_goes_on() {
     let web = Web::new([("tree.test", sites::tree(3))]);
     let (bench, resolve) = (Bench::new(), web.resolve());
     let long = format!("http://tree.test/{}", "x".repeat(70_000));
-    // Of a crawl that is to begin, and of one that stands still, nothing is left behind.
+    // A refused URL leaves nothing behind, whether the crawl is about to start or not running.
     assert!(bench.run("run", &with(&resolve, &["--seed", &long])).ended(2).words.contains("bytes"));
     let mut child = bench.start("run", &with(&resolve, &["--seed=http://tree.test/", "--forever"]));
     until("pages", || web.pages_asked() >= 3);
@@ -116,7 +116,7 @@ fn what_cannot_be_asked_for_is_refused_and_the_crawl_goes_on() {
     child.wait().expect("ours");
     assert!(bench.run("add", &[&long]).ended(2).words.contains("bytes: 2000 are taken"));
     let end = bench.run("run", &with(&resolve, &["--fetch=http://tree.test/p/missing"])).ended(5);
-    assert!(end.words.contains("of 1 page asked for, not fetched: 1"), "{}", end.words);
+    assert!(end.words.contains("of 1 page requested, not fetched: 1"), "{}", end.words);
     assert_eq!(end.json()["end"], "fetched", "{}", end.out);
     bench.run("run", &with(&resolve, &["--fetch=ftp://tree.test/"])).ended(2);
     bench.run("run", &with(&resolve, &[])).ended(0);

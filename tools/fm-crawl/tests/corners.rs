@@ -1,5 +1,5 @@
-//! What an outsider has found to be left out in silence: start pages behind several redirects,
-//! robots.txt behind one, odd codings, elements that close themselves, refreshes of silent hosts.
+//! Cases that were once left out silently: start pages behind several redirects, robots.txt behind
+//! one, unusual codings, self-closing elements, refreshes on silent hosts.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ fn typed(kind: &str, body: impl Into<Vec<u8>>) -> Reply {
 
 #[test]
 fn links_without_end_are_counted_and_named_and_followed_if_so_asked() {
-    // Every path answers, and has relative links.
+    // Every path answers, with relative links.
     let endless: Site = Arc::new(|request: &Request| match request.path.as_str() {
         "/robots.txt" => Reply::missing(),
         path => Reply::html(format!("<p>{path}<a href=docs/>docs</a><a href=/calendar/2199-01>next</a>")),
@@ -94,7 +94,7 @@ fn a_robots_txt_behind_a_redirect_is_obeyed_under_any_rules() {
         let end = bench.run("run", &with(&resolve, &seeds)).ended(0).json();
         assert_eq!(end["reasons"]["robots"], 2, "{rules}: {end}");
         assert!(!web.counts().keys().any(|url| url.contains("/private/")), "{rules}: {:?}", web.counts());
-        // From the store, too.
+        // Also when the answer comes from the store.
         let why = bench.run("why", &["http://two.test/private/y", "--json"]).json();
         assert_eq!(why["robots"], "forbidden", "{rules}: {why}");
     }
@@ -111,7 +111,7 @@ fn a_robots_txt_that_asks_for_patience_is_given_it() {
     let (bench, resolve) = (Bench::new(), web.resolve());
     bench.run("run", &with(&resolve, &["--seed=http://busy.test/"])).ended(0);
     let asked = web.asked();
-    // Its first rest is of two seconds.
+    // The first pause of the host is two seconds.
     assert!((asked[1].at - asked[0].at).as_millis() >= 5_500, "{:?}", asked[1].at - asked[0].at);
 }
 
@@ -238,7 +238,7 @@ fn what_a_sitemap_says_of_changes_moves_recrawls() {
     let arguments =
         ["--seed=http://mapped.test/sitemap.xml", "--no-robots", "--recrawl=2s", "--forever", "--max-pages=6"];
     let end = bench.run("run", &with(&resolve, &arguments)).ended(0).json();
-    // Of three pages with an interval of 32 s only the one that says that it has changed is due.
+    // Three pages have an interval of 32 s; only the one that is listed as changed is due.
     let counts = web.counts();
     let times = |page: &str| counts.get(&format!("http://mapped.test/{page}")).copied();
     assert_eq!((times("old"), times("new"), times("later")), (Some(1), Some(2), Some(1)), "{end} {counts:?}");

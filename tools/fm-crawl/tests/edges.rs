@@ -1,5 +1,5 @@
-//! The edges of a crawl: every link of every page, in lines and in Parquet files, also of a crawl
-//! that is killed.
+//! The edges of a crawl: every link of every page, as lines and in Parquet files, also when the
+//! crawl is killed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::web::crawl::Bench;
 use crate::web::{Reply, Request, Site, Web, sites};
 
-/// Edges, by the page and the time of its fetch, in order.
+/// Edges in order, by the page and the time of its fetch.
 type Edges = BTreeMap<(String, i64), Vec<[String; 4]>>;
 
 fn lines(path: &Path) -> Edges {
@@ -106,7 +106,7 @@ fn no_edge_is_lost_by_kills_and_half_a_line_is_cut_off() {
         }
         child.kill().unwrap();
         child.wait().unwrap();
-        // As a kill in the middle of a write leaves it.
+        // A kill in the middle of a write leaves the file like this.
         let mut text = std::fs::read(&path).unwrap_or_default();
         text.extend_from_slice(b"{\"time_ms\":17,\"from\":\"http://tree");
         std::fs::write(&path, text).unwrap();
@@ -118,7 +118,7 @@ fn no_edge_is_lost_by_kills_and_half_a_line_is_cut_off() {
     for ((from, _), edges) in &found {
         let number = from.rsplit('/').next().and_then(|number| number.parse().ok()).unwrap_or(0);
         let links = sites::tree_page(number, PAGES).matches("<a ").count();
-        // A page in flight at a kill may be there again, with a time of its own.
+        // A page that was in flight at a kill may be there again, with another time.
         assert_eq!(edges.len(), links, "{from}");
     }
 }

@@ -1,5 +1,5 @@
-//! Several crawls that share a seen set: of each page one fetches it, and none is lost by kills,
-//! or while the set is away.
+//! Several crawls that share a seen set: one of them fetches each page, and none is lost to kills
+//! or while the set is unreachable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -25,10 +25,10 @@ use crate::web::{Reply, Request, Site, Web, sites};
 const PAGES: usize = 600;
 const KILLS: usize = 20;
 const CONNECTIONS: usize = 4;
-/// A crawl finds links on the pages that it has fetched: so two begin in two places.
+/// A crawl only finds links on pages that it has fetched, so the two start in two places.
 const SEEDS: [&str; 2] = ["--seed=http://left.test/", "--seed=http://right.test/"];
 
-/// What stops a server, and its end.
+/// A sender that stops a server, and the thread that then ends.
 type Running = (oneshot::Sender<()>, JoinHandle<filemap::Result<()>>);
 
 /// A server of a seen set; stopped when it is dropped.
@@ -112,7 +112,7 @@ fn begin(mut command: Command) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")
 }
 
-/// All pages that some crawl has, and how many have each.
+/// All pages that some crawl has, with the number of crawls that have each.
 fn found(benches: &[Bench]) -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
     for (url, page) in benches.iter().flat_map(Bench::pages) {
@@ -126,7 +126,7 @@ fn all_urls(host: &str) -> BTreeSet<String> {
     (1..PAGES).map(|number| format!("http://{host}/p/{number}")).chain([format!("http://{host}/")]).collect()
 }
 
-/// A tree each of whose pages has a link to the page of its number on the other host.
+/// A tree in which each page links to the page with the same number on the other host.
 fn crossed(other: &'static str) -> Site {
     Arc::new(move |request: &Request| {
         let number =
@@ -142,7 +142,7 @@ fn crossed(other: &'static str) -> Site {
     })
 }
 
-/// A site whose start page is given when two of them were asked for: both crawls have begun then.
+/// A site that answers for a start page once two were requested: then both crawls have started.
 fn together(site: Site, begun: &Arc<AtomicU32>) -> Site {
     let begun = Arc::clone(begun);
     Arc::new(move |request: &Request| {
@@ -177,11 +177,11 @@ fn of_two_crawls_each_page_is_fetched_by_one_but_for_start_pages() {
     let twice: Vec<&String> = found.iter().filter(|(_, times)| **times > 1).map(|(url, _)| url).collect();
     assert!(twice.iter().all(|url| SEEDS.iter().any(|seed| seed.ends_with(url.as_str()))), "{twice:?}");
     assert!(benches.iter().all(|bench| bench.pages().len() > 5), "both had work: {ends:?}");
-    // What the other has is told from what failed.
+    // `why` tells pages of the other crawl apart from failed ones.
     let mut others = wanted.iter().filter(|url| !benches[0].pages().contains_key(*url)).take(20);
     let is_told = others.any(|url| benches[0].run("why", &[url]).out.contains("the last: elsewhere"));
     assert!(is_told, "{ends:?}");
-    // The set is remembered, and a second run has nothing to do.
+    // The address of the set is remembered, and a second run has nothing to do.
     assert_eq!(benches[0].run("run", &["--allow-private", &resolve, "--json"]).ended(0).json()["end"], "complete");
 }
 
@@ -201,7 +201,7 @@ fn crawls_that_are_killed_lose_no_page_to_each_other_by_a_set_on_redis() {
     assert_eq!(set.count().expect("counted"), 2 * PAGES as u64);
 }
 
-/// `redis-server` on loopback, killed with it.
+/// A `redis-server` on the loopback address, killed when this is dropped.
 struct Redis {
     port: u16,
     server: Child,
@@ -209,7 +209,7 @@ struct Redis {
 }
 
 impl Redis {
-    /// None if it is not here; in the gate that fails.
+    /// Returns `None` if the program is missing; in CI that fails the test.
     fn start() -> Option<Redis> {
         let port =
             std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
@@ -243,12 +243,12 @@ fn lose_no_page_to_each_other(seen: &str) {
     };
     let (mut children, mut hits) = ([start(0), start(1)], 0);
     for kill in 1..=KILLS {
-        // More pages were asked for each time, so that every kill comes in the middle of work.
+        // Each round waits for more pages than the one before, so every kill hits a crawl at work.
         let is_over = |children: &mut [Child; 2]| children.iter_mut().all(|child| child.try_wait().unwrap().is_some());
         while web.pages_asked() < kill * 2 * PAGES / (KILLS + 2) && !is_over(&mut children) {
             std::thread::sleep(Duration::from_micros(200));
         }
-        // One that is at work, in turn.
+        // The crawls take turns; one that has ended is skipped.
         let mut is_at_work = |which: usize| children[which].try_wait().unwrap().is_none();
         let which = if is_at_work(kill % 2) { kill % 2 } else { 1 - kill % 2 };
         hits += usize::from(is_at_work(which));
@@ -316,6 +316,6 @@ fn a_set_that_will_not_do_is_refused_at_the_beginning_and_nothing_is_kept() {
     sets.add("other", &path).expect("opened");
     let writing = Shared::of(store, ServerOptions::new().writes().seen(sets));
     refused(&writing.argument().replace("pages", "other"), "rules surt");
-    // Alone it crawls: the address was not kept.
+    // The crawl runs without the set, since its address was not kept.
     Bench::finish(start(&bench, &resolve, "--max-depth=1")).ended(0);
 }

@@ -1,5 +1,5 @@
-//! What browsers take is taken: heads that are not by the book, other encodings, directives for
-//! others; and a body that does not come whole is asked for again.
+//! The crawler takes what browsers take: heads that break the rules, other encodings, directives
+//! for other crawlers; it requests a truncated body again.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -20,7 +20,7 @@ fn bare(bytes: &'static [u8]) -> Reply {
     Reply::Bare(Box::new(move |stream: &mut TcpStream| drop(stream.write_all(bytes))))
 }
 
-/// Heads that are taken; the body of each is `<p>ok`.
+/// Heads that are accepted; the body of each is `<p>ok`.
 const TAKEN: [&[u8]; 12] = [
     b"HTTP/1.1 200 OK\r\nX-Long: one\r\n  two\r\n\tthree\r\nContent-Length: 5\r\n\r\n<p>ok",
     b"HTTP/1.1 200 OK\r\nContent-Length : 5\r\nContent-Type\t: text/html\r\n\r\n<p>ok",
@@ -36,7 +36,7 @@ const TAKEN: [&[u8]; 12] = [
     b"\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n<p>ok",
 ];
 
-/// Heads that are refused, as `protocol`.
+/// Heads that are refused with the reason `protocol`.
 const REFUSED: [&[u8]; 5] = [
     b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n<p>ok!",
     b"HTTP/1.1 200 OK\r\nContent-Length: five\r\n\r\n<p>ok",
@@ -213,6 +213,6 @@ fn half_a_line_of_the_log_is_ended_before_the_next() {
     assert_eq!(lines[..2], ["{\"whole\":1}", "{\"half"]);
     let parsed = lines.iter().filter(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()).count();
     assert_eq!((parsed, lines.iter().any(|line| line.is_empty())), (lines.len() - 1, false), "{text}");
-    // No file, no last byte.
+    // This is not a regular file, so it has no last byte.
     bench.run("run", &with(&resolve, &["--log=/dev/null"])).ended(0);
 }

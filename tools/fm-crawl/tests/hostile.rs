@@ -1,5 +1,5 @@
-//! The hostile web: a crawl of it ends by itself, names every limit that it met, and stays within
-//! its memory.
+//! The hostile web: a crawl of it ends by itself, names every limit that it reached, and stays
+//! within its memory limit.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::web::crawl::Bench;
 use crate::web::{self, Web, hostile};
 
-/// The most memory that the process had resident, in KiB; sampled while it runs.
+/// The peak resident memory of the process, in KiB, sampled while it runs.
 fn watch(mut child: std::process::Child) -> (web::crawl::Ran, u64) {
     let status = format!("/proc/{}/status", child.id());
     let mut peak_kib = 0;
@@ -38,7 +38,7 @@ fn a_crawl_of_the_hostile_web_ends_by_itself_and_names_every_limit() {
     arguments.extend(["--max-host-pages=200", "--max-depth=15", "--max-body=4MiB", "--max-host-failures=12"]);
     arguments.extend(seeds.iter().map(String::as_str));
     let (ran, peak_kib) = watch(bench.start("run", &arguments));
-    // Hosts that do not answer are left, with their pages queued; that is said.
+    // Hosts that do not answer are left with their pages queued, and the crawl says so.
     let end = ran.ended(5).json();
     assert_eq!(end["end"], "waiting", "{end}");
     let met: BTreeSet<&str> = end["reasons"].as_object().unwrap().keys().map(String::as_str).collect();

@@ -1,4 +1,4 @@
-//! Settings of single hosts from a file, which may change while the crawl runs.
+//! Settings for single hosts, from a file that may change while the crawl runs.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -62,7 +62,7 @@ fn a_host_has_its_own_fields_credentials_cookies_and_budget_and_no_other_sees_th
         assert_eq!(field("cookie"), wanted, "{asked:?}");
     }
     assert_eq!(bench.pages().keys().filter(|url| url.contains("private.test")).count(), 3);
-    // The path is remembered, what stands in the file is not.
+    // The path of the file is remembered, its content is not.
     let kept = std::fs::read_to_string(bench.path("pages.fm.crawl/crawl.json")).expect("there");
     assert!(kept.contains("hosts.toml") && !kept.contains("cret") && !kept.contains("dXM6"), "{kept}");
 }
@@ -85,7 +85,7 @@ fn a_host_is_asked_at_its_own_pace_also_by_a_file_that_changes() {
     let times: Vec<Instant> =
         web.asked().iter().filter(|one| one.url.starts_with("http://slow.test/")).map(|one| one.at).collect();
     assert!(times.len() >= 7 && times.windows(2).all(|two| two[1] - two[0] > Duration::from_millis(450)), "{times:?}");
-    // Without the file's entry the crawl's own rate counts again, at once.
+    // Without the entry in the file, the rate of the crawl applies again at once.
     std::fs::write(&file, "[hosts]\n").expect("written");
     let last = arguments.len() - 1;
     arguments[last] = "--max-pages=400".to_owned();
@@ -132,7 +132,7 @@ fn a_proxy_that_is_named_while_the_crawl_runs_gets_its_password_and_no_site_does
     }
     std::fs::write(&file, format!("[hosts.\"lead.test\"]\ndelay = 0.02\nproxy = \"{url}\"\n")).expect("written");
     Bench::finish(child).ended(0);
-    // The proxy leads requests on as they are.
+    // The proxy forwards requests unchanged.
     let told = web.asked().iter().filter(|asked| asked.fields.contains_key("proxy-authorization")).count();
     let led = proxy.asked().len();
     assert!(led > 0 && told == led, "{led} requests went to the proxy, {told} have its password");
@@ -147,13 +147,13 @@ fn hosts_at_one_address_share_its_rate() {
     let mut arguments = open(&web);
     arguments.extend(names.iter().map(|name| format!("--seed=http://{name}/")));
     let began = Instant::now();
-    // robots.txt and four pages of each.
+    // robots.txt and four pages for each host.
     run(&bench, &arguments, &["--address-rate=40"]).ended(0);
     let (asked, took) = (web.asked().len(), began.elapsed());
     assert_eq!(asked, 12 * 5);
     assert!(took > Duration::from_millis(25) * 59, "{took:?}");
     assert_eq!(bench.pages().len(), 12 * 4);
-    // It is remembered, and taken back.
+    // The rate is remembered.
     let kept = std::fs::read_to_string(bench.path("pages.fm.crawl/crawl.json")).expect("there");
     assert!(kept.contains("\"address_rate\":40.0") || kept.contains("\"address_rate\": 40.0"), "{kept}");
 }

@@ -1,5 +1,5 @@
 //! A crawl that is killed again and again ends with the same store and the same WARC files, and
-//! fetches again only what was in flight.
+//! fetches only the pages that were in flight again.
 
 use std::process::{Child, Stdio};
 
@@ -10,10 +10,10 @@ use crate::warc;
 use crate::web::crawl::Bench;
 use crate::web::{Web, sites};
 
-/// Kills, unless `FILEMAP_KILLS` says otherwise; and pages of the site for each.
+/// The number of kills, unless `FILEMAP_KILLS` sets another; and the site's pages for each.
 const KILLS: usize = 20;
 const PAGES_A_KILL: usize = 75;
-/// Connections, and so half of the pages that may be in flight: fetched, and not durably told of.
+/// Connections; twice as many pages may be in flight: fetched, but not durably recorded.
 const CONNECTIONS: usize = 4;
 
 fn start(bench: &Bench, resolve: &str) -> Child {
@@ -40,7 +40,7 @@ fn a_crawl_killed_again_and_again_has_every_page_and_fetched_little_twice() {
     let (bench, resolve) = (Bench::new(), web.resolve());
     for kill in 1..=kills {
         let mut child = start(&bench, &resolve);
-        // More pages were asked for each time, so that every kill comes in the middle of work.
+        // Each round waits for more pages than the one before, so every kill hits a crawl at work.
         while web.pages_asked() < kill * pages_in_all / (kills + 2) {
             assert!(child.try_wait().unwrap().is_none(), "it has not done all yet");
             std::thread::yield_now();

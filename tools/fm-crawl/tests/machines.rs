@@ -1,6 +1,6 @@
-//! Several machines: crawls that divide hosts by shards, and send each other the links that they
-//! find. Each page is fetched by one of them, and none is lost by kills, or while the server of
-//! the mailboxes is away or full.
+//! Several machines: crawls that divide the hosts by shard and send each other the links that they
+//! find. One of them fetches each page, and none is lost to kills, or while the mailbox server is
+//! unreachable or full.
 
 mod corners;
 #[cfg(feature = "cloud")]
@@ -25,15 +25,15 @@ use tokio::task::JoinHandle;
 use crate::web::crawl::Bench;
 use crate::web::{Reply, Request, Site, Web, sites};
 
-/// Kills, unless `FILEMAP_KILLS` says otherwise; and pages of each host.
+/// The number of kills, unless `FILEMAP_KILLS` sets another; and the pages of each host.
 const KILLS: usize = 12;
 const PAGES: usize = 40;
 const CONNECTIONS: usize = 4;
 
-/// What stops a server, and its end.
+/// A sender that stops a server, and the thread that then ends.
 type Running = (oneshot::Sender<()>, JoinHandle<filemap::Result<()>>);
 
-/// The server of the mailboxes; stopped when it is dropped.
+/// The mailbox server; stopped when this is dropped.
 struct Post {
     folder: TempDir,
     address: SocketAddr,
@@ -56,7 +56,7 @@ impl Post {
 
     fn start(&mut self) {
         let store = PageStore::open_or_create(self.folder.path().join("pages.fm"), Options::new()).expect("a store");
-        // The last requests to the server before may hold them for a moment.
+        // The last requests to the previous server may hold them for a moment.
         let folder = self.folder.path().join("links");
         let boxes = loop {
             match LinkBoxes::open(&folder, self.options.clone()) {
@@ -87,7 +87,7 @@ impl Post {
 }
 
 impl Post {
-    /// Frees a shard, as an administrator does when its owner is silent for the lease.
+    /// Frees a shard, as an administrator does when its owner has been silent for the lease time.
     fn free(&mut self, shard: u32, lease: Duration) {
         self.stop();
         // The last requests may hold them for a moment.
@@ -113,7 +113,7 @@ impl Drop for Post {
     }
 }
 
-/// Hosts, so many of each shard.
+/// Hosts, `each` of them in every shard.
 fn hosts(shards: u32, each: usize) -> Vec<&'static str> {
     let mut found: BTreeMap<u32, Vec<String>> = BTreeMap::new();
     for number in 0.. {
@@ -126,12 +126,12 @@ fn hosts(shards: u32, each: usize) -> Vec<&'static str> {
             break;
         }
     }
-    // In turns, so that hosts beside each other are of different shards.
+    // In turns, so that neighbouring hosts are in different shards.
     let by_shard: Vec<Vec<String>> = found.into_values().collect();
     (0..each).flat_map(|nth| by_shard.iter().map(move |hosts| hosts[nth].clone())).map(|host| &*host.leak()).collect()
 }
 
-/// A tree, each of whose pages leads to the page of its number on all hosts `to`.
+/// A tree in which each page links to the page with the same number on all hosts in `to`.
 fn leading(to: Vec<&'static str>) -> Site {
     Arc::new(move |request: &Request| {
         let number =
@@ -143,7 +143,7 @@ fn leading(to: Vec<&'static str>) -> Site {
     })
 }
 
-/// Hosts of which each leads to the next `to` ones.
+/// Hosts that each link to the next `to` hosts.
 fn ring(hosts: &[&'static str], to: usize) -> Vec<(&'static str, Site)> {
     let next = |at: usize| (1..=to).map(|step| hosts[(at + step) % hosts.len()]).collect();
     hosts.iter().enumerate().map(|(at, host)| (*host, leading(next(at)))).collect()
@@ -191,8 +191,8 @@ impl Fleet {
         (0..self.benches.len()).map(|which| self.start(post, which, &[])).collect()
     }
 
-    /// Checks that all pages are there, each at one crawl, and that so many were fetched again at
-    /// most.
+    /// Checks that all pages are there, each in one crawl, and that at most this many were fetched
+    /// again.
     #[track_caller]
     fn check(&self, again_max: usize) {
         let mut found: BTreeMap<String, usize> = BTreeMap::new();
@@ -232,15 +232,15 @@ fn of_four_crawls_each_fetches_the_pages_of_its_shards() {
         let shards: BTreeSet<u32> = bench.pages().keys().map(|url| urlindex::shard(url.as_bytes(), 4)).collect();
         assert_eq!(shards.len(), 1, "each took one");
     }
-    // What is remembered is enough to go on, and there is nothing to do.
+    // The remembered settings are enough to continue, and there is nothing to do.
     let resolve = fleet.web.resolve();
     let again = |which: usize| fleet.benches[which].start("run", &["--allow-private", "--json", &resolve]);
     finish((0..4).map(again).collect());
     fleet.check(0);
 }
 
-/// Time between two requests to a host; and how much sooner the second may be seen, since the
-/// first was late on its way.
+/// Time between two requests to a host; and how much shorter it may look, since the first of two
+/// requests can be delayed on its way.
 const DELAY: Duration = Duration::from_millis(100);
 const LATE: Duration = Duration::from_millis(80);
 
@@ -276,7 +276,7 @@ fn crawls_that_are_killed_lose_no_page_fetch_little_twice_and_stay_polite() {
             .filter(|asked| asked.url.starts_with(&root) && !asked.url.ends_with("/robots.txt"))
             .map(|asked| asked.at)
             .collect();
-        // Of five in a row: one may be late, and the next not.
+        // Five in a row: if one is late, the next need not be.
         for five in times.windows(5) {
             let took = five[4] - five[0];
             assert!(took + LATE >= DELAY * 4, "{host}: five requests within {took:?}");
@@ -302,7 +302,7 @@ fn while_the_server_is_away_the_crawls_go_on_and_then_send_what_they_have() {
     }
     finish(children);
     fleet.check(0);
-    // None begins without it.
+    // No crawl starts without the server.
     post.stop();
     let ran = Bench::finish(fleet.start(&post, 0, &[]));
     assert!(ran.code != 0 && ran.words.contains("/v1/links"), "{}", ran.words);
@@ -350,7 +350,7 @@ fn what_does_not_fit_together_is_refused_with_words() {
     refused(&fleet, 0, "", &[], "token");
     refused(&fleet, 0, "reader-reader-reader", &[], "token of `write`");
     refused(&fleet, 0, "writer-writer-writer", &["--own=2"], "there are 2 shards");
-    // One takes both shards, and waits for nobody.
+    // One crawl takes both shards, and waits for no other.
     let mut command = fleet.benches[0].command("run", &[]);
     let arguments = ["--scope=any", "--allow-private", "--json", "--rate=0", "--own=0,1", "--shards=2"];
     command.args(arguments).arg(format!("--links=http://{}/v1/links", post.address)).arg(fleet.web.resolve());
@@ -373,7 +373,7 @@ fn a_fleet_without_an_owner_of_a_shard_ends_and_says_so() {
     let ran = Bench::finish(fleet.start(&post, 0, &["--own=0", "--patience=1s"])).ended(5);
     assert!(ran.words.contains("shard 1 has no owner"), "{}", ran.words);
     assert_eq!(fleet.benches[0].pages().len(), PAGES);
-    // Its owner comes, and the first one has nothing to do but to take what it sends.
+    // The owner of the shard starts, and the first crawl only has to take the links that it sends.
     finish(vec![fleet.start(&post, 1, &["--own=1"]), fleet.start(&post, 0, &["--own=0"])]);
     fleet.check(0);
 }
@@ -394,7 +394,7 @@ fn a_shard_that_was_freed_is_taken_over_and_its_owner_hands_over_what_it_had() {
     let second = fleet.start(&post, 1, &["--own=1"]);
     let first = fleet.start(&post, 0, &["--own=0"]);
     finish(vec![first, second]);
-    // What the first had fetched of the shard, the second may have fetched again.
+    // The second may have fetched pages of the shard again that the first had fetched.
     let found: BTreeSet<String> = fleet.benches.iter().flat_map(Bench::pages).map(|(url, _)| url).collect();
     assert_eq!(found, all_urls(&fleet.hosts));
     let of_second = fleet.benches[1].pages();

@@ -1,5 +1,4 @@
-//! What goes wrong, with servers, folders and arguments: it is said what it is, and nothing is
-//! lost.
+//! Failures of servers, folders and arguments: the crawler names each one, and nothing is lost.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -19,7 +18,7 @@ fn with<'a>(web: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     FAST.iter().copied().chain([web]).chain(more.iter().copied()).collect()
 }
 
-/// A crawl of three pages that is over.
+/// A finished crawl of three pages.
 fn crawled() -> (Bench, String) {
     let web = Web::new([("tree.test", sites::tree(3))]);
     let (bench, resolve) = (Bench::new(), web.resolve());
@@ -63,12 +62,12 @@ fn a_page_that_is_missing_once_is_looked_for_again() {
     assert_eq!((&end["fetched"], &end["reasons"]), (&json!(2), &json!({ "client-status": 1 })), "{end}");
     let latest = &end["latest_failures"][0];
     assert_eq!((&latest["url"], &latest["reason"]), (&json!("http://fickle.test/"), &json!("client-status")), "{end}");
-    // What a server shows of the crawl.
+    // The part of the status that a server shows.
     let told = std::fs::read(bench.path("pages.fm.crawl/status.json")).expect("published");
     let told: serde_json::Value = serde_json::from_slice(&told).expect("JSON");
     assert_eq!((&told["hosts"][0]["host"], &told["is_running"]), (&json!("fickle.test"), &json!(false)), "{told}");
     assert_eq!(bench.pages()["http://fickle.test/"].body, b"<p>visit 2");
-    // The two fetches of this run count in the next.
+    // The two fetches of this run count in the next one.
     let end = bench.run("run", &with(&resolve, &["--max-pages=2"])).ended(0).json();
     assert_eq!((&end["fetched"], web.pages_asked()), (&json!(0), 3), "{end}");
 }
@@ -155,7 +154,7 @@ fn a_store_of_an_older_backup_is_told_from_the_one_that_the_crawl_knows() {
         bench.run(verb, arguments).ended(0);
     }
 
-    // The backup comes back, the crawl's folder stays.
+    // The backup is restored; the crawl's folder stays as it is.
     fs::rename(bench.store(), bench.path("new.fm")).unwrap();
     copy(&old, &bench.store());
     let run = with(&resolve, &[]);
@@ -165,8 +164,8 @@ fn a_store_of_an_older_backup_is_told_from_the_one_that_the_crawl_knows() {
         assert!(said.iter().all(|words| ran.words.contains(words)), "{verb}: {}", ran.words);
         assert!(!ran.out.contains("nothing is left"), "{verb}: {}", ran.out);
     }
-    // A crawl of an earlier build noted nothing, nor is anything amiss with the one that belongs
-    // to the backup.
+    // The note that belongs to the backup is fine, and so is none: crawls by earlier versions
+    // wrote none.
     let note = bench.path("pages.fm.crawl/store-sequence");
     let new = fs::read(&note).unwrap();
     fs::copy(&old_crawl, &note).unwrap();
@@ -174,7 +173,7 @@ fn a_store_of_an_older_backup_is_told_from_the_one_that_the_crawl_knows() {
     fs::remove_file(&note).unwrap();
     bench.run("status", &[]).ended(0);
     fs::write(&note, vec![0; new.len()]).unwrap();
-    assert!(bench.run("status", &[]).ended(3).words.contains("store-sequence: nothing in it is whole"));
+    assert!(bench.run("status", &[]).ended(3).words.contains("store-sequence: no slot in it is valid"));
 
     fs::remove_dir_all(bench.store()).unwrap();
     fs::rename(bench.path("new.fm"), bench.store()).unwrap();
@@ -199,7 +198,7 @@ fn the_store_of_a_crawl_that_runs_is_as_far_as_its_note() {
     assert!(is_running > 2, "{is_running}");
 }
 
-/// A rule of an erasure, as `fm-tool erase` leaves it.
+/// Adds an erasure rule, as `fm-tool erase` does.
 fn erase(bench: &Bench, target: EraseTarget) {
     let store = PageStore::open_or_create(bench.store(), Options::new()).unwrap();
     let order = EraseOrder::new(target, "asked for");
@@ -212,7 +211,7 @@ fn a_page_that_an_erasure_refuses_is_counted_and_named_and_the_crawl_goes_on() {
     let web = Web::new([("tree.test", sites::tree(3))]);
     let (bench, resolve) = (Bench::new(), web.resolve());
     erase(&bench, EraseTarget::Url(b"http://tree.test/p/1".to_vec()));
-    // Nor is a robots.txt that may not be kept a reason to fetch nothing.
+    // A robots.txt that may not be stored does not stop the crawl, either.
     erase(&bench, EraseTarget::Url(b"http://tree.test/robots.txt".to_vec()));
     let log = bench.path("log").display().to_string();
     let ran = bench.run("run", &with(&resolve, &["--seed=http://tree.test/", "--log", &log])).ended(3);
@@ -224,7 +223,7 @@ fn a_page_that_an_erasure_refuses_is_counted_and_named_and_the_crawl_goes_on() {
     let line = log.lines().find(|line| line.contains("\"failed\"")).unwrap_or_else(|| panic!("{log}"));
     assert!(line.contains("http://tree.test/p/1") && line.contains("unstorable") && line.contains("rule 1"), "{line}");
 
-    // It is asked about, and not fetched again.
+    // `why` explains it, and it is not fetched again.
     let why = bench.run("why", &["http://tree.test/p/1", "--json"]).ended(0).json();
     let state = (&why["frontier"]["status"], &why["frontier"]["last_failure"]);
     assert_eq!(state, (&json!("given up"), &json!("unstorable")), "{why}");
@@ -234,7 +233,7 @@ fn a_page_that_an_erasure_refuses_is_counted_and_named_and_the_crawl_goes_on() {
     let asked = web.pages_asked();
     bench.run("run", &with(&resolve, &[])).ended(0);
     assert_eq!(web.pages_asked(), asked);
-    // A seed is tried again by each run, and given up by each.
+    // Each run tries a seed again, and gives it up again.
     let ran = bench.run("run", &with(&resolve, &["--seed=http://tree.test/p/1"])).ended(3);
     assert!(ran.words.contains("the seed http://tree.test/p/1 was given up: unstorable"), "{}", ran.words);
 }
@@ -251,7 +250,7 @@ fn a_damaged_seen_set_is_named_and_made_again_and_a_missing_frontier_is_not() {
         let ran = bench.run(verb, &arguments).ended(3);
         assert!(ran.words.contains("pages.fm.crawl/seen") && ran.words.contains("Remove "), "{verb}: {}", ran.words);
     }
-    // The first of its files alone: what is left of it is in nobody's way.
+    // Only the first of its files is removed; the remaining ones do no harm.
     fs::remove_file(&seen).unwrap();
     bench.run("run", &with(&resolve, &[])).ended(0);
     assert!(bench.run("why", &["http://tree.test/p/2"]).ended(0).out.contains("seen         yes"));

@@ -1,4 +1,4 @@
-//! What operators give a crawl: lists of start pages, patterns, types.
+//! Files and settings from operators: lists of start pages, patterns, types.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -61,7 +61,7 @@ fn bad_start_pages_are_all_named_before_anything_is_made() {
     assert!(bench.run("run", &["--allow-private", "--seeds=/absent"]).ended(2).words.contains("/absent"));
 }
 
-/// The paths that were asked for, robots.txt left out.
+/// The requested paths, without robots.txt.
 fn asked(web: &Web) -> BTreeSet<String> {
     let paths = web.asked().into_iter().filter_map(|asked| Some(asked.url.split_once(".test")?.1.to_owned()));
     paths.filter(|path| path != "/robots.txt").collect()
@@ -71,7 +71,7 @@ fn set(paths: &[&str]) -> BTreeSet<String> {
     paths.iter().map(|path| (*path).to_owned()).collect()
 }
 
-/// A site of two parts, whose start page redirects into the third.
+/// A site with two parts, and a start page that redirects to a third.
 fn parts() -> Site {
     Arc::new(|request: &Request| match request.path.as_str() {
         "/" => Reply::to("/home"),
@@ -93,12 +93,12 @@ fn patterns_choose_what_is_fetched_and_are_taken_back() {
     let (bench, resolve) = (Bench::new(), web.resolve());
     let patterns = ["--seed=http://parts.test/", "--include=/news/", "--exclude=prefix:http://parts.test/news/old"];
     let end = bench.run("run", &with(&resolve, &patterns)).ended(0).json();
-    // The start page, where it leads, and the sitemap need not be included.
+    // The start page, its redirect target and the sitemap need not match `--include`.
     assert_eq!(asked(&web), set(&["/", "/home", "/map.xml", "/news/1", "/news/map"]));
-    // Three of /home, two of each page below /news.
+    // Three links of /home, two of each page below /news.
     assert_eq!(end["reasons"], json!({ "excluded": 3 + 2 + 2 }), "{end}");
 
-    // The second run knows them still, and forgets one kind.
+    // The second run still knows the patterns; the third drops those of one kind.
     fs::write(bench.path("seeds"), "http://parts.test/again\n").expect("written");
     let more = format!("--seeds={}", bench.path("seeds").display());
     bench.run("run", &with(&resolve, &[&more])).ended(0);
@@ -140,7 +140,7 @@ fn a_file_of_patterns_is_read_again_while_the_crawl_runs() {
         std::thread::sleep(Duration::from_millis(1));
     }
     let begun = Instant::now();
-    // Both links, and what is queued.
+    // Both links, and the pages that are queued.
     fs::write(&list, "/p\\d\n/q\n").expect("written");
     let ran = Bench::finish(child).ended(0);
     assert!(begun.elapsed() < Duration::from_secs(60));
@@ -163,7 +163,7 @@ fn types_and_extensions_that_are_not_wanted_are_dropped_early() {
         "/robots.txt" => Reply::text("Sitemap: http://typed.test/map.xml.gz"),
         "/map.xml.gz" => typed("application/xml", "<urlset><url><loc>http://typed.test/found</loc></url></urlset>"),
         "/found" => Reply::html("<p>found"),
-        // It has no end.
+        // It never ends.
         "/image" => Reply::Bare(Box::new(|stream| {
             let head = b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\n\r\n";
             let mut is_open = stream.write_all(head).is_ok();
@@ -191,7 +191,7 @@ fn types_and_extensions_that_are_not_wanted_are_dropped_early() {
     assert!(bench.run("list", &["--state=excluded"]).ended(0).out.starts_with("http://typed.test/image\texcluded"));
     assert!(bench.run("why", &["http://typed.test/image"]).ended(0).out.contains("type: image/png"));
 
-    // All of it is taken back.
+    // All of it is undone.
     bench.run("retry", &["--reason=refused"]).ended(0);
     let end = bench.run("run", &with(&resolve, &["--accept-type=any", "--reject-extension=none"])).ended(0).json();
     assert_eq!(end["reasons"], json!({ "body-limit": 1 }), "{end}");
@@ -204,7 +204,7 @@ fn a_recrawl_is_taken_back() {
     let (bench, resolve) = (Bench::new(), web.resolve());
     bench.run("run", &with(&resolve, &["--seed=http://again.test/", "--recrawl=1s"])).ended(0);
     let begun = Instant::now();
-    // It is remembered.
+    // The recrawl interval is remembered.
     while bench.run("run", &with(&resolve, &[])).ended(0).json()["fetched"] == 0 {
         assert!(begun.elapsed() < Duration::from_secs(60));
         std::thread::sleep(Duration::from_millis(50));
@@ -216,7 +216,7 @@ fn a_recrawl_is_taken_back() {
     assert!(bench.run("run", &["--recrawl=never"]).ended(2).words.contains("--recrawl"));
 }
 
-/// A site whose pages need things of another host, which leads on.
+/// A site whose pages need files from another host, which links further.
 fn shown() -> [(&'static str, Site); 2] {
     let kind = |kind: &str, body: &str| Reply::Page(200, vec![("Content-Type", kind.to_owned())], body.into());
     let site: Site = Arc::new(move |request: &Request| match request.path.as_str() {
@@ -245,7 +245,7 @@ fn shown() -> [(&'static str, Site); 2] {
 fn requisites_are_fetched_wherever_they_are_and_lead_no_further() {
     let web = Web::new(shown());
     let (bench, resolve) = (Bench::new(), web.resolve());
-    // Depth 1: they count none. They need not be included, and have any type.
+    // At depth 1: page requisites do not count as a level, need no `--include`, and have any type.
     let arguments = ["--seed=http://shown.test/", "--max-depth=1", "--requisites", "--include=/page"];
     let more = ["--accept-type=text/html", "--reject-extension=gif"];
     let end = bench.run("run", &with(&resolve, &[&arguments[..], &more].concat())).ended(0).json();
@@ -258,7 +258,7 @@ fn requisites_are_fetched_wherever_they_are_and_lead_no_further() {
     assert_eq!(end["reasons"], reasons, "{end}");
     assert!(bench.run("why", &["http://cdn.test/f.woff2"]).ended(0).out.contains("fetched"));
 
-    // Without: nothing of it, and it is taken back.
+    // Without requisites none of them is fetched; the option can be undone.
     let plain = Bench::new();
     plain.run("run", &with(&resolve, &["--seed=http://shown.test/", "--requisites", "--max-pages=1"])).ended(0);
     let end = plain.run("run", &with(&resolve, &["--no-requisites"])).ended(0).json();
@@ -282,7 +282,7 @@ fn lines(path: &std::path::Path) -> Vec<serde_json::Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
 }
 
-/// The pages that lines say were fetched.
+/// The pages that were fetched, according to these lines.
 fn fetched(lines: &[serde_json::Value]) -> Vec<String> {
     let all = lines.iter().filter(|line| line["event"] == "fetched");
     all.map(|line| line["url"].as_str().expect("text").to_owned()).collect()
@@ -382,7 +382,7 @@ fn a_crawl_pauses_while_the_disk_is_full() {
     let (bench, resolve) = (Bench::new(), web.resolve());
     let log = bench.path("log");
     let log_to = format!("--log={}", log.display());
-    // Nobody has so much.
+    // No disk has this much free space.
     let arguments = with(&resolve, &["--seed=http://tree.test/", "--min-free=8000000TiB", "--patience=1ms", &log_to]);
     let mut child = bench.start("run", &arguments);
     let begun = Instant::now();

@@ -1,5 +1,5 @@
-//! Hosts that do not answer for a time, or for good: their pages wait, others do not, and what was
-//! not fetched is said, listed, and can be brought back.
+//! Hosts that do not answer for a time, or never: their pages wait, others do not, and pages that
+//! were not fetched are reported, listed, and can be queued again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ fn with<'a>(web: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     FAST.iter().copied().chain([web]).chain(more.iter().copied()).collect()
 }
 
-/// A site that closes every connection without a word while the switch is on.
+/// A site that closes every connection without an answer while the switch is on.
 fn switched(site: Site, is_down: &Arc<AtomicBool>) -> Site {
     let is_down = Arc::clone(is_down);
     Arc::new(move |request: &Request| match is_down.load(Ordering::Relaxed) {
@@ -26,7 +26,7 @@ fn switched(site: Site, is_down: &Arc<AtomicBool>) -> Site {
     })
 }
 
-/// A site that answers with this status for some requests of each page, as a gateway does.
+/// A site that answers the first requests for each page with this status, as a gateway does.
 fn failing(site: Site, status: u16, times: usize) -> Site {
     Arc::new(move |request: &Request| match request.before < times {
         true => Reply::Page(status, Vec::new(), b"<p>not now".to_vec()),
@@ -45,7 +45,7 @@ fn a_crawl_through_an_outage_has_every_page_in_the_end() {
         std::thread::yield_now();
     }
     is_down.store(true, Ordering::Relaxed);
-    // Longer than two attempts at every page that is queued.
+    // This takes longer than two attempts at every queued page.
     let asked = web.pages_asked();
     while web.pages_asked() < asked + 12 {
         std::thread::yield_now();
@@ -113,7 +113,7 @@ fn what_was_not_fetched_is_said_listed_and_brought_back() {
     assert_eq!((&json["url"], &json["state"]), (&json!("http://site.test/broken"), &json!("given-up")), "{json}");
     assert!(bench.run("list", &["--reason=bad-luck"]).ended(2).words.contains("server-status"));
 
-    // A part may be missing, which is said all the same.
+    // Some pages may be missing; the crawl still says so.
     let ran = bench.run("run", &with(&resolve, &["--tolerate=50%", "--patience=1s"])).ended(0);
     assert!(ran.words.contains("--tolerate 50% allows it"), "{}", ran.words);
 
@@ -124,7 +124,7 @@ fn what_was_not_fetched_is_said_listed_and_brought_back() {
     assert_eq!((&end["end"], &end["not_fetched"]["missing"]), (&json!("complete"), &json!(0)), "{end}");
     let pages = bench.pages();
     assert!(pages.contains_key("http://down.test/p/2") && pages["http://site.test/broken"].body == b"<p>mended");
-    // By its name also what the site has answered.
+    // With its reason, a page that the site has answered for is retried, too.
     assert!(bench.run("retry", &["--reason=client-status"]).ended(0).out.contains("1 page queued again"));
 }
 
@@ -150,7 +150,7 @@ fn hosts_that_want_patience_hold_nobody_else_up() {
         assert!(child.try_wait().expect("ours").is_none(), "it ended with {} pages", web.pages_asked());
         std::thread::sleep(Duration::from_millis(5));
     }
-    // Four connections, which twelve hosts would all hold for a minute each.
+    // There are four connections, and twelve hosts would each hold all of them for a minute.
     let delayed = |url: &&String| url.starts_with("http://d") && !url.ends_with("/robots.txt");
     assert_eq!(web.counts().keys().filter(delayed).count(), 0, "nobody is asked before its time");
     child.kill().expect("ours");
@@ -177,7 +177,7 @@ fn a_delay_that_a_host_has_asked_for_holds_after_a_kill_too() {
     }
     let at: Vec<Instant> = web.asked().iter().map(|asked| asked.at).collect();
     assert!(at.len() >= 4, "robots.txt and three pages");
-    // A server sees a request a little after it began.
+    // A server sees a request shortly after it starts.
     let least = at.windows(2).map(|two| two[1] - two[0]).min().expect("some");
     assert!(least >= Duration::from_millis(1_500), "{least:?}");
 }

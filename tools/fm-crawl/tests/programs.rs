@@ -1,4 +1,4 @@
-//! Fields, and programs that look at pages, from the command line.
+//! Fields, and programs that process pages, set on the command line.
 
 use filemap::page::RecordKind;
 use filemap::{Options, PageStore};
@@ -6,7 +6,7 @@ use filemap::{Options, PageStore};
 use crate::web::crawl::Bench;
 use crate::web::{Web, sites};
 
-/// The fields beside a page.
+/// The fields next to a page.
 fn fields(bench: &Bench, url: &str) -> String {
     let store = PageStore::open_read_only(bench.store(), Options::new()).expect("a store");
     let note = store.get_beside(url, RecordKind::Metadata).expect("read");
@@ -18,7 +18,7 @@ fn fields_are_kept_and_remembered_until_they_are_none() {
     let web = Web::new([("a.test", sites::tree(3))]);
     let (bench, resolve) = (Bench::new(), web.resolve());
     let bad = bench.run("run", &["--allow-private", "--fields=lang,title", "--seed=http://a.test/"]).ended(2);
-    assert!(bad.words.contains("`title` is no field"), "{}", bad.words);
+    assert!(bad.words.contains("`title` is not a field"), "{}", bad.words);
     let fast = ["--rate=0", "--allow-private", &resolve];
     let with = |more: &[&'static str]| fast.iter().copied().chain(more.iter().copied()).collect::<Vec<_>>();
     bench.run("run", &with(&["--seed=http://a.test/", "--fields=charset,simhash64", "--max-pages=1"])).ended(0);
@@ -49,6 +49,6 @@ fn a_program_that_answers_adds_to_pages_and_one_that_dies_ends_with_5_and_loses_
     assert_eq!(bench.pages().len(), 3);
     let log = std::fs::read_to_string(bench.path("log")).expect("a log");
     assert_eq!(log.matches(r#""event":"hook-failed""#).count(), 3, "{log}");
-    // Without the program nothing is missing.
+    // A run without the program works as well.
     bench.run("run", &["--allow-private", &resolve]).ended(0);
 }

@@ -1,4 +1,4 @@
-//! Sitemaps and feeds of every kind are read whole, whatever the scope and whatever fails first.
+//! Sitemaps and feeds of every kind are read in full, whatever the scope and earlier failures.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -36,7 +36,7 @@ fn typed(kind: &str, body: impl Into<Vec<u8>>) -> Reply {
     Reply::Page(200, fields, body.into())
 }
 
-/// Sitemaps as servers have them: path, content type, body, and links by which each is known.
+/// Sitemaps as servers send them: path, content type, body, and the number of their links.
 fn kinds() -> Vec<(&'static str, &'static str, Vec<u8>, usize)> {
     let mut cut = gzip(set("cut", 2000).as_bytes());
     cut.truncate(cut.len() - 4);
@@ -70,7 +70,7 @@ fn kinds() -> Vec<(&'static str, &'static str, Vec<u8>, usize)> {
     ]
 }
 
-/// How many links of a sitemap of [`kinds`] were asked for.
+/// Returns how many links of a sitemap of [`kinds`] were requested.
 fn found(web: &Web, path: &str) -> usize {
     let name = path.trim_start_matches('/').split('.').next().unwrap_or_default();
     web.counts().keys().filter(|url| url.starts_with(&format!("http://maps.test/{name}/"))).count()
@@ -99,7 +99,7 @@ fn every_kind_of_sitemap_gives_all_its_links() {
     for (path, _, _, links) in kinds() {
         assert_eq!(found(&web, path), links, "{path}: {end}");
     }
-    // The gzip file that is cut, and the broken one.
+    // The truncated gzip file, and the malformed one.
     assert_eq!(end["reasons"], json!({ "sitemap-broken": 2 }), "{end}");
     assert!(
         web.counts().contains_key("http://maps.test/latin/caf%C3%A9?%C3%A9")
@@ -163,7 +163,7 @@ fn sitemaps_are_read_though_the_first_page_fails_and_though_they_are_out_of_scop
     let web = Web::new([("maps.test", site), ("cdn.test", cdn), ("far.test", far)]);
     let (bench, resolve) = (Bench::new(), web.resolve());
     let arguments = with(&resolve, &["--seed=http://maps.test/docs/", "--scope=prefix"]);
-    // Stopped in the middle: what an index named is known to the next run.
+    // Stopped in the middle: the next run still knows the sitemaps that an index named.
     bench.run("run", &[&arguments[..], &["--max-pages=2"]].concat()).ended(0);
     bench.run("run", &arguments).ended(0);
     let asked: BTreeSet<String> = web.counts().into_keys().filter(|url| !url.ends_with("robots.txt")).collect();

@@ -1,5 +1,5 @@
-//! Well-behaved sites are crawled as a whole, each page once, and kept as they were; and what is
-//! asked about them is answered.
+//! Well-behaved web sites are crawled completely, each page once, and stored unchanged; questions
+//! about them are answered.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ fn robots_txt_and_nofollow_are_obeyed_and_sitemaps_are_read() {
     assert!(!web.counts().contains_key("http://robots.test/private/x"));
     assert!(!web.counts().keys().any(|url| url.contains("elsewhere")), "a sitemap's links have a scope too");
 
-    // A second run has the rules from the store.
+    // A second run takes the rules from the store.
     bench.run("run", &with(&resolve, &["--seed=http://robots.test/n"])).ended(0);
     assert_eq!(web.counts()["http://robots.test/robots.txt"], 1);
     let why = bench.run("why", &["http://robots.test/private/x#y", "--json"]).ended(0).json();
@@ -85,7 +85,7 @@ fn a_body_under_many_urls_is_stored_once_and_its_links_are_followed_once() {
 fn pages_are_asked_for_again_with_what_is_known_of_them() {
     let web = Web::new([("old.test", sites::validators())]);
     let (bench, resolve) = (Bench::new(), web.resolve());
-    // Four pages, and four second visits: it ends by their number, and not by any time.
+    // Four pages, and four second visits: the crawl ends by their number, not by time.
     let arguments = ["--seed=http://old.test/", "--recrawl=1s", "--forever", "--max-pages=8"];
     let end = bench.run("run", &with(&resolve, &arguments)).ended(0).json();
     assert_eq!((&end["end"], &end["unchanged"]), (&json!("max-pages"), &json!(3)), "{end}");
@@ -110,8 +110,8 @@ fn a_host_is_asked_politely() {
     bench.run("run", &["--seed=http://polite.test/", "--allow-private", "--rate=10", "--json", &resolve]).ended(0);
     let asked = web.asked();
     assert_eq!(asked.len(), 6, "robots.txt and five pages");
-    // Six requests at ten a second begin within half a second; a busy machine may be late with the
-    // first, but not by most of that.
+    // Six requests at ten a second start within half a second; a busy machine may delay the first,
+    // but not by most of that time.
     assert!((asked[5].at - asked[0].at).as_millis() >= 300, "they came too fast");
     let agent = &asked[0].fields["user-agent"];
     assert!(agent.starts_with("fm-crawl/"), "{agent}");

@@ -1,5 +1,5 @@
-//! A page is asked for as the first link to it wrote its URL, and known by its canonical form; and
-//! what belongs to a crawl when hosts have each other's pages, or start pages lead elsewhere.
+//! A page is requested with the URL that its first link spelled, and known by its canonical form;
+//! and the scope of a crawl when hosts mirror each other, or start pages redirect elsewhere.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ fn with<'a>(web: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     FAST.iter().copied().chain([web]).chain(more.iter().copied()).collect()
 }
 
-/// A site that tells spellings apart.
+/// A site that treats different spellings as different pages.
 fn particular() -> Site {
     Arc::new(|request: &Request| match request.path.as_str() {
         "/" => Reply::html(
@@ -67,7 +67,7 @@ fn a_link_is_asked_for_as_it_is_written_and_found_by_either_form() {
         assert_eq!(why["fetched_as"], "http://particular.test/?z&y=1", "{why}");
         assert_eq!((&why["frontier"]["status"], &why["seen"]), (&json!("fetched"), &json!(true)), "{why}");
     }
-    // It goes on, and asks for nothing twice.
+    // It continues, and requests nothing twice.
     let count = asked.len();
     bench.run("run", &with(&resolve, &[])).ended(0);
     assert_eq!(web.asked().len(), count);
@@ -95,7 +95,7 @@ fn other_rules_make_other_pages() {
 fn a_start_page_that_redirects_to_another_host_takes_the_crawl_there() {
     let web = Web::new([
         ("old.test", Arc::new(|_: &Request| Reply::to("http://new.test/p/0")) as Site),
-        // A tree of which the first page leads on once more.
+        // The first page of the tree redirects once more.
         (
             "new.test",
             Arc::new(|request: &Request| match request.path.as_str() {
@@ -133,6 +133,6 @@ fn links_of_a_body_that_another_host_has_are_followed_and_those_of_the_same_host
     let end = bench.run("run", &with(&resolve, &seeds)).ended(0).json();
     let of = |host: &str| bench.pages().keys().filter(|url| url.contains(host)).count();
     assert_eq!((of("one.test"), of("two.test"), of("copies.test")), (20, 20, 4), "{end}");
-    // Which of the two came first is not said.
+    // Either of the two may have come first.
     assert_eq!(end["reasons"], json!({ "duplicate-links": 1 }), "{end}");
 }

@@ -1,5 +1,4 @@
-//! Over TLS pages come by HTTP/2 where the server offers it, and only from servers that are
-//! trusted.
+//! Over TLS, pages are fetched with HTTP/2 if the server offers it, and only from trusted servers.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -16,7 +15,7 @@ use hyper_util::server::conn::auto;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use tokio_rustls::TlsAcceptor;
 
-/// A server for `secure.test` with this certificate; it lasts as long as the process.
+/// A server for `secure.test` with this certificate; it runs as long as the process.
 pub fn serve(certificate: &rcgen::CertifiedKey<rcgen::KeyPair>) -> SocketAddr {
     let key = PrivatePkcs8KeyDer::from(certificate.signing_key.serialize_der()).into();
     let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -1,4 +1,4 @@
-//! A build without object storage refuses it by name, and makes nothing.
+//! A program that is built without object storage refuses it by name, and creates nothing.
 
 use crate::web::crawl::Bench;
 

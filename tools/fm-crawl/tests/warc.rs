@@ -1,4 +1,4 @@
-//! WARC files that are written on the way.
+//! WARC files that are written during a crawl.
 
 use std::fs;
 use std::io::Read as _;
@@ -7,18 +7,18 @@ use std::path::Path;
 use crate::web::crawl::Bench;
 use crate::web::{Reply, Request, Site, Web};
 
-/// A record that is no `warcinfo`.
+/// A record other than a `warcinfo`.
 #[derive(Debug)]
 pub struct Record {
-    /// Its type.
+    /// The type of the record.
     pub kind: String,
-    /// Its target.
+    /// The target URL.
     pub url: String,
-    /// All of it.
+    /// The whole record as text.
     pub text: String,
 }
 
-/// The records of the whole files in a folder, in order.
+/// The records of the complete files in a folder, in order.
 pub fn records(folder: &Path) -> Vec<Record> {
     let mut paths: Vec<_> = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("read").path()).collect();
     paths.retain(|path| path.extension().is_some_and(|ending| ending == "gz"));
@@ -66,10 +66,10 @@ fn what_a_run_stores_is_in_the_files_and_refers_to_nothing_else() {
     let of =
         |url: &str| files.iter().find(|record| record.url.ends_with(url)).unwrap_or_else(|| panic!("{url}: {files:?}"));
     assert!(files.iter().all(|record| record.url.starts_with("http://a.test/more")), "{files:?}");
-    // Its original is older than the files.
+    // Its original is older than the WARC files.
     assert_eq!(of("/more/same").kind, "response");
     assert!(of("/more/same").text.contains("<p>the same"));
-    // This one's is in them.
+    // The original of this one is in the WARC files.
     run(&["--seed=http://a.test/more/copy", &to]);
     let files = records(&warc);
     let copy = files.iter().find(|record| record.url.ends_with("/more/copy")).expect("it is there");

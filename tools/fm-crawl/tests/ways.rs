@@ -1,4 +1,4 @@
-//! The ways to a site: proxies, local addresses, certificates; and the name for robots.
+//! Ways to reach a host: proxies, local addresses, certificates; and the name for robots.txt.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ fn http_goes_through_proxies_which_resolve_names() {
         let pages = bench.pages();
         let page = &pages["http://lead.test/a"];
         assert_eq!((page.body.as_slice(), page.ip), (&b"<p>a"[..], None), "the proxy's address is not the site's");
-        // The credentials are nowhere.
+        // The credentials are written nowhere.
         for file in [bench.path("log"), bench.path("pages.fm.crawl/crawl.json")] {
             let text = std::fs::read_to_string(file).expect("there");
             assert!(!text.contains("cret") && !text.contains("us%20er"), "{text}");
@@ -77,7 +77,7 @@ fn https_goes_through_proxies_and_certificates_are_not_checked_if_so_asked() {
         assert_eq!(ran.json()["fetched"], 2, "{}", ran.words);
         assert!(ran.words.contains("certificates are not checked"), "{}", ran.words);
         assert!(proxy.asked().iter().all(|asked| asked == "secure.test:443"), "{:?}", proxy.asked());
-        // It is not remembered.
+        // `--insecure` is not remembered.
         let more = ["--seed=https://other.test/", &through];
         let end = bench.run("run", &with(&more)).ended(5).json();
         assert!(end["reasons"]["tls"].as_u64() > Some(0), "{end}");
@@ -121,7 +121,7 @@ fn robots_txt_is_matched_by_the_name_that_is_given() {
     let (plain, named) = (Bench::new(), Bench::new());
     plain.run("run", &with(&arguments)).ended(0);
     named.run("run", &with(&[&arguments[..], &["--robots-token=harvester", "--max-pages=1"]].concat())).ended(0);
-    // It is remembered.
+    // The name is remembered.
     named.run("run", &with(&arguments)).ended(0);
     assert_eq!((fetched(&plain).as_str(), fetched(&named).as_str()), ("acd", "bc"));
     let agents: Vec<String> = web.asked().into_iter().map(|asked| asked.fields["user-agent"].clone()).collect();

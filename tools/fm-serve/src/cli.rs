@@ -1,6 +1,7 @@
-//! The command line: what is served, to whom, and on which address.
+//! The command line: what to serve, to whom, and at which address.
 //!
-//! Invariant: without a token only this machine is let in, unless the operator says otherwise.
+//! Invariant: without a token only the local machine has access, unless the operator allows
+//! others.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -24,12 +25,12 @@ use crate::redis::OnRedis;
 
 /// Serve a store of pages over HTTP.
 ///
-/// Without --write it reads, beside a crawler that writes the store in another process. With
-/// --write it is the store's one writer. docs/HTTP.md has the routes.
+/// Without --write the server reads, while a crawler in another process may write the store. With
+/// --write it is the store's only writer. docs/HTTP.md has the routes.
 #[derive(Parser)]
 #[command(name = "fm-serve", version, after_help = after_help())]
 pub struct Cli {
-    /// The store's folder; made if it is absent and --write is given
+    /// The store's folder; made if missing and --write is given
     store: PathBuf,
     /// Serve this seen set too, under a name of a-z, 0-9, _ and -; may be given several times. SET
     /// is a file, or redis://HOST:PORT/NAME (password in REDISCLI_AUTH)
@@ -39,20 +40,20 @@ pub struct Cli {
     /// made there on request
     #[arg(long, value_name = "FOLDER")]
     seen_dir: Option<PathBuf>,
-    /// Memory of each seen set on disk, and the most of a filter that is made on request
+    /// Memory of each seen set on disk, and the largest filter that is made on request
     #[arg(long, value_name = "SIZE", value_parser = fm_cli::sizes::parse, default_value = "256MiB")]
     seen_memory: u64,
     /// How long a request id is remembered, so that a request to a seen set can be sent again
     #[arg(long, value_name = "TIME", value_parser = times::duration, default_value = "24h")]
     seen_keep_for: std::time::Duration,
-    /// How many request ids are remembered; of a set on Redis at most 65,536
+    /// Number of request ids that are remembered; at most 65,536 for a set on Redis
     #[arg(long, value_name = "N", default_value_t = 1 << 20)]
     seen_keep_requests: u64,
     /// Serve the mailboxes of crawls that share their hosts (`fm-crawl run --shards`) from this
     /// folder; the first crawl makes them
     #[arg(long, value_name = "FOLDER", requires = "write")]
     links: Option<PathBuf>,
-    /// Bytes that may wait in each mailbox: one that has more takes none
+    /// Maximum number of bytes that wait in each mailbox; a full mailbox accepts no more
     #[arg(long, value_name = "SIZE", value_parser = fm_cli::sizes::parse, default_value = "1GiB")]
     links_max: u64,
     /// Silence after which a crawl counts as stopped, and its shards may be freed
@@ -64,29 +65,28 @@ pub struct Cli {
     /// Allow puts and removals
     #[arg(long)]
     write: bool,
-    /// Be a replica of the store behind the server at this address: follow it, make the store here
-    /// equal to it, and serve that for reading. A token and certificates to trust come from
+    /// Be a replica of the store behind the server at this address: follow it, make the local
+    /// store equal to it, and serve that for reading. A token and certificates to trust come from
     /// FILEMAP_TOKEN and FILEMAP_CA_FILE
     #[arg(long, value_name = "ADDRESS", conflicts_with = "write")]
     follow: Option<String>,
-    /// Follow even if the store here has pages of its own, or is a replica of another: pages that
-    /// the followed store lacks are removed here
+    /// Follow even if the local store has pages of its own, or is a replica of another store:
+    /// pages that the followed store lacks are removed here
     #[arg(long, requires = "follow")]
     begin_anew: bool,
     /// A file of tokens, a line each: `read`, `write` or `admin`, and the token; each allows what
     /// the one before it does
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Rules of access as pywb has them, an `.aclj` file: what they block is refused (451), what
-    /// they exclude is as if it were not there; may be given several times. Read at the start
+    /// Access rules in pywb's format, an `.aclj` file: blocked pages are refused (451), excluded
+    /// pages appear not to exist; may be given several times. Read at the start
     #[arg(long, value_name = "FILE")]
     access: Vec<PathBuf>,
     /// Default access where no rule matches: a file of JSON with `default_access` and `embargo`,
     /// as in pywb's config.yaml
     #[arg(long, value_name = "FILE")]
     access_config: Option<PathBuf>,
-    /// A host name by which this server is called, beside localhost and addresses; may be given
-    /// several times
+    /// A host name of this server, besides localhost and addresses; may be given several times
     #[arg(long, value_name = "HOST")]
     name: Vec<String>,
     /// Let other machines in without a token
@@ -98,13 +98,13 @@ pub struct Cli {
     /// Its key in PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Clients come by a proxy that speaks HTTPS: URLs in answers begin with https
+    /// Clients connect through a proxy that speaks HTTPS: URLs in answers begin with https
     #[arg(long)]
     behind_https: bool,
     /// Size of the cache of decompressed pages in memory
     #[arg(long, value_name = "SIZE", value_parser = fm_cli::sizes::parse, default_value = "512MiB")]
     cache: u64,
-    /// Connections at once; more wait
+    /// Maximum number of connections at once; more wait
     #[arg(long, value_name = "N", default_value_t = 16_384)]
     max_connections: usize,
     /// How long a client may take for a request's head, and for the next part of its body
@@ -126,8 +126,8 @@ fn after_help() -> String {
 }
 
 const EXAMPLE: &str = "\
-Ctrl-C and SIGTERM take no more requests, finish those under way, and close store and sets. A second
-one ends it at once, which is safe too.
+After Ctrl-C or SIGTERM the server accepts no more requests, finishes those in progress, and closes
+store and sets. A second signal ends it at once, which is safe too.
 
 Example:
   fm-serve pages.fm --write
@@ -170,7 +170,7 @@ impl Cli {
                     _ = interrupts.recv() => {}
                     _ = ends.recv() => {}
                 }
-                // The store survives a second signal too.
+                // A second signal ends the process; the store survives that too.
                 tokio::spawn(async move {
                     tokio::select! {
                         _ = interrupts.recv() => std::process::exit(128 + SignalKind::interrupt().as_raw_value()),
@@ -183,7 +183,7 @@ impl Cli {
             match following.map(|following| following.figures()) {
                 Some(figures) if figures.has_ended => {
                     let why = figures.error.unwrap_or_default();
-                    Err(Failure::Io(format!("it was no replica of {} any more: {why}", figures.location)))
+                    Err(Failure::Io(format!("it was no longer a replica of {}: {why}", figures.location)))
                 }
                 _ => Ok(Outcome::Done),
             }
@@ -228,16 +228,16 @@ impl Cli {
     /// Warns of effects of the access rules that the operator may not expect.
     fn say_rules(&self, rules: &AccessRules) {
         if rules.of_users() > 0 {
-            words::complain(format_args!("{} rules of access are of a `user`: they hold for nobody", rules.of_users()));
+            words::complain(format_args!("{} access rules name a `user`: they apply to nobody", rules.of_users()));
         }
         for line in rules.out_of_order() {
-            words::complain(format_args!("{line}: not in pywb's order; here it holds, pywb may miss it"));
+            words::complain(format_args!("{line}: not in pywb's order; it applies here, but pywb may miss it"));
         }
         for warning in rules.warnings() {
             words::complain(format_args!("{warning}"));
         }
         if !self.quiet {
-            words::say(format_args!("{} rules of access", rules.len()));
+            words::say(format_args!("{} access rules", rules.len()));
         }
     }
 
@@ -289,7 +289,7 @@ impl Cli {
             }
         }
         if let Some(folder) = &self.seen_dir {
-            // A set that cannot be opened does not keep the others from being served.
+            // A set that cannot be opened must not keep the others from being served.
             let is_named = |path: &PathBuf| self.seen.iter().any(|(_, named)| named == path);
             for (name, path) in files::seen_sets(folder, self.write)?.into_iter().filter(|(_, path)| !is_named(path)) {
                 if let Err(words) = sets.add(&name, &path) {
@@ -327,7 +327,7 @@ impl Cli {
             filemap::replica::forget_place(&store)?;
         }
         for absent in store.engine().absent() {
-            words::complain(format_args!("{}: {} is absent: {}", self.store.display(), absent.file, absent.why));
+            words::complain(format_args!("{}: {} is missing: {}", self.store.display(), absent.file, absent.why));
         }
         Ok(store.with_archives(Arc::new(AnyArchives::new())))
     }

@@ -1,4 +1,4 @@
-//! Files other than the store: tokens; access rules; certificate and key; the folder of seen sets.
+//! Files besides the store: tokens, access rules, certificate and key, the folder of seen sets.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub fn tokens(path: &Path) -> Result<Tokens, Failure> {
     Tokens::parse(&text).map_err(|words| Failure::Usage(format!("{}: {words}", path.display())))
 }
 
-/// Access rules, and the default where none matches; `None` if no file is named.
+/// Access rules, and the default if no rule matches; `None` if no file is given.
 pub fn access(rules: &[PathBuf], config: Option<&Path>) -> Result<Option<AccessRules>, Failure> {
     let read = |path: &Path| fs::read(path).map_err(|error| Failure::io("read", path, &error));
     let refused = |error: AccessError| Failure::Usage(error.to_string());
@@ -34,14 +34,14 @@ pub fn access(rules: &[PathBuf], config: Option<&Path>) -> Result<Option<AccessR
 }
 
 /// The latest status of a crawl into the store (fm-crawl's `status.json`); `None` if there is no
-/// crawl, or the file is just being written.
+/// crawl, or the file is being written.
 pub fn crawl(store: &Path) -> Option<Value> {
     let mut folder = store.as_os_str().to_owned();
     folder.push(".crawl");
     serde_json::from_slice(&fs::read(Path::new(&folder).join("status.json")).ok()?).ok()
 }
 
-/// The seen sets of a folder, by file name; the rules of each are in the file of its name and
+/// The seen sets of a folder, by file name; a set's rules are in the file of that name with
 /// `.canon`. If `makes`, the folder is created.
 pub fn seen_sets(folder: &Path, makes: bool) -> Result<Vec<(String, PathBuf)>, Failure> {
     if makes {

@@ -1,7 +1,7 @@
 //! `fm-serve`: a store over HTTP. Arguments in, a server of `filemap-http` out.
 //!
-//! [`cli`] has the arguments and opens what they name; `files` reads the token file and the
-//! certificate; `redis` has the seen sets on Redis.
+//! [`cli`] has the arguments and opens the files that they name; `files` reads the token file and
+//! the certificate; `redis` has the seen sets on Redis.
 
 mod cli;
 mod files;

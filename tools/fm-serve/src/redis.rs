@@ -14,10 +14,10 @@ use urlindex_redis::{NewRedisSet, RedisOptions, RedisUrlSet};
 const OWNER: u128 = u128::from_be_bytes(*b"fm-serve clients");
 /// How long a request waits for Redis before its client is told to retry.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Most requests that Redis remembers of one owner.
+/// Maximum number of requests that Redis remembers for one owner.
 const MOST_REQUESTS: u64 = 65_536;
 
-/// A set on Redis, and the rules of its URLs.
+/// A set on Redis, and the canonicaliser of its URLs.
 #[derive(Debug)]
 pub struct OnRedis {
     set: RedisUrlSet,
@@ -66,7 +66,7 @@ impl SharedSet for OnRedis {
     }
 
     fn stats(&self) -> SeenStats {
-        // Without an answer the number of URLs is the last one counted.
+        // If Redis does not answer, the last count of URLs stays.
         let _ = self.set.count();
         self.set.stats()
     }

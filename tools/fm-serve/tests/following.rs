@@ -1,4 +1,4 @@
-//! A replica beside its origin, each killed again and again while pages are put and removed.
+//! A replica and its origin, each killed again and again while pages are put and removed.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::program::{Program, command};
 const KILLS: u64 = 8;
 const TIME: i64 = 1_700_000_000_000;
 
-/// The versions of a store: of each its URL, time and body.
+/// The versions in a store: URL and time, with the body.
 fn versions(path: &Path) -> BTreeMap<(Vec<u8>, i64), Vec<u8>> {
     let store = PageStore::open(path, Options::new()).expect("opened");
     let found = store.versions().map(|page| {
@@ -26,7 +26,7 @@ fn versions(path: &Path) -> BTreeMap<(Vec<u8>, i64), Vec<u8>> {
     found
 }
 
-/// Puts and removes until it is told to stop.
+/// Puts and removes pages until it is told to stop.
 fn work(client: &Client, kill: u64, stop: &AtomicBool) {
     for nth in 0u64.. {
         if stop.load(Ordering::Relaxed) {
@@ -45,7 +45,7 @@ fn work(client: &Client, kill: u64, stop: &AtomicBool) {
     }
 }
 
-/// Ends the work also when the test fails.
+/// Stops the work, even if the test fails.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -70,7 +70,7 @@ fn has(replica: &Program, url: &str) -> bool {
 fn a_replica_that_is_killed_again_and_again_becomes_equal() {
     let dir = tempfile::tempdir().expect("a folder");
     let (origin_path, replica_path) = (dir.path().join("origin.fm"), dir.path().join("replica.fm"));
-    // So many that the first kills come while all is listed.
+    // There are so many pages that the first kills come during the first listing.
     let store = PageStore::create(&origin_path, Options::new()).expect("a store");
     for nth in 0..3000 {
         let page = Page::new(format!("http://before.example/{nth}"), TIME, 200, "before ".repeat(200));
@@ -85,7 +85,8 @@ fn a_replica_that_is_killed_again_and_again_becomes_equal() {
             let _ends = Ends(&stop);
             let (client, stop) = (origin.client(), &stop);
             scope.spawn(move || work(&client, kill, stop));
-            // At a moment that differs; in the last round all of it comes over.
+            // Each round kills at a different time; in the last one the replica receives
+            // everything.
             let marker = format!("http://marker.example/{kill}");
             std::thread::sleep(Duration::from_millis(40 * kill));
             if kill == KILLS - 1 {

@@ -1,4 +1,4 @@
-//! `kill -9` under load: what was answered is there, and what was not is answered as it was meant.
+//! `kill -9` under load: answered writes are kept, and a repeated request gets its right answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -15,7 +15,7 @@ use urlindex::{DiskOptions, Verdict, Whatwg};
 
 use crate::program::Program;
 
-/// Kills of a run; a soak asks for more by `FILEMAP_KILLS`.
+/// The number of kills; a long test sets `FILEMAP_KILLS` to get more.
 fn kills() -> u64 {
     std::env::var("FILEMAP_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(20)
 }
@@ -38,7 +38,7 @@ fn every_page_that_was_acknowledged_is_there_after_a_kill() {
                         let url = format!("http://{writer}.example/{}", nth % 50);
                         let time_ms = (kill * 1_000_000 + nth) as i64;
                         let page = Page::new(url.clone(), time_ms, 200, format!("{kill} {nth} ").repeat(200));
-                        // Some are made durable, the others only accepted: the machine stays up.
+                        // Some pages are made durable, others only accepted; the machine stays up.
                         if client.put(&page, PutRule::Always).is_err() || (nth % 7 == 0 && client.sync().is_err()) {
                             return;
                         }
@@ -47,7 +47,7 @@ fn every_page_that_was_acknowledged_is_there_after_a_kill() {
                     }
                 });
             }
-            // Under load, however fast the machine is; at a moment that differs.
+            // Under load, however fast the machine is, and at a different time in each round.
             let before = puts.load(Ordering::Relaxed);
             is_loaded = (0..60_000).any(|_| {
                 std::thread::sleep(Duration::from_millis(1));
@@ -70,7 +70,7 @@ fn every_page_that_was_acknowledged_is_there_after_a_kill() {
     }
 }
 
-/// A client as a crawler is one: it notes what it asks, and asks again until it is told.
+/// A client like a crawler: it remembers its request, and repeats it until it gets an answer.
 fn told(location: &Mutex<String>, batch: &[String]) -> Vec<String> {
     let id = RequestId::now();
     for _ in 0..30_000 {
@@ -88,7 +88,7 @@ fn told(location: &Mutex<String>, batch: &[String]) -> Vec<String> {
     panic!("no server for a minute");
 }
 
-/// Each URL is met by several clients.
+/// Several clients ask for each URL.
 fn batch(client: u64, nth: u64) -> Vec<String> {
     let first = nth * 20 + client * 5;
     (first..first + 30).map(|i| format!("http://h{}.example/{i}", i % 9)).collect()
@@ -131,7 +131,7 @@ fn every_url_is_new_to_exactly_one_client_through_kills() {
                 std::thread::sleep(Duration::from_millis(1));
                 batches.load(Ordering::Relaxed) >= before + 10
             });
-            // At a moment that differs: between answers, before a sync, in one.
+            // At a different time in each round: between answers, before a sync, during one.
             std::thread::sleep(Duration::from_micros(kill * 700));
             server.signal("KILL");
             server.end();

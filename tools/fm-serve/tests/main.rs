@@ -1,4 +1,4 @@
-//! The built server as an operator runs it: started, stopped, killed; its tokens and certificate.
+//! Runs the built server as an operator does: start, stop, kill; its tokens and certificate.
 
 mod following;
 mod killed;

@@ -1,5 +1,5 @@
-//! docs/HTTP.md: each of its commands, in order, against a server. They need bash and curl;
-//! without them the test says so and passes, in CI it fails.
+//! Runs every command of docs/HTTP.md, in order, against a server. That needs bash and curl;
+//! without them the test prints a note and passes, but fails in CI.
 
 use std::process::Command;
 

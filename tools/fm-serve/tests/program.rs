@@ -1,5 +1,5 @@
-//! A running `fm-serve` on a port of its own: started, signalled, waited for, and killed at the
-//! end of its test.
+//! A running `fm-serve` on a free port: started, signalled, waited for, and killed at the end of
+//! its test.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use filemap_http::{Client, ClientOptions};
 
-/// A running server; killed when it is dropped.
+/// A running server; killed when this is dropped.
 pub struct Program {
     child: Child,
     errors: BufReader<std::process::ChildStderr>,
@@ -15,7 +15,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Serves `store` on a port of its own.
+    /// Serves `store` on a free port.
     pub fn start(store: &Path, arguments: &[&str]) -> Program {
         let mut child = command(store, arguments).stderr(Stdio::piped()).spawn().expect("started");
         let mut errors = BufReader::new(child.stderr.take().expect("piped"));
@@ -32,18 +32,18 @@ impl Program {
         Client::open(&self.location, &ClientOptions::new()).expect("a server")
     }
 
-    /// The id of its process.
+    /// The process id.
     pub fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends a signal, such as `TERM`.
+    /// Sends a signal such as `TERM`.
     pub fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([format!("-{name}"), self.child.id().to_string()]).status();
         assert!(sent.expect("kill").success());
     }
 
-    /// Waits for its end: how it ended, and what it said meanwhile.
+    /// Waits for the end; returns the exit status and the output until then.
     pub fn end(mut self) -> (ExitStatus, String) {
         let mut words = String::new();
         self.errors.read_to_string(&mut words).expect("text");
@@ -58,7 +58,7 @@ impl Drop for Program {
     }
 }
 
-/// `fm-serve` with these arguments.
+/// Returns the command `fm-serve` with these arguments.
 pub fn command(store: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fm-serve"));
     command.arg(store);

@@ -1,4 +1,4 @@
-//! A seen set on Redis behind several servers.
+//! A seen set on Redis that several servers share.
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
@@ -11,7 +11,7 @@ use urlindex_redis::{NewRedisSet, RedisOptions, RedisUrlSet};
 
 use crate::program::{Program, command};
 
-/// `redis-server` on loopback, killed with it.
+/// A `redis-server` on the loopback address, killed when this is dropped.
 struct Redis {
     port: u16,
     server: Child,
@@ -19,7 +19,7 @@ struct Redis {
 }
 
 impl Redis {
-    /// None if it is not here; in the gate that fails.
+    /// Returns `None` if the program is missing; in CI that fails the test.
     fn start() -> Option<Redis> {
         let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
         let folder = tempfile::tempdir().expect("a folder");
@@ -73,7 +73,7 @@ fn two_servers_share_a_set_on_redis_and_the_answers_to_its_requests() {
     assert_eq!(added(&b, None, &urls), [SEEN, None, SEEN, SEEN]);
     assert_eq!(a.check(&["http://b.example/", "http://c.example/"]).expect("asked"), [SEEN, NEW]);
     assert!(!set.contains(b"http://a.example/").expect("asked").is_new());
-    // The other server's URLs count as well.
+    // URLs from the other server count as well.
     added(&b, None, &["http://d.example/"]);
     assert_eq!(a.stats().expect("asked").urls, 3);
     let many: Vec<String> = (0..65_537).map(|i| format!("http://many.example/{i}")).collect();

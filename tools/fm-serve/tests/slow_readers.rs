@@ -1,5 +1,5 @@
-//! Readers that hardly read a large body: others are answered meanwhile, and memory is bounded by
-//! their number, not by the body.
+//! Clients that read a large body very slowly: others are answered meanwhile, and memory is
+//! bounded by the number of such clients, not by the size of the body.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,11 +10,11 @@ use filemap::{Lookup, Page, PageRead, PageWrite};
 
 use crate::program::Program;
 
-/// More than calls of the store at once, which none of them may hold; a soak asks for more by
-/// `FILEMAP_SLOW_READERS`, and for another length by `FILEMAP_SLOW_BYTES`.
+/// More readers than the store handles calls at once; none of them may occupy one. A long test
+/// sets `FILEMAP_SLOW_READERS` to get more, and `FILEMAP_SLOW_BYTES` for another body length.
 const READERS: u64 = 80;
 const BYTES: u64 = 64_000_000;
-/// Memory of the server for each of them, and for all else.
+/// The server's memory for each of them, and for everything else.
 const EACH: u64 = 3 << 20;
 const ELSE: u64 = 256 << 20;
 
@@ -22,7 +22,7 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// The most memory that the process had, in bytes.
+/// The peak memory of the process, in bytes.
 fn most_memory(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("a process of Linux");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a figure");
@@ -37,7 +37,7 @@ fn slow_readers_of_a_large_body_hold_nobody_up() {
     let client = server.client();
     let small = Page::new("http://small.example/", 1_700_000_000_000, 200, "small".repeat(3_000));
     client.put(&small, PutRule::Always).expect("stored");
-    // Numbered, so that it is seen if a part is absent or out of its place.
+    // Numbered, so that a missing or misplaced part is noticed.
     let body: Vec<u8> = (0..bytes / 8).flat_map(u64::to_le_bytes).collect();
     let large = Page::new("http://large.example/", 1_700_000_000_000, 200, "");
     client.put_reader(&large, &mut body.as_slice()).expect("stored");
@@ -57,12 +57,12 @@ fn slow_readers_of_a_large_body_hold_nobody_up() {
     }
     for _ in 0..100 {
         assert_eq!(client.get(&Lookup::new("http://small.example/")).expect("readable"), Some(small.clone()));
-        // A call of the store on the pool.
+        // This call runs in the store's thread pool.
         assert_eq!(client.count(&Scope::new()).expect("counted"), 2);
     }
     let more = most_memory(server.process()).saturating_sub(before);
     assert!(more <= readers * EACH + ELSE, "{more} bytes more for {readers} readers");
-    // It was not cut off, and goes on where it was.
+    // The slow reader was not cut off, and continues where it was.
     let (mut stream, mut answer) = slow.swap_remove(0);
     stream.read_to_end(&mut answer).expect("readable");
     assert!(answer.ends_with(&body), "{} bytes with the head, of {}", answer.len(), body.len());

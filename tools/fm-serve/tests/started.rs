@@ -1,4 +1,4 @@
-//! What it starts with, what it refuses to start with, and how it stops.
+//! Starting the server, refusing to start, and stopping.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -84,7 +84,7 @@ fn sets_of_a_folder_are_served_again_and_one_that_cannot_be_is_named() {
         let (status, words) = server.end();
         assert!(status.success(), "{words}");
     }
-    // What it says before it serves.
+    // The messages before it serves.
     let output = command(&path, &[&arguments[..], &["--listen", "256.0.0.1:1"]].concat()).output().expect("run");
     assert_eq!(output.status.code(), Some(2));
     let mut child = command(&path, &arguments).stderr(std::process::Stdio::piped()).spawn().expect("started");
@@ -125,7 +125,7 @@ fn it_shows_what_the_rules_of_its_files_allow() {
     server.signal("TERM");
     let (status, words) = server.end();
     assert!(status.success(), "{words}");
-    // What it says before it serves: rules of users, and those that pywb would miss.
+    // The messages before it serves: rules for users, and rules that pywb would miss.
     let mut child = command(&path, &["--access", &one]).stderr(std::process::Stdio::piped()).spawn().expect("started");
     let mut said = String::new();
     let mut lines = BufReader::new(child.stderr.take().expect("piped"));
@@ -135,7 +135,7 @@ fn it_shows_what_the_rules_of_its_files_allow() {
     child.kill().expect("killed");
     child.wait().expect("ended");
     assert!(
-        said.contains("1 rules of access are of a `user`") && said.contains("one.aclj:2: not in pywb's order"),
+        said.contains("1 access rules name a `user`") && said.contains("one.aclj:2: not in pywb's order"),
         "{said}"
     );
     assert!(said.contains("one.aclj:3: the rule is about what is below `com,example)/d/`"), "{said}");

@@ -1,4 +1,4 @@
-//! The command line: the list of verbs, and which function runs each.
+//! The command line: the verbs, and the function that runs each.
 //!
 //! Help, completions and man pages are generated from this description.
 
@@ -29,9 +29,9 @@ const AFTER_HELP: &str = "\
 A server's address, such as http://127.0.0.1:8640, stands for a store where pages are read, put or
 removed; FILEMAP_TOKEN has its token, FILEMAP_CA_FILE a file of certificates to trust.
 
-s3://bucket/prefix is a store in object storage, in builds with it: AWS_ENDPOINT, AWS_REGION,
-AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY say where it is and who asks. A verb that has no form
-for it says what to do instead.
+s3://bucket/prefix is a store in object storage, in programs built with feature `cloud`:
+AWS_ENDPOINT, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY give its address and the
+credentials. A verb that does not support it says what to do instead.
 
 Ctrl-C stops long work at a safe place and says how to continue; a second Ctrl-C ends it at once,
 which is safe too.
@@ -40,7 +40,7 @@ Example:
   fm-tool import pages.fm crawl.warc.gz
   fm-tool get pages.fm https://example.com/ > page.html";
 
-/// The verbs in the order of the help, and the module of each.
+/// The verbs, in the order of the help, with the module of each.
 macro_rules! verbs {
     ($($verb:ident $module:ident),*; made of the description: $($page:ident $pages:ident),*) => {
         #[derive(Subcommand)]
@@ -69,7 +69,7 @@ verbs!(
 );
 
 impl Cli {
-    /// Runs the verb; absent files of a store that it read count as damage.
+    /// Runs the verb. Missing files of a store that it read count as damage.
     pub fn run(&self) -> Result<Outcome, Failure> {
         Ok(self.verb.run(&self.shared)?.and(absence::outcome()))
     }

@@ -1,5 +1,5 @@
 //! Input that a signal ends: a file or standard input whose reads return "end of input" once the
-//! work is to stop.
+//! work must stop.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -9,10 +9,10 @@ use std::time::Duration;
 use fm_cli::interrupt::asked;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// A waiting read checks for a signal this often.
+/// Interval at which a waiting read checks for a signal.
 const LOOK_UP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// A file or standard input; ends when the work is to stop, even while a read waits.
+/// A file or standard input; ends when the work must stop, even while a read waits.
 pub struct Input(File);
 
 impl Input {
@@ -26,7 +26,7 @@ impl Input {
         Ok(Input(File::from(io::stdin().as_fd().try_clone_to_owned()?)))
     }
 
-    /// Whether a read would return within this time.
+    /// Returns whether a read would return within this time.
     pub fn is_ready(&self, within: Duration) -> bool {
         let within = Timespec { tv_sec: within.as_secs() as i64, tv_nsec: i64::from(within.subsec_nanos()) };
         !asked() && matches!(poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&within)), Ok(ready) if ready > 0)

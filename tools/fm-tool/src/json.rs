@@ -1,13 +1,12 @@
-//! Pages as JSON values, in the schema of [`filemap::dump::jsonl`] with the store's own fields
-//! added.
+//! Pages as JSON values, in the schema of [`filemap::dump::jsonl`] plus the store's own fields.
 //!
-//! Text stands under a field's name, other bytes in base64 under the name and `_base64`.
+//! Text has the field's name; other bytes are base64 in a field with `_base64` after the name.
 
 use filemap::{Page, PageHead};
 use fm_cli::Failure;
 use serde_json::{Value, json};
 
-/// A page as its JSON line, without the line's end.
+/// A page as a JSON line, without a line end.
 pub fn page(page: &Page) -> Result<Vec<u8>, Failure> {
     let mut line = Vec::new();
     filemap::dump::jsonl::write(page, &mut line)?;
@@ -15,12 +14,12 @@ pub fn page(page: &Page) -> Result<Vec<u8>, Failure> {
     Ok(line)
 }
 
-/// A version without its body, with the store's own fields.
+/// A version without its body, but with the store's own fields.
 pub fn head(head: &PageHead) -> Result<Value, Failure> {
     Ok(filemap::dump::jsonl::head(head)?)
 }
 
-/// A field of this name for bytes: as text, or in base64 under the name and `_base64`.
+/// A field with bytes: as text, or as base64 with `_base64` after the name.
 pub fn field(name: &str, bytes: &[u8]) -> (String, Value) {
     use base64::Engine;
     match std::str::from_utf8(bytes) {
@@ -38,7 +37,7 @@ pub fn set(line: &mut Value, name: &str, bytes: &[u8]) {
     line[name] = value;
 }
 
-/// The line of a URL: the URL, then the fields of an object.
+/// The JSON line of a URL: the URL, then the fields of an object.
 pub fn of_url(url: &[u8], fields: Value) -> Value {
     let mut line = json!({});
     set(&mut line, "url", url);

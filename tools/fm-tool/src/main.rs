@@ -1,10 +1,9 @@
 //! `fm-tool`: FileMap's command line. Arguments in, printed values of the crates out.
 //!
-//! [`cli`] lists the verbs, each of which is one file or folder of `verbs`. Beside them stands
-//! what several verbs share: `arguments` that mean the same in each, `stores` and how they are
-//! opened, `input` that Ctrl-C ends, `json`. What every command line shares is the crate `fm-cli`.
-//! Data goes to standard output, messages to standard error, and no reading verb ever creates a
-//! store.
+//! [`cli`] lists the verbs; each is one file or folder of `verbs`. Several verbs share `arguments`
+//! with the same meaning, `stores` and how they are opened, `input` that Ctrl-C ends, and `json`.
+//! The crate `fm-cli` has what all command lines share. Data goes to standard output, messages to
+//! standard error, and no reading verb ever creates a store.
 
 mod arguments;
 mod cli;

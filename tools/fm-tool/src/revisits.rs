@@ -1,10 +1,10 @@
-//! Revisits without a body: the message that `import` and `verify` end with.
+//! Revisits without a body: the last message of `import` and `verify`.
 
 use filemap::store::RevisitCount;
 use fm_cli::plain;
 use fm_cli::words::{self, complain};
 
-/// Reports revisits without a body because their original is not in the store.
+/// Reports revisits that have no body because their original is not in the store.
 pub fn say_unresolved(count: Option<&RevisitCount>) {
     let Some(count) = count.filter(|count| count.unresolved > 0) else { return };
     let urls: Vec<String> = count.urls.iter().take(3).map(|url| plain(url)).collect();

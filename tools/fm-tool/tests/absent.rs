@@ -1,6 +1,6 @@
-//! A store that has lost a whole segment of values, or a dictionary: every verb that reads gives
-//! all the rest, names the file and ends with 3; no verb writes before the loss is accepted; what
-//! was removed stays so.
+//! A store that has lost a whole value segment or a dictionary: every verb that reads returns the
+//! rest, names the file and ends with 3; no verb writes before the loss is accepted; removed pages
+//! stay removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
@@ -14,14 +14,14 @@ use filemap::page::{RecordKind, Revisit, RevisitProfile};
 use filemap::{Options, Page, PageStore};
 use serde_json::Value;
 
-/// What lies where: by file, the URLs and times of the versions in it.
+/// For each file, the URLs and times of the versions in it.
 type Places = BTreeMap<String, BTreeSet<(String, i64)>>;
 
 fn url(i: u32) -> String {
     format!("http://example.com/{i}")
 }
 
-/// Fifty of them fill a segment, and they do not shrink.
+/// Fifty bodies fill a segment, and they do not compress.
 fn body(i: u32, time_ms: i64) -> Vec<u8> {
     let mut noise = u64::from(i) << 32 | time_ms as u64;
     let mut next = || {
@@ -31,13 +31,12 @@ fn body(i: u32, time_ms: i64) -> Vec<u8> {
     (0..20_000).map(|_| next()).collect()
 }
 
-/// The pages that are removed: their versions lie in the first segment, their removals in another
-/// one.
+/// The pages that are removed: their versions are in the first segment, the removals in another.
 const REMOVED: std::ops::Range<u32> = 0..5;
 
-/// A store of several segments: pages, newer versions of some of them, removals.
+/// Creates a store with several segments: pages, newer versions of some of them, removals.
 fn make(path: &Path) -> Places {
-    // Compaction in the background would move pages, or leave copies, while places are noted.
+    // Background compaction would move or copy pages while their places are recorded.
     let options =
         Options::new().segment_bytes(1 << 20).large_value_bytes(64 << 10).free_space_floor(0).space_bound(None);
     let store = PageStore::create_with(path, Arc::new(Exact), options).unwrap();
@@ -73,7 +72,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// All files of a store but LOCK, which has the number of the last process that opened it.
+/// All files of a store except LOCK, which contains the id of the last process that opened it.
 fn files(path: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let all = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
     all.filter(|path| path.file_name() != Some("LOCK".as_ref()))
@@ -81,7 +80,7 @@ fn files(path: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
         .collect()
 }
 
-/// How a file goes; the second one is for swapping.
+/// A way to lose a file; the second path is for swapping.
 type Way = (&'static str, fn(&Path, &Path));
 
 const WAYS: [Way; 4] = [
@@ -100,7 +99,7 @@ fn cut(file: &Path, bytes: u64) {
     OpenOptions::new().write(true).open(file).unwrap().set_len(bytes).unwrap();
 }
 
-/// The store without a file, or with two files swapped; and the versions that are left.
+/// The store without a file, or with two files swapped; and the remaining versions.
 struct Broken {
     bench: Bench,
     lost: Vec<String>,
@@ -120,7 +119,7 @@ impl Broken {
         Broken { bench, lost, left, what: format!("{file} is {name}") }
     }
 
-    /// Runs a verb, which ends with 3 and names what is lost.
+    /// Runs a verb, and checks that it ends with 3 and names the lost files.
     #[track_caller]
     fn told(&self, verb: &str, args: &[&str]) -> Ran {
         let mut ran = self.bench.run(verb, args);
@@ -142,7 +141,7 @@ impl Broken {
     }
 }
 
-/// URLs and times of a dump.
+/// The URLs and times in a dump.
 fn dumped(ran: &Ran) -> BTreeSet<(String, i64)> {
     let lines = ran.json();
     let all: BTreeSet<_> = lines.iter().map(|line| (text(line, "url"), time(line))).collect();
@@ -294,7 +293,7 @@ fn nothing_is_written_before_the_loss_is_accepted_and_then_it_is_a_store_like_an
     });
 }
 
-/// A page that has a frame in common with the others, and some text of its own.
+/// A page that shares a frame with the others, and has some text of its own.
 fn alike(i: u32) -> String {
     let frame: String =
         (0..60).map(|j| format!("<li class=\"c{j}\"><a href=/{}>{:x}</a>", j * j * 31, j * 7919)).collect();
@@ -302,7 +301,7 @@ fn alike(i: u32) -> String {
     format!("<html><title>{i}</title>{frame}<p>{own}")
 }
 
-/// A store of pages that are compressed with a dictionary; the bytes of that.
+/// Creates a store whose pages are compressed with a dictionary; returns the dictionary's bytes.
 fn with_dictionary(bench: &Bench) -> Vec<u8> {
     let store = PageStore::create_with(bench.store(), Arc::new(Exact), Options::new().free_space_floor(0)).unwrap();
     let put = |pages: std::ops::Range<u32>| {
@@ -382,8 +381,8 @@ fn a_dictionary_that_is_gone_is_named_by_every_verb_and_nothing_is_written_befor
         broken.bench.run("prune", &["--keep-versions", "1", "--dry-run"]).ended(0);
         broken.bench.run("prune", &["--keep-versions", "1"]).ended(0);
         broken.told("dump", &[]);
-        broken.bench.run("recompress", &["--level", "12"]).ended(3).said("could not be compressed anew");
-        // What needs it keeps it in the list of files.
+        broken.bench.run("recompress", &["--level", "12"]).ended(3).said("could not be compressed again");
+        // While a version needs the dictionary, it stays in the list of files.
         broken.told("erase", &["--url", &url(1000), "--reason", "asked for", "--yes"]);
         broken.told("verify", &[]);
         fs::write(&file, &bytes).unwrap();
@@ -405,7 +404,7 @@ fn what_a_change_would_do_ends_as_the_change_does_when_a_loss_was_accepted() {
         broken.bench.run("prune", &[&kept[..], dry].concat()).ended(3).said("value1.dat");
     }
     broken.bench.run("compact", &["--dry-run"]).ended(0).said("value1.dat");
-    // What is gone was not searched for what is to go.
+    // The lost file was not searched for the pages to erase.
     let erased = ["--url", "http://example.com/80", "--reason", "asked for", "--yes"];
     broken.told("erase", &[&erased[..], &["--dry-run"]].concat());
     broken.told("erase", &erased);
@@ -426,7 +425,7 @@ fn a_repair_that_cannot_tell_a_loss_from_a_segment_that_was_given_back_ends_with
     let (ran, all) = repair(&["SUPERBLOCK"]);
     assert_eq!(all, places.values().flatten().cloned().collect());
     ran.ended(3).said("no witness").said("nothing is known to be lost");
-    // Each segment, the last one too, goes with whatever told of it.
+    // Each segment, even the last one, is lost together with a file that listed it.
     for name in places.keys() {
         for witness in ["SUPERBLOCK", "address.idx"] {
             let (ran, left) = repair(&[witness, name]);
@@ -437,7 +436,7 @@ fn a_repair_that_cannot_tell_a_loss_from_a_segment_that_was_given_back_ends_with
     let (ran, left) = repair(&["SUPERBLOCK", "value1.dat"]);
     assert!(left.len() < all.len());
     ran.ended(3).said("value1.dat: removed by compaction, or lost");
-    // The superblock tells.
+    // The superblock lists the segment.
     let (ran, _) = repair(&["value1.dat"]);
     assert!(ran.ended(3).text().contains("value1.dat"));
 }
@@ -472,6 +471,6 @@ fn a_revisit_of_a_damaged_version_goes_out_without_a_body_and_that_is_said() {
     assert_eq!((&ran.json()[0]["bodiless"], &ran.json()[0]["written"]), (&1.into(), &1.into()));
     let got = bench.run("get", &[&url(1)]).ended(3).said("has no body").said("the version of 1970-01-01T00:00:01Z");
     assert_eq!(got.out, b"");
-    // Both versions are listed: their heads are whole.
+    // Both versions are listed, since their heads are intact.
     assert_eq!(bench.run("history", &[&url(1)]).ended(0).text().lines().count(), 2);
 }

@@ -1,5 +1,5 @@
-//! What is refused, with which words and exit code; and that nothing is written and nothing lost
-//! by it.
+//! Input and arguments that are refused: the messages and exit codes; and that a refusal writes
+//! nothing and loses nothing.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -11,7 +11,7 @@ use crate::harness::{self, Bench, PAGE_CRC, PAGE_URL, PAGES, run, tool, warc};
 const READING_VERBS: [&str; 11] =
     ["get", "has", "head", "history", "ls", "count", "top", "stat", "verify", "dump", "rm"];
 
-/// The arguments after the store that a verb needs at least.
+/// The arguments that a verb needs at least, after the store.
 fn arguments(verb: &str) -> &'static [&'static str] {
     match verb {
         "get" | "has" | "head" | "history" | "rm" => &[PAGE_URL],
@@ -99,7 +99,7 @@ fn a_refused_put_makes_no_store() {
     assert!(!bench.store().exists());
 }
 
-/// Runs the program under a shell, which opens and closes its streams.
+/// Runs the program in a shell that opens and closes its streams.
 fn by_shell(script: &str, store: &Path) -> std::process::Output {
     let mut shell = std::process::Command::new("sh");
     shell.args(["-c", script]).env("TOOL", harness::program()).env("STORE", store).output().unwrap()
@@ -220,7 +220,7 @@ fn a_body_that_is_damaged_in_its_middle_ends_get_and_replaces_no_file() {
         fs::write(&file, body).unwrap();
         bench.run("put", &[url.as_ref(), file.as_os_str()]).ended(0);
     }
-    // In the second of its chunks.
+    // In the second chunk of the body.
     let segment = bench.store().join("value0.dat");
     let mut bytes = fs::read(&segment).unwrap();
     let at = bytes.windows(64).position(|window| *window == noise[3 << 19..][..64]).expect("stored as it is");
@@ -298,7 +298,7 @@ fn output_is_not_written_over_a_stores_own_files() {
     }
     bench.run("verify", &[] as &[&str]).ended(0);
 
-    // Nor taken away by a refusal.
+    // A refusal does not remove anything, either.
     let files = |folder: &Path| -> BTreeMap<PathBuf, Vec<u8>> {
         let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
         entries.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
@@ -316,7 +316,7 @@ fn output_is_not_written_over_a_stores_own_files() {
     for verb in [&["backup", folder][..], &["copy", folder], &["copy", folder, "--compact"], &["repair", folder]] {
         bench.run(verb[0], &verb[1..]).ended(2).said("lies in a store");
     }
-    // A bare name is one in the folder where the user is.
+    // A bare name is a path in the user's current folder.
     for verb in [&["backup", "sub"][..], &["copy", "sub"], &["copy", "sub", "--compact"], &["repair", "sub"]] {
         let mut command = bench.command(verb[0]);
         run(command.args(&verb[1..]).current_dir(bench.store())).ended(2).said("lies in a store");
@@ -345,13 +345,13 @@ fn no_output_goes_through_a_symbolic_link() {
         bench.run("repair", &[link]).ended(2).said("symbolic link");
         run(tool().args(["man", link])).ended(2).said("symbolic link");
     }
-    // Nor through what was put where a dump begins.
+    // The link is not followed in the place where a dump starts, either.
     std::os::unix::fs::symlink(&victim, bench.path("dump.jsonl.open")).unwrap();
     bench.run("dump", &["-o", bench.path("dump.jsonl").to_str().unwrap(), "--overwrite"]).ended(0);
     assert_eq!(fs::read(&victim).unwrap(), b"precious");
     assert!(!bench.path("absent").exists() && fs::read_dir(&folder).unwrap().next().is_none());
     assert!(links.iter().all(|link| link.is_symlink()));
-    // The system's own are no traps.
+    // Links that belong to the system are not refused.
     let page = bench.run("get", &[url]).ended(0).out;
     for own in ["/dev/stdout", "/proc/self/fd/1", "/dev/fd/1"] {
         assert_eq!(bench.run("get", &[url, "-o", own]).ended(0).out, page, "{own}");
@@ -374,7 +374,7 @@ fn a_file_is_replaced_by_a_whole_page_or_not_at_all() {
     bench.run("get", &["http://example.com/", "-o", "/dev/null"]).ended(0);
     bench.run("get", &["http://example.com/", "-o", "/dev/full"]).ended(2);
 
-    // Every record of a value is damaged somewhere.
+    // Damages every record of the values somewhere.
     fs::write(&file, "precious").unwrap();
     let values = bench.store().join("value0.dat");
     let mut bytes = fs::read(&values).unwrap();

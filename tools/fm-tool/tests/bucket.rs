@@ -1,22 +1,22 @@
-//! Verbs with a store in object storage: each works, or says what is missing and what to do
-//! instead. Those that work are run in the bucket of `FILEMAP_S3`, if that is set and the program
-//! can open one (feature `cloud`): `crates/filemap-cloud/ceph.sh` makes one.
+//! Verbs on a store in object storage: each works, or says what is missing and what to do instead.
+//! The working ones run in the bucket of `FILEMAP_S3`, if that is set and the program has the
+//! feature `cloud`; `crates/filemap-cloud/ceph.sh` creates one.
 
 use crate::harness::{run, tool};
 
-/// A location that is refused before any request, by whoever would open it.
+/// A location that every verb refuses before it sends a request.
 const REFUSED: &str = "s3://key:5e3c7e7@bucket/pages";
 
-/// What a verb does with a bucket.
+/// The result of a verb on a bucket.
 enum Does {
     Works,
-    /// Says so.
+    /// The verb is refused with a message that has this text.
     Lacks(&'static str),
 }
 use Does::{Lacks, Works};
 
-/// Every verb that has a store, with arguments that make sense; `@` stands for the location, `%`
-/// for an absent folder.
+/// Every verb that has a store, with valid arguments; `@` stands for the location, `%` for a
+/// missing folder.
 const VERBS: [(&str, &[&str], Does); 36] = [
     ("import", &["@", "Cargo.toml"], Lacks("fm-tool copy FOLDER")),
     ("load", &["@", "Cargo.toml"], Lacks("fm-tool copy FOLDER")),
@@ -76,7 +76,7 @@ fn every_verb_works_in_a_bucket_or_says_what_to_do_instead() {
         let ran = run(tool().args(verb.split(' ')).args(args)).ended(2);
         let words = match does {
             Lacks(words) => words,
-            // Whether a bucket can be opened, the program says.
+            // The message tells whether the program can open a bucket.
             Works if ran.words.contains("--features cloud") => "built without object storage",
             Works => "a location has no user and no password",
         };
@@ -86,7 +86,7 @@ fn every_verb_works_in_a_bucket_or_says_what_to_do_instead() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "a verb made something");
 }
 
-/// Those that mean something else, or nothing, there are refused by name.
+/// Flags that mean something else in a bucket, or nothing, are refused by name.
 #[cfg(feature = "cloud")]
 #[test]
 fn flags_that_mean_nothing_in_a_bucket_are_refused_by_name() {
@@ -119,7 +119,7 @@ fn flags_that_mean_nothing_in_a_bucket_are_refused_by_name() {
         erase(&[&order[..], &["--from", "2020-01-01"]].concat()),
         erase(&[&order[..], &["--to", "2020-01-01"]].concat()),
     ] {
-        // The flag that is refused is the last, but for its value and what others need.
+        // The refused flag is the last one, apart from its value and flags that others need.
         let named = args.iter().skip(2).filter(|arg| arg.starts_with("--"));
         let refused =
             run(tool().args(args.iter().map(|arg| if *arg == "@" { "s3://bucket/pages" } else { arg }))).ended(2);
@@ -146,7 +146,7 @@ fn what_becomes_of_revisits_in_a_bucket_is_in_the_help() {
     }
 }
 
-/// What is empty would be everything.
+/// An empty value would match everything.
 #[cfg(feature = "cloud")]
 #[test]
 fn an_erasure_without_a_bound_or_a_reason_is_refused_before_anything_is_opened() {

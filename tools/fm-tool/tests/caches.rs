@@ -1,5 +1,5 @@
-//! `import --from`: the caches of Scrapy and requests-cache under tests/data/caches, whole, twice,
-//! interrupted, damaged, and of kinds that are not read.
+//! `import --from`: the caches of Scrapy and requests-cache in tests/data/caches, intact, imported
+//! twice, interrupted, damaged, and of kinds that are not supported.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -134,7 +134,7 @@ fn what_cannot_be_read_is_counted_named_and_left_out() {
     let done =
         done.said(&format!("docs/ed/{POST}: meta: it is no literal")).said("response_body").said("not plain data");
     done.said("notes.txt").said("old.db: it is of a kind of dbm that is not read").said("dbm.dumb");
-    // The others are in, and mended entries come by the same command.
+    // The other entries are stored, and the same command imports repaired entries.
     fs::remove_file(cache.join("old.db")).expect("removed");
     copy(&data("scrapy"), &cache);
     assert_eq!(bench.run("import", &args("scrapy-httpcache", &cache)).ended(0).json()[0]["stored"], 3);
@@ -152,7 +152,7 @@ fn requests_cache_is_read_with_its_redirects_and_forms() {
     for name in ["requests-1.2-json.sqlite", "requests-1.3-pickle.sqlite", "requests-1.3-files"] {
         let bench = Bench::new();
         let line = &bench.run("import", &args("requests-cache", &data(name))).ended(0).json()[0];
-        // The page that another was redirected to is in the cache twice, and may be the same
+        // The page that another was redirected to is in the cache twice; both may be the same
         // version.
         let sum = line["stored"].as_u64().zip(line["already_there"].as_u64()).map(|(stored, there)| stored + there);
         assert_eq!((&line["records"], sum, &line["variants"]), (&5.into(), Some(6), &1.into()), "{line}");
@@ -197,7 +197,7 @@ fn caches_that_are_none_are_refused() {
 fn what_a_directory_of_dbm_dumb_has_lost_is_told() {
     let lines = fs::read_to_string(data("scrapy/dumb.db.dir")).expect("text");
     let cut = |lines: &str, number: usize| lines.split_inclusive('\n').take(number).collect::<String>();
-    // Of eight keys, two an entry.
+    // There are eight keys, two for each entry.
     for (directory, stored, damaged, words) in [
         (String::new(), 0, 1, "with 4 responses and 4 times, have no name"),
         (cut(&lines, 6), 3, 1, "with 1 response and 1 time, have no name"),
@@ -213,7 +213,7 @@ fn what_a_directory_of_dbm_dumb_has_lost_is_told() {
         let ran = bench.run("import", &order).ended(if damaged > 0 { 3 } else { 0 }).said(words);
         let line = &ran.json()[0];
         assert_eq!((&line["stored"], &line["damaged"]), (&stored.into(), &damaged.into()), "{directory}{line}");
-        // The directory before it has what it lacks.
+        // The previous directory has the missing keys.
         fs::write(cache.store().join("dumb.db.bak"), &lines).expect("written");
         let again = bench.run("import", &order);
         let said = again.words.contains(&format!("(.bak) has {} ", 4 - line["stored"].as_u64().expect("a number")));
@@ -240,7 +240,7 @@ fn a_value_that_was_replaced_is_no_loss() {
     assert_eq!(ran.json()[0]["stored"], 4);
 }
 
-/// Makes a FIFO.
+/// Creates a FIFO.
 fn fifo(path: &Path) {
     let made = std::process::Command::new("mkfifo").arg(path).status().expect("mkfifo runs");
     assert!(made.success());
@@ -261,7 +261,7 @@ fn a_pipe_in_a_cache_is_named_and_not_waited_for() {
     std::os::unix::net::UnixListener::bind(cache.join("docs/ed/socket")).expect("a socket");
     let ran = bench.run("import", &args("scrapy-httpcache", &cache)).ended(3);
     let line = &ran.json()[0];
-    // Of 20 entries four are in the table beside the journal.
+    // Four of 20 entries are in the table next to the journal.
     assert_eq!((&line["stored"], &line["damaged"], &line["ignored"]), (&15.into(), &4.into(), &2.into()), "{line}");
     let said =
         ["pipe.db: it is no regular file", "a.db.dat: it is no", "response_body cannot", "lite.db-journal is no"];
@@ -291,7 +291,7 @@ fn a_folder_without_an_entry_is_no_empty_cache() {
     let ran = bench.run("import", &args("scrapy-httpcache", &folder)).ended(2).said("notes.txt").said("HTTPCACHE_DIR");
     assert_eq!((&ran.json()[0]["ignored"], ran.json()[0]["not_read"].as_array().map(Vec::len)), (&2.into(), Some(1)));
     assert!(!bench.store().exists());
-    // A spider that has cached nothing yet, and a cache that was cut off before its first byte.
+    // A spider that has cached nothing yet, and a cache that was truncated before its first byte.
     for name in ["new.db.dat", "new.db.dir"] {
         fs::write(folder.join(name), "").expect("written");
     }

@@ -1,5 +1,5 @@
-//! Verbs that are about many pages: counted, ranked, looked for, printed and removed, by host, by
-//! prefix or by a list.
+//! Verbs for many pages: counted, ranked, searched, printed and removed, by host, by prefix or by
+//! a list.
 
 use crate::harness::{Bench, PAGE_CRC, PAGE_URL, PAGES, warc};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 const HOST: &str = "docs.python.localhost";
 const ARCHIVE: &str = "https://archive.org/";
 
-/// A store with pages of several hosts, of several versions, and with records beside them.
+/// A store with pages of several hosts, several versions, and records next to them.
 fn several() -> Bench {
     let bench = Bench::new();
     let files = ["IAH-urls-wget.warc.gz", "python-docs.warc.gz", "cc.warc.gz"].map(warc);
@@ -93,7 +93,7 @@ fn hosts_are_ranked_with_the_sums_of_their_pages_and_the_log_is_all_of_them() {
         let sum: u64 = hosts.iter().map(|host| number(host, name)).sum();
         assert!(sum <= number(all, name) && sum > 0);
     }
-    // Every record of the log is somebody's: nothing was removed or replaced here.
+    // Every record in the log belongs to a host: nothing was removed or replaced here.
     let stat = &bench.run("stat", &["--json"]).ended(0).json()[0];
     assert_eq!(number(all, "stored_bytes") + 64, number(stat, "value_bytes"), "but the segment's header");
     assert_eq!(number(all, "short_by"), 0);
@@ -102,7 +102,7 @@ fn hosts_are_ranked_with_the_sums_of_their_pages_and_the_log_is_all_of_them() {
     assert_eq!((by_pages.len(), number(&by_pages[0], "pages")), (3, 54));
     let text = lines(&bench, "top", &["--limit", "1"]);
     assert!(text[0].ends_with("host") && text[1].ends_with(HOST) && text[2].ends_with("(all)"), "{text:?}");
-    // With too little memory for all hosts the heaviest is still the heaviest, and it is said.
+    // With too little memory for all hosts, the largest is still first, and a message says so.
     let few = bench.run("top", &["--exact-hosts", "2", "--limit", "1"]).ended(0).said("over 2 hosts");
     assert!(few.text().contains(HOST));
 }
@@ -230,7 +230,7 @@ fn one_version_is_removed_by_its_time_and_no_other() {
 fn a_host_is_removed_whole_with_what_stands_beside_its_pages_and_nothing_else() {
     let bench = several();
     let others: Vec<String> = lines(&bench, "ls", &[]).into_iter().filter(|url| !url.contains(HOST)).collect();
-    // Nobody can answer a question here.
+    // The test cannot answer a question.
     bench.run("rm", &["--host", HOST]).ended(2).said("--yes");
     bench.run("rm", &[PAGE_URL, "--host", HOST, "--yes"]).ended(2).said("not both");
     bench.run("rm", &["--host", "absent.example", "--yes"]).ended(1).said("no pages of absent.example");

@@ -1,5 +1,5 @@
-//! The command line over a real object storage: the bucket of `FILEMAP_S3`, of the environment
-//! that `crates/filemap-cloud/ceph.sh` prints.
+//! The command line with real object storage: the bucket of `FILEMAP_S3`, in the environment that
+//! `crates/filemap-cloud/ceph.sh` prints.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::harness::{Bench, PAGE_URL, Ran, run, tool};
 
-/// A place for a store that no other test has; `None` without a bucket.
+/// A location for a store that no other test uses; `None` without a bucket.
 fn place(name: &str) -> Option<String> {
     let Ok(s3) = std::env::var("FILEMAP_S3") else {
         eprintln!("skipped: FILEMAP_S3 names no bucket");
@@ -34,13 +34,13 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Everything in a folder's store, as lines without what only that store knows.
+/// The whole dump of a store, as lines without the data that only this store knows.
 #[track_caller]
 fn dumped(store: &Path) -> BTreeSet<String> {
     ran("dump", &[text(store)]).ended(0).text().lines().map(str::to_owned).collect()
 }
 
-/// A store with several versions of a page, variants, records beside pages, and removed pages.
+/// A store with several versions of a page, variants, records next to pages, and removed pages.
 fn filled() -> Bench {
     let bench = Bench::new();
     let warcs = [crate::harness::warc("python-docs.warc.gz"), crate::harness::warc("example.warc.gz")];
@@ -70,7 +70,7 @@ fn a_copy_goes_up_and_down_with_every_version_and_again_adds_nothing() {
     let down = told("copy", &[&there, text(&back)], 0);
     assert_eq!(down["versions"], versions);
     assert_eq!(dumped(&back), dumped(&here));
-    ran("copy", &[&there, text(&back)]).ended(0).said(&format!("{versions} there already"));
+    ran("copy", &[&there, text(&back)]).ended(0).said(&format!("{versions} already there"));
     for (verb, args) in [
         ("get", &[PAGE_URL][..]),
         ("history", &["http://v.example/"]),
@@ -83,11 +83,11 @@ fn a_copy_goes_up_and_down_with_every_version_and_again_adds_nothing() {
         assert_eq!((remote.code, &remote.out), (local.code, &local.out), "{verb} {args:?}: {}", remote.words);
     }
     ran("has", &[&there, "http://gone.example/"]).ended(1);
-    // From bucket to bucket.
+    // From one bucket to another.
     let Some(other) = place("copied") else { return };
     assert_eq!(told("copy", &[&there, &other], 0)["versions"], versions);
     assert_eq!(told("verify", &[&other], 0)["problems"], 0);
-    // Keys of another kind do not mix.
+    // Keys of different kinds do not mix.
     run(tool().args(["put", &other, "http://a.example/", "Cargo.toml"])).ended(0);
     let exact = bench.path("exact.fm");
     run(tool().arg("put").arg(&exact).args(["--exact-urls", "http://A.example", "Cargo.toml"])).ended(0);
@@ -106,7 +106,7 @@ fn an_interrupted_copy_is_ended_by_the_same_command() {
         })
         .collect();
     bench.feed("import", &["-"], lines.join("\n").as_bytes()).ended(0);
-    // Wherever that meets it: the crate's own tests stop a copy at a place.
+    // At any point: the crate's own tests stop a copy at known places.
     for signal in ["INT", "KILL", "INT"] {
         let mut copy = tool()
             .arg("copy")
@@ -131,7 +131,7 @@ fn an_interrupted_copy_is_ended_by_the_same_command() {
     assert!(dumped(&back) == dumped(&bench.store()));
 }
 
-/// Random numbers, by xorshift.
+/// Random numbers (xorshift).
 fn fastrand(seed: u32) -> impl FnMut() -> u32 {
     let mut state = seed;
     move || {
@@ -176,7 +176,7 @@ fn upkeep_of_a_bucket_frees_erases_and_says_what_it_did() {
     let segments = ran("segments", &[&there, "--json"]).ended(0).json();
     let live = segments.iter().map(|segment| segment["live_bytes"].as_u64().unwrap()).sum::<u64>();
     assert_eq!(Some(live), stat["live_bytes"].as_u64());
-    // Erased, with the objects that waited.
+    // Erases a page, and the objects that wait for deletion.
     let url = ["--url", PAGE_URL, "--reason", "r"];
     let foretold = told("erase", &[&[&*there][..], &url, &["--dry-run"]].concat(), 0);
     assert_eq!((&foretold["pages"], &foretold["dry_run"]), (&Value::from(1), &Value::from(true)));
@@ -194,14 +194,14 @@ fn upkeep_of_a_bucket_frees_erases_and_says_what_it_did() {
     assert_eq!(told("verify", &[&there], 0)["problems"], 0);
 }
 
-/// A request of S3 to the object storage of the environment.
+/// Sends an S3 request to the object storage in the environment.
 fn request(method: &str, location: &str, object: &str) {
     let endpoint = std::env::var("AWS_ENDPOINT").unwrap();
     let user = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"].map(|name| std::env::var(name).unwrap()).join(":");
     let path = location.strip_prefix("s3://").unwrap();
     let mut curl = Command::new("curl");
     curl.args(["-sf", "-o", "/dev/null", "--aws-sigv4", "aws:amz:us-east-1:s3", "--user", &user, "-X", method]);
-    // The digest of no bytes, as S3 asks for.
+    // The digest of an empty body, which S3 requires.
     curl.args(["-H", "x-amz-content-sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"]);
     assert!(curl.arg(format!("{endpoint}/{path}/{object}")).status().unwrap().success(), "{method} {object}");
 }
@@ -211,7 +211,7 @@ fn what_is_lost_in_a_bucket_is_named_with_the_code_3_and_repaired() {
     let Some(there) = place("lost") else { return };
     let bench = filled();
     ran("copy", &[text(&bench.store()), &there]).ended(0);
-    // A second segment.
+    // This adds a second segment.
     run(tool().args(["put", &there, "http://late.example/", "Cargo.toml"])).ended(0);
     let segments = ran("segments", &[&there, "--json"]).ended(0).json();
     let object = segments.last().unwrap()["object"].as_str().unwrap();
@@ -225,8 +225,7 @@ fn what_is_lost_in_a_bucket_is_named_with_the_code_3_and_repaired() {
     let copied = ran("copy", &[&there, text(&back)]).ended(3).said("late.example").said("left out");
     assert!(copied.words.contains("1 version or place"), "{}", copied.words);
     assert_eq!(dumped(&back), dumped(&bench.store()));
-    // An object that no index names, as a writer leaves it that has lost the store; and the index.
-    // Its page is lost, and that is said once.
+    // The repair names the missing object and reports its page as lost, but only once.
     let told = ran("repair", &[&there, "--in-place", "--yes", "--json"]).ended(3).json();
     assert!(told[0]["object"] == object && told[0]["what"].as_str().unwrap().contains("gone"), "{told:?}");
     let summary = told.last().unwrap();
@@ -234,7 +233,7 @@ fn what_is_lost_in_a_bucket_is_named_with_the_code_3_and_repaired() {
     ran("repair", &[&there, "--in-place", "--yes"]).ended(0).said("all of it was read");
     ran("verify", &[&there]).ended(0).said("no damage");
     ran("has", &[&there, "http://late.example/"]).ended(1);
-    // Without `STORE` nothing says that a new store may be made here.
+    // Without `STORE`, no file says that a new store may be made here.
     request("DELETE", &there, "STORE");
     for verb in ["verify", "stat", "ls"] {
         ran(verb, &[&there]).ended(3).said("a store was here");
@@ -246,7 +245,7 @@ fn what_a_bucket_does_not_do_is_said_and_a_refused_copy_ends_no_writer() {
     let Some(there) = place("refused") else { return };
     let bench = filled();
     ran("copy", &[text(&bench.store()), &there]).ended(0);
-    // The prefix that is empty is not the whole store.
+    // An empty prefix does not mean the whole store.
     ran("erase", &[&there, "--prefix", "", "--reason", "r", "--yes"]).ended(2).said("it is empty");
     ran("has", &[&there, PAGE_URL]).ended(0);
     ran("erase", &[&there, "--host", "none.example", "--reason", "r", "--yes"]).ended(0).said("no page of the store");

@@ -1,5 +1,5 @@
-//! Dumps in every form: what is written where, what is never written over, what a killed dump
-//! leaves, and the way back.
+//! Dumps in every format: where they are written, which files are never overwritten, the rest of a
+//! killed dump, and loading them again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 const SAMPLES: [&str; 4] = ["IAH-urls-wget.warc.gz", "example.warc.gz", "cc.warc.gz", "python-docs.warc.gz"];
 
-/// A store with all that the samples have.
+/// A store with all pages of the samples.
 fn bench() -> Bench {
     let bench = Bench::new();
     let keep = ["--keep", "request,metadata"].map(PathBuf::from);
@@ -19,7 +19,7 @@ fn bench() -> Bench {
     bench
 }
 
-/// `dump STORE ARGS... -o FOLDER/out`.
+/// Runs `dump STORE ARGS... -o FOLDER/out`.
 fn dump(bench: &Bench, args: &[&str]) -> Ran {
     let out = bench.path("out");
     bench.run("dump", &[args, &["-o", out.to_str().unwrap()]].concat())
@@ -32,7 +32,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// The lines of a dump, sorted: equal for equal stores.
+/// The sorted lines of a dump; they are equal for equal stores.
 fn lines(bench: &Bench, args: &[&str]) -> Vec<String> {
     let mut lines: Vec<String> = bench.run("dump", args).ended(0).text().lines().map(str::to_owned).collect();
     lines.sort();
@@ -208,13 +208,13 @@ fn what_plain_files_have_no_place_for_is_counted_and_said() {
     );
 }
 
-/// Sends a signal at once: a program that did it would come too late.
+/// Sends a signal directly: running the `kill` program would take too long.
 fn interrupt(child: &std::process::Child) {
     let pid = rustix::process::Pid::from_child(child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
 }
 
-/// A store of which a dump takes a while.
+/// A store that takes a while to dump.
 fn large() -> Bench {
     let bench = Bench::new();
     let text: String = (0..4000u32)
@@ -372,7 +372,7 @@ fn a_dump_that_is_killed_leaves_whole_files_and_one_that_says_it_is_not() {
     let out = bench.path("out");
     let args = ["--format", "warc", "--roll", "100kB", "-o", out.to_str().unwrap()];
     let mut child = bench.command("dump").args(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    // Killed when it has ended its second file: there is much more to come.
+    // Killed when the second file is complete: most of the dump is still missing.
     while !out.join("pages-00001.warc.gz").exists() {
         assert!(child.try_wait().unwrap().is_none(), "it ended before it could be killed");
         std::thread::yield_now();
@@ -424,7 +424,7 @@ fn a_body_that_was_damaged_in_a_dump_is_named_and_not_loaded() {
     let mut listed: Vec<&str> = listed.text().lines().collect();
     listed.sort_unstable();
     assert_eq!(listed, ["http://a/", "http://c/"]);
-    // A dump of an earlier build notes nothing, and its lines are loaded as ever.
+    // A dump by an earlier version has no such notes, and still loads.
     let unnoted: String = dump.lines().map(|line| without_note(line) + "\n").collect();
     let bench = Bench::new();
     bench.feed("load", &["-"], unnoted.as_bytes()).ended(0);

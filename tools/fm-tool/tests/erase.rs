@@ -1,5 +1,5 @@
-//! Erasing: what goes is in no file, what comes again is refused and counted, and the rest is as
-//! it was.
+//! Erasing: erased content is in no file, it is refused and counted when it comes again, and the
+//! rest is unchanged.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,9 +8,9 @@ use crate::harness::{Bench, PAGE_URL, run, tool, warc};
 
 const SECRET: &str = "Jane Roe of 14 Hill Street was born in 1971";
 
-/// The pages of the samples, and 300 of a site that makes a dictionary worth while. Every fourth
-/// of these is private: so the dictionary has their text whenever it is made, while they are
-/// loaded or after that.
+/// The sample pages, and 300 pages of a site that make a dictionary worthwhile. Every fourth of
+/// these is private, so the dictionary contains their text whether it is made while they are
+/// loaded or later.
 fn bench() -> Bench {
     let bench = Bench::with(&["python-docs.warc.gz"]);
     let mut lines = String::new();
@@ -67,13 +67,13 @@ fn an_erased_prefix_is_in_no_file_and_import_load_put_and_merge_refuse_it() {
     assert_eq!((loaded[0]["refused"].as_u64(), loaded[0]["stored"].as_u64()), (Some(75), Some(0)), "{loaded:?}");
     let merged = run(tool().args(["merge", "--json"]).arg(&store).arg(bench.path("before.fm"))).ended(3);
     assert_eq!(merged.json()[0]["refused"].as_u64(), Some(75));
-    assert!(merged.words.contains("75 versions refused by rule 1"), "{}", merged.words);
+    assert!(merged.words.contains("75 versions refused by erasure rule 1"), "{}", merged.words);
 
-    // A backup from before takes the rules over, and is erased by them.
+    // An earlier backup takes over the rules, and they erase its pages.
     let before = bench.path("before.fm");
     run(tool().arg("erase").arg(&before).arg("--rules-from").arg(&store)).ended(0).said("1 rule taken over");
     assert!(!is_in_a_dictionary(&before) && holders(&before, "http://a.example/private/2").is_empty());
-    // And a copy of what lives has them.
+    // A compacted copy has the rules, too.
     let copy = bench.path("copy.fm");
     run(tool().arg("copy").arg(&store).arg(&copy).arg("--compact")).ended(0);
     let list = run(tool().arg("erase").arg(&copy).arg("--list")).ended(0);
@@ -96,7 +96,7 @@ fn an_erased_url_is_kept_as_a_digest_only_and_an_import_of_it_is_refused_and_cou
     let again = run(tool().args(["import", "--json"]).arg(bench.store()).arg(warc("python-docs.warc.gz"))).ended(3);
     assert_eq!(again.json()[0]["refused"].as_u64(), Some(1), "{}", String::from_utf8_lossy(&again.out));
     bench.run("get", &[PAGE_URL]).ended(1);
-    // The same again is the same rule.
+    // The same erasure again uses the same rule.
     bench.run("erase", &["--url", PAGE_URL, "--reason", "r"]).ended(0).said("rule 1 ");
     assert_eq!(bench.run::<&str>("erase", &["--list"]).ended(0).text().lines().count(), 1);
 }
@@ -114,7 +114,7 @@ fn a_body_is_erased_by_its_digest_wherever_it_is_and_in_a_span_of_time_only() {
     assert_eq!(bench.run("erase", &early).ended(0).json()[0]["captures"].as_u64(), Some(1));
     assert_eq!(bench.run("history", &["http://a/"]).ended(0).text().lines().count(), 2);
     let all = ["--digest", "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "--reason", "r"];
-    bench.run("erase", &all).ended(0).said("2 captures erased, with which 1 URL went altogether");
+    bench.run("erase", &all).ended(0).said("2 captures erased, 1 URL completely");
     assert_eq!(bench.run("ls", &[] as &[&str]).ended(0).text(), "http://a/\n");
     put("http://c/", "2024", b"abc").ended(2).said("rule 2");
     put("http://c/", "2024", b"abcd").ended(0);
@@ -131,12 +131,12 @@ fn a_damaged_body_may_be_the_one_that_is_meant_and_is_counted() {
     let order = ["--digest", "sha1:VGMT4NSHA2AWVOR6EVYXQUGCNSONBWE5", "--reason", "r"];
     bench.run("erase", &order).ended(3).said("could not be looked at").said("value0.dat");
     bench.run("get", &["http://b/"]).ended(1);
-    // So it stays until the damaged one is gone, which the first of these sees to: dead bytes may
-    // be meant, too.
+    // It stays incomplete until the damaged value is gone, since even dead bytes might be meant;
+    // the first run after the removal reclaims them.
     bench.run("erase", &["--resume"]).ended(3);
     let lifted = bench.path("lifted.fm");
     run(std::process::Command::new("cp").arg("-r").arg(bench.store()).arg(&lifted)).ended(0);
-    run(tool().arg("erase").arg(&lifted).args(["--lift", "1"])).ended(0).said("before its erasure was ended");
+    run(tool().arg("erase").arg(&lifted).args(["--lift", "1"])).ended(0).said("before its erasure had ended");
     bench.run("rm", &["http://a/"]).ended(0);
     bench.run("erase", &["--resume"]).ended(3);
     bench.run("erase", &["--resume"]).ended(0);
@@ -165,7 +165,7 @@ fn a_merge_brings_the_pages_of_a_store_whose_rules_are_damaged_and_a_compact_cop
         let mut listed: Vec<&str> = listed.text().lines().collect();
         listed.sort_unstable();
         assert_eq!(listed, ["http://a/", "http://c/", "http://d/"]);
-        // Such a copy would forget what was erased.
+        // Such a copy would forget the erasure rules.
         let copy = to.path("copy.fm");
         from.run("copy", &[copy.to_str().unwrap(), "--compact"]).ended(3).said("RULES");
     }
@@ -187,7 +187,7 @@ fn orders_that_make_no_sense_change_nothing() {
     for args in wrong {
         bench.run("erase", args).ended(2);
     }
-    // An empty text is in everything.
+    // Everything contains the empty text.
     for flag in ["--url", "--host", "--prefix", "--regex", "--digest"] {
         bench.run("erase", &[flag, "", "--reason", "r", "--yes"]).ended(2).said(&flag[2..]);
     }

@@ -1,6 +1,6 @@
-//! What holds for every verb, as one table: an absent path is not made, a folder of other things
-//! is left alone, damage gives a code of its own, a reader that closes the pipe is no error, and
-//! none of them ever ends with a trace.
+//! One table with the rules for every verb: a missing path is not created, a folder with other
+//! files is left alone, damage gives its own exit code, a reader that closes the pipe is no error,
+//! and no verb ever ends with a backtrace.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,14 +10,14 @@ use std::process::Stdio;
 
 use crate::harness::{Bench, PAGE_URL, Ran, run, tool, warc};
 
-/// How a damaged store may be met by a verb.
+/// The part of a store that a verb reads, where it may find damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reads {
-    /// The one page that is asked for, its body too.
+    /// The requested page, with its body.
     Page,
-    /// Its head.
+    /// The head of the page.
     Head,
-    /// Its place in the index.
+    /// The place of the page in the index.
     Index,
     /// All keys.
     Keys,
@@ -25,9 +25,9 @@ enum Reads {
     Order,
     /// All values.
     Values,
-    /// All but values.
+    /// Everything except values.
     Structure,
-    /// All values, and nothing else that it needs.
+    /// All values, and nothing else is needed.
     Log,
     /// Everything.
     All,
@@ -35,13 +35,12 @@ enum Reads {
     Store,
 }
 
-/// A verb with arguments that make sense; `@` stands for the store, `%` for an absent path beside
-/// it.
+/// A verb with valid arguments; `@` stands for the store, `%` for a missing path next to it.
 struct Row {
     verb: &'static str,
     args: &'static [&'static str],
     reads: Reads,
-    /// Whether it prints data.
+    /// True if it prints data.
     prints: bool,
 }
 
@@ -49,7 +48,7 @@ const fn row(verb: &'static str, args: &'static [&'static str], reads: Reads, pr
     Row { verb, args, reads, prints }
 }
 
-/// Every verb that has a store and does not make one.
+/// Every verb that has a store and does not create one.
 const ROWS: [Row; 45] = [
     row("get", &["@", PAGE_URL], Reads::Page, true),
     row("get", &["@", PAGE_URL, "--json"], Reads::Page, true),
@@ -95,20 +94,20 @@ const ROWS: [Row; 45] = [
     row("merge", &["%", "@"], Reads::Values, false),
     row("rm", &["@", PAGE_URL], Reads::Index, false),
     row("rm", &["@", "--host", "docs.python.localhost", "--yes"], Reads::Keys, false),
-    // The last, since what comes after it finds a whole store.
+    // The last one, since verbs after it would find an intact store.
     row("repair", &["@", "--in-place", "--yes"], Reads::Log, false),
 ];
 
-/// What can be wrong with a store.
+/// A kind of damage to a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Damage {
-    /// A byte of the page's head.
+    /// A byte in the head of the page.
     ValueHead,
-    /// A byte of its body.
+    /// A byte in its body.
     ValueBody,
     /// A byte in every leaf of the index.
     Leaves,
-    /// A byte of both copies of the superblock.
+    /// A byte in both copies of the superblock.
     Superblock,
 }
 
@@ -137,8 +136,8 @@ fn the_table_has_every_verb() {
     let all = help.text().split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
     let all: Vec<&str> = all.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next()).collect();
     assert!(all.len() > 12, "{all:?}");
-    // Those that make a store, have none (the table of `seen` is in seen.rs), or are asked for
-    // help.
+    // Verbs that create a store, have none (`seen` has a table in seen.rs), or describe the
+    // program.
     let others = ["import", "load", "put", "seen", "inspect", "completions", "man", "help"];
     for verb in all.into_iter().filter(|verb| !verb.is_empty() && !others.contains(verb)) {
         assert!(ROWS.iter().any(|row| row.verb == verb), "{verb} is not in the table");
@@ -153,7 +152,7 @@ fn no_verb_makes_an_absent_store() {
         let ran = ran(row, &path).ended(2).said("pages.fm");
         assert!(ran.out.is_empty(), "{} printed something", row.verb);
         assert!(!bench.path("deep").exists(), "{} made something", row.verb);
-        // What was opened to be read leaves nothing, not even a lock.
+        // Opening for reading leaves nothing behind, not even a lock.
         fs::create_dir(bench.path("empty")).unwrap();
         self::ran(row, &bench.path("empty")).ended(2).said("empty");
         assert_eq!(fs::read_dir(bench.path("empty")).unwrap().count(), 0, "{} made something", row.verb);
@@ -175,7 +174,7 @@ fn no_verb_touches_a_folder_that_is_no_store() {
     assert_eq!(fs::read(other.join("value0.dat")).unwrap(), b"dear");
 }
 
-/// Offsets and lengths of the items of a file of which `is` is true.
+/// The offsets and lengths of the items in a file that match `is`.
 fn items(file: &Path, is: impl Fn(&serde_json::Value) -> bool) -> Vec<(usize, usize)> {
     let items = run(tool().arg("inspect").arg(file).arg("--json")).ended(0).json();
     let number = |item: &serde_json::Value, name: &str| item[name].as_u64().unwrap() as usize;
@@ -194,7 +193,7 @@ fn damage(store: &Path, damage: Damage) {
             let segment = store.join("value0.dat");
             let records = items(&segment, |item| item["fields"]["key"] == PAGE_URL && item["kind"] == "page record");
             assert!(!records.is_empty());
-            // Past the fixed part lies the key; the last quarter is body for certain.
+            // The key follows the fixed part; the last quarter is always body.
             let at = |(offset, bytes): &(usize, usize)| {
                 if damage == Damage::ValueHead { offset + 40 } else { offset + bytes * 3 / 4 }
             };
@@ -209,10 +208,10 @@ fn damage(store: &Path, damage: Damage) {
     }
 }
 
-/// Whether a verb that reads so must meet the damage.
+/// Returns whether a verb that reads this part must find the damage.
 fn meets(reads: Reads, damage: Damage) -> bool {
     match damage {
-        // A repair gives all, and has nothing left that tells what else there was.
+        // A repair restores everything, but nothing is left that lists what else there was.
         Damage::Superblock => true,
         Damage::Leaves => !matches!(reads, Reads::Store | Reads::Log | Reads::Order),
         Damage::ValueHead => matches!(reads, Reads::Page | Reads::Head | Reads::Values | Reads::Log | Reads::All),
@@ -237,12 +236,12 @@ fn damage_gives_every_verb_that_meets_it_the_code_3() {
         copy(&whole.store(), &damaged);
         damage(&damaged, kind);
         for (nth, row) in ROWS.iter().enumerate() {
-            // Removing mends or changes: each verb has a copy of its own.
+            // Removal repairs or changes the store, so each verb gets its own copy.
             let store = bench.path(&format!("store{nth}"));
             copy(&damaged, &store);
             let ran = ran(row, &store);
             let told = format!("{} {:?} with damage in {kind:?}: {}", row.verb, row.args, ran.words);
-            // A page whose record is damaged, and one whose leaf is, can be removed all the same.
+            // A page can be removed even if its record or its leaf is damaged.
             let may_mend = row.verb == "rm" && kind != Damage::Superblock;
             if may_mend {
                 assert!([0, 1, 3].contains(&ran.code), "{} {told}", ran.code);
@@ -250,7 +249,7 @@ fn damage_gives_every_verb_that_meets_it_the_code_3() {
                 assert_eq!(ran.code == 3, meets(row.reads, kind), "{} {told}", ran.code);
             }
             if ran.code == 3 && !["verify", "repair"].contains(&row.verb) {
-                // A prune counts, and sends to verify.
+                // A prune only counts the damage, and refers to verify.
                 let is_told = ran.words.contains("offset") || ran.words.contains("`fm-tool verify` says where");
                 assert!(is_told, "{told}");
             }
@@ -268,7 +267,7 @@ fn a_damaged_golden_store_is_told_with_3_and_no_verb_ends_with_a_trace() {
             let bench = Bench::new();
             let store = bench.store();
             copy(&golden, &store);
-            // Its keys are those of the engine's own tests: here they are taken for exact URLs.
+            // The keys come from the engine's own tests; here they are read as exact URLs.
             let superblock = store.join("SUPERBLOCK");
             let mut bytes = fs::read(&superblock).unwrap();
             for copy in [0, 4096] {
@@ -280,12 +279,13 @@ fn a_damaged_golden_store_is_told_with_3_and_no_verb_ends_with_a_trace() {
             fs::write(&superblock, bytes).unwrap();
             flip(&store.join(file), [offset]);
             for (nth, row) in ROWS.iter().enumerate() {
-                // Some change what they open, or make another store beside it.
+                // Some verbs change the store, or create another one next to it.
                 let own = bench.path(&format!("store{nth}"));
                 copy(&store, &own);
                 let ran = ran(row, &own);
                 assert!(ran.code != 4, "{}: {}", row.verb, ran.words);
-                // Its metas are no pages': whoever looks at them says so, in a sentence.
+                // The metadata does not describe pages; verbs that read it must say so in a
+                // message.
                 let is_told = ran.words.lines().any(|line| line.starts_with("fm-tool: "));
                 let is_told = ran.code <= 1 || is_told || ["verify", "repair"].contains(&row.verb);
                 assert!(is_told, "{} ended with {}: {}", row.verb, ran.code, ran.words);

@@ -1,5 +1,5 @@
-//! Paths that lead to something else than a whole store of ours: every way to open them refuses,
-//! says why, and leaves every byte and time as it was.
+//! Paths that are not intact stores: every way of opening them refuses, gives the reason, and
+//! leaves every byte and timestamp as it was.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,11 +13,11 @@ use filemap_core::{Error, Options, StorageError, Store};
 
 const URL: &str = "http://example.com/";
 
-/// All that can be seen of a file: mode, owner, time of the last change, content or target.
+/// Everything observable about a file: mode, owner, modification time, content or target.
 type Seen = (u32, u32, i64, i64, Vec<u8>);
 
-/// Everything under a folder. The content and time of a lock file may be left out: to look at a
-/// damaged store of ours with the right to mend it, its lock is taken.
+/// Everything in a folder. The content and time of the lock file can be left out: looking at a
+/// damaged store with write permission takes its lock.
 fn everything(folder: &Path, but_locks: bool) -> BTreeMap<PathBuf, Seen> {
     let mut seen = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
@@ -44,8 +44,8 @@ fn everything(folder: &Path, but_locks: bool) -> BTreeMap<PathBuf, Seen> {
     seen
 }
 
-/// Puts something wrong at `store`; `whole` and `other` are folders of two whole stores to copy
-/// from.
+/// Creates something other than an intact store at `store`; `whole` and `other` are the folders of
+/// two intact stores to copy from.
 type Make = fn(store: &Path, whole: &Path, other: &Path);
 
 fn copy(from: &Path, to: &Path) {
@@ -76,7 +76,7 @@ fn change_superblock(folder: &Path, change: impl Fn(&mut [u8])) {
     fs::write(path, bytes).unwrap();
 }
 
-/// What is no store of ours: not a byte of it may change.
+/// Paths that are not stores: not a byte of them may change.
 const FOREIGN: &[(&str, Make)] = &[
     ("a folder of letters", |store, _, _| with_files(store, &[("letter.txt", b"dear")])),
     ("a text called SUPERBLOCK", |store, _, _| with_files(store, &[("SUPERBLOCK", b"super block party, 8 pm\n")])),
@@ -131,7 +131,7 @@ const FOREIGN: &[(&str, Make)] = &[
     }),
 ];
 
-/// Stores of ours that are not whole.
+/// Damaged stores that cannot be opened.
 const BROKEN: &[(&str, Make)] = &[
     ("two stores mixed: keys", |store, whole, other| mix(store, whole, other, "key0.dat")),
     ("two stores mixed: index", |store, whole, other| mix(store, whole, other, "address.idx")),
@@ -149,7 +149,7 @@ const BROKEN: &[(&str, Make)] = &[
     }),
 ];
 
-/// Stores of ours without their value segment, of which the rest can be read.
+/// Stores without their value segment; the rest can be read.
 const LACKING: &[(&str, Make)] = &[
     ("two stores mixed: values", |store, whole, other| mix(store, whole, other, "value0.dat")),
     ("one file in another's place", |store, whole, _| {
@@ -175,8 +175,8 @@ fn without(store: &Path, whole: &Path, name: &str) {
 
 type Open = fn(&Path, Options) -> filemap_core::Result<Store>;
 
-/// Opens the store of `bench` in every way that the library and the tool have, and wants each to
-/// refuse.
+/// Opens the store of `bench` in every way that the library and the tool offer, and expects each
+/// to refuse.
 fn refuse_all(kind: &str, bench: &Bench, but_locks: bool) {
     let (store, file) = (bench.store(), warc("example.warc.gz"));
     let options = || Options::new().canonicalizer("whatwg", 1);
@@ -212,7 +212,7 @@ fn refuse_all(kind: &str, bench: &Bench, but_locks: bool) {
     }
 }
 
-/// Runs a verb on the store of `bench`, with what it needs.
+/// Runs a verb on the store of `bench`, with the arguments that it needs.
 fn run_verb(bench: &Bench, verb: &str, file: &Path) -> Ran {
     match verb {
         "get" | "head" | "history" | "rm" => bench.run(verb, &[URL]),
@@ -260,7 +260,7 @@ fn a_store_without_its_values_is_named_by_whoever_reads_and_refused_to_whoever_w
         }
         let reader = Store::open_read_only(&store, options()).unwrap();
         assert_eq!(reader.absent().iter().map(|a| a.file.as_str()).collect::<Vec<_>>(), ["value0.dat"], "{kind}");
-        // The last one notes how far it came.
+        // `verify` is last, since it records its progress.
         for verb in ["get", "head", "history", "rm", "ls", "stat", "dump", "put", "import", "verify"] {
             let ran = run_verb(&bench, verb, &file);
             assert_eq!(ran.code, 3, "{verb}: {kind}: {}", ran.words);
@@ -331,7 +331,7 @@ fn inspect_refuses_what_is_no_file_of_ours_and_hangs_on_nothing() {
     for path in &paths {
         run(tool().arg("inspect").arg(path)).ended(2).said(&path.display().to_string());
     }
-    // A file of a store is looked at wherever it lies, whoever may write there.
+    // A store's file may be inspected anywhere, even where anyone can write.
     let away = bench.path("away");
     fs::create_dir(&away).unwrap();
     fs::set_permissions(&away, fs::Permissions::from_mode(0o777)).unwrap();

@@ -1,6 +1,6 @@
-//! A disk that is full: an import says what is safe and how to go on, a floor of free space is an
-//! option, a removal is durable or said not to be. On a small tmpfs of each test's own; where none
-//! can be mounted, nothing is tested.
+//! A full disk: an import says which pages are safe and how to continue, an option sets a floor of
+//! free space, and a removal is either durable or reported not to be. Each test has its own small
+//! tmpfs; if none can be mounted, nothing is tested.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -19,11 +19,11 @@ fn help_that_cannot_be_written_is_an_error() {
     }
 }
 
-/// Pages of the WARC file that is too large.
+/// The number of pages in the WARC file, which is too large for the disk.
 const PAGES: usize = 400;
 
-/// Runs a script in a mount namespace of its own, in which `$D` is a file system of `size`,
-/// `$T` the program and `$W` a WARC file; `None` where that is not allowed.
+/// Runs a script in its own mount namespace, in which `$D` is a file system of `size`, `$T` the
+/// program and `$W` a WARC file; `None` if that is not permitted.
 fn on_small_disk(bench: &Bench, size: &str, warc: &Path, script: &str) -> Option<Ran> {
     let folder = bench.path("disk");
     fs::create_dir_all(&folder).unwrap();
@@ -38,7 +38,7 @@ fn on_small_disk(bench: &Bench, size: &str, warc: &Path, script: &str) -> Option
     (!is_refused).then_some(Ran { code, out: output.stdout, words })
 }
 
-/// A WARC file of pages that do not compress to nothing: 12 MB.
+/// A WARC file with pages that hardly compress: 12 MB.
 fn write_warc(path: &Path) {
     let (mut warc, mut seed) = (String::new(), 0x9e37_79b9_7f4a_7c15_u64);
     for number in 0..PAGES {
@@ -73,7 +73,8 @@ fn an_import_that_fills_the_disk_says_what_is_safe_and_goes_on_when_there_is_roo
         );
         let Some(ran) = on_small_disk(&bench, size, &file, &script) else { return };
         let words = &ran.words;
-        for said in ["disk (tmpfs) is full", "of this run are stored", "safe", "the same command goes on", "large.warc"]
+        for said in
+            ["disk (tmpfs) is full", "of this run are stored", "safe", "the same command continues", "large.warc"]
         {
             assert!(words.contains(said), "{said:?} not said in: {words}");
         }
@@ -108,7 +109,7 @@ fn the_floor_of_free_space_is_an_option_of_import_and_put() {
 #[test]
 fn a_removal_on_a_disk_at_0_bytes_is_durable_or_said_not_to_be() {
     let bench = Bench::new();
-    // With room for the log, and with none; after a crash, which leaves all to the log.
+    // With space for the log and without; after a crash, which leaves everything to the log.
     for left in [0, 4096, 16_384, 65_536, 262_144] {
         let script = format!(
             "\"$T\" import -q --min-free 0 \"$D/p.fm\" \"$W\" || exit 1\n\
@@ -132,8 +133,8 @@ fn a_removal_on_a_disk_at_0_bytes_is_durable_or_said_not_to_be() {
     }
 }
 
-/// A trie and a growing filter are written as a whole: what they answered must fit on a disk that
-/// others fill meanwhile.
+/// A trie and a growing filter are rewritten as a whole: their answers so far must fit on a disk
+/// that others fill meanwhile.
 #[test]
 fn a_set_on_a_full_disk_says_early_that_it_cannot_grow_and_keeps_what_it_answered() {
     for kind in [&["trie"][..], &["growing", "--rate", "1e-6"]] {
@@ -159,7 +160,7 @@ fn a_set_on_a_full_disk_says_early_that_it_cannot_grow_and_keeps_what_it_answere
         let answered: usize = lines[5].parse().unwrap();
         assert!((1_000..390_000).contains(&answered), "{kind}: {answered}");
         assert!(ran.words.contains("no room for a larger file"), "{kind}: {}", ran.words);
-        // And what there is no room for at all is not made.
+        // A set that has no space at all is not created.
         let none =
             "cat /dev/zero > \"$D/fill\" 2> /dev/null\n\"$T\" seen create \"$D/set\" --kind trie; echo $?; ls \"$D\"";
         let ran = on_small_disk(&bench, "1m", &list, none).unwrap();

@@ -1,11 +1,11 @@
-//! The drills of docs/GUIDE.md, walked in order: every command in them is run as it stands there.
+//! The drills in docs/GUIDE.md, in order: every command in them runs exactly as it is written.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::harness::{self, Bench, warc};
 
-/// The numbered items of the section on drills, each with its commands.
+/// The numbered items of the section on drills, with the commands of each.
 fn drills() -> Vec<Vec<String>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/GUIDE.md");
     let guide = std::fs::read_to_string(path).unwrap();
@@ -25,7 +25,7 @@ fn drills() -> Vec<Vec<String>> {
     drills.iter().map(commands).collect()
 }
 
-/// Runs a line of the guide in the bench's folder; its exit code and its output.
+/// Runs a line of the guide in the bench's folder; returns the exit code and the output.
 fn shell(bench: &Bench, line: &str) -> (i32, String) {
     let program = harness::program();
     let path = format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap_or_default());
@@ -47,7 +47,7 @@ fn the_drills_of_the_guide_work_in_order() {
     let [backup, kill, mend, damage] = &drills[..] else { unreachable!() };
     backup.iter().for_each(|line| drop(must(line, 0)));
 
-    // The crawler, killed in the middle of a load and started again.
+    // The crawler is killed in the middle of a load, and started again.
     assert!(kill.iter().any(|line| line.starts_with("kill -9")), "{kill:?}");
     let mut load = bench.command("import").arg(warc("cc.warc.gz")).stderr(Stdio::null()).spawn().unwrap();
     load.kill().unwrap();
@@ -56,12 +56,12 @@ fn the_drills_of_the_guide_work_in_order() {
     bench.run::<&str>("verify", &[]).ended(0);
     must("fm-tool backup pages.fm drill2.fm && rm -r drill.fm && mv drill2.fm drill.fm", 0);
 
-    // Nothing is left that tells which segments there were.
+    // No file is left that lists the segments.
     assert!(must(&mend[0], 3).contains("nothing is known to be lost"));
     assert!(mend[1].contains("pages.fm"), "{mend:?}");
     assert_eq!(must(&mend[1], 0), must(&mend[1].replace("pages.fm", "mended.fm"), 0));
 
-    // Each of the last one's in order: the damage, what verify says of it, and what repair says.
+    // The commands of the last drill, in order: the damage, the verify, the repair.
     let [overwrite, verify, repair] = &damage[..] else { panic!("{damage:?}") };
     must(overwrite, 0);
     let said = must(verify, 3);

@@ -1,5 +1,5 @@
-//! Input that means harm: keys that look like paths or orders to a terminal, headers of several
-//! lines, times at the ends of the calendar; and standard streams that are not there.
+//! Malicious input: keys that look like paths or terminal escapes, multi-line headers, times at
+//! the limits of the calendar; and closed standard streams.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use crate::harness::{self, Bench, run, tool, warc};
 use serde_json::{Value, json};
 
-/// Keys of a store of exact URLs that would be harmful as paths, arguments or terminal output.
+/// Keys of a store of exact URLs that are harmful as paths, arguments or terminal output.
 fn keys() -> Vec<Vec<u8>> {
     let mut keys: Vec<Vec<u8>> = [
         "../../../../etc/passwd",
@@ -38,7 +38,7 @@ fn keys() -> Vec<Vec<u8>> {
     keys
 }
 
-/// A dump with a page for each key.
+/// A dump with one page for each key.
 fn dump_of(keys: &[Vec<u8>]) -> String {
     let line = |(i, key): (usize, &Vec<u8>)| {
         let mut line = json!({ "time_ms": i, "status": 200, "body": format!("body {i}") });
@@ -54,7 +54,7 @@ fn dump_of(keys: &[Vec<u8>]) -> String {
     keys.iter().enumerate().map(line).collect()
 }
 
-/// Names in a folder.
+/// The names in a folder.
 fn names(folder: &std::path::Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<String> = entries.map(|name| name.to_string_lossy().into_owned()).collect();
@@ -184,7 +184,7 @@ fn streams_that_are_not_there_harm_nothing() {
                 .stderr(Stdio::null())
                 .status()
                 .unwrap();
-            // A page is not to be put from nowhere: that is refused, and stores nothing.
+            // A page cannot be put without input: that is refused, and stores nothing.
             let wanted = if verb == "put" && closed.contains("<&-") { 2 } else { 0 };
             assert_eq!(status.code(), Some(wanted), "{verb} {closed}");
         }

@@ -1,5 +1,5 @@
-//! `import`, `get` and `verify` of what is not all there: revisits without their originals, dates
-//! by a rule, forms that are not read; and no store for nothing.
+//! `import`, `get` and `verify` of incomplete data: revisits without their originals, dates that
+//! need a rule, unsupported forms; and no store for an import that stores nothing.
 
 use std::fs;
 use std::path::PathBuf;
@@ -75,7 +75,7 @@ fn an_import_that_takes_nothing_leaves_no_store() {
         ("empty.warc", Vec::new(), 3),
         ("empty.gz", Vec::new(), 3),
         ("empty.warc.gz", Vec::new(), 3),
-        // A member, and a frame, of no bytes.
+        // An empty gzip member, and an empty zstd frame.
         ("nothing.warc.gz", b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x03\0\0\0\0\0\0\0\0\0".to_vec(), 3),
         ("nothing.warc.zst", b"\x28\xb5\x2f\xfd\x04\0\x01\0\0\x99\xe9\xd8\x51".to_vec(), 3),
         ("text.warc", b"no WARC file\n".to_vec(), 3),
@@ -137,7 +137,7 @@ fn answers_that_are_taken_for_pages_without_their_requests_are_said() {
     let ran = bench.run("import", &[file(&bench, "alone.warc", &named)]).ended(0);
     ran.said("1 answer taken for a page although the request is not met");
 
-    // A request that has no answer; and one that is linked to its answer by nothing but its URL.
+    // A request without an answer; and one that only its URL links to its answer.
     let plain = record("response", &page(7), "2020-01-01T00:00:00Z", "HTTP/1.1 200 OK\r\n\r\nby GET");
     let ask = |nth: usize, second: u32| {
         let time = format!("2020-01-01T00:01:{second:02}Z");

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use crate::harness::{Bench, PAGE_BYTES, PAGE_URL, warc};
 
-/// Captures of python-docs.warc.gz: some URLs have several.
+/// The captures in python-docs.warc.gz; some URLs have several.
 const CAPTURES: usize = 64;
 
-/// A collection with a WARC file and its index, as pywb has them, both from a dump of the sample.
+/// A collection with a WARC file and its index, as in pywb, both from a dump of the sample.
 fn collection(bench: &Bench) -> (PathBuf, PathBuf) {
     let from = Bench::with(&["python-docs.warc.gz"]);
     let (archive, indexes) = (bench.path("coll/archive"), bench.path("coll/indexes"));
@@ -53,12 +53,12 @@ fn an_index_is_imported_in_place_and_pages_are_read_from_the_archive() {
     let location = listed[0]["location"].as_str().unwrap().to_owned();
     assert!(listed.len() == 1 && location.starts_with(name(&archive.canonicalize().unwrap())), "{listed:?}");
 
-    // A dump has the bodies.
+    // A dump includes the bodies.
     let dumped = bench.run("dump", &["--format", "jsonl"]).ended(0);
     assert_eq!(dumped.json().len(), CAPTURES);
     assert!(dumped.json().iter().all(|line| line["in_place"].is_null()));
 
-    // What is gone is named: by a get, a check and a dump.
+    // A missing file is named by a get, a check and a dump.
     let elsewhere = bench.path("elsewhere");
     fs::rename(&archive, &elsewhere).unwrap();
     bench.run("get", &[PAGE_URL]).ended(3).said(&location).said("the file is missing");
@@ -90,7 +90,7 @@ fn a_warc_file_is_imported_in_place_and_what_is_lost_stays_described() {
     assert_eq!(bench.run("get", &[PAGE_URL]).ended(0).out.len(), PAGE_BYTES);
     let small: u64 = fs::read_dir(bench.store()).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
     assert!(small > 0);
-    // The second half of the file is cut off.
+    // Cuts off the second half of the file.
     let bytes = fs::read(&file).unwrap();
     fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
     let adopted = bench.run("import", &["--adopt", "--json"]).ended(3).said("copy.warc.gz");
@@ -122,15 +122,14 @@ fn what_cannot_stay_in_place_is_refused_before_a_store_is_made() {
         bench.run("import", &args).ended(2).said(words);
         assert!(!bench.store().exists(), "{args:?}");
     }
-    // An index names files below its places only.
+    // An index may only name files below its own places.
     let line = r#"k 20200101000000 {"url":"http://a/","offset":"0","filename":"NAME"}"#;
     for outside in ["/etc/passwd", "../x.warc", "http://127.0.0.1:9/x.warc"] {
         let index = bench.path("outside.cdxj");
         fs::write(&index, format!("{}\n", line.replace("NAME", outside))).unwrap();
         bench.run("import", &["--in-place", name(&index)]).ended(3).said("is outside of").said(outside);
     }
-    // Files that are not there are named once, with the number of their pages, which are
-    // described.
+    // Missing files are named once, with the number of their pages; the pages are described.
     let named = bench.run("import", &["--in-place", "--archive", name(&bench.path("coll")), name(&index)]);
     named.ended(3).said(&format!("the {CAPTURES} captures"));
     bench.run("has", &[PAGE_URL]).ended(0);

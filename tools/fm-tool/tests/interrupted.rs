@@ -1,5 +1,5 @@
-//! Ctrl-C: the first stops at a safe place and says how to go on, a second ends at once, and
-//! neither costs a page.
+//! Ctrl-C: the first one stops at a safe place and says how to continue, a second one ends the
+//! program at once, and neither loses a page.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write as _};
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::harness::{self, Bench, run};
 
-/// A WARC record of a page.
+/// A WARC record with a page.
 fn record(number: usize) -> String {
     let mut body = format!("<html><title>{number}</title>");
     for word in 0..200_u64 {
@@ -28,7 +28,7 @@ fn signal(child: &Child, name: &str) {
     assert!(sent.expect("there is a kill").success());
 }
 
-/// How a child ended, with its words.
+/// The exit code of a child process, with its messages.
 fn end(mut child: Child) -> (Option<i32>, String) {
     let mut words = String::new();
     if let Some(mut stderr) = child.stderr.take() {
@@ -37,13 +37,13 @@ fn end(mut child: Child) -> (Option<i32>, String) {
     (child.wait().unwrap().code(), words)
 }
 
-/// Pages that others can read by now.
+/// The number of pages that others can read by now.
 fn urls(bench: &Bench) -> usize {
     let listed = run(bench.command("ls").arg("-0"));
     listed.out.iter().filter(|byte| **byte == 0).count()
 }
 
-/// An import of a pipe that has stored something and waits for more in the middle of a record.
+/// An import from a pipe that has stored some pages and waits for more in the middle of a record.
 fn waiting_import(bench: &Bench, warc: &str) -> (Child, std::process::ChildStdin) {
     let mut child =
         bench.command("import").arg("-").stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
@@ -66,11 +66,11 @@ fn an_import_that_is_interrupted_while_it_waits_closes_the_store_and_goes_on_whe
         let (ended, words) = end(child);
         drop(pipe);
         assert_eq!(ended, Some(code), "{words}");
-        assert!(words.contains("interrupted: ") && words.contains("goes on from there"), "{words}");
+        assert!(words.contains("interrupted: ") && words.contains("continues from there"), "{words}");
         assert!(!words.contains("damaged"), "input that was cut short by the signal is no damage: {words}");
         let stored = urls(&bench);
         assert!(stored > 0 && words.contains(&format!("{stored} pages stored")), "{stored}: {words}");
-        // It was closed, not dropped: nothing is left to be replayed.
+        // The store was closed properly: there is nothing to replay.
         let stat = bench.run("stat", &["--json"]).ended(0).json();
         assert_eq!(stat[0]["memtable_entries"], 0);
         bench.run::<&str>("verify", &[]).ended(0);
@@ -115,7 +115,7 @@ fn the_files_after_the_interrupted_one_are_left_for_the_next_run() {
     let second = harness::warc("example.warc.gz");
     let child = bench.command("import").args([&fifo, &second]).stderr(Stdio::piped()).spawn().unwrap();
     let mut pipe = std::fs::OpenOptions::new().write(true).open(&fifo).unwrap();
-    // The store is made when the first pages come, which are handed over some hundred at once.
+    // The store is created with the first pages, which arrive in batches of some hundred.
     pipe.write_all((0..600).map(record).collect::<String>().as_bytes()).unwrap();
     while !bench.store().join("SUPERBLOCK").exists() {
         std::thread::yield_now();
@@ -182,13 +182,13 @@ fn a_list_of_urls_that_is_interrupted_tells_how_far_it_came() {
     let mut child = command.spawn().unwrap();
     let mut pipe = child.stdin.take().unwrap();
     pipe.write_all(b"http://example.com/\nhttp://absent/\nhttp://half").unwrap();
-    // It has begun to read once the pipe takes more than a pipe holds.
+    // Once a pipe takes more than its capacity, the program has started to read.
     pipe.write_all(&b"\nhttp://example.com/".repeat(20_000)).unwrap();
     signal(&child, "INT");
     let (code, words) = end(child);
     drop(pipe);
     assert_eq!(code, Some(130), "{words}");
-    assert!(words.contains("URLs were looked for"), "{words}");
+    assert!(words.contains("URLs were checked"), "{words}");
 }
 
 #[test]

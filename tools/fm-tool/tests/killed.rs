@@ -1,4 +1,4 @@
-//! An import that is killed loses nothing that was stored, and is resumed by running it again.
+//! A killed import loses no stored page, and continues when it is run again.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -8,10 +8,10 @@ use std::process::{Child, Stdio};
 
 use crate::harness::{Bench, run};
 
-/// Pages of the WARC file.
+/// The number of pages in the WARC file.
 const PAGES: usize = 8000;
 
-/// A WARC file of seeded pages that do not compress to nothing.
+/// A WARC file with seeded pages that do not compress much.
 fn write_warc(path: &Path) -> String {
     let mut warc = String::new();
     let mut seed: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -37,7 +37,7 @@ fn write_warc(path: &Path) -> String {
 }
 
 /// An import from a pipe: it cannot end before the pipe is closed, however slow or fast this test
-/// is.
+/// runs.
 fn import_from_pipe(bench: &Bench) -> Child {
     bench.command("import").arg("-").stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
 }
@@ -50,10 +50,10 @@ fn an_import_killed_at_any_moment_is_resumed_and_loses_nothing() {
     let mut before = 0;
     for quarters in 1..=3 {
         let mut child = import_from_pipe(&bench);
-        // Not all of it: the import is killed while it waits for more.
+        // Only a part: the import is killed while it waits for more.
         child.stdin.as_mut().unwrap().write_all(&warc.as_bytes()[..warc.len() / 4 * quarters]).unwrap();
-        // By now it has taken all but what the pipe and its own buffers hold; a part of that is
-        // stored already.
+        // By now it has read all but the contents of the pipe and its own buffers, and a part of
+        // that is stored.
         let segment = bench.store().join("value0.dat");
         while fs::metadata(&segment).map_or(0, |about| about.len()) < (quarters as u64) << 21 {
             assert!(child.try_wait().unwrap().is_none(), "it waits for the rest of its input");
@@ -86,7 +86,7 @@ fn a_process_reads_and_verifies_what_another_is_still_writing() {
     let mut seen = 0;
     for piece in warc.as_bytes().chunks(warc.len() / 5) {
         pipe.write_all(piece).unwrap();
-        // The first piece is longer than pipe and buffers, so the store is there or about to be.
+        // The first piece is larger than pipe and buffers, so the store exists or soon will.
         let listed = loop {
             assert!(child.try_wait().unwrap().is_none(), "it waits for the rest of its input");
             let listed = run(bench.command("ls").arg("-0"));
@@ -104,7 +104,7 @@ fn a_process_reads_and_verifies_what_another_is_still_writing() {
     assert_eq!(bench.run::<&str>("ls", &[]).ended(0).text().lines().count(), PAGES);
 }
 
-/// The lines of a dump, each a version with its body, without what tells how it is stored.
+/// The lines of a dump, one for each version, without the fields that describe its storage.
 fn dumped(bench: &Bench) -> Vec<String> {
     let lines = bench.run::<&str>("dump", &[]).ended(0).json();
     let mut lines: Vec<String> = lines

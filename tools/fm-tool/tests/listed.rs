@@ -1,11 +1,11 @@
-//! Lists in order: forwards, backwards, from behind a URL; counts and hosts from the same order.
+//! Ordered lists: forwards, backwards, from a given URL; counts and hosts from the same order.
 
 use filemap::{Options, Page, PageStore, Variant};
 use serde_json::json;
 
 use crate::harness::{Bench, Ran};
 
-/// Pages in order.
+/// The pages in order.
 const IN_ORDER: [&str; 9] = [
     "http://z.example:8080/",
     "http://a.org/",
@@ -149,7 +149,7 @@ fn a_store_without_order_lists_in_that_of_its_log_and_refuses_the_rest() {
     assert!(lines(&bench.run("top", &["--most-pages"]).ended(0))[0].ends_with("4 pages  a.org"));
     bench.run("ls", &["--reverse"]).ended(2).said("a repair makes one");
     bench.run("ls", &["--after", "http://a.org/"]).ended(2).said("a repair makes one");
-    // Nor does opening it for writing make one; a repair does.
+    // Opening for writing does not create the order, either; a repair does.
     bench.run("rm", &["urn:x"]).ended(0);
     bench.run("ls", &["--reverse"]).ended(2);
     bench.run("repair", &["--in-place", "--yes"]).ended(0);

@@ -1,4 +1,4 @@
-//! The tests of the built command line, in one program.
+//! All tests of the built command line, in one program.
 
 mod absent;
 mod bad_input;

@@ -1,7 +1,6 @@
-//! A crawl's WARC file goes in, any page comes out by its URL; then pages are put, listed, dated
-//! and removed by hand.
-//!
-//! Lengths and CRC-32s of bodies are those that another program computed from the same WARC files.
+//! Imports a crawl's WARC file and reads pages by URL; then puts, lists, dates and removes pages
+//! by hand.
+//! Another program computed the lengths and CRC-32s of the bodies from the same WARC files.
 
 use crate::harness::{Bench, PAGE_BYTES, PAGE_CRC, PAGE_URL, PAGES, warc};
 use serde_json::Value;
@@ -39,8 +38,8 @@ fn bodies_are_decoded_by_default_and_byte_exact_as_received() {
 fn an_import_run_again_adds_nothing() {
     let bench = Bench::new();
     let file = warc("python-docs.warc.gz");
-    // 72 responses and 2 resources; 10 of them were fetched twice within a second, and were the
-    // same.
+    // 72 responses and 2 resources; 10 of them were fetched twice within a second, with the same
+    // content.
     let first = bench.run("import", &["--json".as_ref(), file.as_os_str()]).ended(0).json();
     assert_eq!((&first[0]["stored"], &first[0]["already_there"]), (&Value::from(64), &Value::from(10)), "{first:?}");
     let versions = bench.run("history", &[PAGE_URL]).ended(0).text().lines().count();

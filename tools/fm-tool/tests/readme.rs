@@ -1,7 +1,6 @@
-//! The sessions of docs/GUIDE.md and docs/COMMANDS.md are real: their commands, run in a shell,
-//! print what stands under them.
-//!
-//! Numbers that depend on a store's salt (how many index pages it has) are compared by their
+//! Runs the commands of the sessions in docs/GUIDE.md and docs/COMMANDS.md in a shell, and
+//! compares the output with the text under them.
+//! Numbers that depend on a store's salt (such as the number of index pages) are compared by their
 //! shape.
 
 use std::path::Path;
@@ -9,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use crate::harness::{self, Bench};
 
-/// The commands of a document's first `text` block, each with what is printed under it.
+/// The commands in a document's first `text` block, each with the output under it.
 fn session(document: &str) -> Vec<(String, String)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(document);
     let text = std::fs::read_to_string(path).expect("the document is there");
@@ -25,7 +24,7 @@ fn session(document: &str) -> Vec<(String, String)> {
     steps
 }
 
-/// Sizes in kB as `#`, line ends as they are in a Markdown file.
+/// Replaces sizes in kB by `#`, and ends lines as in a Markdown file.
 fn shape(text: &str) -> String {
     let text = text.replace('\r', "");
     let word =

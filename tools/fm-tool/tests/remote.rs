@@ -1,4 +1,4 @@
-//! Verbs with the address of a server for a store: the same answers as with the store's folder.
+//! Verbs with a server's address as the store: the answers are the same as for the store's folder.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ use crate::harness::{Bench, PAGE_URL, Ran, run, tool, warc};
 
 const TOKEN: &str = "0123456789abcdef";
 
-/// Serves the store of a bench; stops when it is dropped.
+/// Serves the store of a bench; the server stops when this is dropped.
 struct Served {
     location: String,
     runtime: Runtime,
@@ -149,7 +149,7 @@ fn what_a_server_cannot_do_is_said_and_makes_nothing() {
     assert!(gone.words.contains(&location), "{}", gone.words);
 }
 
-/// A bench with a store without pages.
+/// A bench with an empty store.
 fn empty() -> Bench {
     let bench = Bench::new();
     PageStore::create(bench.store(), Options::new()).expect("a store").close().expect("closed");
@@ -196,7 +196,7 @@ fn a_copy_to_a_server_and_back_has_every_version_and_is_repeated_for_nothing() {
     }
 }
 
-/// What an import printed, without how long it took.
+/// The output of an import, without its duration.
 fn brought(ran: &Ran) -> Vec<serde_json::Value> {
     let mut lines = ran.json();
     for fields in lines.iter_mut().filter_map(serde_json::Value::as_object_mut) {
@@ -298,7 +298,7 @@ fn an_upload_that_is_interrupted_goes_on_when_it_is_sent_again() {
     drop(pipe);
     let words = String::from_utf8_lossy(&ran.stderr);
     assert_eq!(ran.status.code(), Some(130), "{words}");
-    assert!(words.contains("interrupted: ") && words.contains("goes on from there"), "{words}");
+    assert!(words.contains("interrupted: ") && words.contains("continues from there"), "{words}");
     assert!(!words.contains("damage"), "{words}");
     let file = there.path("pages.warc");
     std::fs::write(&file, &warc).expect("written");

@@ -1,5 +1,5 @@
-//! `repair`: into a new folder and in place, after a question or with `--yes`; what it lists, and
-//! how it ends.
+//! `repair` into a new folder and in place, after a question or with `--yes`: the files that it
+//! lists, and its exit codes.
 
 use std::fs;
 use std::process::Stdio;
@@ -12,7 +12,7 @@ fn pages(store: &std::path::Path) -> usize {
     run(tool().arg("ls").arg(store)).ended(0).text().lines().count()
 }
 
-/// Pages that are listed though a file is missed.
+/// The number of listed pages; a file is reported missing.
 fn pages_told(bench: &Bench) -> usize {
     bench.run::<&str>("ls", &[]).ended(3).text().lines().count()
 }
@@ -30,10 +30,10 @@ fn without_index_key_log_and_superblock_every_page_comes_back() {
     assert_eq!(pages(&new), PAGES);
     assert_eq!(run(tool().arg("get").arg(&new).arg(PAGE_URL)).ended(0).out.len(), PAGE_BYTES);
     run(tool().arg("verify").arg(&new)).ended(0);
-    // The crawler's rule is the one that `import` has.
+    // The repaired store uses the same canonicaliser as `import`.
     let again = run(tool().args(["import".as_ref(), new.as_os_str(), harness::warc("cc.warc.gz").as_os_str()]));
     again.ended(0);
-    // The damaged one is as it was.
+    // The damaged store is unchanged.
     bench.run::<&str>("ls", &[]).ended(3);
     bench.run("repair", &[&new]).ended(2).said("not empty");
 }
@@ -103,7 +103,7 @@ fn in_place_it_asks_first_and_lists_what_is_lost() {
     assert!(ran.text().contains("http://docs.python.localhost/"), "its URL is told: {}", ran.text());
     bench.run::<&str>("verify", &[]).ended(0);
     assert_eq!(pages(&bench.store()), PAGES - 1);
-    // Once more there is nothing to do.
+    // A second repair has nothing to do.
     let lines = bench.run("repair", &["--in-place", "--yes", "--json"]).ended(0).json();
     assert_eq!(lines.len(), 1);
     assert_eq!((&lines[0]["losses"], &lines[0]["keys"]), (&0.into(), &(PAGES - 1).into()));
@@ -132,11 +132,12 @@ fn a_store_that_is_written_and_a_folder_that_is_none_are_refused() {
     let bench = Bench::with(&["python-docs.warc.gz"]);
     let mut writer = bench.command("put").args(["http://x/", "-"]).stdin(Stdio::piped()).spawn().unwrap();
     let new = bench.path("new.fm");
-    // Whether it has the lock by now or not: a repair never reads what is being written.
+    // Whether the writer has the lock yet or not, a repair never reads a store that is being
+    // written.
     let ran = bench.run("repair", &[&new]);
     assert!([0, 4].contains(&ran.code), "{}", ran.words);
     drop(writer.stdin.take());
-    // Whoever comes second is refused.
+    // The second of the two is refused.
     assert!(writer.wait().unwrap().success() || ran.code == 0);
     let none = bench.path("none");
     fs::create_dir(&none).unwrap();

@@ -1,6 +1,6 @@
-//! `fm-tool seen` as a crawler uses it: every kind of set made, filled, asked, merged, exported
-//! and forgotten; what is refused, and with which code; and that no answer is lost by Ctrl-C or by
-//! whoever closes the pipe.
+//! `fm-tool seen` as a crawler uses it: every kind of set created, filled, queried, merged,
+//! exported and forgotten; refused input, with the exit codes; and that no answer is lost to
+//! Ctrl-C or to a closed pipe.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use crate::harness::{Bench, Ran, run, tool};
 use serde_json::Value;
 
-/// The kinds, each with what it needs.
+/// The kinds, with the arguments that each needs.
 const KINDS: [(&str, &[&str]); 6] = [
     ("md5-bitmap", &["--bits", "27"]),
     ("bloom", &["--urls", "10000", "--rate", "1e-9"]),
@@ -21,7 +21,7 @@ const KINDS: [(&str, &[&str]); 6] = [
     ("hash-bitmap", &["--functions", "bkdr,ap", "--slots", "134217689"]),
 ];
 
-/// What a set of this kind answers of a URL that it has.
+/// The answer of a set of this kind for a URL in it.
 fn seen(kind: &str) -> &'static str {
     if ["trie", "disk"].contains(&kind) { "seen" } else { "probably-seen" }
 }
@@ -36,7 +36,7 @@ fn seen_run(verb: &str, path: &Path, args: &[&str]) -> Ran {
     told(run(&mut command(verb, path, args)))
 }
 
-/// Fails the test if there was a trace.
+/// Fails the test if there was a backtrace.
 fn told(ran: Ran) -> Ran {
     for trace in ["panicked", "RUST_BACKTRACE", "stack backtrace", "unwrap()"] {
         assert!(!ran.words.contains(trace), "{}", ran.words);
@@ -44,7 +44,7 @@ fn told(ran: Ran) -> Ran {
     ran
 }
 
-/// With lines on standard input.
+/// Runs a verb with lines on standard input.
 fn fed(verb: &str, path: &Path, args: &[&str], input: &[u8]) -> Ran {
     let mut command = command(verb, path, args);
     let mut child =
@@ -58,7 +58,7 @@ fn fed(verb: &str, path: &Path, args: &[&str], input: &[u8]) -> Ran {
     told(Ran { code: output.status.code().expect("not killed"), out: output.stdout, words })
 }
 
-/// An empty set of a kind.
+/// Creates an empty set of a kind.
 fn made(bench: &Bench, kind: &str) -> PathBuf {
     let path = bench.path(&format!("seen.{kind}"));
     let options = KINDS.iter().find(|(name, _)| *name == kind).expect("a kind").1;
@@ -170,7 +170,7 @@ fn a_set_keeps_to_its_canonicaliser() {
     let steps = seen_run("explain", Path::new("http://www.a.example/#x"), &["--set", set.to_str().unwrap(), "--json"]);
     let steps = steps.ended(0).json().remove(0);
     assert_eq!((&steps["canonicalizer"], &steps["key"]), (&"crawl,+www".into(), &"http://a.example/".into()));
-    // A set without the note has to be told.
+    // Without seen.canon the command has to be given the rules.
     fs::remove_file(bench.path("seen.canon")).unwrap();
     fed("check", &set, &[], b"http://a.example/\n").ended(2).said("--canonical");
     fed("check", &set, &["--canonical", "exact"], b"http://a.example/\n").ended(0);
@@ -288,7 +288,7 @@ fn words_of_another_program_are_taken_up() {
     fed("add", &set, &[], b"http://a.example/\n").ended(2).said("--adopt");
     seen_run("create", &set, &["--kind", "trie", "--adopt"]).ended(2).said("--adopt");
     seen_run("create", &set, &["--kind", "md5-bitmap", "--adopt", "--canonical", "exact"]).ended(0).said("2^20");
-    // The bit stands where other programs look for it.
+    // The bit is where other programs look for it.
     fed("add", &set, &["-q"], b"http://www.ouc.edu.cn/\n").ended(0);
     let words = fs::read(&set).unwrap();
     let slot = 1_073_542_761_usize % (1 << 20);
@@ -302,7 +302,7 @@ fn words_of_another_program_are_taken_up() {
 #[test]
 fn a_set_is_taken_up_as_what_it_is_or_not_at_all() {
     let bench = Bench::new();
-    // As long as a bitmap may be, and none.
+    // A file with the length of a bitmap that is not one.
     let filter = bench.path("filter");
     seen_run("create", &filter, &["--kind", "bloom", "--urls", "4100"]).ended(0);
     assert_eq!(fs::metadata(&filter).unwrap().len(), 8192);
@@ -385,7 +385,7 @@ fn a_filter_that_a_c_program_wrote_is_taken_up_and_written_on_for_it() {
         (&stat["functions"], &stat["slots"], &stat["urls"]),
         (&"bkdr,ap,djb".into(), &1_000_003.into(), &61.into())
     );
-    // What does not fit is refused, and nothing is made.
+    // A file of the wrong size is refused, and nothing is created.
     let other = bench.path("other");
     fs::write(&other, [0; 100]).unwrap();
     seen_run("create", &other, &adopt).ended(2).said("100 bytes");
@@ -451,7 +451,7 @@ fn bytes_that_are_no_utf8_are_urls_and_explain_says_how() {
     seen_run("explain", link, &["--encoding", "klingon"]).ended(2).said("not an encoding");
 }
 
-/// All verbs with a set that is there; `@` is the set.
+/// All verbs on an existing set; `@` is the set.
 const ROWS: [&[&str]; 9] = [
     &["add", "@", "/dev/null"],
     &["add", "@", "/dev/null", "--count", "--json"],
@@ -477,7 +477,7 @@ fn no_verb_makes_an_absent_set_or_touches_what_is_none() {
     fs::create_dir(bench.path("folder")).unwrap();
     for args in ROWS {
         for (path, words) in
-            [("deep/in/seen", "no seen set"), ("empty/seen", "no seen set"), ("letter", "letter"), ("folder", "folder")]
+            [("deep/in/seen", "is missing"), ("empty/seen", "is missing"), ("letter", "letter"), ("folder", "folder")]
         {
             let ran = row(args, &bench.path(path)).ended(2).said(words);
             assert!(ran.out.is_empty(), "{args:?} printed something");
@@ -495,7 +495,7 @@ fn nothing_is_made_over_what_is_there_and_options_must_fit() {
     for (kind, options) in KINDS {
         let set = made(&bench, kind);
         fed("add", &set, &["-q"], &urls(0..5)).ended(0);
-        seen_run("create", &set, &[&["--kind", kind], options].concat()).ended(2).said("is there already");
+        seen_run("create", &set, &[&["--kind", kind], options].concat()).ended(2).said("exists already");
         assert_eq!(stat(&set)["urls"], 5);
     }
     let set = bench.path("other");
@@ -587,7 +587,7 @@ fn a_folder_that_cannot_be_written_is_enough_to_ask() {
         fs::remove_file(folder.join("seen.lock")).unwrap();
         let mode = |mode| fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
         mode(0o500);
-        // Root may write anywhere.
+        // The root user may write anywhere.
         let can_write = fs::write(folder.join("probe"), "").is_ok();
         assert_eq!(fed("check", &set, &["-n"], &urls(50..101)).ended(0).out, urls(100..101), "{kind}");
         assert!(!folder.join("seen.lock").exists(), "asking takes no lock");
@@ -615,7 +615,7 @@ fn each_line_is_answered_before_the_next_is_waited_for() {
             let mut answer = String::new();
             answers.read_line(&mut answer).unwrap();
             assert_eq!(answer, format!("{verdict}\thttp://a.example/\n"));
-            // It is durable, and so seen by whoever opens the set now.
+            // The URL is durable, so anyone who opens the set now finds it.
             let other = fed("check", &set, &[], b"http://a.example/\n").ended(0);
             assert_eq!(other.text(), format!("{}\thttp://a.example/\n", seen(kind)));
         }

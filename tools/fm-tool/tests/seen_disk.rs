@@ -1,4 +1,4 @@
-//! `fm-tool seen` on a set on disk: batches answered in order, fingerprints, ages, memory, and
+//! `fm-tool seen` with a set on disk: batches answered in order, fingerprints, ages, memory, and
 //! damage to any of its files.
 
 use std::fs;
@@ -39,10 +39,10 @@ fn stat(path: &Path) -> Value {
     seen("stat", path, &["--json"]).ended(0).json().remove(0)
 }
 
-/// Little memory, so that there are runs.
+/// So little memory that the set writes runs.
 const LITTLE: [&str; 2] = ["--memory", "64KiB"];
 
-/// The files of a set that hold its fingerprints.
+/// The files of a set that contain its fingerprints.
 fn parts(bench: &Bench, kind: &str) -> Vec<PathBuf> {
     let files = fs::read_dir(bench.path("")).unwrap().map(|entry| entry.unwrap().path());
     let mut parts: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|e| e == kind)).collect();
@@ -54,7 +54,7 @@ fn parts(bench: &Bench, kind: &str) -> Vec<PathBuf> {
 fn hundreds_of_thousands_of_lines_are_answered_in_the_order_in_which_they_came() {
     let bench = Bench::new();
     let set = made(&bench, "seen", &[]);
-    // Each twice, at once and much later, and a line that is no URL in between.
+    // Each URL twice, at once and much later, with an invalid line in between.
     let mut lines = Vec::new();
     let mut expected = Vec::new();
     for part in 0..5 {
@@ -89,7 +89,7 @@ fn hundreds_of_thousands_of_lines_are_answered_in_the_order_in_which_they_came()
     let stat = stat(&set);
     assert_eq!((&stat["urls"], &stat["fingerprint_bits"]), (&240_000.into(), &80.into()));
     assert!(stat["runs"].as_u64().unwrap() > 0);
-    // Those of a few hosts lie dense.
+    // Fingerprints of a few hosts are stored densely.
     let each = stat["disk_bytes_per_url"].as_f64().unwrap();
     assert!((4.0..10.0).contains(&each), "{each}");
 }
@@ -124,7 +124,7 @@ fn lines_one_at_a_time_are_answered_each_before_the_next_by_filters() {
     let ended = child.wait_with_output().unwrap();
     let words = String::from_utf8(ended.stderr).unwrap();
     assert!(words.contains("one at a time") && words.contains("by the cache"), "{words}");
-    // One for each of the 200 known URLs that is in no cache, and hardly one for the others.
+    // One block for each of the 200 known URLs that is in no cache, and hardly one for the others.
     let blocks =
         words.split(", ").find_map(|part| part.strip_suffix(" blocks read for one URL\n")?.parse::<u64>().ok());
     assert!(blocks.is_some_and(|blocks| blocks <= 230), "{words}");
@@ -181,7 +181,7 @@ fn memory_is_an_option_of_sets_on_disk_alone() {
     }
 }
 
-/// When it forgets is for the library's tests, whose clock stands still.
+/// The library's tests check when it forgets, with a clock that stands still.
 #[test]
 fn the_age_at_which_a_set_forgets_is_remembered() {
     let bench = Bench::new();
@@ -195,7 +195,7 @@ fn the_age_at_which_a_set_forgets_is_remembered() {
     assert_eq!(seen("check", &set, &["-c", &list]).ended(0).text(), "10 lines: 10 seen\n");
 }
 
-/// The names of others' files, above all of its own answers.
+/// Names of files that belong to others, in particular answers of the set itself.
 #[test]
 fn answers_may_be_written_to_any_file_beside_the_set() {
     let bench = Bench::new();
@@ -228,7 +228,7 @@ fn damage_to_a_run_or_the_log_is_told_with_file_and_offset_and_ends_with_3() {
     for path in runs.iter().chain(&logs) {
         let whole = fs::read(path).unwrap();
         let name = path.file_name().unwrap().to_str().unwrap();
-        // A block of a run, which is met when it is asked; a sector of the log, which is met at
+        // A damaged block of a run is found when it is queried; a sector of the log is found at
         // once.
         let at = if name.ends_with(".run") { 4096 + 99 } else { 512 + 99 };
         let mut damaged = whole.clone();
@@ -246,7 +246,7 @@ fn damage_to_a_run_or_the_log_is_told_with_file_and_offset_and_ends_with_3() {
         seen("stat", &set, &[]).ended(3).said(name).said("is missing");
         fs::write(path, &whole).unwrap();
     }
-    // A log that was cut off after it was closed, at the end of a sector.
+    // A log that was truncated after it was closed, at the end of a sector.
     let whole = fs::read(&logs[0]).unwrap();
     fs::write(&logs[0], &whole[..1024]).unwrap();
     for args in [&["check", "-q", &lists[1]][..], &["add", "-q", &lists[1]], &["stat"]] {

@@ -1,4 +1,4 @@
-//! `fm-tool seen` on Redis: sets made, filled, asked and described; what is refused.
+//! `fm-tool seen` on Redis: sets created, filled, queried and described; refused arguments.
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::harness::{Bench, Ran, run, tool};
 
-/// `redis-server` on loopback, killed with it.
+/// A `redis-server` on the loopback address, killed when this is dropped.
 struct Redis {
     port: u16,
     server: Child,
@@ -16,7 +16,7 @@ struct Redis {
 }
 
 impl Redis {
-    /// One with this password. None if it is not here; in the gate that fails.
+    /// Starts one with this password. `None` if the program is missing; in CI that fails the test.
     fn start(password: &str) -> Option<Redis> {
         let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
         let folder = tempfile::tempdir().expect("a folder");

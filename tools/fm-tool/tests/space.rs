@@ -1,4 +1,4 @@
-//! What takes space and how it is given back: segments, compaction, pruning; and whole stores:
+//! The space in a store and how to reclaim it: segments, compaction, pruning; and whole stores:
 //! backups, copies, merges.
 
 use std::fs;
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use crate::harness::{Bench, PAGES, Ran, run, tool};
 
-/// Pages of a megabyte each in several versions, most of them removed.
+/// Pages of one megabyte in several versions, most of them removed.
 fn wasteful() -> Bench {
     let bench = Bench::new();
     let mut x = 1u64;
@@ -74,7 +74,7 @@ fn compaction_foretells_what_it_gives_back_and_gives_it_back() {
     bench.run("compact", &["--rate", "fast"]).ended(2).said("20GB");
 }
 
-/// Flips a bit of a file of the store, so far from its start.
+/// Flips a bit in a file of the store, at this offset.
 fn flip(bench: &Bench, name: &str, at: usize) {
     let file = bench.store().join(name);
     let mut bytes = fs::read(&file).unwrap();
@@ -100,7 +100,7 @@ fn what_damage_keeps_from_being_compacted_is_said_and_ends_with_3() {
 #[test]
 fn what_damage_keeps_from_being_pruned_is_said_and_ends_with_3() {
     let bench = wasteful();
-    // Of a record near the end of the key log: that of the newest pages.
+    // In a record near the end of the key log, which belongs to the newest pages.
     let len = fs::metadata(bench.store().join("key0.dat")).unwrap().len() as usize;
     flip(&bench, "key0.dat", len - 20);
     for rule in [["--keep-versions", "1"], ["--max-size", "1MB"]] {
@@ -114,7 +114,7 @@ fn what_damage_keeps_from_being_pruned_is_said_and_ends_with_3() {
 fn a_compaction_that_is_interrupted_leaves_the_store_whole() {
     let bench = wasteful();
     let before = dump(&bench.store());
-    // At a megabyte a second there is time enough to stop it.
+    // At one megabyte a second there is enough time to stop it.
     let mut command = bench.command("compact");
     let mut child = command.args(["--rate", "1MiB"]).stderr(Stdio::piped()).spawn().unwrap();
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
@@ -126,7 +126,7 @@ fn a_compaction_that_is_interrupted_leaves_the_store_whole() {
     let mut words = String::new();
     child.stderr.take().unwrap().read_to_string(&mut words).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{words}");
-    assert!(words.contains("goes on"), "{words}");
+    assert!(words.contains("continues"), "{words}");
     assert_eq!(dump(&bench.store()), before);
     bench.run::<&str>("verify", &[]).ended(0);
     bench.run::<&str>("compact", &[]).ended(0);
@@ -150,7 +150,7 @@ fn old_versions_are_pruned_by_age_number_and_size_and_their_space_comes_back() {
     assert!(pruned[1]["freed_bytes"].as_u64().unwrap() > 1_000_000, "{pruned:?}");
     let disk = |_: ()| bench.run("stat", &["--json"]).ended(0).json()[0]["value_bytes"].as_u64().unwrap();
     assert!(disk(()) < 2_500_000, "{}", disk(()));
-    bench.run("prune", &["--older-than", "1d", "--compact"]).ended(0).said("2 pages went altogether");
+    bench.run("prune", &["--older-than", "1d", "--compact"]).ended(0).said("2 pages removed completely");
     assert_eq!((count(&bench.store(), &[]).as_str(), disk(()) < 10_000), ("0", true));
     bench.run::<&str>("verify", &[]).ended(0);
 }
@@ -209,7 +209,7 @@ fn the_original_of_a_revisit_that_stays_is_kept_with_it() {
 #[test]
 fn a_backup_is_made_of_a_store_that_is_written_and_the_next_one_builds_on_it() {
     let bench = Bench::with(&["python-docs.warc.gz"]);
-    // Another process holds the store open, and is not in the way.
+    // Another process has the store open, which does not matter.
     let mut writer = bench.command("import").arg("-").stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let (first, second) = (bench.path("first.fm"), bench.path("second.fm"));
     let done = run(tool().arg("backup").arg(bench.store()).arg(&first).arg("--json")).ended(0).json();
@@ -222,7 +222,7 @@ fn a_backup_is_made_of_a_store_that_is_written_and_the_next_one_builds_on_it() {
     assert_eq!(count(&second, &[]), (PAGES + 1).to_string());
     two("backup", &bench.store(), &second).ended(2).said("not empty");
     run(tool().arg("verify").arg(&second)).ended(0);
-    // It is a store like any other.
+    // The backup is a store like any other.
     run(tool().arg("rm").arg(&second).arg("http://new.example/")).ended(0);
     bench.run("has", &["http://new.example/"]).ended(0);
 }

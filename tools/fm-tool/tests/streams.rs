@@ -1,5 +1,5 @@
-//! Which stream carries what: data and words, JSON Lines, OpenMetrics, pipes that close early,
-//! help.
+//! The streams and their content: data and messages, JSON Lines, OpenMetrics, pipes that close
+//! early, help.
 
 use std::io::Read;
 use std::process::Stdio;
@@ -108,7 +108,7 @@ fn stat_speaks_text_json_and_openmetrics() {
     assert!(metrics.text().contains(&format!("\nfilemap_indexed_keys {PAGES}\n")), "{}", metrics.text());
 }
 
-/// Holds the text to the grammar of OpenMetrics 1.0, as far as the kinds that are printed go.
+/// Checks the text against the grammar of OpenMetrics 1.0, for the kinds that are printed.
 #[track_caller]
 fn assert_openmetrics(text: &str) {
     let body = text.strip_suffix("# EOF\n").expect("it ends with # EOF");

@@ -1,12 +1,12 @@
-//! Answers to other requests than a plain GET, from the command line: a URL alone is the page,
-//! whatever came after it.
+//! Answers to requests other than a plain GET, on the command line: a URL alone means the page,
+//! even if other answers came later.
 
 use crate::harness::{Bench, run, tool};
 use serde_json::Value;
 
 const URL: &str = "http://a.example/api";
 
-/// A WARC file of a GET and then two POSTs, each with its answer.
+/// A WARC file with a GET and then two POSTs, each with its answer.
 fn archive() -> String {
     let mut file = String::new();
     for (nth, (method, body)) in [("GET", ""), ("POST", "q=1"), ("POST", "q=a+b")].into_iter().enumerate() {
@@ -148,7 +148,7 @@ fn put_makes_a_variant_and_a_url_of_variants_only_says_where_they_are() {
     bench.run("get", &[URL]).ended(1).said("may be as the answer to other requests");
     bench.run("has", &[URL]).ended(1);
     assert_eq!(bench.run("get", &[URL, "--variant", "fingerprint"]).ended(0).text(), "apart");
-    // By a dump and a load, too.
+    // A dump and a load keep it apart, too.
     let dump = bench.run::<&str>("dump", &[]).ended(0);
     let other = Bench::new();
     other.feed::<&str>("load", &[], &dump.out).ended(0);
@@ -169,7 +169,7 @@ fn variants_go_through_a_wacz_file_and_a_merge() {
     let store = store.to_str().expect("a path");
     bench.run("dump", &["--format", "wacz", "-o", &wacz]).ended(0);
     run(tool().args(["import", &from_wacz, &wacz])).ended(0).said("2 to other requests than a plain GET");
-    // The other store has the page only, of another time.
+    // The other store only has the page, at another time.
     let other = path("other.fm");
     std::fs::write(
         bench.path("page.warc"),
@@ -181,7 +181,7 @@ fn variants_go_through_a_wacz_file_and_a_merge() {
     assert_eq!(lines(&["dump", &from_wacz]), lines(&["dump", store]));
     let mut both = [lines(&["dump", store]), lines(&["dump", &other])].concat();
     both.sort_unstable();
-    // The merge finds that both have one body, and stores it once.
+    // The merge finds that both have the same body, and stores it once.
     let all: Vec<String> = lines(&["dump", &merged])
         .iter()
         .map(|line| line.replace("\"unchanged\":true", "\"unchanged\":false"))
@@ -206,7 +206,7 @@ fn a_store_of_variants_alone_does_not_list_as_an_empty_one() {
     let absent = bench.run("ls", &["--host", "b.example"]).ended(0);
     assert!(absent.text().is_empty() && !absent.words.contains("has no pages"), "it has one: {}", absent.words);
     let (posts, text) = (Bench::new(), archive());
-    // Behind the GET, its answer and its request.
+    // After the GET, its answer and its request.
     let (from, _) = text.match_indices("WARC/1.0").nth(2).unwrap();
     let file = posts.path("posts.warc");
     std::fs::write(&file, &text[from..]).unwrap();

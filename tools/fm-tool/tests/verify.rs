@@ -1,4 +1,4 @@
-//! `verify`: quickly and in full, at a rate, interrupted and resumed, and what `stat` tells of it
+//! `verify`: quick and full, at a limited rate, interrupted and resumed, and the report of `stat`
 //! afterwards.
 
 use std::fs;
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use crate::harness::{Bench, Ran};
 use filemap_core::{Options, Record, Store};
 
-/// A store of several small segments with pages that do not shrink.
+/// Creates a store with several small segments; its pages do not compress.
 fn make(bench: &Bench) {
     let options = Options::new()
         .segment_bytes(1 << 20)
@@ -34,8 +34,8 @@ fn stat(bench: &Bench, name: &str) -> String {
     line.unwrap_or_default().split_once(' ').unwrap_or_default().1.trim().to_owned()
 }
 
-/// Damage in the body of a page, and in the head of another's record, which only the key log can
-/// tell whose it is.
+/// Damage in the body of one page, and in the head of another's record; only the key log tells
+/// which page that is.
 #[test]
 fn damage_is_named_by_file_offset_and_url() {
     let bench = Bench::new();
@@ -90,7 +90,7 @@ fn a_run_that_is_interrupted_says_so_and_the_next_goes_on() {
     let ended = child.wait_with_output().unwrap();
     let words = String::from_utf8(ended.stderr).unwrap();
     let ran = Ran { code: ended.status.code().unwrap(), out: ended.stdout, words };
-    let ran = ran.ended(130).said("interrupted").said("no damage so far").said("goes on");
+    let ran = ran.ended(130).said("interrupted").said("no damage so far").said("continues");
     assert!(ran.out.is_empty());
     assert_eq!(stat(&bench, "verified_ms"), "never", "it did not come to its end");
     bench.run("verify", &["--rate", "100MB/s"]).ended(0).said("by an earlier run").said("no damage");
@@ -125,7 +125,7 @@ fn the_quick_way_meets_no_page_and_the_full_one_says_in_stat_what_it_found() {
 fn a_store_in_which_nothing_can_be_written_is_verified_all_the_same() {
     let bench = Bench::new();
     make(&bench);
-    // Something has the names that a run would write to.
+    // Other files have the names that a run would write to.
     for name in ["VERIFYING", "VERIFIED.new"] {
         fs::create_dir_all(bench.store().join(name).join("x")).unwrap();
     }

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::failure::{Failure, Reason};
 
-/// Whether an address is public: not loopback, private, link-local, shared, reserved,
+/// Returns whether an address is public: not loopback, private, link-local, shared, reserved,
 /// documentation or multicast, nor an IPv6 address that embeds such an IPv4 address (IANA's
 /// special-purpose registries).
 pub fn is_public(address: IpAddr) -> bool {
@@ -49,8 +49,8 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     }
 }
 
-/// Checks a host that somebody else resolves: an address must be public, and a name must not be
-/// that of the local host.
+/// Checks a host that a proxy resolves: an address must be public, and a name must not be that of
+/// the local host.
 ///
 /// # Errors
 /// `PrivateAddress`.
@@ -124,7 +124,7 @@ impl Override {
 pub struct Resolver {
     /// Names with fixed addresses; the first match counts.
     pub overrides: Vec<Override>,
-    /// Whether non-public addresses are allowed.
+    /// True if non-public addresses are allowed.
     pub allow_private: bool,
 }
 

@@ -1,8 +1,8 @@
 //! HTTP clients: one for each proxy, and one for direct connections.
 //!
 //! Each has its own idle connections. A client picks an idle connection by the request's host, not
-//! by its proxy: with one client for all, a request could use a connection from before its host
-//! had a proxy, and send the proxy's password to the site.
+//! by its proxy: with one client for all, a request could reuse a connection from before its host
+//! had a proxy, and send the proxy's password to the host.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

@@ -28,7 +28,7 @@ use crate::failure::{Failure, Reason};
 #[derive(Clone, Copy, Debug)]
 pub struct Remote(pub SocketAddr);
 
-/// How connections leave this machine.
+/// Outgoing route of connections: proxy, local address, settings of hosts.
 ///
 /// ```
 /// use crawl::fetch::{Way, proxy::Proxy};
@@ -159,7 +159,7 @@ async fn from(bind: Option<IpAddr>, to: SocketAddr) -> io::Result<TcpStream> {
 /// # Errors
 /// An error message for the user.
 pub fn local_address(text: &str) -> Result<IpAddr, String> {
-    let address: IpAddr = text.parse().map_err(|_| format!("`{text}` is no IP address"))?;
+    let address: IpAddr = text.parse().map_err(|_| format!("`{text}` is not an IP address"))?;
     let bound = std::net::UdpSocket::bind(SocketAddr::new(address, 0));
     bound.map(|_| address).map_err(|error| format!("nothing can be sent from {address}: {error}"))
 }
@@ -194,7 +194,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 pub struct Stream {
     io: Box<dyn Io>,
     is_h2: bool,
-    /// Whether it ends at a proxy that expects whole URLs.
+    /// True if it ends at a proxy that expects absolute URLs.
     is_proxied: bool,
     /// The address of the server, unless a proxy is between.
     address: Option<SocketAddr>,

@@ -12,7 +12,7 @@ use filemap::coding::{self, Coding, CodingError};
 
 use crate::settings::limits::RATIO_FROM_BYTES;
 
-/// Why decoding stops early.
+/// Reason why decoding stops early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// The body is longer than the limit; it is cut there.
@@ -30,13 +30,13 @@ pub enum Stop {
 pub struct Decoded {
     /// The bytes.
     pub body: Vec<u8>,
-    /// Whether a coding was removed.
+    /// True if a coding was removed.
     pub was_coded: bool,
-    /// Whether the body is kept as received, because its coding ended before the body did.
+    /// True if the body is kept as received, because its coding ended before the body did.
     pub as_received: bool,
-    /// Whether bytes after the end of the coding were dropped.
+    /// True if bytes after the end of the coding were dropped.
     pub has_trailing: bool,
-    /// Why it is incomplete.
+    /// Reason why the body is incomplete.
     pub stop: Option<Stop>,
 }
 

@@ -72,7 +72,7 @@ pub struct HostSettings {
     pub fields: Vec<(HeaderName, HeaderValue)>,
     /// Cookies of each request, before the host's own.
     pub cookie: Option<HeaderValue>,
-    /// Whether its cookies are kept.
+    /// True if its cookies are kept.
     pub cookies: Option<bool>,
     /// The proxy; `Some(None)` for none.
     pub proxy: Option<Option<Proxy>>,
@@ -169,7 +169,7 @@ impl Hosts {
         self.of(host)?.delay
     }
 
-    /// Whether any host has a budget of its own.
+    /// Returns whether any host has a budget of its own.
     pub fn has_budgets(&self) -> bool {
         let table = self.table();
         table.exact.values().chain(table.below.values()).any(|host| host.pages.is_some())
@@ -243,7 +243,7 @@ fn parse(text: &str) -> Result<Table, String> {
         let wrong = |wrong: String| format!("hosts.\"{name}\": {wrong}");
         let settings = Arc::new(entry.checked().map_err(wrong)?);
         let (base, is_below) = name.strip_prefix("*.").map_or((&*name, false), |base| (base, true));
-        let host = Name::parse(base).map_err(|error| wrong(format!("it is no name of a host: {error}")))?.to_string();
+        let host = Name::parse(base).map_err(|error| wrong(format!("it is not a host name: {error}")))?.to_string();
         let before = match is_below {
             true => table.below.insert(format!(".{host}"), settings),
             false => table.exact.insert(host, settings),
@@ -292,7 +292,8 @@ impl Entry {
 }
 
 fn field(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
-    let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("{name} is no name of a header field"))?;
+    let known =
+        HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("{name} is not the name of a header field"))?;
     if OWN_FIELDS.contains(&known) {
         return Err(format!("{name} is set by the crawler"));
     }

@@ -84,11 +84,11 @@ pub struct Answer {
     pub headers: Headers,
     /// The decoded body.
     pub body: Vec<u8>,
-    /// Why the body is truncated, if it is.
+    /// Reason why the body is truncated, if it is.
     pub cut: Option<Failure>,
-    /// Whether the body is kept as received, because its coding ended early.
+    /// True if the body is kept as received, because its coding ended early.
     pub as_received: bool,
-    /// Whether bytes after the end of its coding were dropped.
+    /// True if bytes after the end of its coding were dropped.
     pub has_trailing: bool,
     /// The address that answered.
     pub ip: Option<IpAddr>,
@@ -195,7 +195,7 @@ impl Fetcher {
         Fetcher { turns: Turns::new(every).map(Arc::new), ..self }
     }
 
-    /// Whether addresses are rate limited.
+    /// Returns whether addresses are rate limited.
     pub fn has_turns(&self) -> bool {
         self.turns.is_some()
     }
@@ -232,7 +232,7 @@ impl Fetcher {
     ///
     /// # Errors
     /// The limit that stopped it, or the failure. A body that is too long or too slow, or ends
-    /// early, is no error if a part of it came: see [`Answer::cut`].
+    /// early, is not an error if a part of it arrived: see [`Answer::cut`].
     pub async fn get(&self, url: &str, validators: &Validators, kind: Kind) -> Result<Answer, Failure> {
         let uri = Uri::try_from(url).map_err(|error| Failure::new(Reason::BadUrl, error.to_string()))?;
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
@@ -421,7 +421,7 @@ impl Pace {
     }
 }
 
-/// Why no head was received.
+/// Reason why no head was received.
 enum Broken {
     /// The connection was closed before an answer.
     Unanswered,

@@ -68,7 +68,8 @@ impl Proxy {
     /// # Errors
     /// An error message for the user, without the credentials.
     pub fn parse(text: &str) -> Result<Proxy, String> {
-        let wrong = || "a proxy is http://HOST:PORT or socks5://HOST:PORT, with USER:PASSWORD@ before HOST if it asks";
+        let wrong =
+            || "a proxy is http://HOST:PORT or socks5://HOST:PORT, with USER:PASSWORD@ before HOST if it requires them";
         let url = Url::parse(text).map_err(|_| wrong())?;
         let (kind, port) = match url.scheme() {
             "http" => (Kind::Http, url.port_or_known_default()),
@@ -87,7 +88,7 @@ impl Proxy {
         Ok(Proxy { kind, host, port: port.ok_or_else(wrong)?, credentials })
     }
 
-    /// Whether http requests go to the proxy itself, with whole URLs.
+    /// Returns whether http requests go to the proxy itself, with absolute URLs.
     pub fn takes_whole_urls(&self) -> bool {
         self.kind == Kind::Http
     }

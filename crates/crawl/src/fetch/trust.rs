@@ -1,5 +1,5 @@
-//! TLS trust: servers whose certificate leads to a known root, or every server, if the operator
-//! has chosen that.
+//! TLS trust: servers whose certificate leads to a known root, or, on the operator's choice, every
+//! server.
 
 use std::sync::Arc;
 

@@ -1,11 +1,11 @@
 //! Rate limiting by address: a minimum time between requests to one address, over all its hosts.
 //!
-//! A host that comes too early takes a ticket and gets a time for its turn, behind older tickets.
-//! It keeps the ticket until it has had a turn, so it may come back early or late. Whichever host
-//! comes when the address is free asks it.
+//! A host that comes too early takes a ticket and gets a time for its turn, after older tickets.
+//! It keeps the ticket until it has had a turn, so it may return early or late. Whichever host
+//! comes when the address is free gets the turn.
 //!
 //! Memory is bounded: above [`KNOWN_MAX`] hosts or addresses, those without a ticket are dropped,
-//! and if that is too little, all.
+//! and if that is not enough, all.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -36,7 +36,7 @@ struct Known {
 #[derive(Debug)]
 struct Host {
     address: IpAddr,
-    /// When the address is to be resolved again.
+    /// Time at which the address must be resolved again.
     until: Instant,
     /// Its ticket, a number in the queue.
     ticket: Option<u64>,

@@ -56,11 +56,11 @@ struct Open {
 
 impl Depot {
     /// Opens the shard, and restores the files of its last commit into the crawl's folder, which
-    /// nobody else may use meanwhile. Removes older files of a crawl into this shard.
+    /// no other process may use meanwhile. Removes older files of a crawl into this shard.
     ///
     /// # Errors
-    /// `Usage` if the folder belongs to another crawl, and an error if it is in use: the shard is
-    /// then not opened, so its owner stays. Those of `open`, the system's and the shard's.
+    /// `Usage` if the folder belongs to another crawl, and an error if it is in use: then the
+    /// shard is not opened, and its owner keeps it. Errors of `open`, the system and the shard.
     pub fn open(
         store: &Path,
         bucket: &BucketSettings,
@@ -73,7 +73,7 @@ impl Depot {
             };
             if !settings.bucket.as_ref().is_some_and(is_it) {
                 return Err(Error::Usage(format!(
-                    "{}: this folder is of a crawl into another store; name another STORE for this one",
+                    "{}: this folder belongs to a crawl into another store; name another STORE for this one",
                     folder.path().display()
                 )));
             }
@@ -147,7 +147,7 @@ impl Depot {
         for name in names {
             let Some(change) = change(&name) else { continue };
             let file = match dir.open(&name, Access::Read) {
-                // An outbox file is gone once all its links have arrived.
+                // An outbox file is removed once all its links have arrived.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 file => file.map_err(failed)?,
             };
@@ -235,7 +235,7 @@ fn restore(folder: &Folder, shard: &dyn Shard, kept: &[(String, u64)]) -> Result
             _ => false,
         };
         if !is_known {
-            let words = format!("{}: it keeps a file that this build does not know: {name}", shard.name());
+            let words = format!("{}: it keeps a file that this program does not know: {name}", shard.name());
             return Err(Error::Damage(words));
         }
         let path = if below.is_empty() { folder.path().to_owned() } else { folder.join(below) };

@@ -91,12 +91,12 @@ pub(crate) fn frontier_file(name: &str) -> Option<FrontierFile> {
     }
 }
 
-/// Whether a file in the outbox's folder contains links.
+/// Returns whether a file in the outbox's folder contains links.
 pub(crate) fn is_of_outbox(name: &str) -> bool {
     name.ends_with(".mail")
 }
 
-/// Whether a file belongs to the seen set beside its main file.
+/// Returns whether a file belongs to the seen set beside its main file.
 pub(crate) fn is_beside_seen(name: &str) -> bool {
     name.strip_prefix(SEEN).is_some_and(|rest| rest.starts_with('.'))
 }

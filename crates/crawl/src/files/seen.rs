@@ -1,9 +1,8 @@
 //! The crawl's seen set: every discovered URL, for other programs and for `why`.
 //!
 //! The frontier's journal is the truth, and decides whether a link is new. A URL enters the set
-//! after the commit that discovered it: the set is never ahead. A crash may lose any URLs since
+//! after the commit that discovered it, so the set is never ahead. A crash may lose any URLs since
 //! the last sync. A note says how many the set certainly has; opening enters the later ones again.
-//! follow. Whether a link is new is decided by the frontier, which knows every page exactly.
 
 use std::path::Path;
 
@@ -26,7 +25,7 @@ const BATCH: usize = 10_000;
 pub fn failure(path: &Path, error: urlindex::Error) -> Error {
     let files = path.display();
     Error::from(error)
-        .at(path, &format!("Remove {files} and {files}.*: the next run makes the set again from the frontier"))
+        .at(path, &format!("Remove {files} and {files}.*: the next run rebuilds the set from the frontier"))
 }
 
 /// Removes the side files of a set whose main file is lost.

@@ -113,7 +113,7 @@ impl SequenceNote {
     }
 }
 
-/// The note in a folder; `None` if there is none, as in crawls of earlier builds.
+/// The note in a folder; `None` if there is none, as in crawls of earlier versions.
 ///
 /// # Errors
 /// I/O errors, and damage.
@@ -130,7 +130,7 @@ pub fn noted(dir: &dyn Dir) -> Result<Option<u64>, Error> {
 /// because a crawl may be running.
 ///
 /// # Errors
-/// Damage, with the remedy; the store's.
+/// Damage, with the remedy; errors of the store.
 pub fn check(noted: Option<u64>, store: &PageStore, folder: &Path) -> Result<(), Error> {
     let Some(noted) = noted else { return Ok(()) };
     if store.engine().is_read_only() {
@@ -184,7 +184,7 @@ fn slots(file: &dyn File, path: &Path) -> Result<Slots, Error> {
             true => "Remove it: the next run enters all URLs in the seen set again",
             false => "Remove it if the store is not older than the crawl: the next run notes its sequence again",
         };
-        Error::Damage("nothing in it is whole".to_owned()).at(path, remedy)
+        Error::Damage("no slot in it is valid".to_owned()).at(path, remedy)
     })
 }
 

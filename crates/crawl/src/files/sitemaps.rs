@@ -78,7 +78,7 @@ impl Sitemaps {
                 }
                 [b'1'..=b'9', b' ', ..] => {}
                 _ => {
-                    let words = "a line is no sitemap. Remove the file: sitemaps of robots.txt are entered again";
+                    let words = "a line is not a sitemap. Remove the file: sitemaps of robots.txt are entered again";
                     return Err(Error::Damage(format!("{}: {words}", path.display())));
                 }
             }

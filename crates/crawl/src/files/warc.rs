@@ -66,8 +66,8 @@ struct Note {
 }
 
 impl Series {
-    /// Continues the series of a store in a folder, or begins one with puts from now on; makes an
-    /// absent folder.
+    /// Continues the series of a store in a folder, or begins one with puts from now on. Makes the
+    /// folder if missing.
     ///
     /// # Errors
     /// I/O errors; damage of the note, a series of another store, and a place that the store no
@@ -152,7 +152,7 @@ impl Series {
             let has = file.len().map_err(failed)?;
             if has < self.note.bytes {
                 let (path, wanted) = (self.path(&name), self.note.bytes);
-                let words = format!("{}: it has {has} bytes, and had {wanted}", path.display());
+                let words = format!("{}: it has {has} bytes, but should have {wanted}", path.display());
                 return Err(Error::Damage(format!("{words}. {}", self.remedy())));
             }
             file.set_len(self.note.bytes).map_err(failed)?;
@@ -176,7 +176,7 @@ impl Series {
             |why: &dyn std::fmt::Display| Error::Damage(format!("{}: {why}. {}", path.display(), self.remedy()));
         let place: WarcPlace = self.note.place.parse().map_err(|error: filemap::Error| damaged(&error))?;
         if place.store_id() != store.changes_end()?.store_id() {
-            let words = "it is of another store: name another folder for this one's WARC files";
+            let words = "it belongs to another store: name another folder for this one's WARC files";
             return Err(Error::Usage(format!("{}: {words}", path.display())));
         }
         let follower = WarcFollower::resume(store, &place).map_err(|error| match error {
@@ -243,7 +243,7 @@ impl Series {
 
     fn remedy(&self) -> String {
         format!(
-            "Remove {} to begin anew with what is put from then on; `fm-tool dump` writes what the store has",
+            "Remove {} to begin anew with later puts; `fm-tool dump` writes what the store has",
             self.path(&self.note_name()).display()
         )
     }
@@ -356,7 +356,7 @@ mod tests {
         let (mut series, mut follower) = bench.open();
         bench.put(1);
         add_all(&mut series, &mut follower);
-        // A crash within a member whose page is gone by the next run.
+        // A crash within a member whose page is removed before the next run.
         let file = series.opened(&follower).unwrap();
         file.write_at(&[0x1f, 0x8b, 8, 0, 7, 7], series.note.bytes).unwrap();
         let said = Series::open(&bench.folder.path().join("warc"), &bench.store).unwrap_err();

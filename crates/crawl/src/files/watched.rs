@@ -26,8 +26,8 @@ const SETTLES: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub struct Watch {
     path: PathBuf,
-    /// The stamp when it was read, and whether that was older than `SETTLES`. `None`: the file
-    /// could not be examined.
+    /// The stamp when the file was read, and whether that was older than `SETTLES`. `None` if the
+    /// file could not be examined.
     read: Option<(Stamp, bool)>,
     /// The stamp at the last look.
     seen: Option<Stamp>,
@@ -45,8 +45,8 @@ impl Watch {
         &self.path
     }
 
-    /// Whether to reload the file: it may have changed since it was read, and has not changed
-    /// since the last look.
+    /// Returns whether to reload the file: it may have changed since it was read, and has not
+    /// changed since the last look.
     pub fn is_due(&mut self) -> bool {
         let now = look(&self.path);
         let stamp = now.map(|(stamp, _)| stamp);

@@ -216,7 +216,7 @@ impl Worker {
         Ok(Worker { child, pages: Some(pages), answers })
     }
 
-    /// Whether it has exited, with nothing left to read.
+    /// Returns whether it has exited, with nothing left to read.
     fn has_ended(&mut self) -> Result<bool, BoxError> {
         match self.answers.try_recv() {
             Err(TryRecvError::Empty) => Ok(false),
@@ -231,13 +231,13 @@ impl Worker {
         let answer = match self.answers.recv_timeout(timeout) {
             Ok(answer) => answer?,
             Err(RecvTimeoutError::Timeout) => return Err(format!("no answer within {timeout:?}").into()),
-            Err(RecvTimeoutError::Disconnected) => return Err("it ended".into()),
+            Err(RecvTimeoutError::Disconnected) => return Err("the child exited".into()),
         };
         if answer.is_empty() {
-            return Err("it ended without an answer".into());
+            return Err("the child exited without an answer".into());
         }
         if !answer.ends_with('\n') {
-            return Err("it ended within an answer, or its answer is too long".into());
+            return Err("the child exited within an answer, or its answer is too long".into());
         }
         reply(&answer, capture.url)
     }
@@ -330,7 +330,7 @@ mod tests {
             failed
         };
         for (what, words) in [
-            ("read -r line; exit 3", "it ended without an answer"),
+            ("read -r line; exit 3", "the child exited without an answer"),
             ("exec sleep 60", "no answer within"),
             ("read -r line; echo rubbish; cat > /dev/null", "its answer is not valid JSON"),
             ("read -r line; echo '{\"link\": []}'; cat > /dev/null", "its answer is not valid JSON"),
@@ -363,7 +363,7 @@ mod tests {
         let script = format!("[ -e {} ] || exit 1; while read -r line; do echo '{{}}'; done", well.display());
         let mut exec = exec(&script);
         let words: Vec<String> = (0..=FAILURES_MAX + 1).map(|_| ask(&exec, "http://a/").unwrap_err()).collect();
-        assert!(words[FAILURES_MAX as usize - 1].contains("it ended"), "{words:?}");
+        assert!(words[FAILURES_MAX as usize - 1].contains("the child exited"), "{words:?}");
         for rests in &words[FAILURES_MAX as usize..] {
             assert!(rests.contains("failed 10 times in a row and rests"), "{words:?}");
         }

@@ -37,7 +37,7 @@ pub struct Response {
     pub ip: Option<IpAddr>,
 }
 
-/// A fetch under way.
+/// A fetch in progress.
 ///
 /// ```
 /// fn echo(url: &str) -> crawl::hooks::Fetching<'_> {

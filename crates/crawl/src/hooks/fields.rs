@@ -44,7 +44,7 @@ impl Field {
     /// An error message with the valid names.
     pub fn named(name: &str) -> Result<Field, String> {
         let named = Field::ALL.into_iter().find(|field| field.name() == name);
-        named.ok_or_else(|| format!("`{name}` is no field; give {}", Field::ALL.map(Field::name).join(", ")))
+        named.ok_or_else(|| format!("`{name}` is not a field; give {}", Field::ALL.map(Field::name).join(", ")))
     }
 }
 

@@ -39,7 +39,7 @@ pub struct Hooks {
     pub parse: Option<Arc<dyn Parse>>,
     /// Called for each page, in this order.
     pub on_page: Vec<Arc<dyn OnPage>>,
-    /// Whether visits report the edges of their pages.
+    /// True if visits report the edges of their pages.
     pub edges: bool,
 }
 
@@ -53,7 +53,7 @@ impl Hooks {
             match guarded(|| hook.on_page(&Capture { fields: &fields, ..*capture })) {
                 Ok(mut said) => {
                     let unnamed = said.fields.extract_if(.., |name, _| !record::is_field_name(name));
-                    failed.extend(unnamed.map(|(name, _)| format!("`{}` is no name of a field", name.escape_debug())));
+                    failed.extend(unnamed.map(|(name, _)| format!("`{}` is not a field name", name.escape_debug())));
                     fields.extend(said.fields.clone());
                     reply.add(said);
                 }

@@ -56,11 +56,11 @@ pub struct Reply {
     pub links: Vec<String>,
     /// Values to keep beside the page.
     pub fields: Fields,
-    /// Whether the page is stored.
+    /// True if the page is stored.
     pub stores: bool,
-    /// Whether its links are followed.
+    /// True if its links are followed.
     pub follows: bool,
-    /// Whether the page is accepted: if not it counts as not fetched, and is fetched again.
+    /// True if the page is accepted; otherwise it counts as not fetched, and is fetched again.
     pub takes: bool,
 }
 

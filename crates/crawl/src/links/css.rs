@@ -1,6 +1,6 @@
 //! The requisites of a style sheet: `url(...)` and `@import`. The scan skips comments and strings.
 //!
-//! This is no parser: it also finds URLs in rules that a browser would drop.
+//! Not a parser: it also finds URLs in rules that a browser would drop.
 
 /// The maximum number of hexadecimal digits in an escape.
 const DIGITS: usize = 6;

@@ -5,19 +5,19 @@
 /// Directives with a value after a colon: these are not agents.
 const WITH_VALUE: [&str; 4] = ["unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"];
 
-/// Whether a list of directives (`noindex, nofollow`, `none`) forbids following links.
+/// Returns whether a list of directives (`noindex, nofollow`, `none`) forbids following links.
 pub fn forbids_following(directives: &[u8]) -> bool {
     words(directives).any(|word| word.eq_ignore_ascii_case(b"nofollow") || word.eq_ignore_ascii_case(b"none"))
 }
 
-/// Whether a `meta` element of this name applies to us.
+/// Returns whether a `meta` element of this name applies to us.
 pub fn speaks_to(name: &[u8], agent: &str) -> bool {
     let name = name.trim_ascii();
     name.eq_ignore_ascii_case(b"robots") || !agent.is_empty() && name.eq_ignore_ascii_case(agent.as_bytes())
 }
 
-/// Whether a value of `X-Robots-Tag` forbids us to follow links. An agent (`googlebot: nofollow`)
-/// applies to all directives up to the next agent.
+/// Returns whether a value of `X-Robots-Tag` forbids us to follow links. An agent (`googlebot:
+/// nofollow`) applies to all directives up to the next agent.
 pub fn tag_forbids_following(value: &[u8], agent: &str) -> bool {
     let mut is_ours = true;
     value.split(|byte| *byte == b',').any(|part| {
@@ -35,7 +35,7 @@ pub fn tag_forbids_following(value: &[u8], agent: &str) -> bool {
     })
 }
 
-/// Whether the text before a colon is an agent: neither a directive nor a piece of a date.
+/// Returns whether the text before a colon is an agent: neither a directive nor a piece of a date.
 fn is_agent(name: &[u8]) -> bool {
     let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_./*".contains(byte);
     let is_directive = WITH_VALUE.iter().any(|directive| name.eq_ignore_ascii_case(directive.as_bytes()));

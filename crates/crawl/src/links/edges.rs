@@ -1,8 +1,9 @@
 //! The links of an HTML document as edges of a graph: each with its anchor text and its `rel`,
 //! whether it is followed or not.
 //!
-//! An edge leads to a canonical URL, so that both ends of edges match. Links to other schemes than
-//! http or https, and links within the page (`#top`), are no edges. Number and length are bounded.
+//! An edge leads to a canonical URL, so that both ends of edges match. Links to schemes other than
+//! http or https, and links within the page (`#top`), are not edges. Number and length are
+//! bounded.
 
 use filemap::canonical::Canonicalizer;
 
@@ -50,7 +51,7 @@ pub(crate) struct Anchors {
     found: Vec<Anchor>,
     most: usize,
     more: u64,
-    /// Whether text is added to the last link.
+    /// True while text is added to the last link.
     is_open: bool,
 }
 
@@ -66,7 +67,7 @@ impl Anchors {
         (self.found, self.more)
     }
 
-    /// Whether a link is open, to which text is added.
+    /// Returns whether a link is open, to which text is added.
     pub(crate) fn is_open(&self) -> bool {
         self.is_open
     }

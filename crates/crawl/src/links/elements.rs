@@ -79,22 +79,22 @@ pub const HIDDEN: [&[u8]; 5] = [b"script", b"style", b"template", b"title", b"no
 const WITHIN: [&[u8]; 14] =
     [b"a", b"abbr", b"b", b"code", b"em", b"font", b"i", b"mark", b"small", b"span", b"strong", b"sub", b"sup", b"u"];
 
-/// Whether a list contains a word.
+/// Returns whether a list contains a word.
 pub(super) fn has_word(list: &[u8], wanted: &[u8]) -> bool {
     words(list).any(|word| word.eq_ignore_ascii_case(wanted))
 }
 
-/// Whether a `link` with this `rel` is not a page.
+/// Returns whether a `link` with this `rel` is not a page.
 pub(super) fn names_no_page(rel: Option<&[u8]>) -> bool {
     rel.is_some_and(|rel| NO_PAGE.iter().any(|word| has_word(rel, word.as_bytes())))
 }
 
-/// Whether a `link` with this `rel` is a requisite.
+/// Returns whether a `link` with this `rel` is a requisite.
 pub(super) fn names_requisite(rel: Option<&[u8]>) -> bool {
     rel.is_some_and(|rel| REQUISITE.iter().any(|word| has_word(rel, word.as_bytes())))
 }
 
-/// Whether tags of this name separate words.
+/// Returns whether tags of this name separate words.
 pub fn parts_words(tag: &[u8]) -> bool {
     !WITHIN.contains(&tag)
 }

@@ -169,7 +169,7 @@ impl Reading<'_> {
         tag
     }
 
-    /// Whether the attributes of the current tag are needed.
+    /// Returns whether the attributes of the current tag are needed.
     fn matters(&mut self) -> bool {
         self.tag() != Tag::Other || self.is_start && self.beside.bounds.requisites
     }

@@ -1,4 +1,4 @@
-//! The links of a document: extracted, resolved, canonicalized and deduplicated.
+//! The links of a document: extracted, resolved, canonicalised and deduplicated.
 //!
 //! Extraction ([`html`], [`sitemap`], [`plain`]) knows little of URLs, and resolution nothing of
 //! documents. Number and length of links are bounded.
@@ -31,13 +31,13 @@ pub struct Bounds {
     pub links: usize,
     /// The maximum length of a URL.
     pub url_bytes: usize,
-    /// Whether nofollow links are followed.
+    /// True if nofollow links are followed.
     pub follow_nofollow: bool,
-    /// Whether requisites are extracted.
+    /// True if requisites are extracted.
     pub requisites: bool,
-    /// Whether edges are extracted.
+    /// True if edges are extracted.
     pub edges: bool,
-    /// Whether the text's fingerprint is computed.
+    /// True if the text's fingerprint is computed.
     pub fingerprint: bool,
 }
 
@@ -59,13 +59,13 @@ pub struct Found {
     pub encoding: Option<&'static Encoding>,
     /// Number of nofollow links.
     pub nofollow: u64,
-    /// Whether the whole document is nofollow.
+    /// True if the whole document is nofollow.
     pub is_nofollow: bool,
-    /// Whether a link is empty except for a fragment: it leads to the base, if there is one.
+    /// True if a link is empty except for a fragment: it leads to the base, if there is one.
     pub has_empty: bool,
-    /// Whether the link limit was exceeded.
+    /// True if the link limit was exceeded.
     pub is_cut: bool,
-    /// Why a sitemap or a feed was not read to its end.
+    /// Reason why a sitemap or a feed was not read to its end.
     pub broken: Option<Broken>,
     /// A sitemap's hints about changes of its pages, by the link's index.
     pub hints: BTreeMap<usize, Hint>,
@@ -92,7 +92,7 @@ impl Found {
     }
 }
 
-/// Why a document was not read to its end.
+/// Reason why a document was not read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
     /// Its XML or gzip file is damaged or ends early, or it has lines that are not URLs.
@@ -176,14 +176,14 @@ pub struct Link {
 }
 
 impl Link {
-    /// A link to a URL already normalized by the URL standard; `None` if it has no canonical form
+    /// A link to a URL already normalised by the URL standard; `None` if it has no canonical form
     /// in UTF-8.
     pub fn new(url: Vec<u8>, canonicalizer: &dyn Canonicalizer) -> Option<Link> {
         let key = String::from_utf8(canonicalizer.canonicalize(&url).ok()?).ok()?;
         Some(Link { url: String::from_utf8(url).ok()?, key, hint: None })
     }
 
-    /// A link from a URL that somebody gives, or the error in it.
+    /// A link from a URL given by a person, or the error in it.
     pub fn named(url: &str, canonicalizer: &dyn Canonicalizer, url_bytes: usize) -> Result<Link, String> {
         let standard = Whatwg.canonicalize(url.as_bytes()).map_err(|error| format!("{url}: {error}"))?;
         if !is_web(&standard) {
@@ -197,7 +197,8 @@ impl Link {
         }
     }
 
-    /// Whether its URL is over this length, or URL and key together are too long for the frontier.
+    /// Returns whether its URL is over this length, or URL and key together are too long for the
+    /// frontier.
     pub fn is_too_long(&self, url_bytes: usize) -> bool {
         self.url.len() > url_bytes || self.text().len() > Frontier::URL_BYTES_MAX
     }
@@ -308,7 +309,7 @@ pub fn host(url: &str) -> &str {
     urlindex::host(url.as_bytes()).and_then(|host| std::str::from_utf8(host).ok()).unwrap_or("")
 }
 
-/// Normalizes a start page by the URL standard.
+/// Parses a start page by the URL standard.
 ///
 /// # Errors
 /// An error message, if it cannot be crawled.
@@ -320,10 +321,10 @@ pub fn check_start(seed: &[u8], url_bytes: usize) -> Result<String, String> {
     if url.len() > url_bytes {
         return Err(format!("it is longer than {url_bytes} bytes"));
     }
-    String::from_utf8(url).map_err(|_| "it is no UTF-8".to_owned())
+    String::from_utf8(url).map_err(|_| "it is not UTF-8".to_owned())
 }
 
-/// Whether a canonical URL is http or https.
+/// Returns whether a canonical URL is http or https.
 pub fn is_web(key: &[u8]) -> bool {
     key.starts_with(b"http://") || key.starts_with(b"https://")
 }

@@ -1,13 +1,14 @@
 //! The links of a text sitemap: one URL a line.
 //!
-//! Any text could be a sitemap, so the caller decides, by who named it or by its name.
+//! Any text could be a sitemap, so the caller decides, by the source of the link or by the file's
+//! name.
 
 use std::io::BufRead;
 
 use super::source::{Source, Stop};
 use super::{Bounds, Broken, Found, Gathered};
 
-/// Whether the first non-empty line is a URL.
+/// Returns whether the first non-empty line is a URL.
 pub fn looks_like_one(source: Source<'_>) -> bool {
     let first = source.lines().map_while(Result::ok).find(|line| !line.trim().is_empty());
     first.is_some_and(|line| is_url(line.trim()))

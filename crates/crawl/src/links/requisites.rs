@@ -15,7 +15,7 @@ pub fn mark(link: &mut Link, level: u8) {
     link.url += &format!("{MARK}{level}");
 }
 
-/// Whether a link is marked.
+/// Returns whether a link is marked.
 pub fn is_marked(link: &Link) -> bool {
     level(&link.url).is_some()
 }

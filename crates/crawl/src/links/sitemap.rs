@@ -121,7 +121,7 @@ enum Field {
     MaybeLink,
     /// The time of the last change.
     Changed,
-    /// How often it changes.
+    /// The frequency of changes.
     Often,
 }
 

@@ -17,7 +17,7 @@ const HEAD_BYTES: usize = 1024;
 /// The first bytes of a gzip file.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// Why a text ends before its document does.
+/// Reason why a text ends before its document does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// It is longer than the limit.
@@ -75,7 +75,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Why the text ended early, once it is read.
+    /// The reason why the text ended early, once it is read.
     pub fn stop(&self) -> Option<Stop> {
         self.stop
     }
@@ -133,7 +133,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Whether a body is a gzip file.
+/// Returns whether a body is a gzip file.
 pub fn is_gzip(body: &[u8]) -> bool {
     body.starts_with(&GZIP)
 }

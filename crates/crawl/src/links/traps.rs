@@ -1,6 +1,6 @@
 //! Crawler traps: URLs generated without end, with repeating paths or dates far in the future.
 //!
-//! A relative link on a page that answers under every path makes `/a/b/a/b/a/b/...`; a calendar
+//! If a page answers under every path, a relative link on it makes `/a/b/a/b/a/b/...`; a calendar
 //! always has a next month. URLs that pass these rules still get only their fair share of a crawl
 //! (`frontier`).
 
@@ -11,8 +11,9 @@ const PART_SEGMENTS: usize = 8;
 /// Days of a year.
 const YEAR_DAYS: f64 = 365.2425;
 
-/// Why a URL is refused, if it is: a part of its path is repeated more than `repeats_max` times in
-/// a row, or it contains a date more than `years_max` years after `now_ms`. 0 means no limit.
+/// The reason to refuse a URL, if any: a part of its path is repeated more than `repeats_max`
+/// times in a row, or it contains a date more than `years_max` years after `now_ms`. 0 means no
+/// limit.
 pub fn refusal(url: &str, repeats_max: u8, years_max: u16, now_ms: i64) -> Option<Failure> {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let path = &rest[rest.find('/').unwrap_or(rest.len())..];

@@ -1,11 +1,12 @@
-//! The robots.txt of each site: fetched once, stored like any page, and read from the store after
-//! a restart.
+//! The robots.txt of each origin: fetched once, stored like any page, and read from the store
+//! after a restart.
 //!
-//! By RFC 9309, 2.3.1: an available file is obeyed; an absent one (400 to 499, too many redirects)
+//! By RFC 9309, 2.3.1: an available file is obeyed; a missing one (400 to 499, too many redirects)
 //! allows everything; a failing server (500 to 599, 429, no answer) means *stay away* until it is
 //! asked again.
 //!
-//! Invariants: at most one request at a time for a site's robots.txt; memory for rules is bounded.
+//! Invariants: at most one request at a time for an origin's robots.txt; memory for rules is
+//! bounded.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
@@ -30,12 +31,12 @@ const AGE_MAX_MS: i64 = 24 * 3_600_000;
 const UNREACHABLE_FOR: Duration = Duration::from_millis(500);
 /// Redirects followed from a robots.txt: the minimum of the RFC.
 const REDIRECTS_MAX: usize = 5;
-/// Memory for rules; above it unused sites are dropped.
+/// Memory for rules; above it unused origins are dropped.
 const MEMORY_BYTES: usize = 32 << 20;
-/// The memory charged for a site without rules.
+/// The memory charged for an origin without rules.
 const SITE_BYTES: usize = 512;
 
-/// A site's rules.
+/// The rules of an origin.
 ///
 /// ```
 /// use crawl::fetch::{Fetcher, trust};
@@ -60,14 +61,14 @@ const SITE_BYTES: usize = 512;
 pub struct Site {
     /// The rules; `Err` with the reason to stay away.
     pub robots: Result<Robots, Failure>,
-    /// Whether the sitemaps have been reported to the crawl.
+    /// True if the sitemaps have been reported to the crawl.
     pub sitemaps_told: AtomicBool,
     until: Instant,
 }
 
 type Slot = Arc<tokio::sync::Mutex<Option<Arc<Site>>>>;
 
-/// The robots.txt of all sites.
+/// The robots.txt of all origins.
 ///
 /// ```
 /// use crawl::robots::cache::{Cache, url_of};
@@ -90,7 +91,7 @@ pub struct Cache {
     sites: Mutex<(HashMap<String, Slot>, usize)>,
 }
 
-/// The URL of a site's robots.txt.
+/// The URL of an origin's robots.txt.
 pub fn url_of(origin: &str) -> String {
     format!("{origin}/robots.txt")
 }
@@ -115,11 +116,11 @@ impl Cache {
         Cache { agent: agent.to_owned(), retry_after, sites: Mutex::default() }
     }
 
-    /// The rules of a site, from memory, from the store, or from the site; and whether the site
-    /// was asked just now.
+    /// The rules of an origin, from memory, from the store, or from its server; and whether the
+    /// server was asked just now.
     ///
     /// # Errors
-    /// The store's, when it cannot keep the answer.
+    /// An error of the store, when it cannot keep the answer.
     pub async fn site(&self, origin: &str, store: &Pages, fetcher: &Fetcher) -> Result<(Arc<Site>, bool), Error> {
         let slot = self.slot(origin);
         let mut held = slot.lock().await;
@@ -135,7 +136,7 @@ impl Cache {
         Ok((site, was_fetched))
     }
 
-    /// Whether the rules of a site are in memory.
+    /// Returns whether the rules of an origin are in memory.
     pub fn has(&self, origin: &str) -> bool {
         let slot = self.slot(origin);
         slot.try_lock().is_ok_and(|held| held.as_ref().is_some_and(|site| Instant::now() < site.until))
@@ -151,7 +152,7 @@ impl Cache {
         slot
     }
 
-    /// Charges a site's memory, and drops unused sites when the total is too large.
+    /// Charges an origin's memory, and drops unused origins when the total is too large.
     fn weigh(&self, bytes: usize) {
         let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
         sites.1 += bytes + SITE_BYTES;
@@ -192,7 +193,8 @@ impl Cache {
     /// The stored robots.txt, if it is fresh and readable, and its remaining freshness.
     fn stored(&self, url: &str, store: &Pages) -> Option<(Step, Duration)> {
         let page = store.get(url).ok()??;
-        // A redirect from another spelling, the same page to the store, is no answer for this one.
+        // A redirect from another spelling, the same page to the store, does not answer for this
+        // one.
         if page.url != url.as_bytes() && page.status.is_some_and(|status| (300..400).contains(&status)) {
             return None;
         }
@@ -201,7 +203,7 @@ impl Cache {
         if (0..AGE_MAX_MS).contains(&age_ms) { Some((self.meaning(url, &page)?, rest)) } else { None }
     }
 
-    /// The site's answer, or the reason for none. It is obeyed even if an erasure rule forbids
+    /// The server's answer, or the reason for none. It is obeyed even if an erasure rule forbids
     /// storing it; any other failure of the store ends the crawl.
     async fn fetched(&self, url: &str, store: &Pages, fetcher: &Fetcher) -> Result<Result<Step, Failure>, Error> {
         let mut answer = match fetcher.get(url, &Validators::default(), Kind::Robots).await {
@@ -240,7 +242,7 @@ impl Cache {
         }
     }
 
-    /// The stored rules of a site, without a request; `None` if there is no fresh one.
+    /// The stored rules of an origin, without a request; `None` if none is fresh.
     pub fn recall(&self, origin: &str, store: &Pages) -> Option<Robots> {
         let mut url = url_of(origin);
         for _ in 0..=REDIRECTS_MAX {

@@ -38,7 +38,7 @@ pub struct Robots {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rule {
     allows: bool,
-    /// `*` matches any characters, a final `$` the end of the path; escapes are normalized.
+    /// `*` matches any characters, a final `$` the end of the path; escapes are normalised.
     pattern: Box<[u8]>,
 }
 
@@ -117,7 +117,8 @@ impl Robots {
         }
     }
 
-    /// Whether this path with its query (`/a?b`) may be fetched. robots.txt itself always may.
+    /// Returns whether this path with its query (`/a?b`) may be fetched. robots.txt itself always
+    /// may.
     pub fn allows(&self, path: &str) -> bool {
         if path == "/robots.txt" {
             return true;
@@ -147,7 +148,7 @@ pub fn token(user_agent: &str) -> &str {
     product(user_agent.trim())
 }
 
-/// Normalizes escapes: upper case, unreserved characters unescaped, non-ASCII bytes escaped.
+/// Normalises escapes: upper case, unreserved characters unescaped, non-ASCII bytes escaped.
 fn normalised(path: &[u8]) -> Vec<u8> {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16)).map(|digit| digit as u8);
@@ -172,7 +173,7 @@ fn normalised(path: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Whether a pattern matches a prefix of a path; linear in the path for each `*`.
+/// Returns whether a pattern matches a prefix of a path; linear in the path for each `*`.
 fn fits(pattern: &[u8], path: &[u8]) -> bool {
     let (pattern, to_end) = match pattern.strip_suffix(b"$") {
         Some(rest) => (rest, true),

@@ -38,7 +38,7 @@ pub(super) struct Begun {
 /// Copies the state beside a store. The state must not change meanwhile.
 ///
 /// `Usage` if the target exists, lies within the store or the crawl's folder, or the crawl is part
-/// of a fleet; the system's, also if the target has too little room.
+/// of a fleet; I/O errors, also if the target has too little room.
 pub(super) fn begin(
     to: &Path,
     (store, folder, settings): (&Path, &Folder, &Settings),
@@ -46,7 +46,7 @@ pub(super) fn begin(
     bodies: &Bodies,
 ) -> Result<Begun, Error> {
     if settings.fleet.is_some() {
-        let words = "a crawl of a fleet cannot go on from a copy: links that others have sent since would be lost";
+        let words = "a crawl of a fleet cannot continue from a copy: links that others have sent since would be lost";
         return Err(Error::Usage(words.to_owned()));
     }
     opening::not_in_bucket(&Some(settings.clone()), "a backup")?;
@@ -75,7 +75,7 @@ fn check_place(to: &Path, whole: &Path, partial: &Path, ours: [&Path; 2]) -> Res
     let refused = |place: &Path, words: &str| Err(Error::Usage(format!("{}: {words}", place.display())));
     for place in [to, whole] {
         if place.symlink_metadata().is_ok() {
-            return refused(place, "there is something; name another place");
+            return refused(place, "it exists already; name another place");
         }
     }
     for left in [partial, &files::partial(to)] {
@@ -109,7 +109,7 @@ impl Begun {
     /// Copies the store, which may be written meanwhile, until done or cancelled by `ends`.
     ///
     /// # Errors
-    /// Errors of the store, I/O errors; that it was cancelled.
+    /// Errors of the store, I/O errors; an error if it was cancelled.
     pub(super) fn finish(mut self, pages: &PageStore, ends: &AtomicBool) -> Result<(), Error> {
         let mut goes_on = |_: BackupProgress| match ends.load(Ordering::Relaxed) {
             true => ControlFlow::Break(()),
@@ -154,7 +154,7 @@ impl Backups {
     /// Copies the store on a thread of its own, and passes on the result.
     ///
     /// # Errors
-    /// A thread that cannot be started.
+    /// The thread cannot be started.
     pub(super) fn start(
         &mut self,
         begun: Begun,
@@ -195,7 +195,7 @@ impl Drop for Backups {
 /// Backs up a crawl that is not running, with its store.
 ///
 /// # Errors
-/// `Usage` if the target exists, or the crawl is part of a fleet; those of the store and the
+/// `Usage` if the target exists, or the crawl is part of a fleet; errors of the store and the
 /// crawl's files.
 pub fn back_up(store: &Path, to: &Path) -> Result<(), Error> {
     let (folder, settings) = opening::settings(store)?;

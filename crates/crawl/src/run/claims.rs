@@ -33,7 +33,7 @@ pub struct Claims {
     ours: HashSet<PageId>,
     elsewhere: HashSet<PageId>,
     waiting: Vec<Assignment>,
-    /// Pages in the request under way.
+    /// Pages in the current request.
     asked: usize,
 }
 
@@ -52,7 +52,7 @@ pub enum Owner {
     Ours,
     /// Another crawl has claimed it.
     Elsewhere,
-    /// Not known: to be claimed.
+    /// Unknown: to be claimed.
     Unknown,
 }
 
@@ -66,7 +66,7 @@ pub struct Question {
 /// The answer to a request.
 pub struct Answer {
     pub assignments: Vec<Assignment>,
-    /// Which pages are ours; `None` if the run stops before an answer.
+    /// For each page, whether it is ours; `None` if the run stops before an answer.
     pub ours: Option<Vec<bool>>,
 }
 
@@ -89,7 +89,7 @@ impl Claims {
                 break;
             }
             let id = RequestId::from_u128(claim.id);
-            let id = id.ok_or_else(|| Error::Damage("a claim's id is none of a request".to_owned()))?;
+            let id = id.ok_or_else(|| Error::Damage("a claim's id is not a request id".to_owned()))?;
             let urls: Vec<&str> = claim.pages.iter().map(|(_, url)| url.as_str()).collect();
             let ours = match said(&set, id, &urls)? {
                 Said::Ours(ours) => ours,
@@ -133,7 +133,7 @@ impl Claims {
         self.waiting.push(assignment);
     }
 
-    /// The next request, unless one is under way: pages that wait are batched.
+    /// The next request, unless one is in progress: pages that wait are batched.
     pub fn question(&mut self) -> Option<Question> {
         let set = self.set.as_ref().filter(|_| self.asked == 0 && !self.waiting.is_empty())?;
         let mut assignments = std::mem::take(&mut self.waiting);
@@ -150,7 +150,7 @@ impl Claims {
         }
     }
 
-    /// The number of pages in the request under way.
+    /// The number of pages in the current request.
     pub fn asked(&self) -> usize {
         self.asked
     }
@@ -168,7 +168,7 @@ impl Claims {
 }
 
 impl Question {
-    /// Asks until there is an answer, or the run stops. Blocks.
+    /// Asks until the set answers, or the run stops. Blocks.
     ///
     /// # Errors
     /// A permanent error of the set.
@@ -200,8 +200,8 @@ fn rest(pause: Duration, stop: &Stop) -> bool {
 
 /// A set's response.
 enum Said {
-    /// Which pages are ours. Includes those whose URLs the set rejects, as nobody else fetches
-    /// them; all, if the set has forgotten the request.
+    /// For each page, whether it is ours. Pages whose URLs the set rejects are ours, since no
+    /// other crawl fetches them; if the set has forgotten the request, all pages are.
     Ours(Vec<bool>),
     /// The id's time is in the future.
     Ahead(String),

@@ -160,7 +160,7 @@ fn serve(mut stream: UnixStream, ask: impl Fn(Asked)) -> std::io::Result<()> {
     BufReader::new(Read::by_ref(&mut stream).take(REQUEST_BYTES)).read_line(&mut line)?;
     let request = match serde_json::from_str(&line) {
         Ok(request) => request,
-        Err(error) => return writeln!(stream, "{}", refusal(&format!("this is no request: {error}"))),
+        Err(error) => return writeln!(stream, "{}", refusal(&format!("this is not a request: {error}"))),
     };
     let (answers, said): (Sender<Value>, Receiver<Value>) = channel();
     ask(Asked { request, answers });
@@ -172,7 +172,8 @@ pub fn refusal(words: &str) -> Value {
     json!({ "refused": words })
 }
 
-/// Whether an error means that nobody listens: a path too long for a socket cannot have one.
+/// Returns whether an error means that nobody listens: a path too long for a socket cannot have
+/// one.
 fn is_none(kind: std::io::ErrorKind) -> bool {
     use std::io::ErrorKind::{ConnectionRefused, InvalidInput, NotFound};
     matches!(kind, NotFound | ConnectionRefused | InvalidInput)
@@ -182,7 +183,7 @@ fn is_none(kind: std::io::ErrorKind) -> bool {
 /// if none runs there.
 ///
 /// # Errors
-/// A refusal by the crawl; the system's; a crawl that ends before it has answered.
+/// A refusal by the crawl; an I/O error; a crawl that ends before it has answered.
 pub fn ask(folder: &Path, request: &Request, mut each: impl FnMut(&Value)) -> Result<bool, Error> {
     let path = folder.join(files::CONTROL);
     let failed = |error| Error::io("ask", &path, error);
@@ -239,7 +240,7 @@ mod tests {
         stream.write_all(b"nonsense\n").unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
-        assert!(text.contains("this is no request"), "{text}");
+        assert!(text.contains("this is not a request"), "{text}");
         drop(control);
         assert!(!ask(folder.path(), &Request::Pause, |_| ()).unwrap());
     }

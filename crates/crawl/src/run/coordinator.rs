@@ -59,7 +59,7 @@ const LOOK_UP: Duration = Duration::from_millis(100);
 /// The time that a stop allows for visits in flight.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 
-/// Why a run ended.
+/// Reason why a run ended.
 ///
 /// ```
 /// assert_eq!(crawl::run::End::MaxPages.name(), "max-pages");
@@ -142,15 +142,15 @@ pub struct Coordinator<'a> {
     since: Instant,
     sets_synced: Instant,
     patterns: Patterns,
-    /// When a page was last fetched or given up.
+    /// Time when a page was last fetched or given up.
     moved_ms: i64,
     /// Hosts that are slowed down beyond their delay.
     pace: Pace,
-    /// Whether only urgent pages are fetched.
+    /// True if only urgent pages are fetched.
     is_only: bool,
     /// Pages to fetch ahead of the queue.
     urgent: VecDeque<Urgent>,
-    /// Why the fleet keeps pages from being assigned, if it does.
+    /// Reason why the fleet keeps pages from being assigned, if it does.
     held_up: Option<Pause>,
     /// Callers waiting for pages in flight.
     awaited: HashMap<PageId, Vec<Sender<Value>>>,
@@ -167,7 +167,7 @@ pub struct Watch {
     pub space: Space,
 }
 
-/// What the frontier can assign.
+/// Pages that the frontier can assign.
 enum Supply {
     /// More pages than free connections.
     Plenty,
@@ -239,7 +239,7 @@ impl<'a> Coordinator<'a> {
         most + 2 * self.crawl.settings.connections
     }
 
-    /// Whether to commit results now.
+    /// Returns whether to commit results now.
     fn is_due(&self, supply: &Supply, is_forever: bool) -> bool {
         let (waits, since) = (self.in_flight == 0, self.since.elapsed());
         let is_due = match &self.crawl.settings.bucket {
@@ -266,7 +266,7 @@ impl<'a> Coordinator<'a> {
         if self.state.depot.is_some() { self.commit() } else { Ok(()) }
     }
 
-    /// Crawls until nothing is left, or the run is to stop.
+    /// Crawls until nothing is left, or a stop is requested.
     ///
     /// # Errors
     /// Errors of the store, the frontier and the sets; what was committed stays.
@@ -328,7 +328,8 @@ impl<'a> Coordinator<'a> {
         }
     }
 
-    /// Whether the crawl pauses because the disk is full. That does not count as lack of progress.
+    /// Returns whether the crawl pauses because the disk is full. That does not count as lack of
+    /// progress.
     fn is_full(&mut self, space: &mut Space) -> Result<bool, Error> {
         let depot = self.state.depot.as_ref();
         let free = || match self.crawl.pages.local() {
@@ -346,13 +347,13 @@ impl<'a> Coordinator<'a> {
         Ok(self.tally.low_space.is_some())
     }
 
-    /// Whether anything is left to fetch, other than recrawls that are not yet due.
+    /// Returns whether anything is left to fetch, other than recrawls that are not yet due.
     fn has_work(&self) -> bool {
         let stats = self.state.frontier.stats();
         !self.urgent.is_empty() || stats.queued > 0 || stats.due > 0 || stats.in_flight > 0
     }
 
-    /// Whether a time is too late to wait for, as nothing has progressed for long.
+    /// Returns whether a time is too late to wait for, as nothing has progressed for long.
     fn is_too_late(&self, until_ms: i64) -> bool {
         let moved_ms = self.moved_ms.min(now_ms());
         until_ms.saturating_sub(moved_ms) > self.crawl.settings.patience.as_millis() as i64

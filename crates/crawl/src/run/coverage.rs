@@ -1,4 +1,5 @@
-//! Coverage: what the crawl has not fetched, and why; counted at the end of a run, over all runs.
+//! Coverage: the pages that the crawl has not fetched, by reason; counted at the end of a run,
+//! over all runs.
 
 use frontier::{FailureKind, Frontier, PageStatus};
 use serde_json::{Value, json};
@@ -7,7 +8,7 @@ use super::coordinator::End;
 use crate::error::Error;
 use crate::failure::{is_lost, word};
 
-/// Counts of what was not fetched.
+/// Counts of pages that were not fetched.
 ///
 /// ```
 /// use crawl::run::{Coverage, End};
@@ -59,7 +60,7 @@ impl Coverage {
     }
 
     /// Pages missing at this end of a run: given up or not fetched again for a reason that is
-    /// neither their site's answer nor a limit or rule of the crawl's, or left waiting.
+    /// neither their host's answer nor a limit or rule of the crawl, or left waiting.
     pub fn missing(&self, end: End) -> u64 {
         let lost = self.given_up.iter().filter(|(kind, _)| is_lost(*kind)).map(|(_, count)| count).sum::<u64>();
         lost + self.stale + if end == End::Waiting { self.waiting } else { 0 }

@@ -21,8 +21,8 @@ pub fn text(tally: &Tally, frontier: &Frontier, is_running: bool) -> String {
         ("discovered", "Discovered pages", tally.discovered),
     ];
     let gauges = [
-        ("running", "Whether a run goes on", u64::from(is_running)),
-        ("paused", "Whether it is paused", u64::from(tally.is_paused)),
+        ("running", "1 while a run is active", u64::from(is_running)),
+        ("paused", "1 while the run is paused", u64::from(tally.is_paused)),
         ("slowed_hosts", "Hosts that are asked less often since they are busy", tally.slowed_hosts),
         ("pages", "Known pages", u64::from(stats.pages)),
         ("queued_pages", "Pages that wait for their first fetch", u64::from(stats.queued)),

@@ -9,7 +9,7 @@ use super::tally::Tally;
 use crate::error::BoxError;
 use crate::visit::Visit;
 
-/// Why the fleet keeps a crawl from assigning pages.
+/// Reason why the fleet keeps a crawl from assigning pages.
 ///
 /// ```
 /// use crawl::run::{Event, Pause};
@@ -47,7 +47,7 @@ pub enum Event {
     Begun,
     /// Other processes cannot reach the crawl.
     Deaf {
-        /// What the system said.
+        /// The error of the system.
         why: String,
     },
     /// A page is left to the crawl that has claimed it.
@@ -140,7 +140,7 @@ pub enum Event {
     },
     /// Refused pages are queued again, because the scope or the allowed addresses are wider.
     TakenBack {
-        /// How many.
+        /// Number of pages.
         pages: u32,
     },
     /// A hook failed: the page is stored without its reply.

@@ -30,7 +30,7 @@ const DICTIONARY_BYTES: usize = 48 << 20;
 /// The settings of the crawl into a store, which must exist.
 ///
 /// # Errors
-/// The system's, damage, and that there is no crawl.
+/// I/O errors, damage, and an error if there is no crawl.
 pub fn settings(store: &Path) -> Result<(Folder, Settings), Error> {
     let folder = Folder::of(store);
     let settings = folder.settings()?;
@@ -50,7 +50,7 @@ fn options(observer: &Arc<dyn Observer>) -> Options {
     })
 }
 
-/// When a crawl was begun.
+/// The run in which a crawl was begun.
 ///
 /// ```
 /// use crawl::run::opening::{Begun, settings};
@@ -68,7 +68,7 @@ pub enum Begun {
     Now,
 }
 
-/// The store to crawl into; makes an absent one with these rules if the crawl has not begun.
+/// The store to crawl into. Makes a missing one with these rules if the crawl has not begun.
 fn store_to_fill(
     path: &Path,
     folder: &Folder,
@@ -112,7 +112,7 @@ pub fn noted_sequence(folder: &Folder) -> Result<Option<u64>, Error> {
 pub fn not_in_bucket(settings: &Option<Settings>, what: &str) -> Result<(), Error> {
     let Some(bucket) = settings.as_ref().and_then(|settings| settings.bucket.as_ref()) else { return Ok(()) };
     Err(Error::Usage(format!(
-        "the pages of this crawl are in {}, and so is what it knows: {what} is not done to such a crawl, unless a running one can be \
+        "the pages and the state of this crawl are in {}: {what} is not done to such a crawl, unless a running one can be \
          asked; `fm-tool get`, `head` and `ls` read its pages",
         bucket.location
     )))
@@ -121,7 +121,7 @@ pub fn not_in_bucket(settings: &Option<Settings>, what: &str) -> Result<(), Erro
 /// The crawl's store, open for writing, and not older than the crawl.
 ///
 /// # Errors
-/// The store's; that it is older, or has other rules than requested.
+/// Errors of the store; an error if it is older, or has other rules than requested.
 pub(super) fn pages(
     path: &Path,
     folder: &Folder,
@@ -161,7 +161,7 @@ pub fn store_to_read(path: &Path, folder: &Folder) -> Result<(PageStore, Result<
     Ok((store, checked))
 }
 
-/// The frontier of a crawl whose store we have locked; made if absent. `status` or `why` may have
+/// The frontier of a crawl whose store we have locked; made if missing. `status` or `why` may have
 /// it open for a moment.
 pub fn frontier(folder: &Folder, settings: &Settings) -> Result<Frontier, Error> {
     let path = folder.join(files::FRONTIER);

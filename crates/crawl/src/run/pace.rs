@@ -12,7 +12,7 @@ use std::time::Duration;
 const DOUBLINGS_MAX: u32 = 6;
 /// Answers in a row after which a delay is halved.
 const CALM: u32 = 20;
-/// The delay to double where there is none.
+/// The delay to double if a host has none.
 const DELAY_MIN: Duration = Duration::from_millis(250);
 /// The longest wait after a slow answer.
 const WAIT_MAX: Duration = Duration::from_secs(60);

@@ -45,7 +45,7 @@ impl SharedSet {
         Ok(SharedSet::Served(Box::new(set)))
     }
 
-    /// Name and version of the set's canonicalizer.
+    /// Name and version of the set's canonicaliser.
     pub fn rules(&self) -> (&str, u32) {
         match self {
             SharedSet::Served(set) => set.rules(),

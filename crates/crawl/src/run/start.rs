@@ -93,11 +93,11 @@ const SHUTDOWN_WITHIN: Duration = Duration::from_secs(5);
 pub struct Plan {
     /// The store.
     pub store: PathBuf,
-    /// When the crawl was begun.
+    /// The run in which the crawl was begun.
     pub begun: Begun,
     /// The settings, with this run's start pages.
     pub settings: Settings,
-    /// The canonicalizer of a new store: it decides which URLs are one page.
+    /// The canonicaliser of a new store: it decides which URLs are one page.
     pub rules: Option<Arc<dyn Canonicalizer>>,
     /// The URL patterns of the settings; `None`: the run opens them.
     pub filter: Option<Filter>,
@@ -105,13 +105,13 @@ pub struct Plan {
     pub tls: Option<rustls::ClientConfig>,
     /// The resolution of names, and the allowed addresses.
     pub resolver: Resolver,
-    /// How connections leave this machine.
+    /// Outgoing route of connections.
     pub way: Way,
     /// Client options for a shared seen set and for mailboxes.
     pub seen: ClientOptions,
     /// The password of a shared seen set on Redis.
     pub redis_password: Option<String>,
-    /// Whether refused pages are queued again.
+    /// True if refused pages are queued again.
     pub takes_back: bool,
     /// The only pages to fetch; empty for all.
     pub fetch: Vec<String>,
@@ -173,23 +173,23 @@ pub struct LostSeed {
 /// ```
 #[derive(Debug)]
 pub struct Summary {
-    /// Why it ended.
+    /// Reason why it ended.
     pub end: End,
     /// Its counts.
     pub tally: Tally,
-    /// What the whole crawl has not fetched.
+    /// Coverage of the whole crawl.
     pub coverage: Coverage,
     /// The frontier's numbers.
     pub frontier: Stats,
-    /// How long it took.
+    /// Duration of the run.
     pub took: Duration,
     /// Given-up start pages.
     pub lost_seeds: Vec<LostSeed>,
-    /// What the crawl's fleet has left to do, if the run ended before that.
+    /// The work that the crawl's fleet has left, if the run ended before that.
     pub fleet: Option<Standing>,
     /// Number of pages requested by [`Plan::fetch`].
     pub asked: u64,
-    /// What was written to WARC files, if any were requested.
+    /// Counts of records written to WARC files, if requested.
     pub warc: Option<Written>,
 }
 
@@ -199,13 +199,13 @@ impl Summary {
         self.asked.saturating_sub(self.tally.fetched)
     }
 
-    /// Whether no page was ever fetched, and none can be.
+    /// Returns whether no page was ever fetched, and none can be.
     pub fn is_empty(&self) -> bool {
         matches!(self.end, End::Complete | End::Waiting) && self.frontier.fetches == 0
     }
 }
 
-/// Crawls. Blocks until nothing is left, or it is to stop; uses its own runtime.
+/// Crawls. Blocks until nothing is left, or a stop is requested; uses its own runtime.
 ///
 /// # Errors
 /// Errors of the store, the frontier, the sets and the observer. What was committed stays.
@@ -282,7 +282,7 @@ fn check_depot(plan: &Plan) -> Result<(), Error> {
     let refused = |words: &str| Err(Error::Usage(format!("{words} a crawl whose pages are in object storage")));
     match &plan.settings.bucket {
         None => Ok(()),
-        Some(_) if plan.depot.is_none() => refused("this build of the crawler does not open"),
+        Some(_) if plan.depot.is_none() => refused("this program does not open"),
         Some(_) if plan.warc.is_some() => refused("--warc follows a store in a folder, and not"),
         Some(_) if plan.settings.seen.is_some() => refused("--seen is not for"),
         Some(_) => Ok(()),
@@ -303,8 +303,8 @@ fn check_hosts_apart(canonicalizer: &dyn Canonicalizer) -> Result<(), Error> {
     }
 }
 
-/// The seen set shared with other crawls: its URLs follow the store's rules, or are taken as they
-/// are.
+/// The seen set shared with other crawls: its URLs follow the store's rules, or are taken
+/// unchanged.
 fn shared_set(
     settings: &mut Settings,
     plan: &Plan,

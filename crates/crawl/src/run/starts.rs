@@ -30,7 +30,7 @@ pub(super) fn starts<'s>(
 /// redirect targets of start pages count as start pages.
 ///
 /// # Errors
-/// The outbox's; a start page without a canonical form.
+/// Errors of the outbox; a start page without a canonical form.
 pub(super) fn share(
     fleet: Option<&mut Fleet>,
     settings: &mut Settings,

@@ -21,7 +21,7 @@ const LOOK_AT_HOSTS: Duration = Duration::from_secs(10);
 const ONE_IN: u32 = 200;
 const HOSTS: usize = 100;
 
-/// Whether a run is active.
+/// Phase of a run.
 ///
 /// ```
 /// use crawl::run::{Tally, status::{Phase, Status}};

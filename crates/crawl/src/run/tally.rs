@@ -47,7 +47,7 @@ pub struct Tally {
     pub moved: u64,
     /// Hosts that are slowed down because they are busy.
     pub slowed_hosts: u64,
-    /// Whether the crawl was asked to pause.
+    /// True if the crawl was asked to pause.
     pub is_paused: bool,
     /// The latest failures, oldest first.
     latest: VecDeque<Latest>,

@@ -1,5 +1,5 @@
-//! Writes WARC files during a crawl, on a thread of its own: once a second, what the store has
-//! synced since.
+//! Writes WARC files during a crawl, on a thread of its own: once a second, the puts that the
+//! store has synced since.
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -58,10 +58,10 @@ impl Warc {
         Ok(Warc { running: Some((thread, ends)) })
     }
 
-    /// Whether it is still running.
+    /// Checks that the thread is still running.
     ///
     /// # Errors
-    /// That it is not; [`Warc::end`] gives the reason.
+    /// The thread has stopped; [`Warc::end`] gives the reason.
     pub fn check(&self) -> Result<(), Error> {
         let has_ended = self.running.as_ref().is_none_or(|(thread, _)| thread.is_finished());
         if has_ended { Err(Error::Broken(STOPPED.to_owned())) } else { Ok(()) }
@@ -70,7 +70,7 @@ impl Warc {
     /// Writes the rest, and finishes the last file.
     ///
     /// # Errors
-    /// Why it stopped early.
+    /// The reason why it stopped early.
     pub fn end(mut self) -> Result<Written, Error> {
         self.join()
     }

@@ -15,7 +15,7 @@ const PREFIX: &str = "prefix:";
 /// Memory limit of all compiled expressions of the include or exclude side.
 const COMPILED_BYTES: usize = 64 << 20;
 
-/// Why a pattern or extension refuses a URL.
+/// Reason why a pattern or extension refuses a URL.
 ///
 /// ```
 /// use crawl::settings::filter::{Filter, Refusal};
@@ -73,7 +73,7 @@ pub struct Change {
 }
 
 impl Filter {
-    /// A filter of these patterns, each normalized by [`checked`], and of rejected extensions in
+    /// A filter of these patterns, each normalised by [`checked`], and of rejected extensions in
     /// lower case.
     ///
     /// # Errors
@@ -85,7 +85,7 @@ impl Filter {
         }
     }
 
-    /// Why a URL is refused, if it is. Exclusion wins over inclusion.
+    /// The reason why a URL is refused, if it is. Exclusion wins over inclusion.
     pub fn refusal(&self, url: &str) -> Option<Refusal> {
         if self.exclude.has(url) {
             return Some(Refusal::Excluded);
@@ -96,7 +96,7 @@ impl Filter {
         self.rejects_extension(url).then_some(Refusal::Extension)
     }
 
-    /// Whether a URL has a rejected extension.
+    /// Returns whether a URL has a rejected extension.
     pub fn rejects_extension(&self, url: &str) -> bool {
         self.extensions.iter().any(|extension| ends_in(url, extension))
     }
@@ -107,7 +107,7 @@ impl Filter {
     }
 }
 
-/// Whether the last segment of a URL's path has an extension.
+/// Returns whether the last segment of a URL's path has an extension.
 fn ends_in(url: &str, extension: &str) -> bool {
     let path = &url[..url.find(['?', '#']).unwrap_or(url.len())];
     let path = path.split_once("://").map_or(path, |(_, rest)| rest);
@@ -125,7 +125,7 @@ pub fn checked(pattern: &str) -> Result<String, String> {
         Some("") => Err("give a file after the @".to_owned()),
         Some(file) => {
             let path = std::path::absolute(file).map_err(|error| format!("{file}: {error}"))?;
-            let path = path.to_str().ok_or_else(|| format!("{file}: its path is no UTF-8"))?;
+            let path = path.to_str().ok_or_else(|| format!("{file}: its path is not UTF-8"))?;
             Ok(format!("@{path}"))
         }
         None => check_line(pattern).map(|()| pattern.to_owned()),
@@ -136,7 +136,7 @@ pub fn checked(pattern: &str) -> Result<String, String> {
 fn check_line(pattern: &str) -> Result<(), String> {
     match pattern {
         "" | PREFIX => Err("it matches every URL".to_owned()),
-        _ if pattern.starts_with('@') => Err("a file of patterns names no other; write \\@ for an @".to_owned()),
+        _ if pattern.starts_with('@') => Err("a file of patterns cannot name another; write \\@ for an @".to_owned()),
         _ if pattern.starts_with(PREFIX) => Ok(()),
         _ => Regex::new(pattern).map(|_| ()).map_err(|error| error.to_string()),
     }

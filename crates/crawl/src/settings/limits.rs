@@ -42,10 +42,10 @@ pub struct Limits {
     pub links: usize,
     /// The maximum length of a URL.
     pub url_bytes: usize,
-    /// How often in a row a part of a path may be repeated; 0 for no limit.
+    /// The maximum number of consecutive repetitions of a part of a path; 0 for no limit.
     #[serde(default = "path_repeats")]
     pub path_repeats: u8,
-    /// How many years ahead a date in a URL may be; 0 for no limit.
+    /// The maximum number of years that a date in a URL may be ahead; 0 for no limit.
     #[serde(default = "years_ahead")]
     pub years_ahead: u16,
     /// The maximum Hamming distance of near-duplicates' fingerprints, 0 to 3 of 64 bits; `None`
@@ -107,7 +107,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Whether a page of this content type is accepted. A missing type is.
+    /// Returns whether a page of this content type is accepted. A missing type is.
     pub fn accepts(&self, content_type: &str) -> bool {
         let essence = content_type.split(';').next().unwrap_or_default().trim();
         let is_it = |wanted: &String| match wanted.strip_suffix('*') {

@@ -49,7 +49,7 @@ pub struct Settings {
     /// Redirect targets of start pages outside the scope: they widen it.
     #[serde(default)]
     pub reached: Vec<String>,
-    /// How far the crawl goes.
+    /// The reach of the crawl.
     pub scope: Reach,
     /// Include patterns: if there are any, only matching URLs are fetched.
     #[serde(default)]
@@ -92,19 +92,19 @@ pub struct Settings {
     pub patience: Duration,
     /// The age at which pages are fetched again; `None` for never.
     pub recrawl: Option<Duration>,
-    /// Whether robots.txt is obeyed.
+    /// True if robots.txt is obeyed.
     pub obeys_robots: bool,
-    /// Whether sitemaps are read.
+    /// True if sitemaps are read.
     pub sitemaps: bool,
-    /// Whether the links of pages are followed whose body is stored under another URL.
+    /// True if the links of pages whose body is stored under another URL are followed.
     pub follow_duplicates: bool,
-    /// Whether requisites of pages are fetched too.
+    /// True if requisites of pages are fetched too.
     #[serde(default)]
     pub requisites: bool,
-    /// Whether cookies are kept during a run.
+    /// True if cookies are kept during a run.
     #[serde(default)]
     pub cookies: bool,
-    /// Whether nofollow links are followed.
+    /// True if nofollow links are followed.
     pub follow_nofollow: bool,
     /// The file with settings of single hosts, if any.
     #[serde(default)]

@@ -1,7 +1,7 @@
 //! The scope of a crawl: compares the text of URLs with the start pages.
 //!
-//! A leading `www.` and the choice of http or https are ignored: sites redirect from one to the
-//! other.
+//! A leading `www.` and the choice of http or https are ignored: web sites redirect from one to
+//! the other.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use serde::{Deserialize, Serialize};
 
-/// How far a crawl goes from its seeds.
+/// The reach of a crawl from its seeds.
 ///
 /// ```
 /// use crawl::settings::scope::{Reach, Scope};
@@ -34,7 +34,7 @@ pub enum Reach {
     Any,
 }
 
-/// Whether the reach contains a URL.
+/// Verdict of the reach on a URL.
 ///
 /// ```
 /// use crawl::settings::scope::Reached;
@@ -58,8 +58,8 @@ pub enum Reached {
 /// assert!(scope.contains("http://example.com/a") && !scope.contains("http://example.com/day/1"));
 /// ```
 pub trait Accept: Send + Sync {
-    /// Whether a URL is in scope; `reached` is the reach's verdict. Called for each link, from
-    /// many threads, so it must be quick. If it panics, the reach's verdict holds.
+    /// Returns whether a URL is in scope; `reached` is the reach's verdict. Called for each link,
+    /// from many threads, so it must be quick. If it panics, the reach's verdict holds.
     fn accepts(&self, url: &str, reached: Reached) -> bool;
 }
 
@@ -139,12 +139,12 @@ impl Scope {
         self.inner.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a URL is a start page, or a redirect target of one.
+    /// Returns whether a URL is a start page, or a redirect target of one.
     pub fn is_start(&self, url: &str) -> bool {
         self.inner().starts.contains(url)
     }
 
-    /// Whether a URL belongs to the crawl.
+    /// Returns whether a URL belongs to the crawl.
     pub fn contains(&self, url: &str) -> bool {
         let is_within = self.is_within(url);
         let Some(accept) = &self.accept else { return is_within };

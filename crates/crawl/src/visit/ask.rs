@@ -75,7 +75,7 @@ async fn get(crawl: &Crawl, url: &str, validators: &Validators, kind: Kind) -> R
     }
 }
 
-/// Whether an incomplete body deserves another attempt, before the partial one is stored.
+/// Returns whether an incomplete body deserves another attempt, before the partial one is stored.
 pub(super) fn is_tried_again(crawl: &Crawl, assignment: &Assignment, answer: &Answer) -> bool {
     let is_accident = answer.cut.as_ref().is_some_and(|cut| cut.reason != Reason::BodyLimit);
     let most = crawl.settings.attempts.min(ATTEMPTS_AT_A_BODY);

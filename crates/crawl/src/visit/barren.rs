@@ -13,7 +13,7 @@ use crate::links::host;
 
 /// The field beside a page that marks it as barren, with the reason.
 pub const FIELD: &str = "barren";
-/// Statuses of absent pages.
+/// Statuses of missing pages.
 const ABSENT: [u16; 2] = [404, 410];
 
 fn reason(barren: Barren) -> Reason {

@@ -1,8 +1,8 @@
 //! Link discovery: recognises the kind of a document, and selects the links to follow.
 //!
 //! A sitemap or a feed is recognised by its root element, whatever its content type; a text
-//! sitemap by who named it, or by its own name. Nothing else is guessed from a body, except HTML
-//! without a content type, as in browsers.
+//! sitemap by the source of its link, or by its own name. Nothing else is guessed from a body,
+//! except HTML without a content type, as in browsers.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -177,7 +177,7 @@ pub fn of_redirect(
     Ok(discovered)
 }
 
-/// Where a redirect leads.
+/// The target of a redirect.
 pub fn target(crawl: &Crawl, url: &str, location: &[u8]) -> Option<Link> {
     let found = Found { links: vec![links::text(location)], ..Found::default() };
     links::resolve(&found, url, &**crawl.pages.canonicalizer(), bounds(crawl)).links.pop()
@@ -330,7 +330,7 @@ fn has(text: &[u8], part: &[u8]) -> bool {
     memmem::find(text, part).is_some()
 }
 
-/// Whether looking for a root element is worthwhile.
+/// Returns whether looking for a root element is worthwhile.
 fn may_be_xml(body: &[u8], kind: &[u8]) -> bool {
     if is_gzip(body) {
         return true;
@@ -341,14 +341,14 @@ fn may_be_xml(body: &[u8], kind: &[u8]) -> bool {
     looks_like_markup(body) && (is_wide || !is_plain_html || MARKS.iter().any(|mark| has(head, mark)))
 }
 
-/// Whether a body begins with a tag, after a byte order mark or blanks.
+/// Returns whether a body begins with a tag, after a byte order mark or blanks.
 fn looks_like_markup(body: &[u8]) -> bool {
     let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
     let is_wide = [&b"\xff\xfe"[..], b"\xfe\xff", b"<\0", b"\0<"].iter().any(|mark| body.starts_with(mark));
     is_wide || body.trim_ascii_start().starts_with(b"<")
 }
 
-/// Whether a URL is named like a sitemap: `/sitemap.xml`, `/sitemap-2.txt.gz`.
+/// Returns whether a URL is named like a sitemap: `/sitemap.xml`, `/sitemap-2.txt.gz`.
 fn has_name_of_sitemap(url: &str) -> bool {
     let path = &url[..url.find(['?', '#']).unwrap_or(url.len())];
     let name = path.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();

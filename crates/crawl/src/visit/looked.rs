@@ -17,9 +17,9 @@ pub(super) struct Looked {
     pub(super) links: Vec<Link>,
     /// The fields to store beside it.
     pub(super) fields: Fields,
-    /// Whether it is stored.
+    /// True if it is stored.
     pub(super) stores: bool,
-    /// What hooks' links have added, without those links.
+    /// Data that the links of hooks have added, without those links.
     pub(super) discovered: Discovered,
 }
 
@@ -33,7 +33,7 @@ impl Looked {
 /// Calls the hooks on a page: not on requisites, nor on named sitemaps.
 ///
 /// # Errors
-/// The store's, for a URL without a key; a page that a hook rejects is for later.
+/// The store's error for a URL without a key; `Later` for a page that a hook rejects.
 pub(super) fn look(
     crawl: &Crawl,
     (url, page): (&str, &Page),

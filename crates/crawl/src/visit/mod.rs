@@ -93,16 +93,16 @@ pub struct Visit {
     pub sitemaps: Vec<Link>,
     /// The host's own delay, by robots.txt or the file of hosts, once known.
     pub delay: Option<Option<Duration>>,
-    /// How long to leave the host alone.
+    /// The time to leave the host alone.
     pub hold: Option<Duration>,
-    /// Whether the visit ended before any request to its host, because other hosts have the turn
+    /// True if the visit ended before any request to its host, because other hosts have the turn
     /// at its address.
     pub asked_nobody: bool,
     /// All links of the page, followed or not ([`crate::Builder::edges`]).
     pub edges: Vec<Edge>,
     /// Errors of hooks.
     pub hooks_failed: Vec<String>,
-    /// How long it took.
+    /// Duration of the visit.
     pub took: Duration,
     /// The fingerprint of its text.
     fingerprint: Option<u64>,
@@ -149,15 +149,15 @@ pub struct Fetched {
     pub at_ms: i64,
     /// Its links in scope.
     pub links: Vec<Link>,
-    /// Whether it has changed, if known.
+    /// True if the page has changed; `None` if unknown.
     pub changed: Option<bool>,
-    /// Whether its links are not followed, because another page of its host has the same body.
+    /// True if its links are not followed, because another page of its host has the same body.
     pub is_duplicate: bool,
-    /// Whether its links earn nothing, because it has hardly any text of its own.
+    /// True if its links earn no credit, because it has hardly any text of its own.
     pub is_barren: bool,
 }
 
-/// Why a visit ends early.
+/// Reason why a visit ends early.
 enum Broken {
     /// The page is to be fetched later.
     Later,
@@ -329,13 +329,13 @@ async fn attempt(crawl: &Crawl, assignment: &Assignment, visit: &mut Visit) -> R
     take(crawl, &url, answer, known, visit)
 }
 
-/// What is known of a page before its answer.
+/// State of a page known before its answer.
 #[derive(Clone, Copy)]
 struct Known<'a> {
     page: Option<&'a PageHead>,
-    /// Whether it is a start page, or a redirect target of one.
+    /// True for a start page, or a redirect target of one.
     is_start: bool,
-    /// Whether it is a seed to the frontier: sitemaps are, too.
+    /// True if the page is a seed to the frontier; sitemaps are seeds too.
     is_seed: bool,
 }
 
@@ -395,9 +395,9 @@ struct Stored {
     is_duplicate: bool,
 }
 
-/// Whether links are skipped because another page of the same host has the body: a body served
-/// under ever longer paths would lead on without end. On another host the same links lead to other
-/// pages.
+/// Returns whether links are skipped because another page of the same host has the body: a body
+/// served under ever longer paths would lead on without end. On another host the same links lead
+/// to other pages.
 fn is_repeated(crawl: &Crawl, key: &[u8], holder: &Holder) -> bool {
     !crawl.settings.follow_duplicates && site(key) == site(&holder.key)
 }

@@ -57,7 +57,7 @@ pub struct Crawl {
     pub hooks: Hooks,
     /// Built-in fields stored beside pages.
     pub fields: Vec<Field>,
-    /// The robots.txt rules of sites.
+    /// The robots.txt rules of origins.
     pub robots: Cache,
     /// The content-seen test.
     pub bodies: Bodies,
@@ -78,7 +78,7 @@ pub(super) struct Unsure {
 }
 
 impl Unsure {
-    /// Whether a sequence is one of these.
+    /// Returns whether a sequence is one of these.
     pub(super) fn has(&self, sequence: u64) -> bool {
         self.range.contains(&sequence) && !self.settled().contains(&sequence)
     }
@@ -133,8 +133,8 @@ impl Crawl {
         }
     }
 
-    /// Why a pattern of the crawl refuses a requisite, if it does. Requisites need not be
-    /// included.
+    /// The reason why a pattern of the crawl refuses a requisite, if it does. Requisites need not
+    /// be included.
     pub fn refusal_of_requisite(&self, url: &str) -> Option<Failure> {
         match self.filter.refusal(url) {
             Some(Refusal::Excluded) => Some(excluded()),
@@ -142,8 +142,8 @@ impl Crawl {
         }
     }
 
-    /// Why a pattern of the crawl refuses a page, if it does. Start pages and sitemaps need not be
-    /// included, and may have any extension.
+    /// The reason why a pattern of the crawl refuses a page, if it does. Start pages and sitemaps
+    /// need not be included, and may have any extension.
     pub(crate) fn refusal(&self, url: &str, is_seed: bool) -> Option<Failure> {
         let url = requisites::bare(url);
         let need_not = || is_seed || self.scope.is_start(url) || self.sitemaps.level(url).is_some();

@@ -20,7 +20,7 @@ const BLOCKS: usize = 4;
 /// The number for no page.
 const NONE: u32 = u32::MAX;
 
-/// Why a page is barren.
+/// Reason why a page is barren.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Barren {
     /// Another page of its host has nearly the same text.
@@ -114,7 +114,7 @@ impl Entry {
 }
 
 impl Ring {
-    /// Whether a page is in the older half of the ring.
+    /// Returns whether a page is in the older half of the ring.
     fn is_old(&self, number: u32) -> bool {
         (self.count - number) as usize > PAGES / 2
     }

@@ -102,7 +102,7 @@ _os.register_at_fork(after_in_child=_native._forked)
 
 
 class StoreOptions(TypedDict, total=False):
-    """Options of `open`. What is left out, or `None`, has the default."""
+    """Options of `open`. An omitted option, or `None`, means the default."""
 
     canonicalizer: "Literal['whatwg', 'exact', 'crawl', 'surt'] | None"
     durability: "Literal['buffered', 'sync'] | float | _timedelta | None"
@@ -131,15 +131,15 @@ class StoreOptions(TypedDict, total=False):
 def open(path: "Path", mode: "Mode" = "r", **options: "Unpack[StoreOptions]") -> PageStore:
     """Open a store of pages: a folder, or the address of an `fm-serve` (`http://host:8640`).
 
-    `mode` is `r` (read-only, also beside a writer in another process), `w` (write an existing
-    store), `a` (write; made if absent) or `x` (made; must not exist).
+    `mode` is `r` (read-only, also while another process writes), `w` (write an existing store),
+    `a` (write; made if missing) or `x` (made; must not exist).
 
     Raises `NotAStoreError` (a `FileNotFoundError`), `StoreExistsError` (a `FileExistsError`),
     `LockedError` (a `BlockingIOError`) if another handle writes it, `CorruptError`.
 
-    Of an address the options are `token` and `ca_file` (certificates to trust, PEM), by default
-    `FILEMAP_TOKEN` and `FILEMAP_CA_FILE` of the environment. What works on the files of a store
-    raises `FileMapError` there. What was put is durable after `sync` or `close`. Raises
-    `RemoteError` (a `ConnectionError`), `ReadOnlyError` if the server takes no puts.
+    For an address the options are `token` and `ca_file` (certificates to trust, PEM), by default
+    `FILEMAP_TOKEN` and `FILEMAP_CA_FILE` of the environment. Operations on the files of a store
+    raise `FileMapError` there. Puts are durable after `sync` or `close`. Raises `RemoteError` (a
+    `ConnectionError`), and `ReadOnlyError` if the server accepts no puts.
     """
     return PageStore(path, mode, **options)

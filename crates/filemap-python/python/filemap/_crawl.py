@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class PageReply(TypedDict, total=False):
-    """What a callback may answer. What is left out changes nothing."""
+    """Answer of a callback. An omitted key changes nothing."""
 
     links: list[str]
     """More links, relative ones too; followed if they are in scope."""
@@ -22,14 +22,14 @@ class PageReply(TypedDict, total=False):
     store: bool
     """`False` leaves the page out of the store. It counts as fetched."""
     follow: bool
-    """`False` leaves its links."""
+    """`False` does not follow the page's links."""
 
 
 OnPage: TypeAlias = Callable[[CrawledPage], PageReply | None]
 
 
 class CrawlOptions(TypedDict, total=False):
-    """Options of `crawl`. What is left out, or `None`, is as it was, or has the default."""
+    """Options of `crawl`. One omitted, or `None`, keeps its earlier value, else the default."""
 
     contact: str | None
     user_agent: str | None
@@ -68,14 +68,14 @@ def crawl(
 ) -> CrawlSummary:
     """Crawl politely from `seeds` into a store, until nothing is left or a limit is reached.
 
-    A crawl that was begun before goes on, without seeds too. `on_page` is called for each page
-    before it is stored, from several threads, one at a time where there is a GIL, and may answer
-    a `PageReply`. What it raises ends the crawl and is raised here; so does Ctrl-C. Nothing is lost
-    by either: what was fetched is stored, and the page whose callback raised, and those in flight,
-    are fetched again by the next call.
+    A crawl that was begun before continues, without seeds too. `on_page` is called for each page
+    before it is stored, from several threads, one at a time where there is a GIL, and may answer a
+    `PageReply`. An exception of the callback ends the crawl and is raised here; so does Ctrl-C.
+    Neither loses anything: fetched pages are stored; the page whose callback raised, and those in
+    flight, are fetched again by the next call.
 
-    Raises `InvalidValueError` for an option or a seed that cannot be, `LockedError` if another
-    handle writes the store or another crawl runs, `CorruptError`.
+    Raises `InvalidValueError` for an invalid option or seed, `LockedError` if another handle
+    writes the store or another crawl runs, `CorruptError`.
     """
     given = [seeds] if isinstance(seeds, str) else list(seeds)
     return _native.crawl(store, given, on_page, cast("dict[str, Any]", options))

@@ -1,4 +1,4 @@
-"""The exceptions. Most derive from an exception of Python's own, too."""
+"""The exceptions. Most also derive from a built-in exception of Python."""
 
 
 class FileMapError(Exception):
@@ -6,14 +6,14 @@ class FileMapError(Exception):
 
 
 class CorruptError(FileMapError):
-    """Bytes on disk are not what was written. `file` and `offset` say where."""
+    """Bytes on disk are not those that were written; see `file` and `offset`."""
 
     file: str | None = None
     offset: int | None = None
 
 
 class LockedError(FileMapError, BlockingIOError):
-    """Another handle has it open for writing. `pid` is its process, if that is known."""
+    """Another handle has it open for writing. `pid` is its process, if known."""
 
     pid: int | None = None
 
@@ -26,7 +26,7 @@ class NotAStoreError(FileMapError, FileNotFoundError):
 
 
 class StoreExistsError(FileMapError, FileExistsError):
-    """There is something at the path of a new store, a backup or an export."""
+    """The path of a new store, a backup or an export exists already."""
 
 
 class ReadOnlyError(FileMapError, PermissionError):
@@ -42,25 +42,25 @@ class ForkedError(FileMapError, RuntimeError):
 
 
 class InvalidUrlError(FileMapError, ValueError):
-    """The text is no URL by the canonicaliser."""
+    """The canonicaliser refuses the text: it is not a URL."""
 
 
 class InvalidValueError(FileMapError, ValueError):
-    """An argument, an option, a key or a page has a value that cannot be."""
+    """An argument, an option, a key or a page has an invalid value."""
 
 
 class RefusedError(FileMapError, PermissionError):
-    """A rule of an erasure refuses the page. `rule` is its number."""
+    """An erasure rule refuses the page. `rule` is its number."""
 
     rule: int = 0
 
 
 class RemoteError(FileMapError, ConnectionError):
-    """The server of a store was not reached, or did not do what it was asked."""
+    """The server of a store could not be reached, or refused or failed a request."""
 
 
 class OutrunError(FileMapError, LookupError):
-    """What has changed since a place is not known any more: begin with `changes()`."""
+    """The changes since a place are no longer known: begin again with `changes()`."""
 
 
 class StoreIOError(FileMapError, OSError):

@@ -1,4 +1,4 @@
-"""Types of the compiled module. Import what it has from `filemap`, `filemap.seen`, `filemap.warc`."""
+"""Types of the compiled module. Import them from `filemap`, `filemap.seen`, `filemap.warc`."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -84,7 +84,7 @@ class CrawledPage:
 
 @final
 class CrawlSummary:
-    """What came of a crawl."""
+    """The result of a crawl."""
 
     @property
     def ok(self) -> bool: ...
@@ -120,7 +120,7 @@ class CrawlSummary:
 @final
 class PutQueue:
     def __new__(cls, store: PageStore) -> Self: ...
-    # The arguments of `PageStore.put`.
+    # Arguments of `PageStore.put`.
     def put(self, url: Url, body: Body, **rest: Any) -> bytes | None: ...
     def wait(self, url: Url | None = None) -> None: ...
     def failures(self) -> list[tuple[str, Exception]]: ...

@@ -16,42 +16,43 @@ _OF_TABLES: Final = ("status", "mime")
 
 
 def conditions(filter: "Filter | None") -> "Filter":
-    """A copy of a filter, without what restricts nothing."""
+    """A copy of a filter, without entries that restrict nothing."""
     named: dict[str, Any] = dict(filter or {})
     return cast("Filter", {name: value for name, value in named.items() if value is not None})
 
 
 @dataclass(frozen=True)
 class Split:
-    """One of the disjoint parts that `PageStore.splits` gives: a part of the store as it was then.
+    """One of the disjoint parts from `PageStore.splits`: a part of the store as it was then.
 
     It can be pickled. Iterating reads its pages, the newest version of each, through a read-only
-    handle that is opened where it is read, and closed at the end. What is removed meanwhile may be
-    missing; no page comes twice from an unchanged store, and compaction does not disturb it.
+    handle that is opened by the reading process and closed at the end. Pages removed meanwhile may
+    be missing; no page is returned twice from an unchanged store, and compaction does not disturb
+    it.
     """
 
     path: str
     """The store."""
     part: bytes
-    """Which part, as the store wrote it."""
+    """The part, encoded by the store."""
     options: dict[str, Any] = field(default_factory=dict[str, Any])
     """Options of `filemap.open`."""
     filter: "Filter" = field(default_factory=dict)  # type: ignore[assignment]
     """Only these of its pages. `status` and `mime` can be read as a table only."""
 
     def __post_init__(self) -> None:
-        # No other split, and no caller, has this one's filter.
+        # Neither another split nor a caller shares this filter.
         object.__setattr__(self, "filter", conditions(self.filter))
 
     def __iter__(self) -> "Iterator[Page]":
         return self.pages()
 
     def pages(self, filter: "Filter | None" = None) -> "Iterator[Page]":
-        """The pages, of a host or of some times if `filter` says so.
+        """The pages, limited to a host or a range of times by `filter`.
 
-        As a list of the store: after a `CorruptError`, `next` gives the pages behind the damage.
-        Raises `InvalidValueError` for a condition that the split has already, and for `status` and
-        `mime`, which only tables apply.
+        As for a list of the store: after a `CorruptError`, `next` returns the pages after the
+        damage. Raises `InvalidValueError` for a condition that the split has already, and for
+        `status` and `mime`, which only tables apply.
         """
         from . import open
 
@@ -78,7 +79,7 @@ class Split:
 
 
 class _Pages:
-    """The pages of a store that is closed behind the last, and with the last user of this."""
+    """The pages of a store that is closed after the last page, or with the last user of this."""
 
     def __init__(self, store: "PageStore", pages: "Iterator[Page]") -> None:
         self._store = store

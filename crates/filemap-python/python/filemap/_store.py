@@ -21,7 +21,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 POOL_THREADS = 8
-"""Calls of asyncio methods that run at once, of all stores of the process."""
+"""Maximum number of asyncio methods that run at once, for all stores of the process."""
 
 
 @functools.cache
@@ -30,7 +30,7 @@ def _pool() -> ThreadPoolExecutor:
 
 
 if hasattr(os, "register_at_fork"):
-    # The threads stay behind in the parent.
+    # The threads exist in the parent only.
     os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
@@ -57,7 +57,7 @@ class Stat(dict[str, "int | str"]):
 class PageStore(_native.PageStore):
     """A store of pages by URL; see `filemap.open`.
 
-    Safe for threads: any number may use one handle. A handle does not survive a `fork`, and
+    Thread-safe: any number of threads may use one handle. A handle does not survive a `fork`, and
     cannot be pickled.
     """
 
@@ -82,10 +82,10 @@ class PageStore(_native.PageStore):
     ) -> "Table":
         """The pages as a table: an object with `__arrow_c_stream__`, to be read once.
 
-        pyarrow (`pyarrow.table(...)`), polars (`polars.DataFrame(...)`), DuckDB and pandas take
-        it without a copy, a batch of `batch_bytes` (16 MiB) at a time. `columns` are names of
-        Common Crawl's index and `headers`, `body` (docs/PYTHON.md has the list); by default all
-        that need no body. No body is read that is not asked for, and `filter` is applied before.
+        pyarrow (`pyarrow.table(...)`), polars (`polars.DataFrame(...)`), DuckDB and pandas read it
+        without a copy, a batch of `batch_bytes` (16 MiB) at a time. `columns` are names of Common
+        Crawl's index and `headers`, `body` (docs/PYTHON.md has the list); by default all that need
+        no body. A body is read only if requested, and `filter` is applied first.
 
         Rows are the newest versions of pages; `all_versions` and `variants` add to them. Damage
         is an error after the last row; with `skip_damage` it is counted in the object.
@@ -105,24 +105,24 @@ class PageStore(_native.PageStore):
     def splits(self, number: int, *, filter: "Filter | None" = None) -> "list[Split]":
         """The store as of now in `number` disjoint parts that take about equal time to read.
 
-        Each can be pickled and read in another process. Together they are the pages of `pages()`,
+        Each can be pickled and read in another process. Together they have the pages of `pages()`,
         or those that `filter` selects. If it selects a small share by host, domain or prefix (at
-        most 4,096 pages or one in 32), the parts are stretches of their URLs, which are looked up
-        and nothing else is read, and there are fewer: as many of `number` as the pages are of all.
-        Reads some heads of every segment, or lists the URLs of such a share. With `status` or
-        `mime` they can be read by `to_arrow` only.
+        most 4,096 pages or one in 32), the parts are ranges of their URLs: only these are looked
+        up, and there are fewer parts, in proportion to the share. Reads some heads of every
+        segment, or lists the URLs of such a share. With `status` or `mime` they can be read by
+        `to_arrow` only.
 
         Raises `TypeError` for a condition that no filter has, `InvalidValueError` for its value.
         """
         chosen = self._checked(filter)
         named = dict[str, Any](chosen)
         scope = {name: named.get(name) for name in ("host", "prefix", "domain")}
-        # Absolute: a part may be read in another folder.
+        # Absolute: a part may be read by a process in another folder.
         path = os.fspath(self._full_path)
         return [Split(path, part, filter=chosen) for part in self._splits(number, **scope)]
 
     def _checked(self, filter: "Filter | None") -> "Filter":
-        """The conditions of a filter. Raises, as a table does, for one that cannot be applied."""
+        """The conditions of a filter. Raises, as a table does, for an invalid one."""
         chosen = conditions(filter)
         self.to_arrow(["url"], filter=chosen, limit=0)
         return chosen

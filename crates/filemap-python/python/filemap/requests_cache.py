@@ -6,8 +6,8 @@
     session = CachedSession(backend=FileMapCache("pages.fm"))
 
 A response is a page under its URL, with `requests:` and its cache key as variant: the decoded
-body, the headers, and one header of ours with all else. Nothing is pickled. As requests-cache asks
-by cache key only, there is a second, small page for each key, its *entry*:
+body, the headers, and one header of this package with all other data. Nothing is pickled. Because
+requests-cache asks by cache key only, there is a second, small page for each key, its *entry*:
 
 | page | variant | body |
 |---|---|---|
@@ -15,15 +15,14 @@ by cache key only, there is a second, small page for each key, its *entry*:
 | `urn:requests-cache:responses:KEY` | `requests:` | `{"url": ...}` |
 | `urn:requests-cache:redirects:KEY` | `requests:` | `{"value": ...}`: the key of a response |
 
-The entry is written before its page and removed after it. So there is no page that no entry finds;
-an entry that a crash has left without a page is a miss, and the next write mends it.
+The entry is written before its page and removed after it. So every page is found by an entry; an
+entry left without a page by a crash is a miss, and the next write repairs it.
 
-Any number of threads may use a cache, and any number of caches of one process a store. A second
-process gets `filemap.LockedError`, or reads beside the writer with `read_only=True`. In the place
-of a path stands the address of an `fm-serve`, `http://host:8640`, for caches of any number of
-processes and machines; its token must be one that may remove pages, unless `read_only`. If two
-processes write and delete one key at once, a page may stay that no entry finds, until the key is
-written again.
+Any number of threads may use a cache, and any number of caches in one process a store. A second
+process gets `filemap.LockedError`, or reads while another writes with `read_only=True`. Instead of
+a path, the address of an `fm-serve`, `http://host:8640`, serves caches of any number of processes
+and machines; its token must allow removing pages, unless `read_only`. If two processes write and
+delete one key at once, a page may remain that no entry finds, until the key is written again.
 """
 
 import inspect
@@ -81,7 +80,7 @@ def _place(path: "Path", use_cache_dir: bool, use_temp: bool) -> str:
     text = os.fspath(path)
     if is_address(text):
         if use_cache_dir or use_temp:
-            said = "an address is in no folder: leave `use_cache_dir` and `use_temp` out"
+            said = "an address is not in a folder: leave `use_cache_dir` and `use_temp` out"
             raise filemap.InvalidValueError(said)
         return text
     if not isinstance(path, str) and text.lower().startswith(("http:/", "https:/")):
@@ -92,7 +91,7 @@ def _place(path: "Path", use_cache_dir: bool, use_temp: bool) -> str:
 
 
 def _is_url(store: filemap.PageStore, url: object) -> bool:
-    """Whether a page of the store can have it."""
+    """Returns whether a page of the store can have it."""
     try:
         return isinstance(url, str) and len(store.key(url)) <= _LONGEST_URL
     except (filemap.InvalidUrlError, filemap.InvalidValueError):
@@ -100,10 +99,10 @@ def _is_url(store: filemap.PageStore, url: object) -> bool:
 
 
 class FileMapDict(BaseStorage[str, Any]):
-    """A mapping in a store: responses, or values that JSON has, by cache key.
+    """A mapping in a store: responses, or JSON values, by cache key.
 
-    `table_name` is one of any number of mappings in a store. A page that is damaged is logged and
-    `None`, as requests-cache has it of what it cannot read.
+    `table_name` names one of any number of mappings in a store. A damaged page is logged and read
+    as `None`, as requests-cache does with values that it cannot read.
     """
 
     def __init__(
@@ -123,7 +122,7 @@ class FileMapDict(BaseStorage[str, Any]):
                 f"responses are stored as pages and JSON, not by {serializer!r}:"
                 " leave `serializer` out"
             )
-        # Its parameters have no types.
+        # Its parameters have no type annotations.
         cast(Any, super()).__init__(serializer=None, **kwargs)
         place = _place(db_path, use_cache_dir, use_temp)
         given: Mapping[str, Any] = cast(Any, options or {})
@@ -134,12 +133,12 @@ class FileMapDict(BaseStorage[str, Any]):
 
     @property
     def db_path(self) -> str:
-        """Where the store is: a path, or an address."""
+        """The path or address of the store."""
         return self._handle.path
 
     @property
     def store(self) -> filemap.PageStore:
-        """The store, open. All that has to do with it (`compact`, `stat`, ...) is there."""
+        """The open store, with all its methods (`compact`, `stat`, ...)."""
         return self._handle.store
 
     def close(self) -> None:
@@ -147,7 +146,7 @@ class FileMapDict(BaseStorage[str, Any]):
         self._handle.close()
 
     def __getitem__(self, key: str) -> Any:
-        # A redirect that is damaged leads to None or worse.
+        # A damaged redirect leads to None or an error.
         if not isinstance(cast(object, key), str):
             raise KeyError(key)
         store = self.store
@@ -195,7 +194,7 @@ class FileMapDict(BaseStorage[str, Any]):
         url = self._page_url(store, key, response)
         old = self._url(store, key)
         if old == url:
-            # The newest is found, also if a response is put again as it was.
+            # Finds the newest, also if a response is put again unchanged.
             before = store.head(url, variant=variant)
             if before is not None and before.time > time:
                 time = before.time
@@ -206,8 +205,8 @@ class FileMapDict(BaseStorage[str, Any]):
         try:
             store.put(url, body, variant=variant, time=time, **given)
         except BaseException as error:
-            # Of a server it is not known whether it has the page, nor whose entry this is by now:
-            # one without a page is a miss.
+            # After an error of a server it is unknown whether it has the page, and whose entry
+            # this is by now: an entry without a page is a miss.
             is_known = not is_address(self.db_path) or isinstance(error, filemap.RefusedError)
             if old != url and is_known:
                 store.remove(self._start + _name(key), variant=_ENTRY)
@@ -219,7 +218,7 @@ class FileMapDict(BaseStorage[str, Any]):
         store.put(url, body, variant=_ENTRY, status=None, kind="resource", headers=kind)
 
     def _page_url(self, store: filemap.PageStore, key: str, response: CachedResponse) -> str:
-        """The URL of a response; a stand-in if the store takes no such URL."""
+        """The URL of a response; a substitute if the store refuses it."""
         url = response.url or response.request.url
         if _is_url(store, url):
             return str(url)
@@ -260,7 +259,7 @@ class FileMapDict(BaseStorage[str, Any]):
                 yield key
 
     def __len__(self) -> int:
-        """How many keys there are. Looks at each."""
+        """The number of keys. Reads each entry."""
         return sum(1 for _ in self)
 
     def __bool__(self) -> bool:
@@ -277,7 +276,7 @@ class FileMapDict(BaseStorage[str, Any]):
                 self._remove(store, key)
 
     def bulk_delete(self, keys: Iterable[str]) -> None:
-        """Removes keys; those that are not there are no error."""
+        """Removes keys; missing ones are ignored."""
         store = self.store
         for key in keys:
             with self._handle.lock(key):
@@ -290,14 +289,14 @@ class FileMapDict(BaseStorage[str, Any]):
                 yield key
 
     def count(self, expired: bool = True) -> int:
-        """How many keys there are; without those that have expired if `expired` is False."""
+        """The number of keys; without expired ones if `expired` is False."""
         if expired:
             return len(self)
         now = datetime.now(UTC)
         return sum(1 for _, time in self._expirations() if time is None or time > now)
 
     def _expirations(self) -> Iterator[tuple[str, datetime | None]]:
-        """Keys, and when they expire; without those that cannot be read."""
+        """The readable keys, with the times when they expire."""
         store = self.store
         for key in self:
             url = self._url(store, key)
@@ -324,12 +323,12 @@ class FileMapDict(BaseStorage[str, Any]):
             try:
                 yield _key(url[len(self._start) :])
             except ValueError:
-                logger.error("%s is no entry of requests-cache", url)
+                logger.error("%s is not an entry of requests-cache", url)
 
     def _is_live(self, store: filemap.PageStore, key: str) -> bool:
-        """Whether a key has an entry and, if that is of a page, the page.
+        """Returns whether a key has an entry and, if that names a page, the page.
 
-        What is damaged is there: it is given as None, and can be deleted.
+        A damaged entry counts: its page is None, and it can be deleted.
         """
         try:
             entry = self._entry(store, key)
@@ -355,14 +354,14 @@ class FileMapDict(BaseStorage[str, Any]):
             found = cast(dict[str, Any], entry)
             if self._is_entry(store, found):
                 return found
-        raise _responses.NoteError(f"{page.url} is no entry of requests-cache")
+        raise _responses.NoteError(f"{page.url} is not an entry of requests-cache")
 
     def _is_entry(self, store: filemap.PageStore, entry: dict[str, Any]) -> bool:
         url = entry.get("url")
         return "value" in entry if url is None else _is_url(store, url)
 
     def _url(self, store: filemap.PageStore, key: str) -> str | None:
-        """The URL of a key's page, if it has one that can be read."""
+        """The URL of a key's page, if its entry is readable."""
         try:
             entry = self._entry(store, key)
         except (filemap.CorruptError, _responses.NoteError):
@@ -371,7 +370,7 @@ class FileMapDict(BaseStorage[str, Any]):
 
 
 class _Responses(FileMapDict):
-    """The responses of a cache: no other values, which it could not use."""
+    """The responses of a cache. Other values are refused: it could not use them."""
 
     def __setitem__(self, key: str, value: Any) -> None:
         if not isinstance(value, CachedResponse):
@@ -395,12 +394,12 @@ class FileMapCache(BaseCache):
 
     | argument | meaning |
     |---|---|
-    | `db_path` | the store, made if absent; or the address of an `fm-serve` |
-    | `read_only` | reads beside the process that writes, and stores nothing |
-    | `options` | options of `filemap.open`; of a path, `keep_versions` is 1 if not given |
-    | `use_cache_dir`, `use_temp` | a relative path is one in that folder |
+    | `db_path` | the store, made if missing; or the address of an `fm-serve` |
+    | `read_only` | reads while another process writes, and stores nothing |
+    | `options` | options of `filemap.open`; for a path, `keep_versions` defaults to 1 |
+    | `use_cache_dir`, `use_temp` | a relative path is below that folder |
 
-    Arguments of a `CachedSession` are taken and left alone, as they may be given here, too.
+    Arguments of a `CachedSession` may be given here too, and are ignored.
     """
 
     def __init__(
@@ -428,17 +427,18 @@ class FileMapCache(BaseCache):
         self._pages = _Responses(db_path, "responses", **given)
         self.responses = self._pages
         self.redirects = FileMapDict(db_path, "redirects", **given)
-        # Not at the first request: a store that is locked or damaged is known at once.
+        # Opened now and not at the first request, so that a locked or damaged store is reported at
+        # once.
         _ = self._pages.store
 
     @property
     def db_path(self) -> str:
-        """Where the store is."""
+        """The path or address of the store."""
         return self._pages.db_path
 
     @property
     def store(self) -> filemap.PageStore:
-        """The store, open."""
+        """The open store."""
         return self._pages.store
 
     def save_response(
@@ -447,7 +447,7 @@ class FileMapCache(BaseCache):
         cache_key: str | None = None,
         expires: datetime | None = None,
     ) -> None:
-        """Stores a response. A read-only cache, and a rule of an erasure, leave it out."""
+        """Stores a response, unless the cache is read-only or an erasure rule refuses it."""
         if self.read_only:
             logger.debug("Not stored, as the cache is read-only: %s", response.url)
             return
@@ -457,19 +457,19 @@ class FileMapCache(BaseCache):
             logger.warning("Not stored: %s", error)
 
     def delete(self, *keys: str, expired: bool = False, **kwargs: Any) -> None:
-        """As `BaseCache.delete`; finds what expired without reading bodies."""
+        """As `BaseCache.delete`; finds expired responses without reading bodies."""
         if expired:
             keys = (*keys, *self._pages.expired_keys())
         cast(Any, super()).delete(*keys, **kwargs)
 
     def count(self, expired: bool = True) -> int:
-        """How many responses there are; without the expired ones if `expired` is False."""
+        """The number of responses; without expired ones if `expired` is False."""
         return self._pages.count(expired=expired)
 
     def recreate_keys(self) -> None:
-        """Makes all keys again, those of redirects too, and leaves out what cannot be read.
+        """Recomputes all keys, those of redirects too, and drops unreadable responses.
 
-        After `update` from a cache with a serializer: that is part of its keys.
+        For use after `update` from a cache with a serializer, which is part of its keys.
         """
         create_key: Callable[..., str] = cast(Any, self).create_key  # Parts of it have no types.
         for old in list(self.responses):

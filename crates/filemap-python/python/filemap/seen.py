@@ -1,9 +1,9 @@
-"""URL-seen sets in files: has this URL been met before?
+"""URL-seen sets in files: has this URL been seen before?
 
 | class | wrong answers | bytes a URL |
 |---|---|---|
 | `DiskSet` | none but collisions of 80-bit hashes | 0 to 16 in memory, 8.4 to 10 on disk |
-| `Trie` | none | what differs from its neighbours, in memory |
+| `Trie` | none | the part that differs from its neighbours, in memory |
 | `BloomFilter` | `rate`, up to `capacity` URLs | 1.2 to 5 in memory |
 | `Md5Bitmap` | more as it fills | 2 to the `bits` / 8 in all |
 
@@ -36,26 +36,26 @@ def open(
     password: str | None = None,
     capacity: int | None = None,
 ) -> SeenSet:
-    """Open a set of whatever kind: a file, or the address of one behind an `fm-serve`, such as
+    """Open a set of any kind: a file, or the address of one behind an `fm-serve`, such as
     `http://host:8640/v1/seen/NAME`. A new one (modes `a`, `x`) is exact and on disk; behind a
     server it needs `fm-serve --write --seen-dir`.
 
     The other options are for an address. `token` and `ca_file` are as in `filemap.open`. Each call
-    is a request. It is sent again for `patience` seconds (30) while the server does not answer, and
-    a URL is new to one caller all the same. What was added survives the end of the server's
-    process within a second, or after `sync` or `close`; with `durable` each call waits until it
-    survives the loss of its power, too. `len` and `stat` tell of what survives that: without
-    `durable`, as it was up to a second ago.
+    is a request, which is repeated for `patience` seconds (30) while the server does not answer; a
+    URL is still new to one caller only. Added URLs survive the end of the server's process after a
+    second, or after `sync` or `close`; with `durable` each call waits until they also survive a
+    power loss of the server. `len` and `stat` count what survives that: without `durable`, as of
+    up to a second ago.
 
-    Raises `RemoteError` (a `ConnectionError`); whether its URLs were added is not known then.
-    `ReadOnlyError` if the server or the token lets nothing be added; `forget_many` raises
+    Raises `RemoteError` (a `ConnectionError`): it is then unknown whether the URLs were added.
+    Raises `ReadOnlyError` if the server or the token does not allow adding; `forget_many` raises
     `FileMapError`.
 
     `redis://[user@]host:port[,host:port...]/NAME[?replicas=N]` is a set on Redis 7 or a cluster,
-    which many crawlers share without an `fm-serve`; `rediss://` with TLS. A new one is exact, for
-    about `capacity` URLs (100 million; more take more memory). `password` is else `REDISCLI_AUTH`
-    of the environment. A call that fails with `RemoteError` loses nothing: its URLs are new to
-    whoever asks for them next by this handle.
+    which many crawlers share without an `fm-serve`; `rediss://` uses TLS. A new one is exact, for
+    about `capacity` URLs (100 million; more take more memory). `password` defaults to
+    `REDISCLI_AUTH` of the environment. A call that fails with `RemoteError` loses nothing: its
+    URLs are new to the next caller that adds them through this handle.
     """
     if isinstance(path, str) and path.lower().startswith(("redis://", "rediss://")):
         _refuse(path, "on Redis", token=token, ca_file=ca_file, durable=durable)
@@ -83,7 +83,7 @@ def _is_address(path: "Path") -> bool:
 class DiskSet(SeenSet):
     """The exact set on disk, for any number of URLs in `memory_bytes`.
 
-    `seed` is that of the fingerprints of a new set; a random one, if it is not given.
+    `seed` is the seed of the fingerprints of a new set; by default a random one.
     """
 
     __slots__ = ()
@@ -122,7 +122,7 @@ class Trie(SeenSet):
 class BloomFilter(SeenSet):
     """A Bloom filter for `capacity` URLs with the false positive rate `rate`.
 
-    With more URLs the rate grows without end: `stat()["false_positive_rate"]` has it.
+    With more URLs the rate grows without bound: see `stat()["false_positive_rate"]`.
     """
 
     __slots__ = ()

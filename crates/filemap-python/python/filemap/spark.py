@@ -7,8 +7,8 @@
     pages = spark.read.format("filemap").option("columns", "url,body").load("/data/pages.fm")
 
 Rows have the columns of `PageStore.to_arrow`, and the options are those of `_spark/plan.py`
-(docs/PYTHON.md has the list). The driver cuts the store into parts; each task reads one, through
-a read-only handle of its own, as Arrow batches.
+(docs/PYTHON.md has the list). The driver splits the store into parts; each task reads one as Arrow
+batches, through its own read-only handle.
 """
 
 import logging
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["FileMapSource", "PushdownSource", "register"]
 
 PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
-"""The setting of Spark by which a Python data source is shown the conditions of a query."""
+"""The setting of Spark that passes the conditions of a query to a Python data source."""
 
 _logger: Final = logging.getLogger("filemap.spark")
 
@@ -42,15 +42,15 @@ _logger: Final = logging.getLogger("filemap.spark")
 def register(spark: "SparkSession") -> None:
     """Make the format `filemap` known to a session.
 
-    Conditions are pushed down if `spark.sql.python.filterPushdown.enabled` is true now: Spark
-    refuses a source that takes them where it is not. Call it again after changing the setting.
+    Conditions are pushed down if `spark.sql.python.filterPushdown.enabled` is true now: otherwise
+    Spark refuses a source that accepts them. Call it again after changing the setting.
     """
     pushes = str(spark.conf.get(PUSHDOWN, "false")).lower() == "true"
     spark.dataSource.register(PushdownSource if pushes else FileMapSource)
 
 
 class FileMapSource(DataSource):
-    """The format `filemap`. Conditions of a query are not pushed down, those of options are."""
+    """The format `filemap`. Conditions of options are pushed down, those of a query are not."""
 
     @classmethod
     def name(cls) -> str:
@@ -63,7 +63,7 @@ class FileMapSource(DataSource):
         return ddl(_schema(plan))
 
     def reader(self, schema: "StructType") -> "_Reader":
-        """A reader of the columns of a schema, and of no others."""
+        """A reader of exactly the columns of a schema."""
         return _Reader(self._plan(schema), schema)
 
     def _plan(self, schema: "StructType") -> Plan:
@@ -77,7 +77,7 @@ class PushdownSource(FileMapSource):
     """The format `filemap` with pushed conditions: an error unless `PUSHDOWN` is true."""
 
     def reader(self, schema: "StructType") -> "_Reader":
-        """As of `FileMapSource`, with `pushFilters`."""
+        """As `FileMapSource.reader`, with `pushFilters`."""
         return _PushdownReader(self._plan(schema), schema)
 
 
@@ -88,7 +88,7 @@ def _schema(plan: Plan) -> Any:
 
 
 def _tell(path: str, table: "Table") -> None:
-    """Logs what the rows read so far have left out."""
+    """Logs the damage that the rows read so far leave out."""
     if table.damaged or table.bodiless:
         _logger.warning(
             "%s: left out of a part: %d damaged pages, stretches or files; rows without their "
@@ -101,7 +101,7 @@ def _tell(path: str, table: "Table") -> None:
 
 
 class _Reader(DataSourceReader):
-    """Is made where the query is planned, and sent to each task."""
+    """The reader of a query: made by the driver, and sent to each task."""
 
     def __init__(self, plan: Plan, schema: "StructType") -> None:
         columns = [
@@ -130,13 +130,13 @@ class _Reader(DataSourceReader):
             try:
                 yield from batches(table, self._schema)
             finally:
-                # Also of a task that is stopped early, by a LIMIT.
+                # Also for a task that is stopped early, by a LIMIT.
                 _tell(split.path, table)
 
 
 class _PushdownReader(_Reader):
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:
-        """Narrows what is read; Spark applies all conditions again."""
+        """Narrows the rows that are read; Spark applies all conditions again."""
         conditions = [
             Condition(type(f).__name__, getattr(f, "attribute", ()), getattr(f, "value", None))
             for f in filters

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from ._native import Headers
 
 Url: TypeAlias = str | bytes
-"""A URL. Bytes that are no UTF-8 come back as `str` with `surrogateescape`, as file names do."""
+"""A URL. Bytes that are not UTF-8 come back as `str` with `surrogateescape`, like file names."""
 
 Text: TypeAlias = str | bytes
 
@@ -25,14 +25,14 @@ Age: TypeAlias = timedelta | float
 HeadersLike: TypeAlias = (
     "Headers | Mapping[str, Text | Sequence[Text]] | Iterable[tuple[Text, Text]]"
 )
-"""Header fields: a value or several for each name, or pairs. `str` is Latin-1 text."""
+"""Header fields: one or more values for each name, or pairs. `str` is Latin-1 text."""
 
 Mode: TypeAlias = Literal["r", "w", "a", "x"]
-"""Read-only; write; write, made if absent; made, must not exist."""
+"""Read-only; write; write, made if missing; made, must not exist."""
 
 
 class Filter(TypedDict, total=False):
-    """Which pages are meant. What is left out restricts nothing."""
+    """A selection of pages. An omitted key restricts nothing."""
 
     host: str | None
     domain: str | None
@@ -42,12 +42,12 @@ class Filter(TypedDict, total=False):
     since: Time | None
     until: Time | None
     status: int | str | None
-    """`200`, `"2xx"` or `"200-299"`; of tables only."""
+    """`200`, `"2xx"` or `"200-299"`; for tables only."""
     mime: str | None
-    """`"text/html"` or `"text/*"`; of tables only."""
+    """`"text/html"` or `"text/*"`; for tables only."""
 
 
 Progress: TypeAlias = Callable[[int, int], object]
-"""Called about ten times a second with what is done, and of how much (0 if that is not known)."""
+"""Called about ten times a second with the work done and the total (0 if unknown)."""
 
 Path: TypeAlias = str | os.PathLike[str]

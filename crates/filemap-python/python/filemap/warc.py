@@ -1,4 +1,4 @@
-"""WARC, ARC and WACZ files into a store, and out of it."""
+"""Import and export of WARC, ARC and WACZ files."""
 
 import contextlib
 import os
@@ -28,8 +28,8 @@ def import_(
 ) -> ImportReport:
     """Import a WARC, ARC or WACZ file: a path, or a binary file object.
 
-    Plain, gzip and zstd files are told apart by their content. Damage does not end an import:
-    the report counts and names what was not stored. Repeating an import adds nothing.
+    Plain, gzip and zstd files are recognised by content. Damage does not end an import: the report
+    counts and names what was not stored. Repeating an import adds nothing.
 
     `as_received` keeps content codings; `keep` names further kinds of records (`request`,
     `metadata`, `conversion`); `progress(bytes_read, pages)` is called ten times a second.
@@ -67,7 +67,7 @@ def export(
     """Export pages: to a new or empty folder, or with format `wacz` to the file `target`.
 
     A folder gets the files `pages-00000.warc.gz` (and so on) with their index `pages.cdxj`, or
-    `pages.jsonl`. A file has its name only once it is whole. The report counts what was left out.
+    `pages.jsonl`. A file gets its name once it is complete. The report counts what was left out.
     `progress(written, seen)` is called ten times a second.
     """
     choice = {
@@ -115,7 +115,7 @@ def _no_file(*_arguments: Any) -> Any:
 
 
 class _Part:
-    """A file that gets its name when it is closed, and vanishes if it never is."""
+    """A file that gets its name when it is closed, and is removed if it never is."""
 
     def __init__(self, path: str) -> None:
         if os.path.lexists(path):

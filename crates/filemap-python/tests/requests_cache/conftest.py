@@ -1,4 +1,4 @@
-"""The modules of these tests find each other; a site on the loopback."""
+"""Makes the test modules importable; a web site on the loopback address."""
 
 import sys
 import threading

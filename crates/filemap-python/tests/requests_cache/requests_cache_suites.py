@@ -1,13 +1,13 @@
-"""requests-cache's own tests of storages and caches, pointed at ours.
+"""Runs requests-cache's own tests of storages and caches with our classes.
 
 The files come from the sdist of the installed requests-cache, at test time, into a cache folder
-(`FILEMAP_TEST_CACHE`, or one beside other temporary files), as do the packages that only they
-need; nothing of them is kept here. They ask a server of pytest-httpbin, on the loopback. What is
-not run is named in `NOT_RUN`.
+(`FILEMAP_TEST_CACHE`, or one next to other temporary files), as do the packages that only they
+need; no copy of them is kept here. They use a pytest-httpbin server on the loopback address.
+`NOT_RUN` names the tests that are left out.
 
     python requests_cache_suites.py        # prints pytest's output; its exit code
 
-With a server all caches are in the store of an `fm-serve`.
+With a server, all caches are in the store of an `fm-serve`.
 """
 
 import os
@@ -24,7 +24,7 @@ NOT_RUN: Final = {
     "test_picklable_dict": "values of any class, by pickle: ours pickles nothing",
     "ProcessPoolExecutor": "several processes that write one cache: a store has one writer",
 }
-# Behind a server they may. A process that is no fork does not know where the server is.
+# Behind a server they may, but only forked processes know where the server is.
 FORKS: Final = sys.version_info < (3, 14)
 
 NEEDED: Final = (
@@ -36,7 +36,7 @@ NEEDED: Final = (
     "time-machine>=2.9",
     "timeout-decorator>=0.5",
 )
-"""What the tests of the oldest and of the newest version import."""
+"""Packages that the tests of the oldest and of the newest version import."""
 
 _OURS: Final = """
 from filemap.requests_cache import FileMapCache, FileMapDict
@@ -80,7 +80,7 @@ def _pip(*arguments: str) -> None:
 
 
 def _sdist(release: str) -> Path:
-    """The unpacked tests of this version."""
+    """The folder with the unpacked tests of this version."""
     folder = _cache_folder() / f"requests-cache-{release}"
     if not (folder / "tests").is_dir():
         wanted = ("--no-binary", "requests-cache", "--no-deps")
@@ -96,7 +96,7 @@ def _sdist(release: str) -> Path:
 
 
 def _needed() -> str:
-    """The folder of packages that only the tests need."""
+    """The folder with packages that only the tests need."""
     tag = f"{sys.version_info.major}.{sys.version_info.minor}"
     folder = _cache_folder() / f"packages-{tag}"
     if not folder.is_dir():
@@ -108,8 +108,8 @@ def _needed() -> str:
 
 
 def run(*, there: bool = False, verbose: bool = False) -> "subprocess.CompletedProcess[str]":
-    """Runs the tests of the installed requests-cache in a process of their own; `there`: over
-    HTTP."""
+    """Runs the tests of the installed requests-cache in a separate process; over HTTP if
+    `there`."""
     source = _sdist(version("requests-cache"))
     with tempfile.TemporaryDirectory() as work:
         Path(work, "tests").symlink_to(source / "tests")
@@ -122,7 +122,7 @@ def run(*, there: bool = False, verbose: bool = False) -> "subprocess.CompletedP
         excluded = " and ".join(f"not {name}" for name in left_out)
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
         command += ["-k", excluded, "-ra", *(["-v"] if verbose else [])]
-        # The installed packages stand before those that only the tests need.
+        # The installed packages come before those that only the tests need.
         script = (
             "import sys, runpy; sys.path.append(sys.argv.pop(1));"
             "runpy.run_module('pytest', run_name='__main__', alter_sys=True)"

@@ -1,4 +1,4 @@
-"""A small site on the loopback: pages, redirects, cookies, codings."""
+"""A small web site on the loopback address: pages, redirects, cookies, codings."""
 
 import gzip
 import http.server
@@ -48,7 +48,7 @@ class Answer(http.server.BaseHTTPRequestHandler):
 
 
 class Site(http.server.ThreadingHTTPServer):
-    """A site of pages, redirects, cookies; `asked` counts the requests."""
+    """A web site with pages, redirects and cookies; `asked` counts the requests."""
 
     daemon_threads = True
     asked = 0

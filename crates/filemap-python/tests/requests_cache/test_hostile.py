@@ -1,4 +1,4 @@
-"""Entries that nobody can read, made on purpose: each costs itself, and is removed as invalid."""
+"""Unreadable entries, made on purpose: only that entry is lost, and it is removed as invalid."""
 
 import pytest
 
@@ -56,7 +56,7 @@ def cache(path: Path) -> Iterator[FileMapCache]:
 
 
 def check(cache: FileMapCache, caplog: pytest.LogCaptureFixture) -> None:
-    """`k` cannot be read; all else is given, and stays."""
+    """Checks that `k` cannot be read, and that all other entries are returned and stay."""
     with caplog.at_level(logging.ERROR):
         assert cache.get_response("k") is None
     assert "Unable to read the response of key k" in caplog.text

@@ -1,4 +1,4 @@
-"""The backend of requests-cache: what is stored, what comes back, and how it fails."""
+"""The backend for requests-cache: stored entries, returned responses, and failures."""
 
 import pytest
 
@@ -52,13 +52,13 @@ def response(url: str | None = "http://a.example/", body: bytes = b"x", **more: 
 
 
 def pages(store: filemap.PageStore) -> list[filemap.Page]:
-    """The pages of responses, without entries."""
+    """The pages of the responses, without the cache entries."""
     found = store.pages(variants=True)
     return [page for page in found if page.variant != b"requests:"]
 
 
 def check(store: filemap.PageStore) -> int:
-    """Checks that an entry finds each page; how many pages there are."""
+    """Checks that each page has a cache entry; returns the number of pages."""
     number = 0
     for page in pages(store):
         assert page.variant is not None
@@ -103,7 +103,7 @@ def test_pages_are_pages(session: CachedSession, cache: FileMapCache, site: Site
     assert methods[site.url("/form")] == "POST"
     (cookies,) = (p for p in pages(cache.store) if p.url == site.url("/cookies"))
     assert cookies.headers.get_all("Set-Cookie") == ["a=1; Path=/", "b=2; Path=/"]
-    # Nothing of ours counts as a page without a variant.
+    # All of the cache's pages are variants.
     assert len(cache.store) == 0 and list(cache.store.urls()) == []
     assert check(cache.store) == 3
 
@@ -273,7 +273,7 @@ def test_caches_of_one_process_share_a_store(path: Path, tmp_path: Path) -> None
     store = one.store
     one.close()
     assert not store.closed and "k" in two.responses
-    assert "k" in one.responses  # Open again.
+    assert "k" in one.responses  # It is open again.
     with pytest.raises(ValueError, match="other options"):
         FileMapCache(path)
     one.close()
@@ -427,7 +427,7 @@ for n in itertools.count():
         assert number == len(cache.responses) >= 49
         assert cache.store.verify().ok
         said = cache.responses[f"k{last % 50}"]
-        # One more may have been stored than was said, never another of this key.
+        # One more entry than reported may be stored, but not under this key.
         assert said.content == b"%d" % last * 500 and len(cache.redirects) == 50
         cache.close()
 

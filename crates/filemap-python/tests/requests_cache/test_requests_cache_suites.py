@@ -1,4 +1,4 @@
-"""requests-cache's own tests pass with our classes in the place of its own."""
+"""requests-cache's own tests pass with our classes in place of its own."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A cache in the store of an `fm-serve`: shared by processes, and how it fails."""
+"""A cache in the store of an `fm-serve`: shared by processes, and its failures."""
 
 import pytest
 
@@ -61,7 +61,7 @@ def test_a_reader_stores_nothing(server: Server, site: Site) -> None:
 
 def test_what_an_address_does_not_take_is_said(server: Server) -> None:
     for given in ({"use_temp": True}, {"use_cache_dir": True}):
-        with pytest.raises(filemap.InvalidValueError, match="in no folder"):
+        with pytest.raises(filemap.InvalidValueError, match="is not in a folder"):
             FileMapCache(server.location, **given)
     with pytest.raises(TypeError, match="the server has its own"):
         FileMapCache(server.location, options={"keep_versions": 1})

@@ -1,11 +1,11 @@
-"""Measures the cache and the filter of duplicates beside Scrapy's own, in alternating rounds.
+"""Compares the cache and the duplicate filter with Scrapy's own, in alternating rounds.
 
     python bench_scrapy.py HTML_FOLDER [--pages 20000] [--rounds 3] [--urls 10000000] [--only PART]
 
-`HTML_FOLDER` has HTML pages, such as `benches/corpus.sh` unpacks. Parts: `cache` (puts and gets by
-Scrapy's own middleware, bytes and files), `crawl` (2,000 pages of a local server with the cache
-and without), `dupes` (answers a second, memory, disk, opening). Prints a table a part: the median
-of the rounds, and the bar. Memory, and time on the machine as it is: nothing else should run.
+`HTML_FOLDER` has HTML pages, such as those from `benches/corpus.sh`. Parts: `cache` (puts and gets
+through Scrapy's own middleware, bytes and files), `crawl` (2,000 pages of a local server with and
+without the cache), `dupes` (answers per second, memory, disk, opening). Prints one table per part:
+the median of the rounds, and the bar. Nothing else should run on the machine meanwhile.
 """
 
 import argparse
@@ -43,7 +43,7 @@ OTHERS = {
 
 
 def pages_of(folder: str, count: int) -> Pages:
-    """Pages of the folder in a random order, the same each time."""
+    """Pages of the folder in a random order that is the same each time."""
     paths = sorted(str(path) for path in Path(folder).rglob("*.html") if path.is_file())
     random.Random(1).shuffle(paths)
     pages: Pages = []
@@ -57,7 +57,7 @@ def pages_of(folder: str, count: int) -> Pages:
 
 
 def disk(folder: str) -> tuple[int, int]:
-    """Files, and bytes that they take."""
+    """The number of files, and their size on disk in bytes."""
     found = [path.stat() for path in Path(folder).rglob("*") if path.is_file()]
     return len(found), sum(stat.st_blocks * 512 for stat in found)
 
@@ -69,7 +69,7 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def cache_round(storage: str, pages: Pages, **settings: Any) -> dict[str, float]:
-    """Puts and gets of all pages by the middleware of the cache."""
+    """Puts and gets all pages through the middleware of the cache."""
     folder = tempfile.mkdtemp()
     given = {"HTTPCACHE_DIR": folder, "HTTPCACHE_ENABLED": True, "HTTPCACHE_STORAGE": storage}
     crawler = crawler_of(**{**given, **settings})
@@ -77,7 +77,7 @@ def cache_round(storage: str, pages: Pages, **settings: Any) -> dict[str, float]
     spider = crawler.spider
     assert spider is not None
     headers = {"Content-Type": "text/html", "Server": "nginx", "ETag": '"7"', "Date": "now"}
-    # A spider as an argument is deprecated since 2.14, and what says so takes time.
+    # A spider argument is deprecated since 2.14, and the warning takes time.
     last = () if scrapy.version_info >= (2, 14) else (spider,)
     made = (HtmlResponse(url, headers=headers, body=body) for url, body in pages)
     given_to = [(Request(response.url), response) for response in made]
@@ -94,11 +94,11 @@ def cache_round(storage: str, pages: Pages, **settings: Any) -> dict[str, float]
             assert found.body == body
 
     middleware.spider_opened(spider)
-    # As in a crawl: each request is looked for first, which finds out its fingerprint.
+    # As in a crawl, each request is looked up first, which computes its fingerprint.
     for request, _ in given_to:
         assert middleware.process_request(request, *last) is None
     gc.collect()
-    gc.freeze()  # The pages that wait are no part of what is measured.
+    gc.freeze()  # The waiting pages are not part of the measurement.
     cpu = time.thread_time()
     put_secs = timed(puts)
     cpu = time.thread_time() - cpu
@@ -119,7 +119,7 @@ def cache_round(storage: str, pages: Pages, **settings: Any) -> dict[str, float]
 
 
 def library_round(pages: Pages) -> dict[str, float]:
-    """Puts of the same bodies by the package itself, on one thread."""
+    """Puts the same bodies with the package itself, on one thread."""
     folder = tempfile.mkdtemp()
     headers = [(b"Content-Type", b"text/html"), (b"Server", b"nginx"), (b"ETag", b'"7"')]
     with filemap.open(f"{folder}/pages.fm", "a") as store:
@@ -279,7 +279,7 @@ def bench_dupes(urls: int, rounds: int) -> None:
 
 
 def memory_mib(name: str) -> float:
-    """A figure of this process's memory, as the kernel keeps it."""
+    """A figure of this process's memory, as the kernel reports it."""
     status = Path("/proc/self/status").read_text()
     return (
         next(int(line.split()[1]) for line in status.splitlines() if line.startswith(name)) / 1024
@@ -287,7 +287,7 @@ def memory_mib(name: str) -> float:
 
 
 def fill(urls: int) -> None:
-    """Fills a set, in a process of its own; prints what it took as JSON."""
+    """Fills a set, in a separate process; prints the time and space it took, as JSON."""
     with tempfile.TemporaryDirectory() as work:
         before = memory_mib("VmRSS")
         seen = SharedSeen(f"{work}/seen", 10.0)

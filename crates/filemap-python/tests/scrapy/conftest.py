@@ -1,4 +1,4 @@
-"""The modules of these tests find each other; and what they share."""
+"""Makes the test modules importable; the fixtures that they share."""
 
 import sys
 from collections.abc import Iterator

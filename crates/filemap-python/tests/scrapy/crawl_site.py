@@ -1,9 +1,9 @@
-"""A crawl of the tests' site in a process of its own.
+"""Crawls the tests' web site in a separate process.
 
     crawl_site.py SETTINGS_JSON START_URL [SPIDER_NAME]
 
-Follows the links of the start page once, and of other pages if `FOLLOW` is set. The last line that
-it prints is its stats as JSON.
+Follows the links of the start page once, and those of other pages if `FOLLOW` is set. Its last
+line of output is its stats as JSON.
 """
 
 import json

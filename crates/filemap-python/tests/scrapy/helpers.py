@@ -28,7 +28,7 @@ STORAGE = "filemap.scrapy.FileMapCacheStorage"
 
 
 def crawler_of(name: str = "test", **settings: Any) -> Crawler:
-    """A crawler with a spider of this name, which is not run."""
+    """A crawler with a spider of this name; it is not run."""
     install_reactor("twisted.internet.asyncioreactor.AsyncioSelectorReactor")
     crawler = Crawler(Spider, {"TELNETCONSOLE_ENABLED": False, **settings})
     crawler._apply_settings()
@@ -53,7 +53,7 @@ def storage_of(
 
 @contextmanager
 def middleware_of(folder: Path | str, **settings: Any) -> Iterator[HttpCacheMiddleware]:
-    """Scrapy's middleware over a storage of ours."""
+    """Scrapy's middleware on top of our storage."""
     given = {"HTTPCACHE_DIR": str(folder), "HTTPCACHE_ENABLED": True, "HTTPCACHE_STORAGE": STORAGE}
     crawler = crawler_of(**{**given, **settings})
     middleware = HttpCacheMiddleware.from_crawler(crawler)
@@ -66,7 +66,7 @@ def middleware_of(folder: Path | str, **settings: Any) -> Iterator[HttpCacheMidd
 
 
 def store_of(cache: str) -> filemap.PageStore:
-    """The store of the cache in a folder, or at an address, to be read."""
+    """Opens the store of the cache in a folder, or at an address, for reading."""
     return filemap.open(cache if cache.startswith("http://") else Path(cache, "pages.fm"))
 
 
@@ -78,7 +78,7 @@ def page_body(number: int) -> bytes:
 
 
 class Site(ThreadingHTTPServer):
-    """`/page/N`, with an ETag, in gzip where it is asked for; `/all/COUNT` links to all."""
+    """Serves `/page/N` with an ETag, in gzip on request; `/all/COUNT` links to all pages."""
 
     daemon_threads = True
     request_queue_size = 64
@@ -114,7 +114,7 @@ class _Handler(BaseHTTPRequestHandler):
         tag = f'"{site.version}-{self.path}"'
         if self.headers.get("If-None-Match") == tag:
             site.not_modified[self.path] += 1
-            # As some servers do: the coding of a body that is not sent.
+            # Some servers name the coding of a body that they do not send.
             return self._answer(304, b"", {"ETag": tag, "Content-Encoding": "gzip"})
         kind, _, number = self.path.strip("/").partition("/")
         if kind == "all":
@@ -155,7 +155,7 @@ def crawl_command(*arguments: str, **settings: Any) -> list[str]:
 
 
 def crawl(*arguments: str, **settings: Any) -> dict[str, Any]:
-    """Runs `crawl_site.py` in a process of its own; its stats."""
+    """Runs `crawl_site.py` in a separate process; returns its stats."""
     done = subprocess.run(
         crawl_command(*arguments, **settings),
         capture_output=True,

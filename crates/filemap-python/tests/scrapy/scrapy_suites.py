@@ -1,13 +1,13 @@
-"""Scrapy's own tests of its HTTP cache and dupe filters, pointed at ours.
+"""Runs Scrapy's own tests of its HTTP cache and dupe filters with our classes.
 
 The files come from the sdist of the installed Scrapy, at test time, into a cache folder
-(`FILEMAP_TEST_CACHE`, or one beside other temporary files); nothing of them is kept here. They run
-in a copy in which the names of Scrapy's classes are ours. What is not run is named in `NOT_RUN`.
+(`FILEMAP_TEST_CACHE`, or one next to other temporary files); no copy of them is kept here. In the
+copy that runs, our classes replace those of Scrapy. `NOT_RUN` names the tests that are left out.
 
     python scrapy_suites.py        # prints pytest's output; its exit code
 
-With a server the storage's folder is the address of an `fm-serve`, one for each test, and the
-filter's set is there too.
+With a server, the storage's folder is the address of an `fm-serve`, one for each test, which also
+has the filter's set.
 """
 
 import os
@@ -25,12 +25,12 @@ CACHE: Final = "test_downloadermiddleware_httpcache.py"
 DUPES: Final = "test_dupefilters.py"
 
 NOT_RUN: Final = {
-    # About attributes of the other storage.
+    # It tests attributes of the other storage.
     "test_custom_dbm_module_loaded": "the module of the DBM storage",
-    # About the format of `requests.seen`, which ours imports and never writes.
+    # They test the format of `requests.seen`, which our filter imports but never writes.
     "test_seenreq_newlines": "the format of requests.seen up to 2.18",
     "test_seenreq_truncated": "the format of requests.seen since 2.19",
-    # The deprecated list of all fingerprints: ours has no texts of them.
+    # It tests the deprecated list of all fingerprints; our filter keeps no texts of them.
     "test_fingerprints_deprecation": "RFPDupeFilter.fingerprints, deprecated",
 }
 
@@ -118,7 +118,7 @@ def _pip(*arguments: str) -> None:
 
 
 def _sdist(scrapy: str) -> Path:
-    """The unpacked tests of this version."""
+    """The folder with the unpacked tests of this version."""
     folder = _cache_folder() / f"scrapy-{scrapy}"
     if not (folder / "tests").is_dir():
         wanted = ("--no-binary", "scrapy", "--no-deps")
@@ -134,7 +134,7 @@ def _sdist(scrapy: str) -> Path:
 
 
 def _needed(text: str) -> "list[str]":
-    """Folders of packages that only the tests need."""
+    """Folders with packages that only the tests need."""
     if "testfixtures" not in text or find_spec("testfixtures") is not None:
         return []
     folder = _cache_folder() / "packages"
@@ -161,7 +161,7 @@ def _pointed_at_ours(name: str, text: str) -> str:
 
 
 def run(*, there: bool = False, verbose: bool = False) -> "subprocess.CompletedProcess[str]":
-    """Runs the tests of the installed Scrapy in a process of their own; `there`: over HTTP."""
+    """Runs the tests of the installed Scrapy in a separate process; over HTTP if `there`."""
     source = _sdist(version("scrapy"))
     with tempfile.TemporaryDirectory() as work:
         tests = Path(work, "tests")

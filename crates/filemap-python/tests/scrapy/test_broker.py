@@ -1,4 +1,4 @@
-"""The broker by itself: a service that is a file of lines under a lock."""
+"""The broker by itself: its service appends lines to a file under a lock."""
 
 import pytest
 
@@ -23,7 +23,7 @@ from filemap.scrapy.broker import Link, Member
 
 
 class Lines:
-    """Appends lines to a file; a line's number is its answer. One process at a time."""
+    """Appends lines to a file and answers with the line number; one process at a time."""
 
     def __init__(self, path: Path) -> None:
         self._lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT)
@@ -200,7 +200,7 @@ def test_a_holder_out_of_descriptors_takes_clients_when_it_has_some_again(path: 
             return listener.accept()
 
     server._listener = Listener()  # type: ignore[assignment]
-    links = [Link.to(str(path)) for _ in range(3)]  # One was waited for before.
+    links = [Link.to(str(path)) for _ in range(3)]  # The first one waited already.
     assert [link.ask({}, b"x")[0]["at"] for link in links] == [0, 1, 2]
     for link in links:
         link.close()

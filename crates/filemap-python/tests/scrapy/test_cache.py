@@ -37,7 +37,7 @@ class Priced(HtmlResponse):
 
 
 def kept(storage: Any, response: Response, request: Request | None = None) -> Response:
-    """What the storage gives back of a response."""
+    """Stores a response; returns the response that the storage reads back."""
     asked = request or Request(response.url)
     storage.store_response(None, asked, response)
     found = storage.retrieve_response(
@@ -211,7 +211,7 @@ def test_a_server_cannot_write_what_is_ours(cache: str) -> None:
         assert found.headers["Content-Length"] == b"4"
         assert storage._stats is not None
         assert storage._stats.get_value("filemap/cache/attributes_lost") == 2
-        # A page that came from elsewhere, an import, has its server's note only.
+        # A page that came from an import only has the note of its server.
         storage.pages.put(
             Record(
                 url=storage._key(request)[0],
@@ -244,7 +244,7 @@ def test_what_cannot_be_stored_is_counted_and_reaches_the_spider(
         with mock.patch.object(storage, "_pages") as pages:
             pages.put_later.return_value = [(URL, OSError("disk full"))]
             storage.store_response(None, Request(URL), Response(URL, body=b"c"))
-        # As a client of another process that has the store open.
+        # A client of another process that has the store open behaves the same.
         for error in (filemap.RefusedError("rule 1"), filemap.StoreIOError(28, "full")):
             member = mock.Mock(held=None, call=mock.Mock(side_effect=error))
             with mock.patch.object(storage.pages, "_member", member):
@@ -482,7 +482,7 @@ def test_the_setting_for_gzip_changes_no_answer(tmp_path: Path, setting: str) ->
     with storage_of(tmp_path, HTTPCACHE_GZIP=setting) as storage:
         assert storage.use_gzip == (setting == "True")
         assert kept(storage, response).body == TEXT
-    # As it may be changed between two crawls.
+    # The setting may change between two crawls.
     with storage_of(tmp_path, HTTPCACHE_GZIP=setting == "False") as storage:
         found = storage.retrieve_response(None, Request(URL))
         assert found is not None and found.body == TEXT
@@ -505,7 +505,7 @@ def test_a_small_cache_is_compressed_anew_when_it_is_closed(tmp_path: Path) -> N
             service = storage.pages._member.held
             assert isinstance(service, PagesService)
             while not service.store.stat()["dictionaries"]:
-                time.sleep(0.01)  # The background makes it.
+                time.sleep(0.01)  # A background thread trains it.
         with store_of(folder) as store:
             found = store.stat()
             assert (found["dictionaries"], len(store)) == (1, 0)

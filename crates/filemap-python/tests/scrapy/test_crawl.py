@@ -97,7 +97,7 @@ def test_the_page_store_keeps_history_and_skips_what_is_fresh(cache: str) -> Non
         start = f"{site.url}/all/{PAGES}"
         first = crawl(start, "one", **given)
         assert first["filemap/stored"] == PAGES + 1
-        # Another spider, nothing has changed: all are asked about, none is sent.
+        # Another spider, and nothing has changed: all pages are revalidated, none is sent.
         second = crawl(start, "two", **given)
         assert second["filemap/revalidated"] == PAGES
         assert second["item_scraped_count"] == PAGES + 1
@@ -185,5 +185,5 @@ def test_crawls_of_many_processes_share_a_cache_and_a_filter(
         ends = [process.communicate(timeout=120) for process in running]
         assert [process.returncode for process in running] == [0] * processes, ends
         assert not any("LockedError" in stderr for _, stderr in ends)
-        # Each page went to exactly one of the spiders, and was asked for once.
+        # Exactly one of the spiders got each page, and each was requested once.
         assert {site.asked[f"/page/{n}"] for n in range(200)} == {1}

@@ -1,4 +1,4 @@
-"""The filter of duplicate requests, by itself."""
+"""The filter for duplicate requests, by itself."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def filter_of(**settings: Any) -> FileMapDupeFilter:
 
 @pytest.fixture(params=["here", "there", "redis"])
 def seen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Settings of a set in a file, of one behind a server, and of one on Redis."""
+    """Settings for a set in a file, for one behind a server, and for one on Redis."""
     if request.param == "here":
         yield {"JOBDIR": str(tmp_path)}
     elif request.param == "redis":
@@ -180,12 +180,12 @@ def test_the_same_question_has_the_same_answer_also_of_the_next_holder(tmp_path:
     assert not first.answer(one, 2, b"x")
     assert not first.answer(two, 1, b"x")
     assert first.answer(two, 2, b"y")
-    # It dies with "y" noted, and neither of them synced.
+    # It ends with "y" recorded, and neither file synced.
     before = (tmp_path / "seen.clients").read_bytes()
     first.close()
     for file in tmp_path.glob("seen*"):
         if file.name != "seen.clients":
-            file.unlink()  # As if no journal had come to it either.
+            file.unlink()  # As if no journal had reached the disk, either.
     assert (tmp_path / "seen.clients").read_bytes() == before
     second = SeenService(path)
     assert not second.answer(one, 3, b"y")

@@ -1,4 +1,4 @@
-"""`fm-tool import --from scrapy-httpcache` of caches that the real Scrapy writes.
+"""Runs `fm-tool import --from scrapy-httpcache` on caches that the real Scrapy has written.
 
 The environment variable FM_TOOL names the program. Each entry must be in the store with its URL,
 status, headers and decoded body, and read back through `FileMapCacheStorage` as through Scrapy's
@@ -27,7 +27,7 @@ from scrapy.utils.test import get_crawler
 
 from scrapy import Spider
 
-with contextlib.suppress(Exception):  # Another test has installed one.
+with contextlib.suppress(Exception):  # Another test has installed a reactor.
     install_reactor("twisted.internet.asyncioreactor.AsyncioSelectorReactor")
 
 HTML = b"<html><body>" + b"hello world " * 50 + b"</body></html>"
@@ -47,7 +47,7 @@ def has_module(name: str) -> bool:
 
 
 def fm_tool(*args: object) -> list[Any]:
-    """Runs the program, which must end well; returns its lines of JSON."""
+    """Runs the program, which must succeed; returns its lines of JSON."""
     program = os.environ.get("FM_TOOL")
     assert program, "set FM_TOOL to the path of fm-tool"
     done = subprocess.run([program, *map(str, args)], capture_output=True, check=False)
@@ -163,7 +163,7 @@ def test_entries_are_pages_with_their_headers_and_decoded_bodies(
         assert (page["status"], found) == (response.status, body), request
         assert page.get("method") == (None if storage.startswith("dbm") else request.method)
         original = own.retrieve_response(spider, request)
-        # Older versions do not tell when an entry was stored.
+        # Older versions do not report the time at which an entry was stored.
         if "cache_timestamp" in request.meta:
             assert page["time_ms"] == int(request.meta["cache_timestamp"] * 1000)
         fields = [
@@ -175,7 +175,7 @@ def test_entries_are_pages_with_their_headers_and_decoded_bodies(
             )
             for field in page["headers"]
         ]
-        # What is decoded has the length of its body last, and then the note.
+        # Decoded responses end with the length of the body and the note.
         assert fields.pop()[0] == b"X-Crawler-Scrapy"
         if any(name == b"X-Crawler-Content-Encoding" for name, _ in fields):
             assert fields.pop() == (b"Content-Length", str(len(body)).encode())
@@ -219,7 +219,7 @@ def test_entries_read_back_through_the_storage_of_this_package(
         assert (found.url, found.status, found.body) == (theirs.url, theirs.status, body)
         assert (found.flags, found.protocol) == (theirs.flags, theirs.protocol)
         coded = body != theirs.body
-        # Scrapy finds the class of a coded body out when it decodes it.
+        # Scrapy only chooses the class for a coded body when it decodes the body.
         assert coded or type(found) is type(theirs)
         left_out = (b"Content-Encoding", b"Content-Length") if coded else ()
         assert dict(found.headers) == {n: v for n, v in theirs.headers.items() if n not in left_out}

@@ -1,6 +1,6 @@
-"""Many processes on one cache and one filter, which are killed at any moment.
+"""Many processes on one cache and one filter, killed at any moment.
 
-`FILEMAP_TEST_PROCESSES` and `FILEMAP_TEST_KILLS`: 4 and 6, in a soak 16 and 100.
+`FILEMAP_TEST_PROCESSES` and `FILEMAP_TEST_KILLS` are 4 and 6, and in a soak 16 and 100.
 """
 
 import pytest
@@ -70,7 +70,7 @@ def said_by(folder: Path, name: str) -> list[str]:
 
 
 def victim_of(folder: Path, running: "dict[str, subprocess.Popen[bytes]]") -> str:
-    """One that works: mostly the holder of the cache or of the filter."""
+    """Chooses a working process: mostly the holder of the cache or of the filter."""
     until = time.monotonic() + 60
     while time.monotonic() < until:
         working = [name for name in running if len(said_by(folder, name)) > 5]
@@ -110,7 +110,7 @@ def check(folder: Path) -> None:
             word, number = line.split()
             said[word, int(number)] += 1
     new = {number for word, number in said if word == "new"}
-    # A kill may come between the answer "new" and its note in the worker's log, once a kill.
+    # Each kill may come once between the answer "new" and its entry in the worker's log.
     assert len(set(range(PAGES)) - new) <= KILLS
     assert not [number for (word, number), count in said.items() if word == "new" and count > 1]
     print(f"{PAGES} pages, {KILLS} kills: {PAGES - len(new)} unsaid")

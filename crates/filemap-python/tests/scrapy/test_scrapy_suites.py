@@ -1,4 +1,4 @@
-"""Scrapy's own tests pass with our classes in the place of its own."""
+"""Scrapy's own tests pass with our classes in place of its own."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Crawls whose cache, pages and seen set are behind an `fm-serve`, as on several machines."""
+"""Crawls with their cache, pages and seen set on an `fm-serve`, as on several machines."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 @pytest.fixture
 def guarded(tmp_path: Path) -> Iterator[Server]:
-    """A server that asks for a token."""
+    """A server that requires a token."""
     (tmp_path / "sets").mkdir()
     tokens = tmp_path / "tokens"
     tokens.write_text(f"read {READ}\nwrite {WRITE}\nadmin {ADMIN}\n")
@@ -61,7 +61,7 @@ def begin(*arguments: str, **settings: Any) -> "subprocess.Popen[str]":
 
 
 def end(running: "subprocess.Popen[str]") -> dict[str, Any]:
-    """The stats of a crawl, with what it said."""
+    """Waits for a crawl; returns its stats, with its standard error."""
     stdout, stderr = running.communicate(timeout=300)
     assert running.returncode == 0, stderr
     stats = json.loads(stdout.splitlines()[-1])
@@ -77,7 +77,7 @@ def wait_for(site: Site, asked: int) -> None:
 
 
 def stored_in(server: Server, site: Site) -> set[str]:
-    """Paths of the site's pages that are in the store."""
+    """The paths of the site's pages in the store."""
     with filemap.open(server.location) as store:
         return {url.removeprefix(site.url) for url in store.urls(variants=True)}
 
@@ -94,19 +94,19 @@ def test_crawlers_share_a_store_and_a_seen_set_and_fetch_each_url_once(server: S
         ends = [end(process) for process in running]
         assert {site.asked[path] for path in pages()} == {1}
         scraped = [stats["item_scraped_count"] for stats in ends]
-        # Start requests are not filtered: each crawler has that page.
+        # Start requests are not filtered, so each crawler gets that page.
         assert sum(scraped) == PAGES + 3
         assert all(stats["finish_reason"] == "finished" for stats in ends)
         assert not any("filemap/cache/store_error" in stats for stats in ends)
         assert stored_in(server, site) == pages() | {f"/all/{PAGES}"}
         assert ends[-1]["filemap/dupefilter/fingerprints"] <= PAGES
-        # The server and a crawler start again: all is seen still.
+        # The server and a crawler start again: all URLs are still seen.
         server.stop()
         server.start()
         again = end(begin(start, "spider0", **given))
         assert again["dupefilter/filtered"] == PAGES
         assert again["item_scraped_count"] == 1
-        # Whoever has a set of its own finds all pages in the store.
+        # A crawler with another set finds all pages in the store.
         given["FILEMAP_SEEN"] = server.seen("others")
         other = end(begin(start, "spider3", **given))
         assert other["httpcache/hit"] == PAGES + 1
@@ -139,7 +139,7 @@ def test_a_server_that_is_gone_for_good_ends_the_crawl_and_a_job_goes_on(
 ) -> None:
     given = settings_of(server, JOBDIR=str(tmp_path / "job"), FILEMAP_PATIENCE_SECS=0.5)
     given |= {"DOWNLOAD_DELAY": 0.01, "CONCURRENT_REQUESTS_PER_DOMAIN": 2, "FOLLOW": True}
-    count = 10_000  # Pages of the site, each of which links to five.
+    count = 10_000  # The number of pages; each links to five.
     with Site() as site:
         start = f"{site.url}/all/20"
         running = begin(start, **given)
@@ -151,14 +151,14 @@ def test_a_server_that_is_gone_for_good_ends_the_crawl_and_a_job_goes_on(
         assert "Closing the spider, since it is not known what was seen" in stats["stderr"]
         assert server.location in stats["stderr"]
         assert stats["filemap/dupefilter/unanswered"] > 0
-        # What is not in the store was said and counted.
+        # Pages that are not in the store were reported and counted.
         fetched = {path for path in site.asked if path != "/all/20"}
         server.start()
         missing = fetched - stored_in(server, site)
         assert missing and len(missing) <= stats["filemap/cache/store_error"]
         for path in missing:
             assert f"{site.url}{path} is not stored: " in stats["stderr"]
-        # The job goes on, and nothing that was to be fetched is left out.
+        # The job continues, and leaves out no page that it had to fetch.
         given |= {"DOWNLOAD_DELAY": 0, "CONCURRENT_REQUESTS_PER_DOMAIN": 16, "FOLLOW": False}
         again = end(begin(start, **given))
         assert again["finish_reason"] == "finished"
@@ -181,7 +181,7 @@ def test_a_crawl_goes_on_without_its_cache_and_counts_what_it_lacks(server: Serv
         assert "fail at once from now on, until the server answers one" in stats["stderr"]
         server.start()
         stored = stored_in(server, site)
-        # One may be stored whose answer did not come.
+        # One page may be stored although its answer did not arrive.
         lacking = PAGES + 1 - len(stored)
         assert 0 < lacking <= stats["filemap/cache/store_error"] <= lacking + 1
 

@@ -1,4 +1,4 @@
-"""What waits to be put when its process is killed."""
+"""Records that wait to be put when their process is killed."""
 
 import pytest
 
@@ -39,7 +39,7 @@ with storage_of(Path(sys.argv[2])) as storage:
 
 
 def body_of(number: int) -> bytes:
-    """A text that takes its time to compress."""
+    """A text that takes long to compress."""
     return b"".join(b"%d " % (number * n) for n in range(20_000))
 
 
@@ -89,7 +89,7 @@ def service_of(folder: Path) -> Iterator[PagesService]:
 
 
 def leave(folder: Path, *records: Record) -> Path:
-    """The file of a process that was killed before it put these."""
+    """Writes the file of a process that was killed before it put these records."""
     path = folder / "a.fm.waiting"
     waiting = Waiting(str(path))
     for record in records:
@@ -190,12 +190,12 @@ def test_it_is_emptied_where_it_is_full(tmp_path: Path) -> None:
         counts = []
         for number in range(100):
             record = record_of(number)
-            # One that is too large for the file, whatever it has, waits for nothing either.
+            # A record that is too large even for an empty file is put at once.
             record.body = b"body" * (1000 if number == 50 else 1)
             service.put_later(record)
             counts.append(len(list(waiting.left())))
             if not counts[-1]:
-                # It is in the store, without a wait.
+                # It is in the store already.
                 assert service.store.head(record.url, variant="v") is not None
         assert 3 < max(counts) < 20 and counts.count(0) > 4 and counts[50] == 0
         assert all(service.get(record_of(number).url, b"v") for number in range(100))
@@ -264,7 +264,7 @@ def test_the_message_of_the_queue_is_that_of_the_record(tmp_path: Path) -> None:
         for record in records:
             message = queue.put(record.url, record.body, **arguments_of(record))
             assert message == message_of(record.to_wire(), record.body)
-        # What a message cannot have is waited for.
+        # The caller waits for pages that do not fit in a message.
         assert queue.put(b"http://example.com/\xff", b"") is None
         assert queue.put("http://example.com/", b"", status=None) is None
         assert queue.put("http://example.com/", b"", reason="Fine") is None

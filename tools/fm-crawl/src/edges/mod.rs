@@ -1,8 +1,8 @@
-//! The edges of a crawl: a line of JSON each, or Parquet files that are made of such lines.
+//! The edges of a crawl: JSON lines, or Parquet files made from such lines.
 //!
-//! Edges of a page are on the disk before the page counts as fetched. After a kill pages are
-//! fetched again that did not count yet, and their edges may be there twice; half a line is cut
-//! off.
+//! Edges of a page are on disk before the page counts as fetched. After a kill, pages that did not
+//! count yet are fetched again, and their edges may be recorded twice; a partial line at the end
+//! is removed.
 
 mod parts;
 
@@ -16,12 +16,12 @@ use serde::{Deserialize, Serialize};
 use self::parts::Parts;
 use crate::lines::Lines;
 
-/// What a line begins with.
+/// Beginning of every line.
 const MARK: &[u8] = b"{\"time_ms\":";
-/// Bytes of lines that become one Parquet file.
+/// Size of the lines that become one Parquet file, in bytes.
 const PART_BYTES: u64 = 64 << 20;
 
-/// Edges as they are written, or no edges.
+/// A writer of edges, or none.
 pub struct Edges(Option<Open>);
 
 enum Open {
@@ -29,7 +29,7 @@ enum Open {
     Parts(Parts),
 }
 
-/// An edge, as a line has it.
+/// An edge, as stored in a line.
 #[derive(Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Line<'a> {
     time_ms: i64,
@@ -46,15 +46,15 @@ pub struct Line<'a> {
 }
 
 impl Edges {
-    /// No edges.
+    /// A writer that records no edges.
     pub fn none() -> Edges {
         Edges(None)
     }
 
-    /// Goes on with a file, or with the Parquet files of that name; no edges without a path.
+    /// Continues a file, or the Parquet files of that name; records no edges without a path.
     ///
     /// # Errors
-    /// The system's; a file of something else; a place in a store.
+    /// The system's error; a file that is not one of edges; a place in a store.
     pub fn open(path: Option<&Path>) -> Result<Edges, Failure> {
         let Some(path) = path else { return Ok(Edges(None)) };
         sink::refuse_store(sink::folder_of(path))?;
@@ -67,7 +67,7 @@ impl Edges {
     /// Adds the edges of a visit.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn visit(&mut self, visit: &Visit) -> Result<(), Failure> {
         let (Some(open), Told::Fetched(fetched)) = (&mut self.0, &visit.told) else { return Ok(()) };
         for edge in &visit.edges {
@@ -89,10 +89,10 @@ impl Edges {
         Ok(())
     }
 
-    /// Has the disk have all edges.
+    /// Syncs all edges to disk.
     ///
     /// # Errors
-    /// The system's; damage of lines that become a Parquet file.
+    /// The system's error; damage of lines that become a Parquet file.
     pub fn sync(&mut self) -> Result<(), Failure> {
         match &mut self.0 {
             None => Ok(()),
@@ -101,7 +101,7 @@ impl Edges {
         }
     }
 
-    /// Ends the run's edges: what is not in a Parquet file yet goes into one.
+    /// Ends the run's edges: those that are not in a Parquet file yet are written to one.
     ///
     /// # Errors
     /// As [`Edges::sync`].
@@ -114,7 +114,7 @@ impl Edges {
     }
 }
 
-/// Opens a file of edges, without half a line at its end.
+/// Opens a file of edges, and removes a partial line at its end.
 fn lines(path: &Path) -> Result<Lines, Failure> {
     let mut lines = Lines::open(path)?;
     let torn = lines.torn()?;

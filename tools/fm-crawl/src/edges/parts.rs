@@ -1,9 +1,9 @@
 //! Edges as Parquet files: `edges.parquet` stands for `edges-1.parquet`, `edges-2.parquet` and so
 //! on.
 //!
-//! A Parquet file is readable only when it is whole. So edges are lines first, in
-//! `edges-N.ndjson`, which become `edges-N.parquet` when they are many, and when the run ends. A
-//! kill leaves the lines, and the next run goes on with them.
+//! A Parquet file is readable only when it is complete. Edges are therefore written as lines
+//! first, to `edges-N.ndjson`; these become `edges-N.parquet` when they reach a size, and when the
+//! run ends. A kill leaves the lines, and the next run continues with them.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
@@ -30,23 +30,23 @@ const UTC: &str = "UTC";
 /// A series of Parquet files, and the lines of the next one.
 pub struct Parts {
     lines: Lines,
-    /// The path that stands for the series.
+    /// The path that names the series.
     path: PathBuf,
     number: u64,
-    /// Bytes of lines that become a file.
+    /// Size of the lines that become a file, in bytes.
     most: u64,
 }
 
 impl Parts {
-    /// Goes on with a series.
+    /// Continues a series.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn open(path: &Path, most: u64) -> Result<Parts, Failure> {
         let last = last(path).map_err(|error| Failure::io("list the folder of", path, &error))?;
         let (mut number, is_whole) = (last.max(1), named(path, last, "parquet").exists());
         if is_whole {
-            // A kill may have come between the file and the end of its lines.
+            // A kill may have come between completing the file and removing its lines.
             remove(&named(path, last, "ndjson"))?;
             number = last + 1;
         }
@@ -57,15 +57,15 @@ impl Parts {
     /// Adds a line.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn write(&mut self, line: &[u8]) -> Result<(), Failure> {
         self.lines.write(line)
     }
 
-    /// Has the disk have all lines. Many become a Parquet file.
+    /// Syncs all lines to disk. Enough of them become a Parquet file.
     ///
     /// # Errors
-    /// The system's; damage of a line.
+    /// The system's error; damage of a line.
     pub fn sync(&mut self) -> Result<(), Failure> {
         self.lines.sync()?;
         if self.lines.bytes() < self.most {
@@ -168,7 +168,7 @@ impl Columns {
     }
 }
 
-/// Writes lines as a Parquet file, which the disk has on return.
+/// Writes lines as a Parquet file, which is on disk on return.
 fn convert(lines: &Path, out: File, to: &Path) -> Result<(), Failure> {
     let failed = |error: ParquetError| Failure::Io(format!("cannot write {}: {error}", to.display()));
     let level = ZstdLevel::try_new(LEVEL).map_err(failed)?;
@@ -223,7 +223,7 @@ mod tests {
             parts.write(&line(number)).unwrap();
             parts.sync().unwrap();
         }
-        // Killed: half a line is left, and a file that is not whole.
+        // Killed: a partial line and an incomplete file are left.
         drop(parts);
         let open = named(&path, 2, "ndjson");
         let mut text = fs::read(&open).unwrap();
@@ -235,7 +235,7 @@ mod tests {
         parts.close().unwrap();
         let whole = [1, 2].map(|number| rows(&named(&path, number, "parquet")));
         assert_eq!((whole.iter().sum::<usize>(), whole[0] > 1), (11, true));
-        // Killed after the file was whole.
+        // Killed after the file was complete.
         fs::write(&open, line(1)).unwrap();
         let parts = Parts::open(&path, 500).unwrap();
         assert_eq!((parts.number, open.exists()), (3, false));

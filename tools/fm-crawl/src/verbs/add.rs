@@ -1,4 +1,4 @@
-//! `add`: more start pages, for a crawl that runs or stands still.
+//! `add`: adds start pages to a crawl, whether it is running or not.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::failure;
 /// Give a crawl more start pages
 #[derive(clap::Args)]
 #[command(after_help = "\
-They are remembered, and widen the scope as `run --seed` does. A crawl that runs takes them at once.
+Start pages are remembered, and widen the scope as `run --seed` does. A running crawl takes them at once.
 
 Example:
   fm-crawl add pages.fm https://example.org/ https://example.net/")]
@@ -44,7 +44,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
         let mut frontier = opening::frontier_to_ask(&folder, &settings).map_err(failure::of)?;
         let texts: Vec<_> = links.iter().map(Link::text).collect();
         added = frontier.seed(&texts, now_ms()).map_err(|error| failure::of(error.into()))?;
-        // Nobody runs: the frontier is ours. The settings as they are now.
+        // No crawl is running, so the frontier is free. Reads the current settings.
         let (_, mut settings) = opening::settings(&args.store).map_err(failure::of)?;
         let mut known: HashSet<String> = settings.starts().cloned().collect();
         settings.seeds.extend(links.iter().map(|link| link.url.clone()).filter(|url| known.insert(url.clone())));

@@ -1,4 +1,4 @@
-//! `backup`: a copy of a store and its crawl, of one moment.
+//! `backup`: copies a store and its crawl as of one moment.
 
 use std::path::PathBuf;
 
@@ -14,17 +14,17 @@ use crate::failure;
 /// Copy a store and its crawl as they are now
 #[derive(clap::Args)]
 #[command(after_help = "\
-Makes TO, a store, and TO.crawl, what its crawl keeps: `fm-crawl run TO` goes on from there. A crawl that runs goes on
-meanwhile; it waits only while what is beside the store is copied. Files that are never written again are shared by
-hard links where the file system can: to be safe from a failing disk, back up to another one. The set of URLs is left
-out, and made again by the next run. A crawl of a fleet is refused.
+Makes TO, a store, and TO.crawl, the state of its crawl: `fm-crawl run TO` continues from there. A running crawl
+continues meanwhile; it waits only while the files beside the store are copied. Immutable files are shared by hard
+links if the file system supports them: to be safe from a failing disk, back up to another one. The seen set is left
+out, and rebuilt by the next run. A crawl of a fleet is refused.
 
 Example:
   fm-crawl backup pages.fm /mnt/backup/pages-1.fm")]
 pub struct Args {
     /// The store's folder
     store: PathBuf,
-    /// Where the copy is made; nothing may be there
+    /// Path of the copy, which must not exist
     to: PathBuf,
 }
 
@@ -40,7 +40,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let crawl = Folder::of(&args.to);
     if settings.seen.is_some() {
         words::complain(
-            "it shares a seen set: what it claims there from now on is not in the copy, and a crawl of that does not fetch it",
+            "it shares a seen set: pages claimed there from now on are not in the copy, and a crawl of the copy does not fetch them",
         );
     }
     print(&match flags.json {

@@ -1,4 +1,4 @@
-//! `fetch`: pages now, whatever the queue of a running crawl.
+//! `fetch`: has a running crawl fetch pages at once, before its queue.
 
 use std::path::PathBuf;
 
@@ -13,8 +13,8 @@ use crate::failure;
 /// Have a running crawl fetch pages now
 #[derive(clap::Args)]
 #[command(after_help = "\
-They come before all others, as soon as their hosts' delays and robots.txt allow; pages that are known are fetched again. Prints a line \
-a page when it is there. Exits with 1 if one was not fetched. Where no crawl runs: `fm-crawl run STORE --fetch URL`.
+These pages come before all others, as soon as their hosts' delays and robots.txt allow; known pages are fetched again. Prints a line \
+for each page once it is fetched. Exits with 1 if one was not fetched. If no crawl is running: `fm-crawl run STORE --fetch URL`.
 
 Example:
   fm-crawl fetch pages.fm https://example.com/news")]

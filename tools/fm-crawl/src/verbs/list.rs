@@ -1,4 +1,4 @@
-//! `list`: what became of pages, why, and when they are asked for next.
+//! `list`: prints the state of pages, the reason, and when they are requested next.
 
 use std::path::PathBuf;
 
@@ -11,11 +11,11 @@ use serde_json::json;
 
 use crate::failure;
 
-/// List pages by what became of them
+/// List pages by their state
 #[derive(clap::Args)]
 #[command(after_help = "\
-Prints a line a page: URL, state, why, and when it is asked for next, with tabs between; with --json an object.
-Without --state, all that was not fetched. Exits with 1 if there is none.
+Prints a line a page: URL, state, reason, and time of the next request, separated by tabs; with --json an object.
+Without --state, all pages that were not fetched. Exits with 1 if there are none.
 
 Example:
   fm-crawl list pages.fm --state given-up --host example.com")]
@@ -33,14 +33,14 @@ pub struct Args {
     reason: Option<FailureKind>,
 }
 
-/// What became of a page.
+/// State of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum State {
     /// To be fetched; no attempt has failed
     Queued,
     /// Handed out
     InFlight,
-    /// To be fetched again after a failure of its own or of its host
+    /// To be fetched again after the page or its host failed
     Failed,
     /// Given up
     GivenUp,

@@ -1,4 +1,4 @@
-//! The verbs, one file each: their arguments, what they do, what they print.
+//! The verbs, one file each: arguments, work and output.
 
 pub mod add;
 pub mod backup;
@@ -12,13 +12,13 @@ pub mod why;
 
 use fm_cli::{Failure, Flags, Outcome, Output, words};
 
-/// Says that no crawl runs which could be asked.
+/// Reports that no crawl is running.
 fn not_running(store: &std::path::Path) -> Outcome {
     words::complain(format_args!("{}: no crawl is running", store.display()));
     Outcome::NotFound
 }
 
-/// Prints what was asked for.
+/// Prints the result.
 fn print(lines: &str) -> Result<(), Failure> {
     let mut out = Output::stdout(Flags::default());
     out.bytes(lines.as_bytes())?;

@@ -1,4 +1,4 @@
-//! `pause` and `resume`: a running crawl hands out no more pages, and goes on.
+//! `pause` and `resume`: stop a running crawl from handing out pages, and let it continue.
 
 use std::path::PathBuf;
 
@@ -9,10 +9,10 @@ use fm_cli::{Failure, Flags, Outcome};
 use super::{not_running, print};
 use crate::failure;
 
-/// Let a running crawl hand out no more pages
+/// Stop a running crawl from handing out pages
 #[derive(clap::Args)]
 #[command(after_help = "\
-What is in flight ends, and is committed. The crawl keeps its lock and goes on with fm-crawl resume.
+Pages in flight are completed and committed. The crawl keeps its lock and continues with fm-crawl resume.
 
 Example:
   fm-crawl pause pages.fm")]
@@ -21,7 +21,7 @@ pub struct Pause {
     store: PathBuf,
 }
 
-/// Let a paused crawl go on
+/// Let a paused crawl continue
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  fm-crawl resume pages.fm")]
 pub struct Resume {
@@ -45,7 +45,7 @@ fn ask(store: &std::path::Path, request: &Request, flags: &Flags) -> Result<Outc
         lines += &match (flags.json, answer["is_paused"].as_bool()) {
             (true, _) => format!("{answer}\n"),
             (false, Some(true)) => "paused\n".to_owned(),
-            (false, _) => "it goes on\n".to_owned(),
+            (false, _) => "it continues\n".to_owned(),
         };
     });
     let is_running = is_running.map_err(failure::of)?;

@@ -1,4 +1,4 @@
-//! `retry`: queues pages again that were given up, and ends the rests of their hosts.
+//! `retry`: queues given-up pages again, and ends the pauses of their hosts.
 
 use std::path::PathBuf;
 
@@ -12,12 +12,12 @@ use serde_json::json;
 use super::print;
 use crate::failure;
 
-/// Queue pages again that were given up
+/// Queue given-up pages again
 #[derive(clap::Args)]
 #[command(after_help = "\
-Without --reason: pages that were given up because their host or the network failed, not those that their site
+Without --reason: pages that were given up because their host or the network failed, not those that their host
 answers with 4xx, that robots.txt forbids or that a limit has refused. Pages that wait for another attempt are
-tried now. A crawl that runs goes on with them, else the next run. Exits with 1 if there is none.
+tried now. A running crawl fetches them, otherwise the next run. Exits with 1 if there are none.
 
 Example:
   fm-crawl retry pages.fm --host example.com")]

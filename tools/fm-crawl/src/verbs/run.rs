@@ -1,6 +1,6 @@
 //! `run`: starts or continues a crawl.
 //!
-//! Arguments are kept in the settings, so that continuing takes none.
+//! Arguments are kept in the settings, so that continuing needs none.
 
 mod args;
 mod depot;
@@ -29,7 +29,7 @@ use crate::coverage;
 use crate::face::{Face, Opening, Refused};
 use crate::failure;
 
-/// Most given-up seeds that are named.
+/// Maximum number of given-up seeds that are listed.
 const COMPLAINTS: usize = 5;
 
 /// Runs the verb.
@@ -41,10 +41,10 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     check_patterns(builder.settings())?;
     check_bucket(args, builder.settings())?;
     let given = seeds::read(&args.seed, &args.seeds, builder.settings().limits.url_bytes)?;
-    // Takes the shard from whoever has it.
+    // Takes the shard from its current owner.
     let depot = depot::depot(args, builder.settings())?;
     if depot.is_some() {
-        // The settings are those of the shard, whoever crawled it last.
+        // The settings are those of the shard, whichever machine crawled it last.
         builder = Crawler::builder(&args.store).map_err(failure::of)?.depot(depot);
         args::apply(args, builder.settings())?;
     }
@@ -94,13 +94,13 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     coverage::complain(&summary.coverage, summary.end, &args.store, args.tolerate);
     if summary.end == End::Fetched && summary.unfetched() > 0 {
         let asked = words::count(summary.asked, "page");
-        words::complain(format_args!("of {asked} asked for, not fetched: {}", summary.unfetched()));
+        words::complain(format_args!("of {asked} requested, not fetched: {}", summary.unfetched()));
     }
     said?;
     Ok(outcome(&summary, args.tolerate))
 }
 
-/// A builder with what arguments switch on.
+/// The builder with the options that arguments switch on.
 fn switched(mut builder: Builder, args: &Args) -> Builder {
     if args.allow_private {
         builder = builder.allow_private();
@@ -117,7 +117,7 @@ fn switched(mut builder: Builder, args: &Args) -> Builder {
     builder
 }
 
-/// Refuses what does not go with pages in object storage, before a shard is taken.
+/// Refuses options that do not work with pages in object storage, before a shard is taken.
 fn check_bucket(args: &Args, settings: &Settings) -> Result<(), Failure> {
     if settings.bucket.is_none() {
         return Ok(());
@@ -134,7 +134,7 @@ fn check_bucket(args: &Args, settings: &Settings) -> Result<(), Failure> {
 
 fn of_run(error: Error) -> Failure {
     match error {
-        // The log's, or of the terminal: it says itself what failed.
+        // An error of the log, or of the terminal; its text says what failed.
         Error::Observer(error) => match error.downcast::<Refused>() {
             Ok(refused) => refused.0,
             Err(error) => Failure::Io(error.to_string()),
@@ -157,7 +157,7 @@ fn outcome(summary: &Summary, tolerated: f64) -> Outcome {
     }
 }
 
-/// How the server of a shared seen set, or of mailboxes, is asked.
+/// Credentials for the server of a shared seen set, or of mailboxes.
 fn credentials(settings: &Settings) -> Result<ClientOptions, Failure> {
     if settings.seen.is_none() && settings.fleet.is_none() {
         return Ok(ClientOptions::new());
@@ -173,7 +173,7 @@ fn credentials(settings: &Settings) -> Result<ClientOptions, Failure> {
     Ok(options)
 }
 
-/// What the log says of the beginning of a run. Credentials are in none of it.
+/// Log entry for the beginning of a run. Contains no credentials.
 fn begin(args: &Args) -> Value {
     if args.insecure {
         words::complain("certificates are not checked, as --insecure says");
@@ -222,20 +222,16 @@ fn complain_of_fleet(summary: &Summary) {
     }
     let Some(left) = &summary.fleet else { return };
     for shard in &left.silent {
-        words::complain(format_args!(
-            "shard {shard} has something to do, and its crawl is silent: run that crawl again"
-        ));
+        words::complain(format_args!("shard {shard} has work to do, and its crawl is silent: run that crawl again"));
     }
     for shard in &left.free {
         words::complain(format_args!("shard {shard} has no owner: run a crawl with --own {shard}, or auto"));
     }
     let waiting = words::count(left.waiting, "link");
-    words::complain(format_args!(
-        "the fleet is not at its end: {waiting} wait for their crawls; run this one again too"
-    ));
+    words::complain(format_args!("the fleet is not finished: {waiting} wait for their crawls; run this one again too"));
 }
 
-/// Reports pages that the program of `--exec` did not answer.
+/// Reports pages that got no answer from the program of `--exec`.
 fn complain_of_hooks(tally: &Tally) {
     if tally.hooks_failed() > 0 {
         let pages = words::count(tally.hooks_failed(), "page");
@@ -278,9 +274,9 @@ fn in_words(flags: &Flags, summary: &Summary) -> String {
     let ended = match end {
         End::Complete => "nothing is left to fetch".to_owned(),
         End::Fetched => format!("the pages asked for are done; queued: {queued}"),
-        End::Waiting => format!("no page may be had within --patience, run again to go on; queued: {queued}"),
-        End::MaxPages => format!("as many pages as asked for; queued: {queued}"),
-        End::Interrupted => format!("interrupted, run again to go on; queued: {queued}"),
+        End::Waiting => format!("no page may be fetched within --patience, run again to continue; queued: {queued}"),
+        End::MaxPages => format!("the requested number of pages is fetched; queued: {queued}"),
+        End::Interrupted => format!("interrupted, run again to continue; queued: {queued}"),
     };
     let mut lines = format!(
         "{} fetched in {seconds:.1} s ({:.0} pages/s, {}/s): {ended}\n{} discovered, {}, {} unchanged, {}\n",

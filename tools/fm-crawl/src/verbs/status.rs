@@ -1,7 +1,7 @@
-//! `status`: the settings, numbers, hosts and most important pages of a crawl.
+//! `status`: prints the settings, numbers, hosts and most important pages of a crawl.
 //!
-//! The numbers of a running crawl are those that it publishes every two seconds; otherwise the
-//! frontier's own.
+//! A running crawl publishes its numbers every two seconds; otherwise they are read from the
+//! frontier.
 
 use std::fs;
 use std::path::PathBuf;
@@ -50,7 +50,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
         ));
         return Ok(Outcome::Done);
     }
-    // Last, whether the store is as new as its crawl.
+    // Checked last: whether the store is as new as its crawl.
     let (_, is_as_far) = opening::store_to_read(&args.store, &folder).map_err(failure::of)?;
     is_as_far.map_err(failure::of)?;
     Ok(Outcome::Done)

@@ -1,7 +1,7 @@
-//! `why`: what became of a URL, and why.
+//! `why`: tells the state of a URL, and the reason.
 //!
-//! Asks the canonicaliser, the scope, the stored robots.txt, the seen set, the frontier and the
-//! store, never the network. A running crawl is asked for what its frontier knows.
+//! Reads the canonicaliser, the scope, the stored robots.txt, the seen set, the frontier and the
+//! store, never the network. A running crawl is queried for the state in its frontier.
 
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ use urlindex::stored::StoredSet;
 use super::print;
 use crate::failure;
 
-/// Show what became of a URL, and why
+/// Show the state of a URL, and the reason
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  fm-crawl why pages.fm https://example.com/missing")]
 pub struct Args {
@@ -68,7 +68,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let barren = barren(&store, &url)?;
     let asked = String::from_utf8_lossy(&asked).into_owned();
     let asked = state["url"].as_str().map_or(asked, str::to_owned);
-    // While a crawl runs its seen set is a few seconds old.
+    // While a crawl runs, its seen set on disk is a few seconds old.
     let is_known = state != Value::Null || seen == json!(true) || (is_running && stored != Value::Null);
     let can_be_asked_for = is_web(asked.as_bytes()) && asked.len() <= settings.limits.url_bytes;
     let value = json!({
@@ -93,7 +93,7 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     Ok(if is_known { Outcome::Done } else { Outcome::NotFound })
 }
 
-/// The verdict of the site's stored robots.txt.
+/// The verdict of the host's stored robots.txt.
 fn robots(store: &PageStore, settings: &Settings, url: &str) -> &'static str {
     if !settings.obeys_robots {
         return "not obeyed";
@@ -108,7 +108,7 @@ fn robots(store: &PageStore, settings: &Settings, url: &str) -> &'static str {
 }
 
 fn stored(store: &PageStore, url: &str) -> Result<Value, Failure> {
-    // A lost version does not hide the others.
+    // A lost version must not hide the others.
     let versions = store.versions_of(url)?.len() as u64;
     let Some(newest) = store.head(url)? else { return Ok(Value::Null) };
     let refers_to = newest.page.revisit.as_ref().and_then(|revisit| revisit.refers_to_url.as_deref());
@@ -122,19 +122,19 @@ fn stored(store: &PageStore, url: &str) -> Result<Value, Failure> {
     }))
 }
 
-/// The last failure: of the note beside the page, or of the frontier where that is newer, without
-/// a time.
+/// The last failure: from the note beside the page, or, without a time, from the frontier if that
+/// is newer.
 fn last_error(store: &PageStore, url: &str, kind: Option<&str>) -> Result<Value, Failure> {
     let note = store.get_beside(url, RecordKind::Metadata)?;
     let noted = note.as_ref().and_then(record::failure_in);
-    // robots.txt has its own line.
+    // robots.txt has a line of its own in the output.
     let kind = [FailureKind::Other, FailureKind::Elsewhere].into_iter().find(|one| kind == Some(kind_name(*one)));
     let Some(error) = why(kind, noted.clone()) else { return Ok(Value::Null) };
     let at = note.filter(|_| noted.as_ref() == Some(&error)).map(|note| filemap::date::format(note.fetched_at_ms));
     Ok(json!({ "error": error, "time": at }))
 }
 
-/// Why the links of a page earn nothing, when that was found.
+/// The reason why the links of a page earn no credit, if recorded.
 fn barren(store: &PageStore, url: &str) -> Result<Value, Failure> {
     let note = store.get_beside(url, RecordKind::Metadata)?;
     let why = note.as_ref().and_then(|note| record::fields_in(note).remove(barren::FIELD));
@@ -194,7 +194,7 @@ fn text(value: &Value) -> String {
 fn state_in_words(state: &Value) -> Vec<(&'static str, String)> {
     let seed = if state["is_seed"] == json!(true) { "a seed, " } else { "" };
     let is_last = state["status"] == json!("queued") && state["is_vouched_for"] == json!(false);
-    let behind = if is_last { " behind all others: no trusted page links to it" } else { "" };
+    let behind = if is_last { " after all others: no trusted page links to it" } else { "" };
     let part = |value: &Value| format!("{:.3e}", value.as_f64().unwrap_or(0.0));
     let mut rows = vec![
         ("frontier", format!("{seed}{}{behind}, depth {}", text(&state["status"]), state["depth"])),

@@ -1,5 +1,5 @@
-//! Corners of fleets: shards that come back, answers that are lost, copies that are older, links
-//! that nobody takes.
+//! Special cases of fleets: shards that come back, lost answers, older copies, links that no crawl
+//! takes.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -15,7 +15,7 @@ use super::{Fleet, PAGES, Post, all_urls, hosts, ring};
 use crate::web::Web;
 use crate::web::crawl::{Bench, Ran};
 
-/// The end of a run, which has this long.
+/// Waits for the end of a run, for at most `limit`.
 #[track_caller]
 fn ended_within(mut child: Child, limit: Duration) -> Ran {
     let begun = Instant::now();
@@ -29,7 +29,7 @@ fn ended_within(mut child: Child, limit: Duration) -> Ran {
     Bench::finish(child)
 }
 
-/// A crawl of these hosts that was begun alone, and has fetched some pages.
+/// A crawl of these hosts that started alone and has fetched some pages.
 fn begun_alone(web: Web, hosts: Vec<&'static str>) -> Fleet {
     let fleet = Fleet::new(web, hosts, 2, 1);
     let seed = format!("--seed=http://{}/", fleet.hosts[0]);
@@ -53,8 +53,8 @@ fn pages_that_were_handed_over_are_fetched_when_their_shard_comes_back() {
     fleet.check(0);
 }
 
-/// What leads to a server, and takes the answer away from some requests: of those of a method to a
-/// path, by the number of each, from 0.
+/// A relay to a server that drops the answer to some requests, chosen among those of one method to
+/// one path by their number, from 0.
 struct Lossy {
     address: SocketAddr,
     lost: Arc<AtomicUsize>,
@@ -85,7 +85,7 @@ impl Lossy {
     }
 }
 
-/// Leads a connection to a server.
+/// Relays a connection to a server.
 fn lead(
     client: TcpStream,
     there: TcpStream,
@@ -111,7 +111,7 @@ fn lead(
     let mut bytes = [0; 65_536];
     while let Ok(count @ 1..) = from_client.read(&mut bytes) {
         if is_one(&bytes[..count]) && loses() {
-            // On a connection of its own, so that its answer comes to nobody else.
+            // It uses a connection of its own, so that no client gets the answer.
             let _ = to_client.shutdown(std::net::Shutdown::Both);
             let mut own = TcpStream::connect(to_there.peer_addr().unwrap()).unwrap();
             own.write_all(&bytes[..count]).unwrap();
@@ -132,7 +132,7 @@ fn a_shard_whose_claim_was_not_answered_is_this_crawls_and_its_pages_are_fetched
     let hosts = hosts(2, 1);
     let fleet = begun_alone(Web::new(ring(&hosts, 1)), hosts);
     let mut post = Post::new(MailboxOptions::new(), None);
-    // The first is that of the beginning; the next is sent when the crawl has nothing left.
+    // The first request is sent at the start; the next when the crawl has nothing left to do.
     let server = post.address;
     let lossy = Lossy::new(server, "PUT", "/owner", |number| number == 1);
     post.address = lossy.address;
@@ -178,14 +178,14 @@ fn a_run_ends_though_a_mailbox_takes_nothing_and_says_what_waits() {
     let web = Web::new(ring(&hosts, 1));
     let options = MailboxOptions::new().max_bytes(0);
     let (fleet, mut post) = (Fleet::new(web, hosts, 2, 2), Post::new(options, None));
-    // It has fetched what it may: that is done, and what waits is said.
+    // It fetched all that it may: that is complete, and it reports the links that wait.
     let ran = Bench::finish(fleet.start(&post, 0, &["--own=0", "--max-pages=20"])).ended(5);
     assert!(ran.json()["links_waiting"].as_u64().is_some_and(|links| links > 0), "{}", ran.out);
     assert!(ran.words.contains("are in no mailbox yet"), "{}", ran.words);
     let ran = ended_within(fleet.start(&post, 0, &["--own=0", "--patience=2s"]), Duration::from_secs(60)).ended(5);
     assert!(ran.words.contains("shard 1 has no owner"), "{}", ran.words);
     assert_eq!(fleet.benches[0].pages().len(), PAGES);
-    // Once there is room, and an owner, all is taken.
+    // Once there are room and an owner, all links are taken.
     post.stop();
     post.options = MailboxOptions::new();
     post.start();

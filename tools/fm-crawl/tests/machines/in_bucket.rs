@@ -1,5 +1,5 @@
-//! Several machines, each with a shard of one store in the bucket of `FILEMAP_S3`: one is lost
-//! with its disk, again and again, and another machine goes on with its shard.
+//! Several machines, each with a shard of one store in the bucket of `FILEMAP_S3`: again and again
+//! one is lost with its disk, and another machine continues its shard.
 
 use std::process::Child;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ fn a_shard_whose_machine_is_lost_goes_on_elsewhere_and_no_link_is_lost() {
     let hosts = hosts(2, 2);
     let web = Web::slow(ring(&hosts, 1), Duration::from_millis(10));
     let (mut fleet, post) = (Fleet::new(web, hosts, 2, 2), Post::new(MailboxOptions::new(), None));
-    // The first makes the store.
+    // The first one creates the store.
     let mut children = vec![start(&fleet, &post, 0, &location)];
     let begun = Instant::now();
     while fleet.web.pages_asked() == 0 {

@@ -1,5 +1,5 @@
-//! What crawls of a fleet do to each other: scopes, limits and spellings of links that come,
-//! leases that run out, disks that are full, shards that are taken.
+//! Effects of the crawls of a fleet on each other: scopes, limits and spellings of incoming links,
+//! expiring leases, full disks, shards that are taken over.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,14 +22,14 @@ fn client(post: &Post, shards: u32) -> LinksClient {
     LinksClient::open(&location, shards, &ClientOptions::new()).expect("mailboxes")
 }
 
-/// Posts links to shard 0, as a crawl of this id that has sent none.
+/// Sends links to shard 0, as a crawl with this id that has sent none before.
 fn send(post: &Post, sender: u128, urls: impl IntoIterator<Item = String>) {
     let links = urls.into_iter().map(|url| Link { url, depth: 1, is_seed: false }).collect();
     let sent = client(post, 2).post(0, sender, 0, links).expect("answered");
     assert!(matches!(sent, Mailed::Done(_)), "{sent:?}");
 }
 
-/// Waits for something.
+/// Waits for a condition.
 #[track_caller]
 fn until(what: &str, is_so: impl Fn() -> bool) {
     let begun = Instant::now();
@@ -49,7 +49,7 @@ fn what_is_fetched_by_name_and_handed_over_widens_no_scope_and_a_redirected_star
     let (fleet, post) = (Fleet::new(web, hosts, 2, 2), Post::new(MailboxOptions::new(), None));
     let (seed, resolve) = (format!("--seed=http://{}/", fleet.hosts[0]), fleet.web.resolve());
     let alone = ["--allow-private", "--json", "--rate=0", &resolve, &seed];
-    // It is led to the second host, and a page of the fourth is asked for by name.
+    // It is redirected to the second host, and a page of the fourth is requested by name.
     let begun = fleet.benches[0].run("run", &[&alone[..], &["--max-pages=1"]].concat()).ended(0);
     assert!(begun.words.contains("redirects to"), "{}", begun.words);
     let links = format!("--links=http://{}/v1/links", post.address);
@@ -195,7 +195,7 @@ fn a_run_in_a_program_leaves_nothing_open_behind_it() {
         tasks.filter_map(name).filter(|name| ["links", "control"].contains(&name.trim())).count()
     };
     until("its threads end", || names() == 0);
-    // At once: the outbox is free.
+    // The next runs start at once, since the outbox is free.
     (0..3).for_each(|_| run());
     until("their threads end", || names() == 0);
     assert_eq!(all_urls(&hosts).len(), bench.pages().len());

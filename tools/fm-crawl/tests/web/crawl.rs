@@ -1,4 +1,4 @@
-//! The program under test, in a folder of its own.
+//! Runs the program under test in a folder of its own.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,12 +8,12 @@ use filemap::{Options, Page, PageStore};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A place for one store and its crawl.
+/// A folder for one store and its crawl.
 pub struct Bench {
     folder: TempDir,
 }
 
-/// What a run of the program left.
+/// The result of a run of the program.
 pub struct Ran {
     /// The exit code.
     pub code: i32,
@@ -31,7 +31,7 @@ impl Ran {
         self
     }
 
-    /// The output as one JSON value.
+    /// The output, as one JSON value.
     #[track_caller]
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}\n{}", self.out, self.words))
@@ -39,22 +39,22 @@ impl Ran {
 }
 
 impl Bench {
-    /// An empty place.
+    /// A bench with an empty folder.
     pub fn new() -> Bench {
         Bench { folder: tempfile::tempdir().expect("a folder") }
     }
 
-    /// Something in it.
+    /// A path in the folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// The store.
+    /// The path of the store.
     pub fn store(&self) -> PathBuf {
         self.path("pages.fm")
     }
 
-    /// A verb with the store as its first argument.
+    /// A command with this verb, and the store as its first argument.
     pub fn command(&self, verb: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fm-crawl"));
         command.arg(verb).arg(self.store()).args(arguments).stdin(Stdio::null());
@@ -67,18 +67,18 @@ impl Bench {
         ran(output)
     }
 
-    /// Starts a verb; what it prints is kept for [`Bench::finish`].
+    /// Starts a verb; its output is kept for [`Bench::finish`].
     pub fn start(&self, verb: &str, arguments: &[&str]) -> Child {
         let mut command = self.command(verb, arguments);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts")
     }
 
-    /// Waits for what was started.
+    /// Waits for a process that [`Bench::start`] has started.
     pub fn finish(child: Child) -> Ran {
         ran(child.wait_with_output().expect("it ran"))
     }
 
-    /// The newest version of every page, by URL; robots.txt left out.
+    /// The newest version of every page, by URL, without robots.txt.
     pub fn pages(&self) -> BTreeMap<String, Page> {
         let store = PageStore::open_read_only(self.store(), Options::new()).expect("a store");
         let mut pages = BTreeMap::new();
@@ -92,7 +92,7 @@ impl Bench {
         pages
     }
 
-    /// How many versions the store has of a page.
+    /// The number of versions of a page in the store.
     pub fn versions(&self, url: &str) -> usize {
         let store = PageStore::open_read_only(self.store(), Options::new()).expect("a store");
         store.history(url).expect("whole").len()

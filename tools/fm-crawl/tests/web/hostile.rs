@@ -1,5 +1,5 @@
-//! Hosts that mean no good, or are broken: each tries to keep a crawler busy for ever, or to fill
-//! its memory.
+//! Hosts that are malicious or broken: each tries to keep a crawler busy for ever, or to fill its
+//! memory.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -12,10 +12,10 @@ fn pause() {
     std::thread::sleep(Duration::from_millis(200));
 }
 
-/// A host that keeps nothing in mind.
+/// A host without state.
 type Answer = fn(&Request) -> Reply;
 
-/// All of them, by name.
+/// All hosts, by name.
 pub fn all() -> Vec<(&'static str, Site)> {
     bombs();
     let sites: [(&'static str, Answer); 16] = [
@@ -39,14 +39,14 @@ pub fn all() -> Vec<(&'static str, Site)> {
     sites.into_iter().map(|(name, site)| (name, Arc::new(site) as Site)).collect()
 }
 
-/// A page for every day of eternity, and for every view of it.
+/// A calendar: a page for every day without an end, in several views.
 fn calendar(request: &Request) -> Reply {
     let day: u64 = request.path.trim_matches(|c: char| !c.is_ascii_digit()).parse().unwrap_or(0);
     let links = format!("<a href='/day/{}'>next</a> <a href='/day/{}'>next week</a>", day + 1, day + 7);
     Reply::html(format!("<p>Day {day}, no entries. {links}"))
 }
 
-/// Ten pages, whose links carry another session id at each visit.
+/// Ten pages; their links carry a new session id on each visit.
 fn session(request: &Request) -> Reply {
     let page: usize = request.path.trim_start_matches("/p").split(['?', ';']).next().unwrap_or("").parse().unwrap_or(0);
     let id = request.before as u64 * 1000 + page as u64 + 0x5e55_1000;
@@ -56,7 +56,7 @@ fn session(request: &Request) -> Reply {
     Reply::html(format!("<p>Page {page}{links}"))
 }
 
-/// A circle, and a chain without an end.
+/// A redirect loop, and a redirect chain without an end.
 fn redirects(request: &Request) -> Reply {
     match request.path.as_str() {
         "/" => Reply::html("<a href=/a>x</a><a href=/chain/0>y</a><a href=/self>z</a>"),
@@ -70,7 +70,7 @@ fn redirects(request: &Request) -> Reply {
     }
 }
 
-/// Says "not found" with status 200 to whatever is asked, with relative links to more of the same.
+/// Answers any path with "not found" and status 200, with relative links to more of the same.
 fn soft_404(request: &Request) -> Reply {
     match request.path.as_str() {
         "/" => Reply::html("<a href=/a/>x</a><a href=/b/>y</a>"),
@@ -78,7 +78,7 @@ fn soft_404(request: &Request) -> Reply {
     }
 }
 
-/// Never says anything; says a byte now and then, in the head and in the body.
+/// Sends nothing at all, or single bytes slowly, in the head and in the body.
 fn slow(request: &Request) -> Reply {
     match request.path.as_str() {
         "/" => Reply::html("<a href=/silent>x</a><a href=/head>y</a><a href=/body>z</a>"),
@@ -97,7 +97,7 @@ fn drip(stream: &mut TcpStream, beginning: &[u8]) {
     }
 }
 
-/// Bodies without an end, as fast as they are taken: plain, in chunks, and compressed.
+/// Bodies without an end, sent as fast as they are read: plain, chunked, and compressed.
 fn endless(request: &Request) -> Reply {
     if request.path == "/" {
         return Reply::html("<a href=/plain>x</a><a href=/chunked>y</a><a href=/gzip>z</a>");
@@ -130,7 +130,7 @@ fn endless(request: &Request) -> Reply {
     }))
 }
 
-/// Lengths that are not those of the body, and what is no HTTP at all.
+/// Content lengths that do not match the body, and answers that are not HTTP.
 fn lengths(request: &Request) -> Reply {
     let bare = |bytes: &'static [u8]| Reply::Bare(Box::new(move |stream| drop(stream.write_all(bytes))));
     match request.path.as_str() {
@@ -149,8 +149,8 @@ fn lengths(request: &Request) -> Reply {
     }
 }
 
-/// Bodies that are thousands of times as long as they come, by the path that leads to them. Made
-/// once: that takes longer than a crawler waits.
+/// Compressed bodies that expand to thousands of times their size, by path. They are built once,
+/// since that takes longer than a crawler waits.
 fn bombs() -> &'static [(&'static str, Vec<u8>); 2] {
     static BOMBS: OnceLock<[(&str, Vec<u8>); 2]> = OnceLock::new();
     BOMBS.get_or_init(|| {
@@ -162,10 +162,10 @@ fn bombs() -> &'static [(&'static str, Vec<u8>); 2] {
     })
 }
 
-/// A text that says that it is brotli, and begins like an empty stream of it.
+/// A text that claims to be brotli, and begins like an empty brotli stream.
 pub const NOT_BROTLI: &[u8] = b"\x06 is how this text begins";
 
-/// Says that its page is brotli, and it is not.
+/// Declares that its page is brotli, which it is not.
 fn coded(request: &Request) -> Reply {
     if request.path != "/" {
         return Reply::missing();
@@ -174,7 +174,7 @@ fn coded(request: &Request) -> Reply {
     Reply::Page(200, fields, NOT_BROTLI.to_vec())
 }
 
-/// Leads to bombs.
+/// Links to the compressed bombs.
 fn bomb(request: &Request) -> Reply {
     if request.path == "/" {
         return Reply::html("<a href=/gzip>x</a><a href=/zstd>y</a>");
@@ -188,7 +188,7 @@ fn bomb(request: &Request) -> Reply {
     }
 }
 
-/// Forbids everything.
+/// Its robots.txt forbids everything.
 fn forbidding(request: &Request) -> Reply {
     match request.path.as_str() {
         "/robots.txt" => Reply::text("User-agent: *\nDisallow: /\n"),
@@ -196,7 +196,7 @@ fn forbidding(request: &Request) -> Reply {
     }
 }
 
-/// Its robots.txt fails.
+/// Its robots.txt gives an error.
 fn robots_broken(request: &Request) -> Reply {
     match request.path.as_str() {
         "/robots.txt" => Reply::Page(500, vec![], b"oops".to_vec()),
@@ -204,7 +204,7 @@ fn robots_broken(request: &Request) -> Reply {
     }
 }
 
-/// Asks for patience: a little, more than anybody has, and with a status of its own.
+/// Answers with `Retry-After`: a short time with status 503, or an absurd one with 429.
 fn busy(request: &Request) -> Reply {
     let wait = |status, seconds: &str| Reply::Page(status, vec![("Retry-After", seconds.into())], Vec::new());
     match request.path.as_str() {
@@ -216,7 +216,7 @@ fn busy(request: &Request) -> Reply {
     }
 }
 
-/// Answers only with errors of its own, and has many links to them.
+/// Answers only with errors, and has many links to them.
 fn failing(request: &Request) -> Reply {
     match request.path.as_str() {
         "/" => Reply::html((0..100).map(|n| format!("<a href=/{n}>x</a>")).collect::<String>()),
@@ -225,7 +225,7 @@ fn failing(request: &Request) -> Reply {
     }
 }
 
-/// Heads that are too long: one field, and many.
+/// Heads that are too long: with one long field, and with many fields.
 fn heads(request: &Request) -> Reply {
     let head = |fields: String| {
         Reply::Bare(Box::new(move |stream: &mut TcpStream| {
@@ -246,7 +246,7 @@ fn heads(request: &Request) -> Reply {
     }
 }
 
-/// Leads to where only insiders should get: other schemes.
+/// Links to places that only insiders should reach: other schemes.
 fn inner(request: &Request) -> Reply {
     match request.path.as_str() {
         "/" => Reply::html("<a href='file:///etc/passwd'>x</a><a href='gopher://a/'>y</a><a href=/there>z</a>"),
@@ -255,7 +255,7 @@ fn inner(request: &Request) -> Reply {
     }
 }
 
-/// More links than anybody follows, too long ones among them.
+/// More links than a crawler follows, and some that are too long.
 fn links(request: &Request) -> Reply {
     match request.path.as_str() {
         "/" => {

@@ -1,9 +1,8 @@
-//! A web for tests: many hosts on one listener of the loopback, well-behaved and hostile ones, and
-//! a count of all that was asked.
-//!
-//! Requests are read and answered by plain threads and bytes, so that a host can do what no HTTP
-//! library would: send half an answer, none, an endless one. Programs reach it by
-//! `--resolve *:80:ADDRESS:PORT`.
+//! A web for tests: many hosts on one listener on the loopback address, both well-behaved and
+//! hostile ones. It records all requests.
+//! Plain threads read and answer the requests as bytes, so that a host can do what no HTTP library
+//! would: send half an answer, none, or an endless one. Programs reach it with `--resolve
+//! *:80:ADDRESS:PORT`.
 
 pub mod crawl;
 pub mod hostile;
@@ -19,44 +18,44 @@ use std::time::{Duration, Instant};
 /// One request.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The host, as asked for.
+    /// The requested host.
     pub host: String,
     /// Path and query.
     pub path: String,
-    /// Header fields, names in lower case.
+    /// Header fields, with lower-case names.
     pub fields: HashMap<String, String>,
-    /// How often this URL was asked for before.
+    /// The number of earlier requests for this URL.
     pub before: usize,
 }
 
-/// Something that is done with a connection.
+/// A function that handles a connection.
 pub type Act = Box<dyn FnOnce(&mut TcpStream) + Send>;
 
-/// What a host does with a request.
+/// The answer of a host to a request.
 pub enum Reply {
-    /// A proper answer: status, fields, body.
+    /// A complete answer: status, fields, body.
     Page(u16, Vec<(&'static str, String)>, Vec<u8>),
-    /// Whatever it likes, on the bare connection, which is closed then.
+    /// Any bytes on the bare connection, which is then closed.
     Bare(Act),
 }
 
 impl Reply {
-    /// An HTML page.
+    /// Creates an HTML page.
     pub fn html(body: impl Into<Vec<u8>>) -> Reply {
         Reply::Page(200, vec![("Content-Type", "text/html; charset=utf-8".to_owned())], body.into())
     }
 
-    /// A text.
+    /// Creates a text page.
     pub fn text(body: &str) -> Reply {
         Reply::Page(200, vec![("Content-Type", "text/plain".to_owned())], body.into())
     }
 
-    /// Nothing there.
+    /// Creates a 404 page.
     pub fn missing() -> Reply {
         Reply::Page(404, vec![("Content-Type", "text/html".to_owned())], b"<p>missing".to_vec())
     }
 
-    /// A redirect.
+    /// Creates a redirect.
     pub fn to(location: impl Into<String>) -> Reply {
         Reply::Page(302, vec![("Location", location.into())], Vec::new())
     }
@@ -65,12 +64,12 @@ impl Reply {
 /// A host.
 pub type Site = Arc<dyn Fn(&Request) -> Reply + Send + Sync>;
 
-/// What was asked, in order.
+/// A request that was received.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// `http://host/path`.
     pub url: String,
-    /// When.
+    /// The time of the request.
     pub at: Instant,
     /// Header fields.
     pub fields: HashMap<String, String>,
@@ -83,19 +82,19 @@ struct Inner {
     delay: Duration,
 }
 
-/// The web.
+/// A running web.
 pub struct Web {
     address: SocketAddr,
     inner: Arc<Inner>,
 }
 
 impl Web {
-    /// A web of these hosts; it lasts as long as the process.
+    /// Starts a web with these hosts; it runs as long as the process.
     pub fn new(sites: impl IntoIterator<Item = (&'static str, Site)>) -> Web {
         Web::slow(sites, Duration::ZERO)
     }
 
-    /// A web whose hosts think about every answer for so long.
+    /// Starts a web whose hosts wait this long before each answer.
     pub fn slow(sites: impl IntoIterator<Item = (&'static str, Site)>, delay: Duration) -> Web {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address = listener.local_addr().expect("it is bound");
@@ -111,28 +110,28 @@ impl Web {
         Web { address, inner }
     }
 
-    /// The argument that leads all names here.
+    /// The argument that directs all names to this web.
     pub fn resolve(&self) -> String {
         format!("--resolve=*:80:{}", self.address)
     }
 
-    /// Where it listens.
+    /// The address of the listener.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// All that was asked so far.
+    /// All requests so far, in order.
     pub fn asked(&self) -> Vec<Asked> {
         self.inner.asked.lock().unwrap().clone()
     }
 
-    /// How many requests there were so far, robots.txt not counted.
+    /// The number of requests so far, without robots.txt.
     pub fn pages_asked(&self) -> usize {
         let counts = self.inner.counts.lock().unwrap();
         counts.iter().filter(|(url, _)| !url.ends_with("/robots.txt")).map(|(_, times)| times).sum()
     }
 
-    /// How often each URL was asked for.
+    /// The number of requests for each URL.
     pub fn counts(&self) -> HashMap<String, usize> {
         self.inner.counts.lock().unwrap().clone()
     }
@@ -202,7 +201,7 @@ fn write_page(out: &mut TcpStream, status: u16, fields: &[(&str, String)], body:
     out.write_all(&bytes)
 }
 
-/// Reads and forgets, until the other side has had enough.
+/// Reads and discards data until the other side closes.
 pub fn wait_for_close(stream: &mut TcpStream) {
     let _ = stream.set_read_timeout(Some(Duration::from_secs(60)));
     let mut sink = [0; 256];

@@ -1,22 +1,22 @@
-//! A proxy for tests: HTTP with `CONNECT`, and SOCKS5, on one port. It leads every name to one
-//! address, wants the user `us er` with the password `s:cret`, and keeps in mind what was asked.
+//! A proxy for tests: HTTP with `CONNECT`, and SOCKS5, on one port. It connects every name to one
+//! address, wants the user `us er` with the password `s:cret`, and records all requests.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-/// The credentials, as they stand in a URL, and as HTTP has them.
+/// The credentials as they are written in a URL, and in an HTTP header.
 pub const CREDENTIALS: &str = "us%20er:s%3Acret";
 const BASIC: &str = "Proxy-Authorization: Basic dXMgZXI6czpjcmV0";
 
-/// The proxy; it lasts as long as the process.
+/// A running proxy; it runs as long as the process.
 pub struct Proxy {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
 impl Proxy {
-    /// A proxy that leads everything to this address.
+    /// Starts a proxy that connects everything to this address.
     pub fn to(there: SocketAddr) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let (address, asked) = (listener.local_addr().expect("bound"), Arc::new(Mutex::new(Vec::new())));
@@ -30,13 +30,13 @@ impl Proxy {
         Proxy { address, asked }
     }
 
-    /// Its argument, with these credentials or none.
+    /// The command line argument for it, with these credentials or none.
     pub fn argument(&self, scheme: &str, credentials: &str) -> String {
         let at = if credentials.is_empty() { "" } else { "@" };
         format!("--proxy={scheme}://{credentials}{at}{}", self.address)
     }
 
-    /// What was asked for, in order.
+    /// The requested hosts, in order.
     pub fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }
@@ -74,7 +74,7 @@ fn http(stream: TcpStream, there: SocketAddr, asked: &Mutex<Vec<String>>) -> Opt
     }
 }
 
-/// A head, and the length of the body after it.
+/// Reads a head; returns it with the length of the body after it.
 fn head(reader: &mut impl BufRead) -> Option<(String, usize)> {
     let (mut head, mut bytes) = (String::new(), 0);
     loop {

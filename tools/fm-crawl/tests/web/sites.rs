@@ -1,4 +1,4 @@
-//! Ordinary sites: real documentation, mirrors, pages that change, pages that ask not to be
+//! Ordinary web sites: real documentation, mirrors, pages that change, pages that ask not to be
 //! fetched.
 
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ pub fn documentation() -> Pages {
     pages
 }
 
-/// A site of these pages; `/` links to all of them.
+/// A site with these pages; `/` links to all of them.
 pub fn of(pages: Pages) -> Site {
     let index: String = pages.keys().map(|path| format!("<a href='{path}'>{path}</a>\n")).collect();
     Arc::new(move |request: &Request| {
@@ -50,7 +50,7 @@ pub fn of(pages: Pages) -> Site {
     })
 }
 
-/// `pages` pages that link to each other as a tree does, and to the one before.
+/// A tree of `pages` pages; each links to its children and to the page before.
 pub fn tree(pages: usize) -> Site {
     Arc::new(move |request: &Request| {
         let Some(number) = tree_number(&request.path, pages) else { return Reply::missing() };
@@ -83,7 +83,7 @@ pub fn mirror() -> Site {
     })
 }
 
-/// Pages with validators: `/same` never changes, `/new` always does, `/dated` is asked by time.
+/// Pages with validators: `/same` never changes, `/new` always does, `/dated` has a date.
 pub fn validators() -> Site {
     let visits = AtomicUsize::new(0);
     Arc::new(move |request: &Request| {
@@ -104,7 +104,7 @@ pub fn validators() -> Site {
     })
 }
 
-/// Five pages, and a robots.txt that asks for a fifth of a second between them.
+/// Five pages, and a robots.txt that wants a fifth of a second between requests.
 pub fn unhurried() -> Site {
     let pages = tree(5);
     Arc::new(move |request: &Request| match request.path.as_str() {
@@ -113,7 +113,7 @@ pub fn unhurried() -> Site {
     })
 }
 
-/// A robots.txt that forbids a part, and names a sitemap.
+/// A robots.txt that forbids a part and names a sitemap.
 pub fn robots() -> Site {
     let sitemap = "<urlset><url><loc>http://robots.test/from-sitemap</loc></url><url><loc>http://elsewhere.test/</loc></url></urlset>";
     Arc::new(move |request: &Request| match request.path.as_str() {

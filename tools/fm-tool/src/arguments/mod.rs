@@ -1,5 +1,4 @@
-//! Arguments that several verbs take, read alike by all of them: URLs, a choice of pages, a
-//! variant.
+//! Arguments that several verbs take: URLs, a selection of pages, a variant.
 
 pub mod pages;
 pub mod selection;

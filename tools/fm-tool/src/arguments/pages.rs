@@ -1,4 +1,4 @@
-//! The arguments of verbs that look up pages by URL, and the store that they are looked up in.
+//! Arguments of verbs that look up pages by URL, and the store that they search.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::arguments::variant::VariantArgs;
 use crate::flags::Shared;
 use crate::stores::opening;
 
-/// A store, URLs, and which variant of them.
+/// A store, URLs, and their variant.
 #[derive(clap::Args)]
 pub struct PageArgs {
     /// The store's folder, or a server's address
@@ -21,7 +21,7 @@ pub struct PageArgs {
     variant: VariantArgs,
 }
 
-/// What [`PageArgs`] name, open.
+/// The store, variant and URLs that [`PageArgs`] name, opened.
 pub struct Asked {
     /// The store.
     pub store: Box<dyn PageRead>,
@@ -32,10 +32,10 @@ pub struct Asked {
 }
 
 impl PageArgs {
-    /// Opens the store to read, and listens for Ctrl-C. A wrong argument comes first.
+    /// Opens the store to read, and listens for Ctrl-C. Wrong arguments are reported first.
     ///
     /// # Errors
-    /// Of arguments; of the list of URLs; of the store.
+    /// Errors of the arguments, of the list of URLs and of the store.
     pub fn open(&self, shared: &Shared) -> Result<Asked, Failure> {
         let variant = self.variant.of(&self.urls)?;
         let urls = self.urls.open()?;

@@ -1,5 +1,5 @@
-//! `--host`, `--domain` and `--prefix`: which pages a verb is about. Given several, a page must
-//! match all.
+//! `--host`, `--domain` and `--prefix`: the pages that a verb applies to. With several flags, a
+//! page must match all.
 
 use filemap::PageRead;
 use filemap::access::Scope;
@@ -23,7 +23,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Whether every page is selected.
+    /// Returns whether every page is selected.
     pub fn is_all(&self) -> bool {
         self.host.is_none() && self.domain.is_none() && self.prefix.is_none()
     }
@@ -35,7 +35,7 @@ impl Selection {
         scope
     }
 
-    /// About how many keys a listing visits, if that is known without counting.
+    /// Approximate number of keys that a listing visits, if known without counting.
     pub fn expected(&self, store: &dyn PageRead) -> Result<Option<u64>, Failure> {
         if self.is_all() { Ok(store.contents()?.keys) } else { Ok(None) }
     }
@@ -49,7 +49,7 @@ impl Selection {
     }
 }
 
-/// Reads a host's name. A URL or a host with a port would match nothing, silently: refused.
+/// Reads a host's name. Refuses a URL, or a host with a port: it would silently match nothing.
 pub fn host(text: &str) -> Result<String, String> {
     if !urlindex::canonical::is_bare_host(text) {
         return Err(format!(

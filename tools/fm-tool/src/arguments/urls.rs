@@ -1,7 +1,7 @@
-//! The URLs that a verb takes: as arguments, or one a line from a file or standard input.
+//! URLs that a verb takes: as arguments, or one a line from a file or standard input.
 //!
-//! A list is read as it is used, so that it may have any length and come from a pipe. A URL is
-//! bytes, which need not be text: the store's canonicaliser judges it.
+//! A list is read as it is used, so it may have any length and come from a pipe. A URL is bytes,
+//! which need not be text; the store's canonicaliser decides.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -14,7 +14,7 @@ use fm_cli::{Failure, Outcome, interrupt};
 
 use crate::input::Input;
 
-/// No store takes a URL longer than this.
+/// No store takes a longer URL, in bytes.
 const LINE_BYTES: u64 = 1 << 20;
 
 /// A URL as it was given.
@@ -22,7 +22,7 @@ const LINE_BYTES: u64 = 1 << 20;
 pub struct Address(OsString);
 
 impl Address {
-    /// A URL from somewhere else than the command line.
+    /// A URL from elsewhere than the command line.
     pub fn from_bytes(bytes: Vec<u8>) -> Self {
         Self(OsString::from_vec(bytes))
     }
@@ -51,7 +51,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// The arguments that name URLs.
+/// Arguments that name URLs.
 #[derive(clap::Args)]
 pub struct UrlArgs {
     /// The pages' URLs
@@ -66,17 +66,17 @@ pub struct UrlArgs {
 }
 
 impl UrlArgs {
-    /// Whether there is exactly one URL, as an argument.
+    /// Returns whether there is exactly one URL, as an argument.
     fn is_one(&self) -> bool {
         self.urls.len() == 1 && self.from.is_none()
     }
 
-    /// Whether the list is standard input.
+    /// Returns whether the list is standard input.
     pub fn reads_stdin(&self) -> bool {
         self.from.as_deref() == Some(Path::new("-"))
     }
 
-    /// Whether no URL was given at all.
+    /// Returns whether no URL was given at all.
     pub fn is_none(&self) -> bool {
         self.urls.is_empty() && self.from.is_none()
     }
@@ -109,7 +109,7 @@ struct List {
 
 /// The URLs, in order.
 pub struct Urls {
-    /// Last first.
+    /// Last first, so that `pop` returns them in order.
     arguments: Vec<Address>,
     list: Option<List>,
     end: u8,
@@ -117,9 +117,9 @@ pub struct Urls {
 }
 
 impl Urls {
-    /// Finds and takes every URL. A failure to find one of several is printed; that of the only
-    /// one comes back, and so does any failure to take: output may be cut short then. `None` if
-    /// interrupted.
+    /// Looks up every URL and passes on what was found. A failed look-up is printed if there are
+    /// several URLs, and returned if there is one. A failure to pass on is returned, because the
+    /// output may be cut short. `None` if interrupted.
     pub fn each<T>(
         self,
         mut find: impl FnMut(&Address) -> Result<T, Failure>,

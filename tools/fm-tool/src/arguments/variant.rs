@@ -1,5 +1,5 @@
-//! `--method`, `--data-file` and `--variant`: which answer of a URL a verb is about, instead of
-//! the page itself.
+//! `--method`, `--data-file` and `--variant`: choose a variant of a URL instead of the page
+//! itself.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -30,17 +30,17 @@ pub struct VariantArgs {
 }
 
 impl VariantArgs {
-    /// Whether none is named.
+    /// Returns whether no variant is named.
     pub fn is_none(&self) -> bool {
         self.method.is_none() && self.variant.is_none()
     }
 
-    /// Whether the request's body comes from standard input.
+    /// Returns whether the request's body comes from standard input.
     pub fn reads_stdin(&self) -> bool {
         self.data_file.as_deref() == Some(Path::new("-"))
     }
 
-    /// As [`VariantArgs::read`]; refuses standard input for both the URLs and the body.
+    /// As [`VariantArgs::read`]; refuses standard input as both the URLs and the body.
     pub fn of(&self, urls: &UrlArgs) -> Result<Option<Variant>, Failure> {
         if self.reads_stdin() && urls.reads_stdin() {
             return Err(Failure::Usage("the URLs and the request's body cannot both be standard input".to_owned()));
@@ -48,7 +48,7 @@ impl VariantArgs {
         self.read()
     }
 
-    /// The named variant; none for the page itself. Reads the file.
+    /// The named variant; `None` for the page itself. Reads the file.
     pub fn read(&self) -> Result<Option<Variant>, Failure> {
         if let Some(text) = &self.variant {
             return Ok(Some(Variant::new(text.clone().into_vec())?));
@@ -71,7 +71,7 @@ impl VariantArgs {
     }
 }
 
-/// Reports that a page or variant is not in the store, and where else to look.
+/// Reports that a page or variant is not in the store, and where else it may be.
 pub fn complain(store: &dyn PageRead, path: &Path, url: &Address, variant: Option<&Variant>, when: &str) {
     let path = path.display();
     if variant.is_some() {

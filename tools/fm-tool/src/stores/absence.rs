@@ -1,28 +1,28 @@
-//! Absent files of a store: reported when it is opened, and in the exit code of the verb that read
-//! it.
+//! Missing files of a store: reported when it is opened, and in the exit code of the verb that
+//! read it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use filemap_core::Store;
 use fm_cli::{Outcome, words};
 
-/// Whether a store that was read lacks a file.
+/// True if a store that was read lacks a file.
 static MET: AtomicBool = AtomicBool::new(false);
 
-/// Reports absent files of a store to read: results are incomplete.
+/// Reports missing files of a store opened to read: results are incomplete.
 pub fn of_read(store: &Store) {
     if say(store) {
         MET.store(true, Ordering::Relaxed);
     }
 }
 
-/// Reports absent files of a store to write, whose loss was accepted.
+/// Reports missing files of a store opened to write, whose loss was accepted.
 pub fn of_written(store: &Store) {
     say(store);
 }
 
-/// Reports absent files of a store that is read for a dry run. Exits with damage where the change
-/// itself would be refused: the loss was not accepted.
+/// Reports missing files of a store opened for a dry run. The outcome is damage if the change
+/// itself would be refused because the loss was not accepted.
 pub fn of_plan(store: &Store) {
     let is_refused = store.absent().iter().any(|a| !a.is_accepted);
     if say(store) && is_refused {
@@ -30,14 +30,14 @@ pub fn of_plan(store: &Store) {
     }
 }
 
-/// Notes that absent segments were not searched: "nothing is left" covers the other files only.
+/// Notes that missing segments were not searched: "nothing is left" covers the other files only.
 pub fn of_search(store: &Store) {
     if store.absent().iter().any(|a| a.is_missed() && !a.is_dictionary()) {
         MET.store(true, Ordering::Relaxed);
     }
 }
 
-/// The outcome of a verb that met absent files.
+/// Outcome of a verb, damage if files of its store were missing.
 pub fn outcome() -> Outcome {
     if MET.load(Ordering::Relaxed) { Outcome::Damaged } else { Outcome::Done }
 }
@@ -48,7 +48,7 @@ fn say(store: &Store) -> bool {
     for one in &missed {
         let (folder, file, why) = (store.path().display(), &one.file, &one.why);
         let lost = if one.is_dictionary() { "what was compressed with it" } else { "what it held" };
-        words::complain(format_args!("{folder}: {file} is absent: {why}; {lost} cannot be read"));
+        words::complain(format_args!("{folder}: {file} is missing: {why}; {lost} cannot be read"));
     }
     !missed.is_empty()
 }

@@ -1,4 +1,4 @@
-//! A store in object storage, named by its `s3://` location: in builds with feature `cloud`.
+//! A store in object storage, named by an `s3://` location. Needs feature `cloud`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,41 +11,41 @@ const SCHEME: &str = "s3://";
 
 const UNBUILT: &str = "this fm-tool was built without object storage: build it with `--features cloud`";
 
-/// What a store in object storage is opened for.
+/// The purpose of opening a store in object storage.
 pub enum For {
     Reading,
     Changing,
-    /// Made if it is absent, with this canonicaliser.
+    /// Adds pages; makes a missing store with this canonicaliser.
     #[cfg_attr(not(feature = "cloud"), expect(dead_code, reason = "such a build opens no bucket"))]
     Filling(Arc<dyn Canonicalizer>),
 }
 
-/// The location of a bucket.
+/// The path as the location of a bucket; `None` if it is not one.
 pub fn location(path: &Path) -> Option<&str> {
     let is_location = |text: &&str| text.get(..SCHEME.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(SCHEME));
     path.to_str().filter(is_location)
 }
 
-/// Bucket and prefix of a location, however it is written.
+/// Bucket and prefix of a location, in any spelling.
 pub fn parts(location: &str) -> (&str, &str) {
     let rest = location.get(SCHEME.len()..).unwrap_or_default();
     let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
     (bucket, prefix.trim_matches('/'))
 }
 
-/// A location in words: without what may be a secret.
+/// A location for messages, without possible secrets.
 pub fn shown(location: &str) -> &str {
     let rest = location.get(SCHEME.len()..).unwrap_or_default();
     let has_password = rest.contains('@') || rest.split('/').next().is_some_and(|bucket| bucket.contains(':'));
     if has_password { "the location" } else { location }
 }
 
-/// Whether a path names a bucket.
+/// Returns whether a path names a bucket.
 pub fn is_bucket(path: &Path) -> bool {
     location(path).is_some()
 }
 
-/// The store in a bucket; `None` if the path names none.
+/// The store in a bucket; `None` if the path does not name a bucket.
 pub fn open(path: &Path, purpose: For) -> Result<Option<Box<dyn PageWrite>>, Failure> {
     let Some(location) = location(path) else { return Ok(None) };
     in_bucket(location, purpose).map(Some)
@@ -72,7 +72,7 @@ pub fn opened(
     Ok(open_bucket(location, mode, &options).map_err(filemap::Error::from)?)
 }
 
-/// The store at a location to read; `None` if there is none.
+/// The store at a location, opened to read; `None` if there is no store.
 #[cfg(feature = "cloud")]
 pub fn opened_if_there(location: &str) -> Result<Option<filemap_cloud::CloudStore>, Failure> {
     use filemap_cloud::{CloudOptions, Error, Mode, open_bucket};
@@ -88,19 +88,19 @@ fn in_bucket(location: &str, _: For) -> Result<Box<dyn PageWrite>, Failure> {
     Err(Failure::Usage(format!("{}: {UNBUILT}", shown(location))))
 }
 
-/// Refuses the location of a bucket in a build that can open none.
+/// Refuses the location of a bucket if the program was built without object storage.
 pub fn refuse_unbuilt(path: &Path) -> Result<(), Failure> {
     if cfg!(feature = "cloud") { Ok(()) } else { refuse_as(path, UNBUILT) }
 }
 
-/// Refuses the location of a bucket where the store's files are needed.
+/// Refuses the location of a bucket, for verbs that need the store's files.
 pub fn refuse(path: &Path) -> Result<(), Failure> {
-    let words = "this verb works on the files of a store here, and this one is in object storage: `fm-tool copy` brings \
+    let words = "this verb works on the files of a local store, and this one is in object storage: `fm-tool copy` brings \
                  its pages to a folder";
     refuse_as(path, if cfg!(feature = "cloud") { words } else { UNBUILT })
 }
 
-/// Refuses the location of a bucket, and says what is missing and what to do instead.
+/// Refuses the location of a bucket, with the reason and what to do instead.
 pub fn refuse_as(path: &Path, words: &str) -> Result<(), Failure> {
     match location(path) {
         None => Ok(()),
@@ -108,7 +108,7 @@ pub fn refuse_as(path: &Path, words: &str) -> Result<(), Failure> {
     }
 }
 
-/// Refuses the first flag that is given and means nothing for a bucket; each with the reason.
+/// Refuses the first given flag that has no meaning for a bucket, with its reason.
 #[cfg(feature = "cloud")]
 pub fn refuse_flags(location: &str, flags: &[(&str, bool, &str)]) -> Result<(), Failure> {
     match flags.iter().find(|(_, is_given, _)| *is_given) {

@@ -1,11 +1,11 @@
-//! The file system that a path lies on, by mount point and kind.
+//! File system of a path: mount point and kind.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Mount point and kind of a path's file system: `/data (ext4)`. The path itself if the system
-/// does not tell.
+/// does not say.
 pub fn of(path: &Path) -> String {
     named(path).unwrap_or_else(|| path.display().to_string())
 }
@@ -16,7 +16,7 @@ fn named(path: &Path) -> Option<String> {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let device = format!("{major}:{minor}");
-    // Of several mounts at one place the last is visible.
+    // If several file systems are mounted at one point, the last is visible.
     mounts.lines().rev().find_map(|line| {
         let (mount, kind) = line.split_once(" - ")?;
         let mut fields = mount.split(' ');

@@ -1,5 +1,5 @@
-//! How verbs get their stores: opening them, here, behind a server or in a bucket, absent files,
-//! and the file system below.
+//! Stores of verbs: opening them, local, behind a server or in a bucket; missing files; the file
+//! system below.
 
 pub mod absence;
 pub mod bucket;

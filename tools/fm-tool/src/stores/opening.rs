@@ -1,11 +1,10 @@
 //! Opens a verb's store: to read, to change, or to fill.
 //!
-//! Verbs that read and write pages get a [`PageRead`] or [`PageWrite`]: here alone it is decided
-//! which kind of store a location is, a folder, a server or a bucket. Upkeep needs a local store
-//! or its engine.
+//! Verbs that read and write pages get a [`PageRead`] or [`PageWrite`]. Only this module decides
+//! whether a location is a folder, a server or a bucket. Upkeep needs a local store or its engine.
 //!
-//! Invariant: only filling creates a store. Reading takes no lock, so that it works beside a
-//! crawler; changing an absent store is an error.
+//! Invariant: only filling creates a store. Reading takes no lock, so it works while a crawler
+//! writes. Changing a missing store is an error.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -46,7 +45,7 @@ pub fn to_change(path: &Path, shared: &Shared) -> Result<Box<dyn PageWrite>, Fai
     })
 }
 
-/// A store to fill, made if absent; a server's is there.
+/// A store to fill. A missing local store is made; a server's store must exist.
 pub fn to_fill(path: &Path, new: &NewStore, shared: &Shared) -> Result<Box<dyn PageWrite>, Failure> {
     refuse_loss(path, shared)?;
     if new.min_free.is_some() && bucket::is_bucket(path) {
@@ -61,7 +60,7 @@ pub fn to_fill(path: &Path, new: &NewStore, shared: &Shared) -> Result<Box<dyn P
     })
 }
 
-/// The store of a server to fill; `None` if the path is no address of one.
+/// The store of a server to fill; `None` if the path is not a server's address.
 pub fn server_to_fill(path: &Path, new: &NewStore, shared: &Shared) -> Result<Option<Client>, Failure> {
     let Some(client) = remote::open(path)? else { return Ok(None) };
     if shared.accept_loss {
@@ -74,28 +73,28 @@ pub fn server_to_fill(path: &Path, new: &NewStore, shared: &Shared) -> Result<Op
     Ok(Some(client))
 }
 
-/// Refuses that flag for a bucket, which has no files here that may be lost.
+/// Refuses `--accept-loss` for a bucket, which has no local files.
 pub fn refuse_loss(path: &Path, shared: &Shared) -> Result<(), Failure> {
     if shared.accept_loss && bucket::is_bucket(path) { Err(accepts_loss()) } else { Ok(()) }
 }
 
-/// What is said of a flag that opens a damaged store here.
+/// The failure for `--accept-loss` with a store that is not local.
 pub fn accepts_loss() -> Failure {
     Failure::Usage("--accept-loss is for a store here".to_owned())
 }
 
-/// What can be done about a store that does not open, whatever else is missing in it.
+/// Advice for a store that does not open.
 const REMEDY: &str = "`fm-tool repair` makes a store of what the value segments hold, and names all that is lost";
 
 const REMEDY_TO_CHANGE: &str = "`fm-tool repair` makes a store of what the value segments hold, and names all that is \
-                                lost; `--accept-loss` goes on without files that are gone";
+                                lost; `--accept-loss` continues without the missing files";
 
-/// A store that does not open for damage is reported with the remedy.
+/// Adds the remedy to the failure of a store that does not open because of damage.
 fn opened<T>(path: &Path, store: Result<T, impl Into<Failure>>) -> Result<T, Failure> {
     store.map_err(|error| error.into().at(path, REMEDY))
 }
 
-/// As [`opened`], of a store to change.
+/// As [`opened`], for a store to change.
 fn opened_to_change<T>(path: &Path, store: Result<T, impl Into<Failure>>) -> Result<T, Failure> {
     store.map_err(|error| error.into().at(path, REMEDY_TO_CHANGE))
 }
@@ -116,7 +115,7 @@ pub fn local_to_read(path: &Path, shared: &Shared) -> Result<PageStore, Failure>
     Ok(with_archives(store))
 }
 
-/// With what opens the files that pages were left in, wherever they are.
+/// Sets the opener of files that hold pages in place, local or remote.
 pub fn with_archives(store: PageStore) -> PageStore {
     store.with_archives(Arc::new(AnyArchives::new()))
 }
@@ -153,13 +152,13 @@ pub fn engine_to_change(path: &Path, shared: &Shared, with: impl FnOnce(Options)
     Ok(store)
 }
 
-/// Options for a store with the canonicaliser of another.
+/// Options with the canonicaliser of another store.
 pub fn options_like(store: &Store, shared: &Shared) -> Options {
     let made_with = store.canonicalizer();
     options(shared).canonicalizer(&made_with.name, made_with.version)
 }
 
-/// How a store is made if it is absent, and the space that filling leaves free.
+/// Options for making a missing store, and the space that filling leaves free.
 #[derive(clap::Args, Clone, Debug)]
 pub struct NewStore {
     /// Make a new store that takes URLs as they are written, byte for byte
@@ -184,7 +183,7 @@ fn local_to_fill(path: &Path, new: &NewStore, shared: &Shared) -> Result<PageSto
     Ok(with_archives(store))
 }
 
-/// A local store to fill, made with this canonicaliser if absent.
+/// A local store to fill; a missing one is made with this canonicaliser.
 pub fn local_to_fill_like(
     path: &Path,
     canonicalizer: &Arc<dyn Canonicalizer>,
@@ -214,7 +213,7 @@ fn fill(path: &Path, new: &NewStore, shared: &Shared) -> filemap::Result<PageSto
     }
 }
 
-/// A store to fill that is made when its first page comes, so that bad input makes none.
+/// A store to fill. A missing one is made with the first page, so that bad input makes none.
 pub struct ToFill<'a> {
     path: &'a Path,
     new: &'a NewStore,
@@ -226,7 +225,7 @@ impl<'a> ToFill<'a> {
     /// Opens the store if it exists.
     pub fn open(path: &'a Path, new: &'a NewStore, shared: &'a Shared) -> Result<Self, Failure> {
         bucket::refuse(path)?;
-        // Anything but an empty place is opened, or refused, at once.
+        // Opens, or refuses, anything but an empty folder at once.
         let is_empty = match std::fs::read_dir(path) {
             Ok(mut entries) => entries.next().is_none(),
             Err(error) => error.kind() == std::io::ErrorKind::NotFound,
@@ -235,7 +234,7 @@ impl<'a> ToFill<'a> {
         Ok(Self { path, new, shared, store })
     }
 
-    /// The store, made if it is absent, for a page of this URL.
+    /// The store for a page of this URL; made if missing.
     pub fn store_for(&mut self, url: &[u8]) -> filemap::Result<PageStore> {
         if let Some(store) = &self.store {
             return Ok(store.clone());
@@ -247,7 +246,7 @@ impl<'a> ToFill<'a> {
         Ok(self.store.insert(store).clone())
     }
 
-    /// The store, if there is one.
+    /// The store, if it exists yet.
     pub fn store(&self) -> Option<&PageStore> {
         self.store.as_ref()
     }
@@ -273,7 +272,7 @@ fn options(shared: &Shared) -> Options {
     })
 }
 
-/// Whether opening found work that the last writer left unfinished.
+/// Returns whether opening found work that the last writer left unfinished.
 fn has_recovered(report: &RecoveryReport) -> bool {
     report.replayed_records + report.skipped_bytes + report.truncated_bytes > 0
 }

@@ -1,5 +1,5 @@
-//! A store anywhere, for a copy: here, behind a server or in a bucket; all of its versions, and
-//! what makes its keys.
+//! Source or target of a copy: a local store, one behind a server or one in a bucket, with all its
+//! versions and its canonicaliser.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::stores::bucket::For;
 use crate::stores::served::Served;
 use crate::stores::{opening, remote};
 
-/// See the module.
+/// A store, wherever it is.
 pub enum Place {
     Here(PageStore),
     Server(Box<Client>),
@@ -25,7 +25,7 @@ pub enum Place {
     Bucket(Box<filemap_cloud::CloudStore>),
 }
 
-/// Every version of a store, those of a key together.
+/// Every version of a store; versions of a key are adjacent.
 pub type Versions<'a> = Box<dyn Iterator<Item = filemap::Result<StoredVersion>> + 'a>;
 
 impl Place {
@@ -44,7 +44,7 @@ impl Place {
         })
     }
 
-    /// A store to fill. It is made if it is absent, and has this canonicaliser.
+    /// A store to fill, with this canonicaliser. It is made if missing.
     pub fn to_fill(path: &Path, canonicalizer: &Arc<dyn Canonicalizer>, shared: &Shared) -> Result<Place, Failure> {
         if shared.accept_loss && (bucket::is_bucket(path) || remote::is_server(path)) {
             return Err(opening::accepts_loss());
@@ -53,7 +53,8 @@ impl Place {
         if let Some(location) = bucket::location(path)
             && let Some(there) = bucket::opened_if_there(location)?
         {
-            // To open it for writing ends its writer: not for a copy that is refused.
+            // Opening for writing takes the store from its writer; a refused copy must not do
+            // that.
             refuse_other(path, canonicalizer, there.canonicalizer())?;
         }
         let place = Place::opened_to_fill(path, canonicalizer, shared)?;
@@ -75,7 +76,7 @@ impl Place {
         })
     }
 
-    /// What makes the keys of the store at this path.
+    /// The canonicaliser of the keys of this store; `path` is for the error.
     pub fn canonicalizer(&self, path: &Path) -> Result<Arc<dyn Canonicalizer>, Failure> {
         match self {
             Place::Here(store) => Ok(Arc::clone(store.canonicalizer())),
@@ -85,13 +86,15 @@ impl Place {
                 let known = client.rules().and_then(|(name, version)| urlindex::canonical::named(name, version));
                 let path = path.display();
                 known.ok_or_else(|| {
-                    Failure::Usage(format!("{path}: the canonicaliser of its keys is none that this build knows"))
+                    Failure::Usage(format!(
+                        "{path}: its keys were made by a canonicaliser that this program does not know"
+                    ))
                 })
             }
         }
     }
 
-    /// The store, to read and to write.
+    /// The store, for reading and writing.
     pub fn store(&self) -> &dyn PageWrite {
         match self {
             Place::Here(store) => store,
@@ -101,7 +104,7 @@ impl Place {
         }
     }
 
-    /// Every version; errors of a server name it by its location.
+    /// Every version. Errors of a server name it by `location`.
     pub fn versions<'a>(
         &'a self,
         canonicalizer: &'a dyn Canonicalizer,
@@ -115,7 +118,7 @@ impl Place {
         })
     }
 
-    /// How many puts of different pages are made at once.
+    /// Number of concurrent puts of different pages.
     pub fn puts_at_once(&self) -> usize {
         match self {
             Place::Here(_) => 1,
@@ -124,7 +127,7 @@ impl Place {
     }
 }
 
-/// Refuses a store whose keys are made in another way.
+/// Refuses a store with another canonicaliser.
 fn refuse_other(path: &Path, wanted: &Arc<dyn Canonicalizer>, own: &Arc<dyn Canonicalizer>) -> Result<(), Failure> {
     let (wanted, own) = (named(&**wanted), named(&**own));
     if own == wanted {
@@ -134,20 +137,20 @@ fn refuse_other(path: &Path, wanted: &Arc<dyn Canonicalizer>, own: &Arc<dyn Cano
     Err(Failure::Usage(format!("{path} has the canonicaliser {own}, the other store has {wanted}: nothing was copied")))
 }
 
-/// Whether two paths name one store, however they are written.
+/// Returns whether two paths name one store, in any spelling.
 pub fn is_same(one: &Path, other: &Path) -> bool {
     match (bucket::location(one), bucket::location(other)) {
         (Some(one), Some(other)) => bucket::parts(one) == bucket::parts(other),
         (None, None) => {
             let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-            // Slashes at the end, of the address of a server too, are none of a path.
+            // Slashes at the end are ignored, also in the address of a server.
             canonical(one) == canonical(other)
         }
         _ => false,
     }
 }
 
-/// A path in words: without what may be a secret in the location of another machine.
+/// A path for messages, without possible secrets in a remote location.
 pub fn shown(path: &Path) -> String {
     match bucket::location(path) {
         Some(location) => bucket::shown(location).to_owned(),

@@ -11,18 +11,18 @@ fn location(path: &Path) -> Option<&str> {
     path.to_str().filter(|location| Client::is_location(location))
 }
 
-/// Whether a path is the address of a server.
+/// Returns whether a path is the address of a server.
 pub fn is_server(path: &Path) -> bool {
     location(path).is_some()
 }
 
-/// The store of a server; `None` if the path is no address of one.
+/// The store of a server; `None` if the path is not a server's address.
 pub fn open(path: &Path) -> Result<Option<Client>, Failure> {
     let Some(location) = location(path) else { return Ok(None) };
     Ok(Some(Client::open(location, &options()?)?))
 }
 
-/// The seen set of a server; `None` if the path is no address of one.
+/// The seen set of a server; `None` if the path is not a server's address.
 pub fn open_seen(path: &Path) -> Result<Option<SeenClient>, Failure> {
     let Some(location) = location(path) else { return Ok(None) };
     Ok(Some(SeenClient::open(location, &options()?)?))
@@ -39,7 +39,7 @@ fn options() -> Result<ClientOptions, Failure> {
     Ok(options)
 }
 
-/// A path in words: without user and password, if it is the address of a server.
+/// A path for messages: without user and password if it is a server's address.
 pub fn shown(path: &Path) -> String {
     let is_secret = |location: &str| {
         let rest = location.split_once("://").map_or(location, |(_, rest)| rest);
@@ -51,7 +51,7 @@ pub fn shown(path: &Path) -> String {
     }
 }
 
-/// Refuses the address of a server, or of a bucket, where the store's files are needed.
+/// Refuses the address of a server or a bucket, for verbs that need the store's files.
 pub fn refuse(path: &Path) -> Result<(), Failure> {
     bucket::refuse(path)?;
     if !is_server(path) {

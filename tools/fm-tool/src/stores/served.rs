@@ -1,4 +1,4 @@
-//! All versions of a store behind a server, as it lists them to whoever follows it.
+//! All versions of a store behind a server, in the list that its followers get.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use filemap::{Error, Page, Result, Version};
 use filemap_http::{Client, Line, Lines, Said};
 use urlindex::Canonicalizer;
 
-/// See the module. What is put there meanwhile may be among them or not.
+/// The versions of a served store. Versions put during the listing may or may not be among them.
 pub struct Served<'a> {
     client: &'a Client,
     canonicalizer: &'a dyn Canonicalizer,
@@ -21,7 +21,7 @@ pub struct Served<'a> {
 }
 
 impl<'a> Served<'a> {
-    /// Asks a server, at a location that errors name, for its list.
+    /// Requests the server's list; errors name `location`.
     pub fn new(client: &'a Client, canonicalizer: &'a dyn Canonicalizer, location: &'a str) -> Result<Served<'a>> {
         let lines = client.changes(None, Duration::ZERO)?;
         Ok(Served { client, canonicalizer, location, lines, is_over: false })
@@ -31,12 +31,12 @@ impl<'a> Served<'a> {
         Error::Remote { location: self.location.to_owned(), detail, is_damage: false, is_of_one_page: false }
     }
 
-    /// Damage that the rest of the list follows.
+    /// Damage of one page; the list continues after it.
     fn damaged(&self, detail: String) -> Error {
         Error::Remote { location: self.location.to_owned(), detail, is_damage: true, is_of_one_page: true }
     }
 
-    /// What a line says; `None` for what is no version.
+    /// The version in a line of the list; `None` if the line has none.
     fn said(&mut self, said: Said) -> Option<Result<StoredVersion>> {
         match said {
             Said::Told(Told::Put { page, form, version, elsewhere }) => {
@@ -44,10 +44,10 @@ impl<'a> Served<'a> {
             }
             Said::Told(Told::Listed { is_whole }) => {
                 self.is_over = true;
-                let words = "files of the store are absent there: what they held is not in the list";
+                let words = "files of the store are missing there: what they held is not in the list";
                 (!is_whole).then(|| Err(self.damaged(words.to_owned())))
             }
-            // Rules do not come along; removals are told of after the list.
+            // Rules are not copied; removals come after the list.
             Said::Told(_) => None,
             Said::Damage(of, why) => {
                 let of = of.map(|of| format!("{}: ", String::from_utf8_lossy(&of.url))).unwrap_or_default();
@@ -61,12 +61,12 @@ impl<'a> Served<'a> {
                 self.is_over = true;
                 None
             }
-            _ => Some(Err(self.failed("the server lists what this build does not know".to_owned()))),
+            _ => Some(Err(self.failed("the server's list has a line that this program does not know".to_owned()))),
         }
     }
 
-    /// A version, whose body has so many bytes if it is not in the list; `None` if it is gone by
-    /// now.
+    /// A version. `fetched` is the length of a body that is not in the list and is requested now.
+    /// `None` if the version was removed meanwhile.
     fn put(
         &self,
         mut page: Page,
@@ -85,7 +85,7 @@ impl<'a> Served<'a> {
                 Err(error) if error.is_damage() => return Err(unreadable(&page.url, error)),
                 Err(error) => return Err(error),
             };
-            // If the connection is gone too, the next line ends the copy.
+            // If the connection broke too, the next line ends the copy.
             page.body = whole(&mut *body, bytes).map_err(|why| unreadable(&page.url, self.damaged(why)))?;
         }
         let canonical = self.canonicalizer.canonicalize(&page.url);
@@ -96,19 +96,19 @@ impl<'a> Served<'a> {
         let key = keys::key(&canonical, page.kind, page.variant.as_ref());
         let bytes = page.body.len() as u64;
         let stored = StoredVersion::new(key, page, version, bytes);
-        // Which version it refers to is not told.
+        // The list does not say which version it refers to.
         let since = (form == BodyForm::Reference).then_some(0);
         Ok(Some(stored.unchanged_since(since)))
     }
 }
 
-/// A body of so many bytes.
+/// Reads a body of `bytes` bytes.
 fn whole(body: &mut dyn Read, bytes: u64) -> std::result::Result<Vec<u8>, String> {
     let mut read = Vec::new();
     body.read_to_end(&mut read).map_err(|error| format!("its body breaks off: {error}"))?;
     match read.len() as u64 == bytes {
         true => Ok(read),
-        false => Err(format!("its body has {} bytes, and {bytes} were told of", read.len())),
+        false => Err(format!("its body has {} bytes, and {bytes} were announced", read.len())),
     }
 }
 

@@ -1,5 +1,5 @@
-//! `archives`: the files that pages were left in (`import --in-place`): which they are, whether
-//! the records are there, and where the files are now.
+//! `archives`: lists the files that hold pages in place (`import --in-place`), checks their
+//! records, and notes where files have moved.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -78,7 +78,7 @@ fn move_files(args: &Args, shared: &Shared, from: &str, to: &str) -> Result<Outc
     result?;
     closed?;
     if moved == 0 {
-        words::complain(format_args!("no file of {} is {from}, or below it", args.store.display()));
+        words::complain(format_args!("{} has no file at or below {from}", args.store.display()));
         return out.end(Outcome::NotFound);
     }
     if shared.flags.says() {

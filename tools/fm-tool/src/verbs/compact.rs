@@ -66,7 +66,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     out.end(outcome)
 }
 
-/// Prints what a compaction would do.
+/// Prints the result of a compaction without compacting.
 fn foretell(store: &Store, goal: CompactionGoal, out: &mut Output) -> Result<(), Failure> {
     let plan = store.compaction_plan(goal)?;
     let line = fields!(plan; dry_run = true, reason = plan.reason.to_string(), segments, copied_bytes, freed_bytes);
@@ -96,7 +96,7 @@ pub fn compact(store: &Store, goal: CompactionGoal, shared: &Shared) -> Result<C
     })?)
 }
 
-/// Prints what a compaction did.
+/// Prints the result of a compaction.
 pub fn tell(done: &Compacted, path: &Path, out: &mut Output) -> Result<Outcome, Failure> {
     let freed_bytes = done.removed_bytes.saturating_sub(done.copied_bytes);
     let segments = count(done.removed_segments, "segment");
@@ -121,14 +121,14 @@ pub fn tell(done: &Compacted, path: &Path, out: &mut Output) -> Result<Outcome, 
         out.flush()?;
         let freed = sizes::print(freed_bytes);
         return Ok(interrupt::stopped(format_args!(
-            "{segments} removed, {freed} given back, which stay so; `fm-tool compact {}` goes on",
+            "{segments} removed, {freed} given back, and stay so; `fm-tool compact {}` continues",
             path.display()
         )));
     }
     Ok(stuck(done))
 }
 
-/// Reports segments that damage keeps from being emptied, and returns the outcome.
+/// Reports segments that could not be emptied because of damage, and returns the outcome.
 pub fn stuck(done: &Compacted) -> Outcome {
     if done.stuck_segments > 0 {
         let segments = count(done.stuck_segments, "segment");
@@ -139,7 +139,7 @@ pub fn stuck(done: &Compacted) -> Outcome {
     if done.unexpanded_records > 0 {
         let records = count(done.unexpanded_records, "record");
         words::complain(format_args!(
-            "{records} could not be compressed anew: they cannot be expanded; they stay as they are, and `fm-tool verify` says why"
+            "{records} could not be compressed again: decompression failed, and they stay as they are; `fm-tool verify` says why"
         ));
     }
     if done.stuck_segments + done.unexpanded_records == 0 { Outcome::Done } else { Outcome::Damaged }

@@ -1,4 +1,4 @@
-//! `completions`: a script that completes verbs and flags in a shell.
+//! `completions`: prints a shell script that completes verbs and flags.
 
 use clap::Command;
 use clap_complete::Shell;

@@ -1,7 +1,7 @@
 //! `count`: the number of pages or versions, without reading a value.
 //!
-//! Where the store keeps its keys in order, the number of pages of a host or domain comes from the
-//! summaries of its runs; with a prefix the keys are walked. Without order key.dat is read.
+//! In a store with ordered keys, the number of pages of a host or domain comes from the summaries
+//! of the runs; with a prefix the keys are walked. Without an order, key.dat is read.
 
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use crate::stores::opening;
 #[command(
     after_help = "Reads no page. All pages, and those of a host or domain, are counted by a few reads, however many they are; \
     with --prefix, --versions, --since or --limit their URLs are read in order. --versions and --since add a small \
-    read for each version. A store of an older build has no order until a repair makes one: key.dat is read once then \
+    read for each version. A store of an older version has no order until a repair makes one: key.dat is read once then \
     (about 100 bytes a page), with --all-variants twice.\n\n\
     Example:\n  fm-tool count pages.fm --host example.com"
 )]
@@ -60,12 +60,12 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let others = args.all_variants.then(|| store.list(&scope.clone().variants(), None)).transpose()?;
     let mut listed = store.list(&scope, None)?.chain(others.into_iter().flatten());
     let has_room = || args.limit.is_none_or(|limit| pages.get() + variants.get() < limit);
-    // Behind the last that is counted, none is looked for.
+    // Stops without looking for a page after the last one that is counted.
     let listed = std::iter::from_fn(|| if has_room() { listed.next() } else { None });
     let outcome = progress.each(listed, |listed| {
         let number = number(args, &*store, &listed)?;
         let counted = if listed.variant.is_some() { &variants } else { &pages };
-        // 0: removed since it was listed.
+        // 0 if the page was removed after it was listed.
         counted.set(counted.get() + number.min(1));
         versions += number;
         Ok(())
@@ -77,8 +77,8 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     print(args, shared, outcome, [pages, variants, versions])
 }
 
-/// Whether the numbers are in the summaries of the order. A prefix is walked, so that Ctrl-C ends
-/// it.
+/// Returns whether the summaries of the order have the numbers. A prefix is walked instead, so
+/// that Ctrl-C can end it.
 fn is_summed(args: &Args, store: &dyn PageRead, scope: &Scope) -> bool {
     let is_of_all = !args.versions && args.since.is_none() && args.limit.is_none();
     is_of_all && scope.prefix.is_empty() && store.capabilities().lists_in_order
@@ -102,7 +102,7 @@ fn print(args: &Args, shared: &Shared, outcome: Outcome, numbers: [u64; 3]) -> R
     out.end(outcome)
 }
 
-/// The number of versions of a page that count; 0 if it was removed since it was listed.
+/// Number of versions of a page that count; 0 if it was removed after it was listed.
 fn number(args: &Args, store: &dyn PageRead, listed: &Listed) -> filemap::Result<u64> {
     let lookup = Lookup::new(&listed.url).variant(listed.variant.as_ref());
     let since = args.since.unwrap_or(i64::MIN);

@@ -1,8 +1,8 @@
-//! `erase`: erases pages from every file of the store, and leaves a rule that keeps them from
-//! coming back.
+//! `erase`: erases pages from every file of the store, and keeps a rule that prevents their
+//! return.
 //!
-//! A host, prefix or regular expression is erased only after a question or `--yes`: an erasure is
-//! final.
+//! A host, prefix or regular expression is erased only after a question or with `--yes`, because
+//! an erasure is final.
 
 use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
@@ -26,7 +26,7 @@ use crate::flags::Shared;
 use crate::stores::bucket;
 use crate::stores::{absence, opening, place};
 
-/// Erase pages from every file of a store, for good
+/// Erase pages from every file of a store, permanently
 #[derive(clap::Args)]
 #[command(
     group = clap::ArgGroup::new("order").args(["url", "host", "prefix", "regex", "digest"]).requires("reason"),
@@ -57,8 +57,8 @@ pub struct Args {
     /// Erase all URLs whose canonical form this regular expression matches
     #[arg(long)]
     regex: Option<String>,
-    /// Erase all captures whose body has this digest: sha1:... or sha256:..., in
-    /// hexadecimal, base 32 or base 64
+    /// Erase all captures whose body has this digest: sha1:... or sha256:..., in hexadecimal, base
+    /// 32 or base 64
     #[arg(long)]
     digest: Option<String>,
     /// Only captures from this time on
@@ -145,7 +145,7 @@ impl Args {
         Some(order)
     }
 
-    /// Asks, where it must.
+    /// Asks for confirmation if the order needs it.
     fn has_agreed(&self, order: &EraseOrder) -> Result<bool, Failure> {
         if self.yes || !asks(order) {
             return Ok(true);
@@ -154,7 +154,7 @@ impl Args {
             let what = "erasing a host, a prefix or an expression asks first; without a terminal, give --yes";
             return Err(Failure::Usage(what.to_owned()));
         }
-        let has_agreed = words::ask(format_args!("Erase this from {}, for good?", place::shown(&self.store)));
+        let has_agreed = words::ask(format_args!("Erase this from {} permanently?", place::shown(&self.store)));
         if !has_agreed {
             words::say("nothing was erased");
         }
@@ -208,17 +208,17 @@ fn change(
         let is_unfinished = |rule: &EraseRule| rule.id == id && matches!(rule.state, RuleState::Unfinished);
         let is_unfinished = store.erase_rules()?.iter().any(is_unfinished);
         if !store.lift_erasure(id)? {
-            words::complain(format_args!("{} has no rule {id} that holds", args.store.display()));
+            words::complain(format_args!("{} has no rule {id} in force", args.store.display()));
             return Ok(Outcome::NotFound);
         }
         if !shared.flags.quiet {
             words::say(format_args!(
-                "rule {id} is lifted: what it covers may be stored again; what was erased stays erased"
+                "rule {id} is lifted: pages that it covers may be stored again; erased pages stay erased"
             ));
         }
         if is_unfinished {
             words::complain(format_args!(
-                "rule {id} was lifted before its erasure was ended: what was not erased yet stays in {}; give the same order \
+                "rule {id} was lifted before its erasure had ended: what was not erased yet stays in {}; give the same order \
                  again to erase it",
                 args.store.display()
             ));
@@ -245,8 +245,8 @@ fn change(
 fn watch(bar: &Progress, progress: EraseProgress) -> ControlFlow<()> {
     let (done, words) = match progress {
         EraseProgress::Comparing(captures) => (captures, "captures compared"),
-        EraseProgress::Detaching(captures) => (captures, "captures looked at"),
-        EraseProgress::Erasing(ErasureStep::Dropping(keys)) => (keys, "URLs looked at"),
+        EraseProgress::Detaching(captures) => (captures, "captures read"),
+        EraseProgress::Erasing(ErasureStep::Dropping(keys)) => (keys, "URLs read"),
         EraseProgress::Erasing(ErasureStep::Values(bytes)) => (bytes, "bytes of pages rewritten"),
         EraseProgress::Searching(bytes) => (bytes, "bytes searched"),
         _ => (0, "dictionaries and keys rewritten"),
@@ -255,7 +255,7 @@ fn watch(bar: &Progress, progress: EraseProgress) -> ControlFlow<()> {
     interrupt::go_on()
 }
 
-/// Whether something was erased, or only planned to be.
+/// Kind of the report: an erasure, or the plan of one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Done {
     Planned,
@@ -276,7 +276,7 @@ fn ended(
         }
         Err(filemap::Error::Engine(filemap_core::Error::Cancelled)) => {
             let what =
-                format_args!("the rule is in force, and bytes may be left; `fm-tool erase {store} --resume` goes on");
+                format_args!("the rule is in force, and bytes may be left; `fm-tool erase {store} --resume` continues");
             return Ok(interrupt::stopped(what));
         }
         Err(e @ filemap::Error::Rule { .. }) => return Err(Failure::Usage(e.to_string())),
@@ -310,7 +310,7 @@ fn ended(
         words::complain(format_args!("{file}: offset {offset}: {what}"));
     }
     if done == Done::Erased {
-        words::complain(format_args!("not all could be erased; `fm-tool erase {store} --resume` tries again"));
+        words::complain(format_args!("some of it could not be erased; `fm-tool erase {store} --resume` tries again"));
     }
     Ok(Outcome::Damaged)
 }
@@ -321,12 +321,12 @@ fn tell(erasing: &Erasing, done: Done) {
     let dictionaries = erased.dictionaries.len() as u64;
     if done == Done::Planned {
         words::say(format_args!(
-            "{captures} would be erased, with which {urls} would go altogether, and {} that may contain their text",
+            "{captures} would be erased, {urls} completely, and {} that may contain their text",
             count(dictionaries, "dictionary"),
         ));
     } else {
         words::say(format_args!(
-            "{captures} erased, with which {urls} went altogether; {} removed, {} trained in their place; {} of {} \
+            "{captures} erased, {urls} completely; {} removed, {} trained in their place; {} of {} \
              rewritten",
             count(dictionaries, "dictionary"),
             erased.made_dictionaries,

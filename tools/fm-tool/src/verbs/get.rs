@@ -1,7 +1,7 @@
 //! `get`: prints pages: their bodies, their headers, or the whole responses, one after the other.
 //!
-//! The newest version's body passes through bounded memory. With `-o` the file is made only for an
-//! existing page, and dropped if one turns out to be damaged. A revisit without its original is
+//! The newest version's body is streamed in bounded memory. With `-o` the file is made only for an
+//! existing page, and removed if a page turns out to be damaged. A revisit without its original is
 //! printed without a body, with a message.
 
 use std::io::Read;
@@ -54,7 +54,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let mut out = None;
     let outcome = all(args, shared, &Source { store, variant }, urls, &mut out)?;
     match (outcome, out) {
-        // An incomplete file replaces nothing.
+        // An incomplete file must not replace an existing one.
         (Outcome::Interrupted(_), Some(mut out)) => out.flush()?,
         (_, Some(out)) => out.finish()?,
         (_, None) => {}
@@ -62,7 +62,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
-/// The store, and which variant of the URLs.
+/// The store, and the variant to get.
 struct Source {
     store: Box<dyn PageRead>,
     variant: Option<Variant>,
@@ -99,7 +99,7 @@ fn all(args: &Args, shared: &Shared, asked: &Source, urls: Urls, out: &mut Optio
     Ok(outcome.unwrap_or_else(|| interrupt::stopped("not everything was printed")))
 }
 
-/// A page, and the reader of its body if that is not in the page.
+/// A page, and the reader of its body if the page does not hold it.
 type Found<'a> = (Page, Option<Box<dyn Read + 'a>>);
 
 fn find<'a>(args: &Args, shared: &Shared, asked: &'a Source, url: &Address) -> Result<Option<Found<'a>>, Failure> {
@@ -110,7 +110,7 @@ fn find<'a>(args: &Args, shared: &Shared, asked: &'a Source, url: &Address) -> R
         (_, Some(sequence)) => {
             let is_it = |version: &Version| version.sequence == sequence;
             let found = match store.versions(&newest) {
-                // The newest can be told though others cannot.
+                // The newest version can be read although others cannot.
                 Err(error) if error.is_damage() => {
                     let head = store.head(&newest)?.map(|head| head.version);
                     Some(head.filter(is_it).ok_or(error)?)
@@ -132,12 +132,12 @@ fn streamed<'a>(store: &'a dyn PageRead, newest: &Lookup<'_>) -> Result<Option<F
     if page.kind != RecordKind::Revisit {
         return Ok(Some((page, Some(reader))));
     }
-    // Read it now: whether there is a body must be known first.
+    // Read now, because the caller must know whether there is a body.
     reader.read_to_end(&mut page.body)?;
     Ok(Some((page, None)))
 }
 
-/// Reports a revisit whose original is not in the store, and which one that is.
+/// Reports a revisit whose original is not in the store, and names the original.
 fn say_no_body(args: &Args, url: &Address, page: &Page) {
     let revisit = page.revisit.as_ref();
     let original = revisit.and_then(|revisit| revisit.refers_to_url.as_deref());

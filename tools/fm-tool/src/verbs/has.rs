@@ -1,4 +1,4 @@
-//! `has`: which URLs are pages of the store. Reads the index and key records, no page.
+//! `has`: tells which URLs are pages of the store. Reads the index and key records, no page.
 
 use filemap::Lookup;
 use fm_cli::{Failure, Outcome, Output, Progress, interrupt};
@@ -40,7 +40,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         if shared.flags.quiet || is_there == args.missing { Ok(()) } else { out.row("", url.bytes()) }
     })?;
     out.finish()?;
-    let stopped = || interrupt::stopped(format_args!("{asked} URLs were looked for"));
+    let stopped = || interrupt::stopped(format_args!("{asked} URLs were checked"));
     // An interrupted list ends early.
     Ok(outcome.filter(|_| !interrupt::asked()).unwrap_or_else(stopped).and(missed))
 }

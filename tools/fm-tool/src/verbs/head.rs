@@ -1,4 +1,4 @@
-//! `head`: pages without their bodies, which are not read.
+//! `head`: prints pages without their bodies, which are not read.
 
 use filemap::{Lookup, PageHead};
 use fm_cli::{Failure, Outcome, Output, interrupt, times};

@@ -1,4 +1,4 @@
-//! `history`: the versions of a page, of a variant, or of both, a line each, newest first. An
+//! `history`: lists the versions of a page, of a variant, or of both, one a line, newest first. An
 //! unreadable version is reported, and the others are listed.
 
 use std::path::PathBuf;

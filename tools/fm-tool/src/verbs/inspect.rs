@@ -1,4 +1,5 @@
-//! `inspect`: the contents of one file of a store, field by field, without opening the store.
+//! `inspect`: prints the contents of one file of a store, field by field, without opening the
+//! store.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 //! `ls`: lists URLs, a line each, without reading bodies, in order where the store keeps one.
 //!
-//! A URL may hold any byte but NUL: in a store of exact bytes only `-0` and `--json` separate URLs
-//! reliably. `--long` lists all pages in log order by one sequential read; with a selection, with
-//! `--reverse` or `--after` it costs a read for each page.
+//! A URL may hold any byte but NUL, so in a store of exact bytes only `-0` and `--json` separate
+//! URLs reliably. `--long` lists all pages in log order by one sequential read; with a selection,
+//! `--reverse` or `--after` it costs one read a page.
 
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -22,8 +22,8 @@ use crate::stores::opening;
 #[derive(clap::Args)]
 #[command(after_help = "Columns of --long: time, status, bytes of the body, bytes stored, URL; tabs between them. \
     URLs come in order: by host from its last label on (com, example, www), then by path; those that are not http or \
-    https, or have a user, last. What is read is about what is printed, but for a --prefix that ends within the host: \
-    that reads the order of all pages. A store of an older build has no order until a repair makes one: key.dat is \
+    https, or have a user, last. It reads about as much as it prints, except with a --prefix that ends within the host: \
+    that reads the order of all pages. A store of an older version has no order until a repair makes one: key.dat is \
     read once then. --long and --since read the value log instead, in its order, or with a selection, --reverse or \
     --after one record a page.\n\n\
     Example:\n  fm-tool ls pages.fm --host example.com --limit 1000\n  \
@@ -102,26 +102,26 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     Ok(outcome.unwrap_or_else(stopped))
 }
 
-/// Items while there is room for one: behind the last, none is looked for.
+/// Items while there is room; after the last one, no further item is looked up.
 fn limited<T>(mut items: impl Iterator<Item = T>, has_room: impl Fn() -> bool) -> impl Iterator<Item = T> {
     std::iter::from_fn(move || if has_room() { items.next() } else { None })
 }
 
-/// The newest versions of pages, of those behind `after`.
+/// The newest versions of pages, or of those behind `after`.
 fn heads<'s>(store: &'s dyn PageRead, scope: &Scope, after: Option<&Cursor>) -> filemap::Result<Results<'s, PageHead>> {
     if after.is_none() {
         return store.heads(scope);
     }
     let head = |listed: filemap::Result<Listed>| match listed {
-        // `None`: removed since it was listed.
+        // `None`: the page was removed after it was listed.
         Ok(listed) => store.head(&Lookup::new(&listed.url)).transpose(),
         Err(error) => Some(Err(error)),
     };
     Ok(Box::new(store.list(scope, after)?.filter_map(head)))
 }
 
-/// Says that a store without a page has variants: nothing listed is not nothing stored. The first
-/// page ends the look.
+/// Says that a store without pages has variants, so that an empty list is not taken for an empty
+/// store. Stops at the first page.
 fn hint_at_variants(args: &Args, store: &dyn PageRead) -> Result<(), Failure> {
     let has = |scope: Scope| store.list(&scope, None).map(|mut listed| listed.next().is_some());
     if !has(Scope::new())? && has(Scope::new().variants())? {
@@ -177,7 +177,7 @@ impl Listing<'_> {
         let page = &head.page;
         let status = page.status.map_or("-".to_owned(), |status| status.to_string());
         let time = times::print(page.fetched_at_ms);
-        // That of a page in place is not known before its record is read.
+        // The length of a page in place is known only once its record is read.
         let body = page.in_place.map_or(head.body_bytes.to_string(), |_| "-".to_owned());
         let stored = head.stored_bytes;
         self.out.bytes(format!("{time}\t{status}\t{body}\t{stored}\t").as_bytes())?;

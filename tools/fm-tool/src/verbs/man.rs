@@ -1,4 +1,4 @@
-//! `man`: manual pages of the program and of each verb, from the same text as `--help`.
+//! `man`: prints manual pages of the program and of each verb, from the text of `--help`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -41,10 +41,10 @@ pub fn run(args: &Args, program: Command, shared: &Shared) -> Result<Outcome, Fa
     Ok(Outcome::Done)
 }
 
-/// A file's name, and what is in it.
+/// A file's name and contents.
 type NamedPage = (String, Vec<u8>);
 
-/// All pages: the program's first, a verb's subcommands after it.
+/// All pages: the program's first, a verb's subcommands after the verb's.
 fn pages(program: Command) -> Result<Vec<NamedPage>, Failure> {
     let mut program = program.disable_help_subcommand(true);
     program.build();

@@ -68,7 +68,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     out.end(outcome)
 }
 
-/// Reports rules of erasures, which do not come with the pages. Damaged rules do not stop the
+/// Reports erasure rules, which are not merged with the pages. Damaged rules do not stop the
 /// merge.
 fn say_missing_rules((from, from_path): Placed<'_>, (to, to_path): Placed<'_>) -> Result<Outcome, Failure> {
     let own = to.rules()?;
@@ -84,7 +84,7 @@ fn say_missing_rules((from, from_path): Placed<'_>, (to, to_path): Placed<'_>) -
     let missing = theirs.iter().filter(lacks).count() as u64;
     if missing > 0 {
         let (rules, from, to) = (count(missing, "rule"), from_path.display(), to_path.display());
-        let what = format_args!("`fm-tool erase {to} --rules-from {from}` takes them over");
+        let what = format_args!("`fm-tool erase {to} --rules-from {from}` adopts them");
         words::complain(format_args!("{from} has {rules} of erasures that {to} lacks: {what}"));
     }
     Ok(Outcome::Done)
@@ -122,7 +122,7 @@ pub fn copy(
         Err(Error::Cancelled) => {
             let (from, to) = (from_path.display(), to_path.display());
             let versions = count(so_far.versions, "version");
-            Ok(interrupt::stopped(format_args!("{versions} copied; `fm-tool merge {to} {from}` goes on from there")))
+            Ok(interrupt::stopped(format_args!("{versions} copied; `fm-tool merge {to} {from}` continues from there")))
         }
         copied => {
             let copied = copied?;
@@ -132,10 +132,7 @@ pub fn copy(
             tell(&copied, from_path, out)?;
             for (rule, versions) in &refused {
                 let versions = count(*versions, "version");
-                words::complain(format_args!(
-                    "{}: {versions} refused by rule {rule} of an erasure",
-                    from_path.display()
-                ));
+                words::complain(format_args!("{}: {versions} refused by erasure rule {rule}", from_path.display()));
             }
             Ok(if copied.damaged + copied.refused > 0 { Outcome::Damaged } else { Outcome::Done })
         }
@@ -147,7 +144,7 @@ fn tell(copied: &Copied, from: &Path, out: &mut Output) -> Result<(), Failure> {
         store = from.display().to_string(), keys, versions, unchanged, already_there, body_bytes, damaged, refused,
     );
     let words = format_args!(
-        "{}: {} of {} added, {} of them unchanged; {} there already",
+        "{}: {} of {} added, {} of them unchanged; {} already there",
         from.display(),
         count(copied.versions, "version"),
         sizes::print(copied.body_bytes),

@@ -1,4 +1,4 @@
-//! `prune`: drops old versions by number, age or size, of all pages or of chosen ones, and frees
+//! `prune`: drops old versions by number, age or size, of all pages or of selected ones, and frees
 //! their space.
 
 use std::ops::ControlFlow;
@@ -71,7 +71,7 @@ impl Args {
         if self.compact { CompactionGoal::NoGarbage } else { CompactionGoal::Bound }
     }
 
-    /// Accepts the canonical URLs that are meant; `None`: all are.
+    /// Accepts the canonical URLs of the selected pages; `None` if all are selected.
     fn filter(&self) -> Option<impl Fn(&[u8]) -> bool + Send + Sync + use<>> {
         let (is_of, regex) = (self.selection.scope().filter(), self.regex.clone());
         let is_all = self.selection.is_all() && regex.is_none();
@@ -91,7 +91,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     if args.dry_run {
         let store = opening::local_to_plan(&args.store, shared)?;
         interrupt::listen();
-        let bar = Progress::records(&shared.flags, Some(0), "looked through");
+        let bar = Progress::records(&shared.flags, Some(0), "examined");
         let planned = match args.filter() {
             Some(filter) => store.prune_plan_where(rule, filter, &mut |progress| watch(&bar, progress)),
             None => store.prune_plan(rule, &mut |progress| watch(&bar, progress)),
@@ -138,7 +138,7 @@ fn pruned(
     out: &mut Output,
 ) -> Result<Outcome, Failure> {
     interrupt::listen();
-    let bar = Progress::records(&shared.flags, Some(0), "looked through");
+    let bar = Progress::records(&shared.flags, Some(0), "examined");
     let pruned = match args.filter() {
         Some(filter) => store.prune_where(rule, filter, &mut |progress| watch(&bar, progress))?,
         None => store.prune(rule, &mut |progress| watch(&bar, progress))?,
@@ -147,7 +147,7 @@ fn pruned(
     tell(&pruned, Done::Dropped, out)?;
     if pruned.is_cancelled {
         out.flush()?;
-        let what = "they stay dropped; the same command goes on";
+        let what = "they stay dropped; the same command continues";
         return Ok(interrupt::stopped(format_args!("{} dropped so far; {what}", count(pruned.versions, "version"))));
     }
     if pruned.versions == 0 && !args.compact {
@@ -158,7 +158,7 @@ fn pruned(
     Ok(hidden(&pruned, outcome))
 }
 
-/// Reports keys that damage hides, and makes the outcome that of damage.
+/// Reports keys that damage hides, and turns the outcome into damage.
 fn hidden(pruned: &Pruned, outcome: Outcome) -> Outcome {
     match (pruned.hidden, outcome) {
         (0, outcome) => outcome,
@@ -174,14 +174,14 @@ fn hidden(pruned: &Pruned, outcome: Outcome) -> Outcome {
 
 fn watch(bar: &Progress, step: PruneStep) -> ControlFlow<()> {
     match step {
-        PruneStep::Pruning(progress) => bar.at(progress.done, progress.total, || "looked through".to_owned()),
-        PruneStep::Revisits(versions) => bar.at(versions, versions, || "versions looked at for revisits".to_owned()),
+        PruneStep::Pruning(progress) => bar.at(progress.done, progress.total, || "examined".to_owned()),
+        PruneStep::Revisits(versions) => bar.at(versions, versions, || "versions examined for revisits".to_owned()),
         _ => {}
     }
     interrupt::go_on()
 }
 
-/// Whether versions were dropped, or only planned to be.
+/// Kind of the report: a prune, or the plan of one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Done {
     Planned,
@@ -194,10 +194,10 @@ fn tell(pruned: &Pruned, done: Done, out: &mut Output) -> Result<(), Failure> {
         stopped = pruned.is_cancelled,
     );
     let (dropped, gone, after) = match done {
-        Done::Planned => ("would be dropped", "would go altogether", " after that"),
-        Done::Dropped => ("dropped", "went altogether", ""),
+        Done::Planned => ("would be dropped", "would be removed completely", " after that"),
+        Done::Dropped => ("dropped", "removed completely", ""),
     };
     let (versions, pages) = (count(pruned.versions, "version"), count(pruned.keys, "page"));
     let (bytes, live) = (sizes::print(pruned.bytes), sizes::print(pruned.live_bytes));
-    out.report(&line, format_args!("{versions} of {bytes} {dropped}, with which {pages} {gone}; {live} live{after}"))
+    out.report(&line, format_args!("{versions} of {bytes} {dropped}, {pages} {gone}; {live} live{after}"))
 }

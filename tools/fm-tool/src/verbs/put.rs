@@ -45,7 +45,7 @@ pub struct Args {
     new: opening::NewStore,
 }
 
-/// A header of one line, as it could have been sent, so that it prints back unchanged.
+/// A header of one line, as it could have been sent, so that it is printed back unchanged.
 fn header(text: &str) -> Result<(String, String), String> {
     let parts = text.split_once(':').map(|(name, value)| (name.trim(), value.trim()));
     let Some((name, value)) = parts.filter(|(name, _)| !name.is_empty()) else {
@@ -90,7 +90,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     out.end(Outcome::Done)
 }
 
-/// Names the disk that is full.
+/// Names the full disk.
 fn not_put(failure: Failure, args: &Args) -> Failure {
     let disk = file_system::of(&args.store);
     let full = |words| Failure::Full(format!("{} was not stored: {disk} is full: {words}", args.url));
@@ -115,8 +115,9 @@ fn body(path: &Path, shared: &Shared) -> Result<Box<dyn Read>, Failure> {
     Ok(Box::new(file))
 }
 
-/// Whether a standard stream was closed when the program began. The runtime then opens the null
-/// device for reading and writing in its place; a shell's `</dev/null` opens it for reading only.
+/// Returns whether a standard stream was closed when the program began. The runtime then opens the
+/// null device for reading and writing in its place; a shell's `</dev/null` opens it for reading
+/// only.
 fn is_closed(stream: &impl AsFd) -> bool {
     let flags = rustix::fs::fcntl_getfl(stream);
     let is_for_both = flags.is_ok_and(|flags| flags & OFlags::RWMODE == OFlags::RDWR);
@@ -128,8 +129,8 @@ fn is_closed(stream: &impl AsFd) -> bool {
     is_for_both && is_null
 }
 
-/// Refuses a URL that a new store would refuse, before it is made. An existing store judges
-/// itself.
+/// Refuses a URL that a new store would refuse, before the store is made. An existing store checks
+/// for itself.
 fn check_url(args: &Args) -> Result<(), Failure> {
     if args.store.exists() || remote::is_server(&args.store) || bucket::is_bucket(&args.store) {
         return Ok(());

@@ -44,7 +44,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         } else {
             let share = e.recompressed_stored_bytes as f64 / e.stored_bytes.max(1) as f64;
             let (now, then) = (sizes::print(e.stored_bytes), sizes::print(e.recompressed_stored_bytes));
-            out.line(format!("{} records looked at: {now} now, {then} then ({share:.2})", e.records))?;
+            out.line(format!("{} records sampled: {now} now, {then} then ({share:.2})", e.records))?;
         }
         return out.end(Outcome::Done);
     }

@@ -1,4 +1,4 @@
-//! `repair`: builds a store from what is left of a damaged one, and lists what is lost.
+//! `repair`: builds a store from the remains of a damaged one, and lists what is lost.
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use crate::stores::{bucket, opening, place, remote};
 /// with reading the log.
 const BATCH_BYTES: usize = 128 << 20;
 
-/// Build a store from what is left of a damaged one
+/// Build a store from the remains of a damaged one
 ///
 /// Needs only the value segments (value*.dat): index, key log and superblock are rebuilt. Every
 /// page with a whole record comes back; what was removed stays removed. Lost places are listed by
@@ -91,7 +91,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let repaired = match named {
         Some((name, version)) => run(&plain().canonicalizer(&name, version)),
         None => match run(&plain()) {
-            // The superblock is lost; nothing was changed yet.
+            // The superblock is lost, and nothing was changed yet.
             Err(Error::Storage(StorageError::InvalidOption { name: "canonicalizer", .. })) => {
                 run(&plain().canonicalizer(Whatwg.name(), Whatwg.version()))
             }
@@ -115,12 +115,12 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     }
 }
 
-/// Restores the marks by which URLs list their variants, where the record of a mark is lost.
+/// Restores lost marks. A URL lists its variants by such a mark.
 pub fn variants_shown(store: &Store) -> Result<(), Failure> {
     let marked = PageStore::mark_again(store)?;
     if marked > 0 {
         let marks = count(marked, "mark");
-        words::say(format_args!("{marks} by which variants are found: lost, and put again"));
+        words::say(format_args!("{marks} by which variants are found: lost, and restored"));
     }
     Ok(())
 }
@@ -135,7 +135,7 @@ fn in_object_storage(location: &str, args: &Args, shared: &Shared) -> Result<Out
     ];
     bucket::refuse_flags(location, &flags)?;
     let question =
-        "Its index is made anew of the segments, which stay as they are. A writer that has the store open loses it.";
+        "A new index is made from the segments, which stay as they are. A writer that has the store open loses it.";
     if !args.yes && !agreed(args, question)? {
         words::say("nothing was changed");
         return Ok(Outcome::Refused);
@@ -161,11 +161,11 @@ fn stopped(args: &Args) -> Outcome {
     match &args.target {
         Some(target) => {
             let target = target.display();
-            interrupt::stopped(format_args!("{target} is no store yet; remove it, and run the same command again"))
+            interrupt::stopped(format_args!("{target} is not a store yet; remove it, and run the same command again"))
         }
         None => {
             let source = args.source.display();
-            interrupt::stopped(format_args!("{source} is no store until the same command has run to its end"))
+            interrupt::stopped(format_args!("{source} is not a store until the same command has completed"))
         }
     }
 }
@@ -193,7 +193,7 @@ fn told(report: &RepairReport, args: &Args, shared: &Shared) -> Result<Outcome, 
         let what = "the superblock is lost, which names the canonicaliser of the keys";
         words::complain(format_args!("{what}: {rule} is assumed; if that is wrong, repair again with --rule"));
     }
-    // Doubt may be loss, and the exit code must say so.
+    // A doubtful place may be a loss, so the exit code must say so.
     Ok(if report.is_complete() && report.unwitnessed.is_empty() { Outcome::Done } else { Outcome::Damaged })
 }
 

@@ -81,7 +81,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     } else {
         chosen(args, shared, &*store, &mut out)
     };
-    // Removals so far stay, whatever stopped the rest.
+    // The removals so far stay, whatever stopped the others.
     let synced = store.sync();
     let closed = store.close().map_err(Failure::from);
     let outcome = outcome.map_err(|failure| not_removed(failure, &synced, args))?;
@@ -92,14 +92,14 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     match closed {
         // The removals are durable in the log.
         Err(Failure::Full(words)) => {
-            words::complain(format_args!("removals are for good; the index is updated once there is space: {words}"));
+            words::complain(format_args!("removals are final; the index is updated once there is space: {words}"));
         }
         closed => closed?,
     }
     out.end(outcome)
 }
 
-/// The failure of a full disk: nothing was removed, and whether earlier removals are durable.
+/// The failure of a full disk: what was not removed, and whether earlier removals are durable.
 fn not_removed(failure: Failure, synced: &filemap::Result<()>, args: &Args) -> Failure {
     let Failure::Full(words) = failure else { return failure };
     let disk = file_system::of(&args.store);
@@ -109,7 +109,7 @@ fn not_removed(failure: Failure, synced: &filemap::Result<()>, args: &Args) -> F
     ))
 }
 
-/// Removes a page, and says whether it was there, and how many revisits lost their bodies.
+/// Removes a page; returns whether the page existed, and how many revisits lost their bodies.
 type Remove<'a> = dyn Fn(&Address) -> filemap::Result<(bool, u64)> + 'a;
 
 /// Removes the pages that are named.

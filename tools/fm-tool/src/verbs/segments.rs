@@ -1,5 +1,5 @@
-//! `segments`: live and dead bytes of each segment of the value log, as of the last checkpoint.
-//! Reads no page.
+//! `segments`: prints live and dead bytes of each segment of the value log, as of the last
+//! checkpoint. Reads no page.
 
 use std::path::PathBuf;
 

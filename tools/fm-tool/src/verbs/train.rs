@@ -1,5 +1,5 @@
-//! `train`: trains dictionaries on a store's pages now, for pages that are put or recompressed
-//! later.
+//! `train`: trains dictionaries on a store's pages now; pages that are put or recompressed later
+//! use them.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use fm_cli::{Failure, Outcome, Output, fields, sizes};
 use crate::flags::Shared;
 use crate::stores::{bucket, opening};
 
-/// Train dictionaries on the store's own pages
+/// Train dictionaries on the store's pages
 #[derive(clap::Args)]
 #[command(
     after_help = "A store trains dictionaries by itself while pages are put; this trains them on pages from the whole store and keeps \

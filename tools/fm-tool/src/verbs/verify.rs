@@ -1,5 +1,5 @@
 //! `verify`: reads everything, or only the structures that lead to pages, and reports every
-//! damaged place. Interrupted, it continues where it was.
+//! damaged place. Continues an interrupted run.
 
 use std::path::PathBuf;
 
@@ -101,7 +101,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     Ok(if report.problems.is_empty() { Outcome::Done } else { Outcome::Damaged })
 }
 
-/// Counts revisits; `None` if that was interrupted, or this build does not know the store's
+/// Counts revisits; `None` if interrupted, or if this program does not know the store's
 /// canonicaliser.
 fn revisits(store: Store) -> Result<Option<RevisitCount>, Failure> {
     match PageStore::over(store) {
@@ -136,7 +136,7 @@ fn stopped(report: &VerifyReport, done_bytes: u64, total_bytes: u64) -> Outcome 
         number => format!("damage in {} so far", count(number, "place")),
     };
     let next = match report.is_resumable {
-        true => "the same command goes on from that segment",
+        true => "the same command continues from that segment",
         false => "run it again to be certain",
     };
     let (done, total) = (sizes::print(done_bytes), sizes::print(total_bytes));

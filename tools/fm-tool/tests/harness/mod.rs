@@ -1,7 +1,7 @@
-//! Runs the built `fm-tool` as a user does: arguments in; exit code, output and words out.
-//!
-//! Every test has its own folder, removed at its end. The WARC files are those of the tests
-//! package, the same that the README's first command imports.
+//! Runs the built `fm-tool` as a user does: with arguments; it checks the exit code, the output
+//! and the messages.
+//! Every test has its own folder, which is removed at the end. The WARC files come from the tests
+//! package; the README's first command imports the same ones.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -12,14 +12,14 @@ use tempfile::TempDir;
 
 /// Pages of python-docs.warc.gz: 54 URLs of one host, and wget's two notes about its own run.
 pub const PAGES: usize = 56;
-/// A page of python-docs.warc.gz, with its length and CRC-32 as another program computed them.
+/// A page of python-docs.warc.gz; another program computed its length and CRC-32.
 pub const PAGE_URL: &str = "http://docs.python.localhost/3.11/tutorial/index.html";
-/// Length of the body of [`PAGE_URL`].
+/// The length of the body of [`PAGE_URL`].
 pub const PAGE_BYTES: usize = 32_302;
-/// CRC-32 of the body of [`PAGE_URL`].
+/// The CRC-32 of the body of [`PAGE_URL`].
 pub const PAGE_CRC: u32 = 0x17c4_4862;
 
-/// How a run ended.
+/// The result of a run.
 pub struct Ran {
     /// The exit code.
     pub code: i32,
@@ -30,14 +30,14 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// Fails the test unless the run ended with `code`.
+    /// Fails the test unless the exit code is `code`.
     #[track_caller]
     pub fn ended(self, code: i32) -> Ran {
         assert_eq!(self.code, code, "words: {}\nout: {}", self.words, String::from_utf8_lossy(&self.out));
         self
     }
 
-    /// Fails the test unless standard error has `words`.
+    /// Fails the test unless standard error contains `words`.
     #[track_caller]
     pub fn said(self, words: &str) -> Ran {
         assert!(self.words.contains(words), "{:?} not said in: {}", words, self.words);
@@ -58,18 +58,18 @@ impl Ran {
     }
 }
 
-/// A folder of a test's own with a place for a store.
+/// A folder for one test, with a path for a store.
 pub struct Bench {
     folder: TempDir,
 }
 
 impl Bench {
-    /// An empty folder; the store is not there yet.
+    /// Creates an empty folder; the store does not exist yet.
     pub fn new() -> Bench {
         Bench { folder: tempfile::tempdir().expect("a temporary folder") }
     }
 
-    /// A store with the pages of these WARC files.
+    /// Creates a store with the pages of these WARC files.
     #[track_caller]
     pub fn with(names: &[&str]) -> Bench {
         let bench = Bench::new();
@@ -83,7 +83,7 @@ impl Bench {
         self.folder.path().join("pages.fm")
     }
 
-    /// A path beside the store.
+    /// A path next to the store.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -93,7 +93,7 @@ impl Bench {
         run(self.command(verb).args(args))
     }
 
-    /// Runs it with bytes on standard input.
+    /// Runs the same with bytes on standard input.
     pub fn feed<A: AsRef<OsStr>>(&self, verb: &str, args: &[A], input: &[u8]) -> Ran {
         let mut command = self.command(verb);
         let mut child = command
@@ -104,13 +104,13 @@ impl Bench {
             .spawn()
             .expect("it starts");
         let mut stdin = child.stdin.take().expect("its input is a pipe");
-        // A program that refuses its arguments need not read its input.
+        // A program that refuses its arguments may not read its input.
         let _ = stdin.write_all(input);
         drop(stdin);
         ran(child.wait_with_output().expect("it ends"))
     }
 
-    /// The command `fm-tool VERB STORE`, to be filled further.
+    /// The command `fm-tool VERB STORE`, to which arguments can be added.
     pub fn command(&self, verb: &str) -> Command {
         let mut command = tool();
         command.arg(verb).arg(self.store());
@@ -118,12 +118,12 @@ impl Bench {
     }
 }
 
-/// The program under test: the built one, or the one that `FM_TOOL` names.
+/// The program under test: the built one, or the one in `FM_TOOL`.
 pub fn program() -> PathBuf {
     std::env::var_os("FM_TOOL").map_or_else(|| env!("CARGO_BIN_EXE_fm-tool").into(), PathBuf::from)
 }
 
-/// The program, with no input and no settings of the user's.
+/// The program, with no input and without the user's settings.
 pub fn tool() -> Command {
     let mut command = Command::new(program());
     command.stdin(Stdio::null()).env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
@@ -140,7 +140,7 @@ fn ran(output: Output) -> Ran {
     Ran { code: output.status.code().expect("it was not killed"), out: output.stdout, words }
 }
 
-/// A WARC file of the tests package.
+/// The path of a WARC file in the tests package.
 #[track_caller]
 pub fn warc(name: &str) -> PathBuf {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/warc");

@@ -1,4 +1,4 @@
-//! Requests of other processes to a running crawl: how the coordinator answers them.
+//! The coordinator's answers to requests of other processes.
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
@@ -24,7 +24,7 @@ pub(super) struct Urgent {
 }
 
 impl Coordinator<'_> {
-    /// Executes a request and answers it. A caller that no longer waits is no error.
+    /// Executes a request and answers it. A caller that no longer waits is not an error.
     pub(super) fn asked(&mut self, asked: Asked) -> Result<(), Error> {
         let answer = match &asked.request {
             Request::Pause => self.pause(true)?,
@@ -34,7 +34,7 @@ impl Coordinator<'_> {
                 Err(words) => refusal(&words),
             },
             Request::Fetch { .. } if self.tally.is_paused => {
-                refusal("the crawl is paused: fm-crawl resume lets it go on")
+                refusal("the crawl is paused: fm-crawl resume continues it")
             }
             Request::Fetch { urls } => match self.links(urls) {
                 Ok(links) => {
@@ -188,8 +188,8 @@ impl Coordinator<'_> {
     }
 }
 
-/// Queues pages again that failed for `reason`; without one, those that were given up or wait for
-/// no fault of their site. Returns their number.
+/// Queues pages again that failed for `reason`; without one, those that were given up or wait
+/// although their host did not decide it. Returns their number.
 ///
 /// # Errors
 /// Errors of the frontier.

@@ -28,7 +28,7 @@ impl Coordinator<'_> {
         let tell = self.tell.clone();
         let asking = self.runtime.spawn_blocking(move || question.ask());
         self.runtime.spawn(async move {
-            let broken = |error| Error::Broken(format!("a claim broke off: {error}; please report it"));
+            let broken = |error| Error::Broken(format!("a claim ended unexpectedly: {error}; please report it"));
             // After the end of the run nobody listens: the next run asks again.
             let _ = tell.send(asking.await.unwrap_or_else(|error| Err(broken(error))).map(Message::Answered));
         });
@@ -103,7 +103,8 @@ impl Coordinator<'_> {
             }
         });
         self.runtime.spawn(async move {
-            let broken = |error| Error::Broken(format!("the visit to {url} broke off: {error}; please report it"));
+            let broken =
+                |error| Error::Broken(format!("the visit to {url} ended unexpectedly: {error}; please report it"));
             // After the end of the run nobody listens: the next run fetches the page again.
             let _ = tell.send(visit.await.unwrap_or_else(|error| Err(broken(error))));
         });

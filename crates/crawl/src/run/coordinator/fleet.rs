@@ -115,7 +115,7 @@ impl Coordinator<'_> {
         Ok(())
     }
 
-    /// An incoming link, normalized by the URL standard.
+    /// An incoming link, normalised by the URL standard.
     fn standard(&self, url: &str) -> Option<Link> {
         let standard = Whatwg.canonicalize(requisites::bare(url).as_bytes()).ok().filter(|url| is_web(url))?;
         let mut link = Link::new(standard, &**self.crawl.pages.canonicalizer())?;
@@ -125,7 +125,7 @@ impl Coordinator<'_> {
         Some(link)
     }
 
-    /// Why a link is refused by the patterns and limits of this crawl.
+    /// The reason why a link is refused by the patterns and limits of this crawl, if it is.
     fn refused(&self, link: &Link) -> Option<Reason> {
         let limits = &self.crawl.settings.limits;
         let endless = || {
@@ -180,7 +180,7 @@ impl Coordinator<'_> {
         links
     }
 
-    /// Whether a page belongs to another crawl: it is then handed over, and given up here.
+    /// Returns whether a page belongs to another crawl: it is then handed over, and given up here.
     pub(super) fn is_handed_over(&mut self, assignment: &Assignment) -> Result<bool, Error> {
         let Some(fleet) = &mut self.state.fleet else { return Ok(false) };
         if fleet.is_ours(&assignment.url) {
@@ -193,7 +193,7 @@ impl Coordinator<'_> {
         Ok(true)
     }
 
-    /// Whether the fleet keeps pages from being assigned.
+    /// Returns whether the fleet keeps pages from being assigned.
     pub(super) fn is_held_up(&mut self) -> Result<bool, Error> {
         let pause = self.state.fleet.as_ref().and_then(Fleet::pause);
         if pause != self.held_up {
@@ -207,7 +207,7 @@ impl Coordinator<'_> {
         Ok(pause.is_some())
     }
 
-    /// The end of the run as far as its own pages go; `None` to go on.
+    /// The end of the run as far as its own pages go; `None` to continue.
     pub(super) fn own_end(&self, supply: &Supply, is_forever: bool) -> Option<End> {
         match supply {
             // This lasts until mailboxes take links again.
@@ -231,7 +231,7 @@ impl Coordinator<'_> {
         }
     }
 
-    /// Whether all work is blocked until mailboxes take links.
+    /// Returns whether all work is blocked until mailboxes take links.
     fn is_stuck(&self) -> bool {
         self.held_up == Some(Pause::Full) && !self.tally.is_paused && self.tally.low_space.is_none()
     }

@@ -95,7 +95,7 @@ impl Coordinator<'_> {
         self.observer.visited(visit, new_links).map_err(Error::Observer)
     }
 
-    /// How long to leave a host alone beyond its delay.
+    /// The time to leave a host alone beyond its delay.
     fn slow_down(&mut self, host: &str, visit: &Visit) -> Option<Duration> {
         let answer = match (&visit.told, visit.status) {
             (Told::Failed(failure), _) if failure.reason == Reason::Busy => pace::Answer::Busy,
@@ -136,7 +136,7 @@ impl Coordinator<'_> {
         }
     }
 
-    /// Whether the frontier knows each of these links.
+    /// For each link, whether the frontier knows it.
     fn known<'v>(&self, links: impl Iterator<Item = &'v Link>) -> Result<Vec<bool>, Error> {
         links.map(|link| Ok(self.state.frontier.knows(&link.key)?)).collect()
     }

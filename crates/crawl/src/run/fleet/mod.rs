@@ -47,7 +47,7 @@ const END_WITHIN: Duration = Duration::from_secs(5);
 /// A crawl's part of a fleet.
 pub struct Fleet {
     shards: u32,
-    /// Whether it takes more free shards.
+    /// True if it takes more free shards.
     is_auto: bool,
     owned: BTreeSet<u32>,
     outbox: Arc<Mutex<Outbox>>,
@@ -63,12 +63,12 @@ pub struct Fleet {
     /// and whether mailboxes take no links.
     received: u64,
     told_rest: Option<(u64, bool)>,
-    /// Whether links are received from mailboxes.
+    /// True if links are received from mailboxes.
     receives: bool,
     standing: Option<Standing>,
-    /// When others were last at work, or something arrived from them.
+    /// Time when others were last at work, or something arrived from them.
     moved: Instant,
-    /// Since when all available pages are assigned.
+    /// Time since when all available pages are assigned.
     starves_since: Instant,
 }
 
@@ -77,7 +77,8 @@ impl Fleet {
     /// held by `holds` are sent only after [`Fleet::committed`]. Blocks.
     ///
     /// # Errors
-    /// The server's, also if a shard has another owner, or none is free; the outbox's.
+    /// Errors of the server, also if a shard has another owner, or none is free; errors of the
+    /// outbox.
     pub fn join(
         settings: &FleetSettings,
         (folder, holds): (&Path, bool),
@@ -138,12 +139,12 @@ impl Fleet {
         urlindex::shard(url.as_bytes(), self.shards)
     }
 
-    /// Whether the pages of a URL's host are ours.
+    /// Returns whether the pages of a URL's host are ours.
     pub fn is_ours(&self, url: &str) -> bool {
         self.owned.contains(&self.shard(url))
     }
 
-    /// Whether a shard is ours.
+    /// Returns whether a shard is ours.
     pub fn owns(&self, shard: u32) -> bool {
         self.owned.contains(&shard)
     }
@@ -203,7 +204,7 @@ impl Fleet {
         Ok(guard(&self.outbox).commit()?)
     }
 
-    /// Whether links were received since the last commit.
+    /// Returns whether links were received since the last commit.
     pub fn has_taken(&self) -> bool {
         !self.taken.is_empty()
     }
@@ -217,7 +218,7 @@ impl Fleet {
         }
     }
 
-    /// Why no page may be assigned now, if so.
+    /// The reason why no page may be assigned now, if any.
     pub fn pause(&self) -> Option<Pause> {
         if self.post.since_heard() >= self.lease {
             return Some(Pause::Unheard);
@@ -284,7 +285,7 @@ impl Fleet {
         }
     }
 
-    /// What the fleet has left to do, by the last report; `None` if nothing.
+    /// The work that the fleet has left, by the last report; `None` if there is none.
     pub fn unfinished(&self) -> Option<Standing> {
         self.standing.clone().filter(|standing| !standing.is_over)
     }
@@ -359,8 +360,8 @@ fn take(client: &LinksClient, crawl: u128, settings: &FleetSettings) -> Result<p
     }
     match epochs.is_empty() {
         true => Err(Error::Usage(format!(
-            "{links}: each of the {shards} shards has an owner: `curl {links}` names them; a shard whose crawl is gone \
-             for good is freed by DELETE {links}/SHARD/owner"
+            "{links}: each of the {shards} shards has an owner: `curl {links}` names them; a shard whose crawl has stopped \
+             permanently is freed by DELETE {links}/SHARD/owner"
         ))),
         false => Ok(epochs),
     }

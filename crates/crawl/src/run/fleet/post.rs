@@ -56,7 +56,7 @@ pub enum Mail {
         shard: u32,
         /// Its links.
         links: Vec<Link>,
-        /// The cursor behind them.
+        /// The cursor after them.
         cursor: u64,
     },
     /// A free shard is now ours.
@@ -104,7 +104,7 @@ struct Owned {
     epoch: u64,
     /// The cursor up to which its links are received.
     cursor: Option<u64>,
-    /// Whether the coordinator has links that it has not committed.
+    /// True if the coordinator has links that it has not committed.
     is_out: bool,
     /// The cursor up to which links are to be dropped.
     to_drop: Option<u64>,
@@ -200,7 +200,7 @@ impl Postman {
         (post, postman)
     }
 
-    /// Runs until the coordinator is gone, or a permanent failure.
+    /// Runs until the coordinator has ended, or a permanent failure.
     pub fn work(mut self, tell: Tell<'_>) {
         let mut later: Option<Later> = None;
         loop {
@@ -267,7 +267,7 @@ impl Postman {
         if is_news || self.is_due() { self.report(does, tell) } else { Ok(true) }
     }
 
-    /// Whether a sign of life is due.
+    /// Returns whether a sign of life is due.
     fn is_due(&self) -> bool {
         self.reported.is_none_or(|(at, _)| at.elapsed() >= self.report_every)
     }
@@ -388,7 +388,7 @@ impl Postman {
         Ok(true)
     }
 
-    /// Whether an answer means that a shard is no longer ours.
+    /// Returns whether an answer means that a shard is no longer ours.
     fn is_lost<T>(&mut self, shard: u32, mailed: &Mailed<T>, tell: Tell<'_>) -> Result<bool, Error> {
         match mailed {
             Mailed::Done(_) => Ok(false),

@@ -9,12 +9,12 @@ CONCURRENT_REQUESTS_PER_DOMAIN = 8
 DOWNLOAD_DELAY = float(os.environ.get("SITE_DELAY", "0.25"))
 DATA = os.environ.get("SITE_DATA", "data")
 
-# Answers are cached: a second run asks no server.
+# Answers are cached: a second run sends no requests.
 HTTPCACHE_ENABLED = True
 HTTPCACHE_STORAGE = "filemap.scrapy.FileMapCacheStorage"
 HTTPCACHE_DIR = os.path.join(os.path.abspath(DATA), "cache")
 
-# Requests seen are kept on disk; with a JOBDIR they outlive the run.
+# Seen requests are kept on disk; with a JOBDIR they outlive the run.
 DUPEFILTER_CLASS = "filemap.scrapy.FileMapDupeFilter"
 
 # Each page is kept with its history, for all spiders.

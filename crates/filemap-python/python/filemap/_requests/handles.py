@@ -1,8 +1,8 @@
-"""One open store a path, or an address, in a process, shared by all caches and storages on it.
+"""One open store for each path or address in a process, shared by all its caches and storages.
 
-A store has one writer, and programs make several sessions on one cache: so each path is opened
-once, at the first use, and closed when the last that uses it closes or goes. A handle that was
-closed, or that a `fork` has made useless, opens the store again at its next use.
+A store has one writer, and programs make several sessions on one cache. So each path is opened
+once, at the first use, and closed when its last user closes or is collected. A handle that was
+closed, or made useless by a `fork`, reopens the store at its next use.
 """
 
 import logging
@@ -21,7 +21,7 @@ _logger: Final = logging.getLogger("filemap.requests_cache")
 
 
 def is_address(path: str) -> bool:
-    """Whether a store is behind a server: `http://host:8640`, or with `https`."""
+    """Returns whether a store is behind a server: `http://host:8640`, or with `https`."""
     return path.lower().startswith(("http://", "https://"))
 
 
@@ -33,7 +33,7 @@ def _spelled(address: str) -> str:
 
 
 class _Shared:
-    """An open store, and how many handles use it."""
+    """An open store, and the number of handles that use it."""
 
     def __init__(self, path: str, read_only: bool, options: Mapping[str, Any]) -> None:
         self.options = dict(options)
@@ -49,7 +49,7 @@ class _Shared:
 
 
 _all: dict[tuple[str, bool], _Shared] = {}
-# Taken again by a finalizer that the garbage collector runs while it is held.
+# Reentrant: the garbage collector may run a finalizer that takes it while it is held.
 _lock = threading.RLock()
 
 
@@ -77,7 +77,7 @@ def _release(name: tuple[str, bool], used: list[_Shared]) -> None:
                     served.append(shared)
                 else:
                     shared.store.close()
-    # A server may take its time: nobody else waits for it.
+    # A server may be slow, and nobody else must wait for it.
     for shared in served:
         shared.store.close()
 
@@ -86,12 +86,12 @@ def _finalize(name: tuple[str, bool], used: list[_Shared]) -> None:
     try:
         _release(name, used)
     except filemap.RemoteError as error:
-        # Nobody is there to catch it; what was put is with the server.
+        # Nobody could catch the error; the server has what was put.
         _logger.warning("Unable to close the store at %s: %s", name[0], error)
 
 
 class Handle:
-    """A use of the store at a path; opened when first asked for.
+    """A use of the store at a path; opened at the first access.
 
     Two handles of one process on one path must have the same options.
     """
@@ -100,7 +100,7 @@ class Handle:
         is_there = is_address(path)
         self.path = _spelled(path) if is_there else os.path.realpath(path)
         self.read_only = read_only
-        # How many versions a served store keeps is its server's.
+        # The server decides how many versions its store keeps.
         given = {**({} if is_there else {"keep_versions": 1}), **options}
         self._options = {name: value for name, value in given.items() if value is not None}
         self._used: list[_Shared] = []
@@ -113,7 +113,7 @@ class Handle:
         return self._shared().store
 
     def lock(self, key: str) -> AbstractContextManager[Any]:
-        """The lock of a key, among all that write this store in this process."""
+        """The lock of a key, shared by all writers of this store in this process."""
         return self._shared().locks[hash(key) % _STRIPES]
 
     def close(self) -> None:
@@ -127,7 +127,7 @@ class Handle:
                 return shared
         except IndexError:
             pass
-        # A store behind a server is opened while nobody waits for the lock: by two at once, perhaps.
+        # A store behind a server is opened without the lock, so two threads may open it at once.
         opened: _Shared | None = None
         while True:
             with _lock:
@@ -140,17 +140,17 @@ class Handle:
         return taken
 
     def _taken(self, opened: _Shared | None) -> _Shared | None:
-        """The store, with this use of it; `None` if it is to be opened before."""
+        """The store, with this use counted; `None` if it must be opened first."""
         if self._used and self._used[-1].pid == os.getpid():
             return self._used[-1]
         shared = self._found(opened)
         while shared is not None:
             shared.users += 1
             if not shared.store.closed:
-                # What was opened before a fork stays in the list: it is the parent's.
+                # A store opened before a fork stays in the list: it is the parent's.
                 self._used.append(shared)
                 return shared
-            # By such a finalizer, just now.
+            # Closed by such a finalizer just now.
             shared = self._found(None)
         return None
 
@@ -165,7 +165,7 @@ class Handle:
             _all[name] = opened
             return opened
         if shared.options != self._options:
-            # A token is for no message.
+            # A token must not appear in a message.
             names = [sorted(options) for options in (shared.options, self._options)]
             own, other = names if is_address(self.path) else (shared.options, self._options)
             raise filemap.InvalidValueError(

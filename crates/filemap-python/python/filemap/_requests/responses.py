@@ -1,7 +1,7 @@
 """Responses of requests-cache as pages, and back.
 
-A page has what a response has: URL, status, headers, decoded body. All else that requests-cache
-keeps is one JSON object in a header of its own, `X-Crawler-Requests`, made by requests-cache's own
+A page has a response's URL, status, headers and decoded body. All other data of requests-cache is
+one JSON object in a header of its own, `X-Crawler-Requests`, made by requests-cache's own
 converter: nothing is pickled. Bytes in it are in base 64, whichever version of requests-cache
 wrote them.
 
@@ -9,7 +9,7 @@ wrote them.
 |---|---|
 | `request`, `history`, `cookies`, `expires`, ... | the fields that have no place in a page |
 | `_content` | null: there was no body, not even an empty one |
-| `_coded` | true: the body was decoded; headers on its coding have `X-Crawler-` before the name |
+| `_coded` | true: the body was decoded; headers about its coding are prefixed `X-Crawler-` |
 | `headers` | the headers, if a page cannot hold them exactly |
 """
 
@@ -32,7 +32,7 @@ from urllib3 import HTTPHeaderDict, HTTPResponse
 import filemap
 
 NOTE: Final = b"X-Crawler-Requests"
-"""The header with what a page has no place for."""
+"""The header with the data for which a page has no field."""
 
 _Fields: TypeAlias = list[tuple[bytes, bytes]]
 
@@ -45,7 +45,7 @@ _json: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class NoteError(ValueError):
-    """The note of a page is damaged, or not of this package."""
+    """The note of a page is damaged, or was not written by this package."""
 
 
 def _bytes_of(value: Any, _: object) -> bytes:
@@ -59,7 +59,7 @@ def _text_of(value: bytes | None) -> str | None:
 
 
 # Newer versions of requests import these for type checkers only, and requests-cache before 1.3
-# does not know that: its own backends fail beside them.
+# does not know that: its own backends fail with them.
 attrs.resolve_types(
     CachedResponse, localns={"RequestsCookieJar": RequestsCookieJar, "HTTPAdapter": HTTPAdapter}
 )
@@ -78,7 +78,7 @@ class Stored(NamedTuple):
 
 
 def stored(response: CachedResponse) -> Stored:
-    """What is put for a response."""
+    """The arguments of the put of a response."""
     content: object = vars(response)["_content"]
     body = content if isinstance(content, bytes) else b""
     light = CachedResponse.__new__(CachedResponse)
@@ -98,7 +98,7 @@ def stored(response: CachedResponse) -> Stored:
     method = response.request.method
     given = {
         "status": response.status_code if 100 <= (response.status_code or 0) <= 999 else None,
-        # The note has it exactly.
+        # The note has the exact text.
         "reason": re.sub(r"[\r\n\0]", " ", response.reason or "").encode("latin-1", "replace"),
         "headers": fields,
         "http_version": _VERSIONS.get(getattr(response.raw, "version", None) or 0),
@@ -120,22 +120,22 @@ def response_of(page: filemap.Page) -> CachedResponse:
         is_coded = bool(note.pop("_coded", False))
         note["headers"] = _given(fields, is_coded) if headers is None else headers
         response = _converter.structure(note, CachedResponse)
-        # The converter leaves times as they are that are no text.
+        # The converter leaves times unchanged that are not text.
         times = cast(list[object], [response.created_at, response.expires or response.created_at])
         if not all(isinstance(time, datetime) for time in times):
-            raise TypeError("created_at or expires is no time")
-        # requests-cache asks each response for these, and expects no error.
+            raise TypeError("created_at or expires is not a time")
+        # requests-cache reads these of each response, and expects no error.
         _ = response.is_expired, cast(Any, response).is_older_than(0)
         return response
     except Exception as error:  # The note may be anybody's, and the converter has no bound.
-        # Its errors lie in each other as deep as the note: without their text.
+        # Nested as deep as the note: the errors' texts are left out.
         what = type(error).__name__
         raise NoteError(f"the note of {page.url} cannot be read: {what}") from error
 
 
 def note_of(fields: Sequence[tuple[bytes, bytes]], url: str) -> dict[str, Any]:
     """The note among the headers of the page `url`. Raises `NoteError`."""
-    # Ours is the last: a server may send one, too.
+    # The last one is this package's: a server may send one too.
     if not fields or fields[-1][0] != NOTE:
         raise NoteError(f"{url} has no note of requests-cache")
     try:
@@ -143,19 +143,19 @@ def note_of(fields: Sequence[tuple[bytes, bytes]], url: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise NoteError(f"the note of {url} cannot be read: {error}") from error
     if not isinstance(note, dict):
-        raise NoteError(f"the note of {url} is no object")
+        raise NoteError(f"the note of {url} is not an object")
     return cast(dict[str, Any], note)
 
 
 def expires(note: Mapping[str, Any]) -> datetime | None:
-    """When a response expires. Raises `NoteError`."""
+    """The time when a response expires. Raises `NoteError`."""
     text = note.get("expires")
     if text is None:
         return None
     try:
         time = datetime.fromisoformat(text)
     except (TypeError, ValueError) as error:
-        raise NoteError(f"{text!r} is no time") from error
+        raise NoteError(f"{text!r} is not a time") from error
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
@@ -164,7 +164,7 @@ def _headers(response: CachedResponse) -> Mapping[str, str]:
 
 
 def _fields(response: CachedResponse, body: bytes) -> tuple[_Fields, bool, bool]:
-    """The headers as a page has them; if the body was coded, and if they come back exactly."""
+    """The headers for a page; whether the body was coded, and whether they read back exactly."""
     fields: _Fields = []
     is_exact = True
     raw: object = getattr(response.raw, "headers", None)
@@ -195,7 +195,7 @@ def _fields(response: CachedResponse, body: bytes) -> tuple[_Fields, bool, bool]
 def _lines(
     name: str, value: str, getlist: Callable[[str], Iterable[object]] | None
 ) -> Sequence[str]:
-    """The lines of a field: requests joins them, urllib3 still knows them."""
+    """The lines of a field: requests joins them, urllib3 still has them."""
     if getlist is not None and ", " in value:
         lines = [str(line) for line in getlist(name)]
         if ", ".join(lines) == value:
@@ -204,7 +204,7 @@ def _lines(
 
 
 def _is_decoded(coding: str | None) -> bool:
-    """Whether urllib3 has undone this `Content-Encoding`: that of brotli only if it is there."""
+    """Returns whether urllib3 has decoded this `Content-Encoding`: br if brotli is installed."""
     known = HTTPResponse.CONTENT_DECODERS
     return bool(coding) and all(part.strip().lower() in known for part in str(coding).split(","))
 

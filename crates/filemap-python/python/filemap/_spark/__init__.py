@@ -1,1 +1,1 @@
-"""What `filemap.spark` does that needs no Spark: options, filters, columns, parts."""
+"""The parts of `filemap.spark` that need no Spark: options, filters, columns, splits."""

@@ -1,4 +1,4 @@
-"""Columns as Spark has them: it knows no unsigned numbers, milliseconds or repeats in a map."""
+"""Columns for Spark, which has no unsigned numbers, milliseconds or repeated keys in a map."""
 
 import importlib
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from .._errors import InvalidValueError
 if TYPE_CHECKING:
     from .._native import Table
 
-# It has no types.
+# pyarrow has no type annotations.
 pa: Final[Any] = importlib.import_module("pyarrow")
 
 _PAIR: Final[Any] = pa.struct([("key", pa.string()), ("value", pa.string())])
@@ -21,7 +21,7 @@ _NAMES: Final[dict[Any, str]] = {
     pa.timestamp("us", "UTC"): "timestamp",
     pa.list_(pa.field("element", _PAIR)): "array<struct<key:string,value:string>>",
 }
-"""Spark's names of types, which its DDL takes, too."""
+"""Spark's names of types, which its DDL accepts too."""
 
 
 class Column(NamedTuple):
@@ -29,14 +29,14 @@ class Column(NamedTuple):
 
     name: str
     type: str
-    """As Spark's `simpleString` has it."""
+    """The form of Spark's `simpleString`."""
     is_nullable: bool
 
 
 def _of_spark(type: Any) -> Any:
-    """The type in which Spark takes values of a type of `to_arrow`."""
+    """The type in which Spark accepts values of a type of `to_arrow`."""
     if pa.types.is_map(type):
-        # A map of Spark's has each key once; header fields come in order, with repeats.
+        # A map of Spark's has each key once; header fields are ordered and may repeat.
         return pa.list_(pa.field("element", _PAIR))
     if pa.types.is_timestamp(type):
         return pa.timestamp("us", "UTC")
@@ -53,7 +53,7 @@ def spark_schema(schema: Any) -> Any:
 
 
 def ddl(schema: Any) -> str:
-    """A schema of Spark's rows as Spark writes it."""
+    """A schema of Spark's rows as a DDL string."""
     columns = (
         f"`{field.name}` {_NAMES[field.type]}{'' if field.nullable else ' not null'}"
         for field in spark_schema(schema)
@@ -77,15 +77,15 @@ def declared(schema: Any, columns: Sequence[Column]) -> Any:
 
 
 def table_schema(table: "Table") -> Any:
-    """The schema of a table of `to_arrow`, which is not read and cannot be any more."""
+    """The schema of a table of `to_arrow`, which is not read, and cannot be read afterwards."""
     return pa.RecordBatchReader.from_stream(table).schema
 
 
 def batches(table: "Table", schema: Any) -> Iterator[Any]:
     """The rows of a table of `to_arrow` as record batches of this schema of Spark's rows.
 
-    Values change in form only; one that does not fit is an error (`pyarrow.ArrowInvalid`), as
-    damage is after the last row.
+    Values change in form only. A value that does not fit is an error (`pyarrow.ArrowInvalid`);
+    damage is an error after the last row.
     """
     for batch in pa.RecordBatchReader.from_stream(table):
         arrays = [_cast(array, field.type) for array, field in zip(batch.columns, schema)]

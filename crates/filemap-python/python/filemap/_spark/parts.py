@@ -1,4 +1,4 @@
-"""Into how many parts a store is cut, and which."""
+"""The number of parts of a store, and the parts."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .._store import PageStore
 
 PART_BYTES: Final = 64 << 20
-"""About as much of the value log is one part, if the query does not say how many."""
+"""Approximate bytes of the value log in a part, if the query does not give their number."""
 
 MOST_PARTS: Final = 10_000
 
@@ -18,8 +18,8 @@ MOST_PARTS: Final = 10_000
 def parts(store: "PageStore", plan: Plan) -> "list[Split]":
     """The parts of a query over the store as it is now; at least one.
 
-    With a filter of few pages by host, domain or prefix there are fewer; but parts by URL are of
-    pages alone, not of their variants.
+    With a filter of few pages by host, domain or prefix there are fewer; but parts by URL have
+    pages only, not their variants.
     """
     number = plan.partitions
     if number is None:

@@ -1,4 +1,4 @@
-"""What a query reads, by the options that Spark passes as text."""
+"""The plan of a query, from the options that Spark passes as text."""
 
 import re
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ OPTIONS: Final = ("path", "columns", "partitions", "versions", "variants", "dama
 _LOCATION: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?://[^/]*)?(?=/)")
 
 _DATE_PLACES: Final = (4, 6, 8, 12, 14)
-"""Digits of `2026`, `202601`, `20260101` and with a time: as seconds they would be other times."""
+"""Digits of `2026`, `202601`, `20260101` and with a time: not meant as seconds."""
 
 
 @dataclass(frozen=True)
@@ -30,17 +30,17 @@ class Plan:
     """In this order; by default all that need no body."""
     filter: Filter = field(default_factory=Filter)
     partitions: int | None = None
-    """How many parts; by default by the bytes of the store."""
+    """Number of parts; by default it depends on the bytes of the store."""
     all_versions: bool = False
     variants: bool = False
     skip_damage: bool = False
 
     @classmethod
     def of(cls, options: Mapping[str, str | None]) -> "Plan":
-        """The plan of these options, whose names are in any case.
+        """The plan of these options, whose names are case-insensitive.
 
-        Raises `InvalidValueError`, which names the option: also for one that is not known or has
-        no value, since a misspelt `host`, or an empty one, would read everything.
+        Raises `InvalidValueError`, which names the option; also for an unknown or empty one, since
+        a misspelt `host`, or an empty one, would read everything.
         """
         given = _given(options)
         columns = given.get("columns")
@@ -58,7 +58,7 @@ class Plan:
 def _given(options: Mapping[str, str | None]) -> dict[str, str]:
     given = {name.lower(): (value or "").strip() for name, value in options.items()}
     if "paths" in given:
-        # Spark's name of them all.
+        # Spark's name for several paths.
         raise InvalidValueError("one store is one table: load each, and unite them with union()")
     for name in sorted(given):
         if name not in OPTIONS:
@@ -89,12 +89,12 @@ def _number(text: str | None) -> int | None:
     if text is None:
         return None
     if not text.isdecimal() or int(text) < 1:
-        raise InvalidValueError(f"partitions={text!r} is no number of parts, 1 or more")
+        raise InvalidValueError(f"partitions={text!r} is not a number of parts, 1 or more")
     return int(text)
 
 
 def _choice(given: Mapping[str, str], name: str, default: str, other: str) -> bool:
-    """Whether an option has its other value."""
+    """Returns whether an option has its other value."""
     value = given.get(name, default).lower()
     if value not in (default, other):
         raise InvalidValueError(f"{name}={value!r} is neither {default!r} nor {other!r}")
@@ -118,7 +118,7 @@ def _time(name: str, text: str) -> datetime:
             return datetime.fromtimestamp(float(text), UTC)
         time = datetime.fromisoformat(text)
     except (ValueError, OverflowError, OSError) as error:
-        what = "is no time: write 2026-01-01T00:00:00Z, or seconds since 1970"
+        what = "is not a time: write 2026-01-01T00:00:00Z, or seconds since 1970"
         raise InvalidValueError(f"{name}={text!r} {what}") from error
     if time.tzinfo is None:
         raise InvalidValueError(f"{name}={text!r} has no time zone: add Z, or +01:00")

@@ -1,8 +1,8 @@
-"""Conditions that Spark pushes down, as far as a store can apply them.
+"""Conditions that Spark pushes down, if a store can apply them.
 
-What is applied here narrows what is read and may let more rows through than the condition: Spark
-applies all of them again. So a condition is taken only if it surely refuses no row that Spark
-would keep; the others are left to Spark.
+Applying a condition here reduces the rows that are read. It may keep more rows than the condition
+does, since Spark applies all of them again. A condition is taken only if it certainly drops no row
+that Spark would keep; the others are left to Spark.
 """
 
 import re
@@ -12,15 +12,15 @@ from typing import Any, Final, NamedTuple
 
 from ..types import Filter, Time
 
-# Hosts that are their own canonical form: in another spelling a store finds what Spark does not
-# compare as equal. An address ends with a digit.
+# Hosts that are their own canonical form: for another spelling a store finds rows that Spark does
+# not compare as equal. An IP address ends with a digit.
 _HOST: Final = re.compile(r"(?:[a-z0-9_-]{1,63}\.)*[a-z][a-z0-9_-]{0,62}")
-# Prefixes of which the text of the column `url` is the bytes of the store.
+# Prefixes for which the text of the column `url` equals the bytes in the store.
 _PREFIX: Final = re.compile(r"[a-z][a-z0-9+.-]*:[!$&-;=?-Z\[\]_a-z~]*")
 
 
 class Condition(NamedTuple):
-    """A condition on a column, as the classes of `pyspark.sql.datasource` have it."""
+    """A condition on a column, in the form of the classes of `pyspark.sql.datasource`."""
 
     kind: str
     column: tuple[str, ...]
@@ -28,7 +28,7 @@ class Condition(NamedTuple):
 
 
 def narrowed(filter: Filter, conditions: Iterable[Condition]) -> Filter:
-    """The filter with what conditions add to it. All are meant; those of the filter stay."""
+    """The filter narrowed by the conditions; its own conditions stay."""
     result = filter.copy()
     for kind, column, value in conditions:
         match column:
@@ -48,7 +48,7 @@ def narrowed(filter: Filter, conditions: Iterable[Condition]) -> Filter:
 
 
 def _host(filter: Filter, kind: str, value: str) -> None:
-    """The first of each: Spark applies all of them again."""
+    """The first condition of each name: Spark applies all of them again."""
     if kind == "EqualTo" and _HOST.fullmatch(value):
         filter.setdefault("host", value)
     elif kind == "StringEndsWith" and value.startswith(".") and _HOST.fullmatch(value[1:]):
@@ -56,7 +56,7 @@ def _host(filter: Filter, kind: str, value: str) -> None:
 
 
 def _time(filter: Filter, kind: str, value: datetime) -> None:
-    """The narrower of two bounds; both include their time."""
+    """The narrower of two inclusive bounds."""
     if kind in ("EqualTo", "GreaterThan", "GreaterThanOrEqual"):
         filter["since"] = max(_aware(filter.get("since")) or value, value)
     if kind in ("EqualTo", "LessThan", "LessThanOrEqual"):

@@ -5,9 +5,9 @@
     DUPEFILTER_CLASS = "filemap.scrapy.FileMapDupeFilter"
     DOWNLOADER_MIDDLEWARES = {"filemap.scrapy.PageStoreMiddleware": 905}
 
-Each line works without the others. Scrapy 2.13 and later. Any number of processes may use one
-store at a time: the first serves the others (`filemap.scrapy.broker`). On several machines they
-share one behind an `fm-serve`, whose address stands for the path (`filemap.scrapy.addresses`).
+Each line works without the others. Needs Scrapy 2.13 or later. Any number of processes may use one
+store at a time: the first serves the others (`filemap.scrapy.broker`). Several machines share one
+behind an `fm-serve`, whose address replaces the path (`filemap.scrapy.addresses`).
 """
 
 from .cache import FileMapCacheStorage

@@ -1,4 +1,4 @@
-"""Settings that name a server in the place of a path.
+"""Settings that name a server instead of a path.
 
 | setting | default | meaning |
 |---|---|---|
@@ -14,15 +14,15 @@ _SETTINGS: Final = {"token": "FILEMAP_TOKEN", "ca_file": "FILEMAP_CA_FILE"}
 
 
 def is_address(path: str) -> bool:
-    """Whether a store is behind a server: `http://host:8640`, or with `https`."""
+    """Returns whether a store is behind a server: `http://host:8640`, or with `https`."""
     return path.lower().startswith(("http://", "https://"))
 
 
 def is_redis(path: str) -> bool:
-    """Whether a seen set is on Redis: `redis://host:6379/NAME`, or with `rediss`."""
+    """Returns whether a seen set is on Redis: `redis://host:6379/NAME`, or with `rediss`."""
     return path.lower().startswith(("redis://", "rediss://"))
 
 
 def reach_of(settings: BaseSettings) -> dict[str, Any]:
-    """The options by which a server is reached. What is not set comes from the environment."""
+    """The options for reaching a server. Unset ones come from the environment."""
     return {option: settings[name] for option, name in _SETTINGS.items() if settings.get(name)}

@@ -1,27 +1,27 @@
-"""Many processes, one store: the first serves the others through a socket beside the store.
+"""One store for many processes: the first serves the others through a socket beside the store.
 
 A store has one writer. The process that opens it first is its *holder*; every other is a *client*,
-which sends its calls to the holder over a Unix socket beside the store. When the holder ends, its
-clients notice that their connection ended, and the first that gets the store's lock is the next
-holder. A call that was under way is asked again there.
+which sends its calls to the holder over a Unix socket beside the store. When the holder ends, the
+clients' connections end, and the client that gets the store's lock first is the next holder. A
+call in progress is repeated there.
 
     member = Member("pages.fm", open_service)
     member.call(lambda service, again: service.put(record, again),
                 lambda link, again: link.ask({"op": "put", ...}, body))
     member.close()
 
-What holds:
+Invariants:
 
-- The store's own lock says who the holder is; the socket is only how it is reached. Only a holder
-  makes or removes the socket, so a socket that nobody answers is one of a holder that died.
-- A call is answered after the holder did it: what a client was told is as safe as what the holder
-  itself was told.
-- A call may be done twice, when its holder dies between doing and answering. `again` says that it
-  is a second try; each service makes its calls idempotent.
+- The store's lock decides who the holder is; the socket only reaches it. Only a holder makes
+  or removes the socket, so a socket that nobody answers belonged to a holder that died.
+- A call is answered after the holder has done it: a client's result is as durable as the
+  holder's own.
+- A call may be done twice, when its holder dies between doing and answering. `again` marks the
+  second attempt; each service makes its calls idempotent.
 - The socket is readable and writable by its owner only (mode 0600), and messages are bounded.
 
 Threads: the holder has one for connections and one for each client, all daemons; a client has one
-that waits for the end of its holder, so that the next is there before it is needed.
+that waits for the end of its holder, so that the next holder is ready before it is needed.
 """
 
 import contextlib
@@ -52,14 +52,14 @@ _POLLRDHUP: Final = getattr(select, "POLLRDHUP", 0x2000)
 
 
 class Service(Protocol):
-    """What a holder does for its clients. Called from many threads."""
+    """The service of a holder for its clients. Called from many threads."""
 
     def perform(self, head: Mapping[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
-        """Does one call of a client."""
+        """Executes one call of a client."""
         ...
 
     def close(self) -> None:
-        """Closes the store, which gives its lock back."""
+        """Closes the store, which releases its lock."""
         ...
 
 
@@ -67,7 +67,7 @@ _S = TypeVar("_S", bound=Service)
 
 
 class Refused(filemap.FileMapError):
-    """The holder answered with an error that is none of this package's."""
+    """The holder answered with an error that is not one of this package."""
 
 
 class Link:
@@ -104,7 +104,7 @@ class Link:
     def ask(self, head: Mapping[str, Any], body: bytes = b"") -> tuple[dict[str, Any], bytes]:
         """Sends a call and waits for its answer.
 
-        Raises `OSError` if the holder is gone, and what the call raised there.
+        Raises `OSError` if the holder has ended, and the exception of the call there.
         """
         with self._turn:
             try:
@@ -133,12 +133,12 @@ class Link:
         """Ends the connection: a call that waits on another thread gets an `OSError`."""
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
-        with self._turn:  # Its number may be another file's as soon as it is closed.
+        with self._turn:  # Once it is closed, its descriptor may be reused.
             self._connection.close()
 
 
 class Server:
-    """The holder's end: answers clients until it is closed."""
+    """The holder's side: answers clients until it is closed."""
 
     def __init__(self, path: str, service: Service) -> None:
         self._service = service
@@ -151,7 +151,7 @@ class Server:
         self._start(self._accept)
 
     def close(self) -> None:
-        """Lets calls that are under way end, then ends all connections and removes the socket."""
+        """Waits for calls in progress, then ends all connections and removes the socket."""
         with self._lock:
             self._closing = True
             clients = dict(self._clients)
@@ -175,7 +175,7 @@ class Server:
             except OSError:
                 if self._closing or self._listener.fileno() < 0:
                     return
-                # For want of descriptors or memory, which may end: clients wait.
+                # Out of descriptors or memory, which may be temporary: clients wait.
                 time.sleep(_PAUSE_SECS)
                 continue
             seconds = struct.pack("ll", int(_ANSWER_SECS), 0)
@@ -216,11 +216,11 @@ class Server:
 
 
 class Member(Generic[_S]):
-    """A process's part in a store that many processes share: its holder, or a client of it.
+    """A process's role in a store that many processes share: its holder, or a client of it.
 
-    `open_service` opens the store for writing, and raises `filemap.LockedError` where another
-    process has it. `patience` is how many seconds a call waits for a store that is locked by
-    something that does not answer, such as a long `fm-tool` command.
+    `open_service` opens the store for writing, and raises `filemap.LockedError` if another process
+    has it. `patience` is the number of seconds that a call waits for a store locked by a process
+    that does not answer, such as a long `fm-tool` command.
     """
 
     def __init__(self, path: str, open_service: Callable[[], _S], patience: float = 30.0) -> None:
@@ -234,19 +234,19 @@ class Member(Generic[_S]):
 
     @property
     def is_holder(self) -> bool:
-        """Whether this process has the store open."""
+        """Returns whether this process has the store open."""
         return isinstance(self._role, tuple)
 
     @property
     def held(self) -> _S | None:
-        """The open service if this process is the holder: the short way of a call."""
+        """The open service if this process is the holder, for direct calls."""
         role = self._role
         return role[0] if isinstance(role, tuple) else None
 
     def call(self, local: Callable[[_S, bool], _R], remote: Callable[[Link, bool], _R]) -> _R:
-        """Does a call here if this process is the holder, else through the holder.
+        """Executes a call here if this process is the holder, else through the holder.
 
-        `local` or `remote` are called again, with `True`, if the holder ends before it answers.
+        `local` or `remote` is called again, with `True`, if the holder ends before it answers.
         """
         again = False
         deadline = time.monotonic() + self._patience
@@ -270,7 +270,7 @@ class Member(Generic[_S]):
     def join(self, deadline: float | None = None) -> None:
         """Becomes the holder, or a client of it.
 
-        Raises `filemap.LockedError` if the store is locked, and nobody answers until `deadline`.
+        Raises `filemap.LockedError` if the store is locked and nobody answers until `deadline`.
         """
         if os.getpid() != self._pid:
             raise filemap.ForkedError(f"{self._path} was opened before a fork: open it again")
@@ -288,11 +288,11 @@ class Member(Generic[_S]):
                         time.sleep(_PAUSE_SECS)
 
     def close(self) -> None:
-        """Ends this process's part. The next call of a client makes it the holder. Nothing after a
-        fork: the store and the socket are the parent's."""
+        """Ends this process's role. The next call of a client makes it the holder. Does nothing
+        after a fork: the store and the socket are the parent's."""
         if os.getpid() != self._pid:
             return
-        self._closed = True  # Before the lock, which `join` may have while it waits.
+        self._closed = True  # Before taking the lock, which `join` may hold while it waits.
         with self._lock:
             role, self._role = self._role, None
         if isinstance(role, Link):
@@ -331,7 +331,7 @@ class Member(Generic[_S]):
         link.wait_for_end()
         if not self._closed:
             self._lose(link)
-            # Who asks next is told what went wrong.
+            # The next caller gets the error.
             with contextlib.suppress(Exception):
                 self.join()
 
@@ -343,12 +343,12 @@ class Member(Generic[_S]):
 
 
 def _listen(path: str) -> socket.socket:
-    """The socket of a new holder, in the place of that of one that died."""
+    """The socket of a new holder; replaces that of a dead one."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(_socket_path(path))
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        # The mode of the socket that `bind` makes: there is no moment at which others may connect.
+        # Sets the mode with which `bind` makes the socket, so that others can never connect.
         os.fchmod(listener.fileno(), 0o600)
         with _address(path) as address:
             listener.bind(address)
@@ -366,7 +366,7 @@ def _socket_path(path: str) -> str:
 
 @contextlib.contextmanager
 def _address(path: str) -> Generator[str, None, None]:
-    """The address of a store's socket, by its folder's descriptor where the path is too long."""
+    """The address of a store's socket, via its folder's descriptor if the path is too long."""
     address = _socket_path(path)
     if len(os.fsencode(address)) <= _LONGEST_ADDRESS:
         yield address
@@ -388,7 +388,7 @@ def _description(error: Exception) -> dict[str, Any]:
 
 
 def _exception(error: object) -> Exception:
-    """What a call raised at the holder: one of the package's own exceptions, or `Refused`."""
+    """The exception of a call at the holder: one of the package's own, or `Refused`."""
     said = cast(dict[str, Any], error) if isinstance(error, dict) else {}
     named = getattr(filemap, str(said.get("class")), None)
     if isinstance(named, type) and issubclass(named, filemap.FileMapError):

@@ -3,14 +3,14 @@
 | setting | default | meaning |
 |---|---|---|
 | `HTTPCACHE_DIR` | `httpcache` | the folder of `pages.fm`, or the address of an `fm-serve` |
-| `HTTPCACHE_EXPIRATION_SECS` | 0 | entries older than this are not given back; 0: never |
-| `HTTPCACHE_GZIP` | | taken and not needed: all bodies are compressed |
-| `FILEMAP_SHARED` | False | True: one entry for all spiders, not one for each |
-| `FILEMAP_RESPONSE_CLASSES` | [] | own classes of responses that entries may ask for |
+| `HTTPCACHE_EXPIRATION_SECS` | 0 | entries older than this are not returned; 0: no limit |
+| `HTTPCACHE_GZIP` | | accepted and ignored: all bodies are compressed |
+| `FILEMAP_SHARED` | False | True: one entry for all spiders, instead of one each |
+| `FILEMAP_RESPONSE_CLASSES` | [] | additional response classes that entries may name |
 | `FILEMAP_EXPIRE_AT_CLOSE` | True | remove the spider's expired entries when it closes |
-| `FILEMAP_OPTIONS` | {} | options of `filemap.open`; `keep_versions` is 1 if not given |
-| `FILEMAP_PATIENCE_SECS` | 30 | how long to wait for a locked store, or for a server |
-| `FILEMAP_TOKEN`, `FILEMAP_CA_FILE` | | of a server: see `addresses` |
+| `FILEMAP_OPTIONS` | {} | options of `filemap.open`; `keep_versions` defaults to 1 |
+| `FILEMAP_PATIENCE_SECS` | 30 | wait for a locked store, or for a server |
+| `FILEMAP_TOKEN`, `FILEMAP_CA_FILE` | | for a server: see `addresses` |
 """
 
 import hashlib
@@ -49,7 +49,7 @@ _R = TypeVar("_R")
 
 FILE_NAME: Final = "pages.fm"
 LARGEST_BODY: Final = 1 << 30
-"""Bodies are decoded to at most this where `DOWNLOAD_MAXSIZE` has no bound."""
+"""Longest decoded body if `DOWNLOAD_MAXSIZE` has no bound."""
 
 _UNREAD: Final = (
     filemap.FileMapError,
@@ -66,7 +66,7 @@ NOT_DURABLE: Final = "What was stored last may not survive a power failure: %(er
 
 
 def variant_start(spider_name: str | None) -> bytes:
-    """What the variants of a spider begin with; of all spiders in a shared cache."""
+    """Prefix of the variants of a spider, or of all spiders in a shared cache."""
     name = (spider_name or "").encode()
     if len(name) > _LONGEST_VARIANT - 128:
         name = b"~" + hashlib.sha256(name).hexdigest().encode()
@@ -74,13 +74,13 @@ def variant_start(spider_name: str | None) -> bytes:
 
 
 def options_of(settings: BaseSettings, path: str, **defaults: Any) -> dict[str, Any]:
-    """The options of `filemap.open`; `defaults` are for a store on this machine."""
+    """The options of `filemap.open`; `defaults` are for a local store."""
     given = reach_of(settings) if is_address(path) else defaults
     return {**given, **settings.getdict("FILEMAP_OPTIONS")}
 
 
 def path_of(setting: str, *names: str) -> str:
-    """The path that a setting means, below the project's `.scrapy`; an address as it is."""
+    """The path of a setting, below the project's `.scrapy`; an address is unchanged."""
     return setting if is_address(setting) else os.path.join(data_path(setting), *names)
 
 
@@ -114,8 +114,8 @@ class FileMapCacheStorage:
         return self._pages
 
     def open_spider(self, spider: Spider) -> None:
-        """Opens the store, or reaches the process that has it open. If it cannot, the spider closes
-        with the reason `filemap_unavailable`."""
+        """Opens the store, or connects to the process that has it open. On failure the spider
+        closes with the reason `filemap_unavailable`."""
         self._start = variant_start(None if self._is_shared else spider.name)
         self._stats = spider.crawler.stats
         fingerprinter = spider.crawler.request_fingerprinter
@@ -127,7 +127,7 @@ class FileMapCacheStorage:
         logger.debug("Using FileMap cache storage in %(path)s", {"path": self._path}, extra=extra)
 
     def close_spider(self, spider: Spider) -> None:
-        """Removes what expired, and closes this spider's part."""
+        """Removes expired entries, and ends this spider's use."""
         pages, self._pages = self._pages, None
         if pages is None:
             return
@@ -141,8 +141,8 @@ class FileMapCacheStorage:
     def retrieve_response(self, spider: Spider, request: Request) -> Response | None:
         """The cached response, or None. Sets `request.meta["cache_timestamp"]`.
 
-        An entry that cannot be read raises where Scrapy catches it (2.18 on), else it is logged,
-        counted as `filemap/cache/retrieve_error`, and a miss.
+        An unreadable entry raises where Scrapy catches it (from 2.18 on); otherwise it is logged,
+        counted as `filemap/cache/retrieve_error`, and treated as a miss.
         """
         try:
             return self._retrieve(request)
@@ -159,11 +159,11 @@ class FileMapCacheStorage:
             return None
 
     def store_response(self, spider: Spider, request: Request, response: Response) -> None:
-        """Stores a response; of a body that is stored already, only the new description.
+        """Stores a response; if its body is stored already, only the new description.
 
-        A thread compresses and writes it; what is asked for meanwhile waits for that. A page that
-        cannot be stored is logged and counted: `filemap/cache/refused` if a rule of the store
-        refuses it, else `filemap/cache/store_error`.
+        A thread compresses and writes it; a request for it waits for that. A page that cannot be
+        stored is logged and counted: `filemap/cache/refused` if a rule of the store refuses it,
+        else `filemap/cache/store_error`.
         """
         url, variant = self._key(request)
         limit = int(request.meta.get("download_maxsize", self._limit) or LARGEST_BODY)
@@ -232,14 +232,14 @@ class FileMapCacheStorage:
 
 
 def stand_in(variant: bytes | None, url: str) -> str:
-    """The key of a URL that the store does not take: one that its canonicaliser refuses, such as
-    of a host that is none, or one of over 60,000 characters."""
+    """The key of a URL that the store refuses: one that its canonicaliser rejects, such as one
+    with an invalid host, or one of over 60,000 characters."""
     name = variant.rpartition(b":")[2].decode("ascii") if variant else ""
     return f"urn:filemap:request:{name or hashlib.sha256(url.encode()).hexdigest()}"
 
 
 def put(call: Callable[[Record], _R], record: Record, variant: bytes | None) -> _R:
-    """Puts a record by a call of the store, under a stand-in if the store takes no such URL."""
+    """Puts a record by a call of the store, under a substitute if the store refuses its URL."""
     url = record.url
     if len(url) <= _LONGEST_URL:
         try:
@@ -251,7 +251,7 @@ def put(call: Callable[[Record], _R], record: Record, variant: bytes | None) -> 
 
 
 def get(pages: Pages, url: str, variant: bytes | None) -> Record | None:
-    """The record of a URL, under a stand-in if the store takes no such URL."""
+    """The record of a URL, under a substitute if the store refuses the URL."""
     return _found(pages.get, url, variant)
 
 

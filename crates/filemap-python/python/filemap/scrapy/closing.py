@@ -1,7 +1,7 @@
-"""Closes a spider whose store cannot be opened, or is gone.
+"""Closes a spider whose store cannot be opened, or was lost.
 
-Scrapy logs what a handler of `spider_opened` raises, and goes on: the crawl would run to its end
-and keep nothing.
+Scrapy logs an exception of a `spider_opened` handler, and continues: the crawl would run to its
+end and keep nothing.
 """
 
 import logging
@@ -23,7 +23,7 @@ _SOON_SECS: Final = 0.05
 
 @contextmanager
 def or_close(spider: Spider) -> Generator[None]:
-    """What fails in it is raised, and closes the spider."""
+    """Raises any exception of its body, and closes the spider."""
     try:
         yield
     except Exception as error:
@@ -35,7 +35,7 @@ def or_close(spider: Spider) -> Generator[None]:
 
 def close_unavailable(spider: Spider) -> None:
     """Closes a spider, soon, with `REASON`."""
-    # Where each request fails the spider is idle sooner.
+    # If each request fails, the spider becomes idle sooner.
     spider.crawler.signals.connect(_end, signal=signals.spider_idle)
     _later(0, lambda: _close(spider))
 
@@ -63,7 +63,7 @@ def _close(spider: Spider) -> None:
     if slot is None or slot.closing is not None:
         return  # It is closed or closing.
     if not slot.heartbeat.running:
-        # It is being opened still.
+        # It is still being opened.
         _later(_SOON_SECS, lambda: _close(spider))
     elif hasattr(engine, "close_spider_async"):
         from scrapy.utils.defer import deferred_from_coro

@@ -1,8 +1,8 @@
-"""Undoes the content codings of a body, so that the store's dictionaries see text.
+"""Decodes the content codings of a body, so that the store's dictionaries see text.
 
-A body decodes whole or not at all: an unknown coding, damaged data, data that ends early or goes
-on behind its end, and more output than the limit (a decompression bomb) leave it as it came. The
-decoders are the store's own: gzip, deflate (raw too), br, zstd.
+A body is decoded completely or not at all: an unknown coding, damaged data, data that ends early
+or continues after its end, and output over the limit (a decompression bomb) leave it as received.
+The decoders are the store's: gzip, deflate (raw too), br, zstd.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ def codings_of(values: Iterable[bytes]) -> list[str]:
 
 
 def decode(codings: list[str], body: bytes, limit: int) -> bytes | None:
-    """The decoded body; None if it does not decode whole, within `limit` bytes."""
+    """The decoded body; None if it does not decode completely, within `limit` bytes."""
     if not codings or not body:
         return None
     return filemap.decode_body(codings, body, max_bytes=limit)

@@ -1,14 +1,14 @@
-"""A filter of duplicate requests that is exact, small in memory, and open at once.
+"""A filter of duplicate requests: exact, small in memory, and quick to open.
 
 | setting | default | meaning |
 |---|---|---|
 | `JOBDIR` | none | the folder of a crawl that resumes; the set is `filemap.seen` in it |
-| `FILEMAP_SEEN` | none | the set's path, in the place of `JOBDIR`: spiders with one path share it |
+| `FILEMAP_SEEN` | none | the set's path, instead of `JOBDIR`: spiders with one path share it |
 | | | or an address, `http://host:8640/v1/seen/NAME` or `redis://host:6379/NAME` |
-| `FILEMAP_SEEN_DURABLE` | False | of an `http` address: each answer survives a loss of the server's power |
+| `FILEMAP_SEEN_DURABLE` | False | `http` address: each answer survives a power loss there |
 | `DUPEFILTER_DEBUG` | False | log every duplicate, not only the first |
-| `FILEMAP_PATIENCE_SECS` | 30 | how long to wait for a locked set, or for a server |
-| `FILEMAP_TOKEN`, `FILEMAP_CA_FILE` | | of a server: see `addresses` |
+| `FILEMAP_PATIENCE_SECS` | 30 | wait for a locked set, or for a server |
+| `FILEMAP_TOKEN`, `FILEMAP_CA_FILE` | | for a server: see `addresses` |
 
 Without a path the set is in a temporary folder, which is removed when the crawl ends.
 """
@@ -92,7 +92,7 @@ class FileMapDupeFilter(RFPDupeFilter):
         return made
 
     def open(self) -> None:
-        """Opens the set, or reaches the process that has it open."""
+        """Opens the set, or connects to the process that has it open."""
         if self._seen is not None:
             return
         path = self._path
@@ -105,7 +105,7 @@ class FileMapDupeFilter(RFPDupeFilter):
             self._begin(self._job_folder)
 
     def _begin(self, folder: str) -> None:
-        """Tells of a run that was killed: its queue is gone, and what waited in it is seen."""
+        """Reports that a run was killed: its queue is lost, and requests in it count as seen."""
         path = os.path.join(folder, _RUNNING_NAME)
         was_there = os.path.exists(path)
         try:
@@ -133,11 +133,11 @@ class FileMapDupeFilter(RFPDupeFilter):
                 self._stats.inc_value("filemap/dupefilter/killed")
 
     def request_seen(self, request: Request) -> bool:
-        """Whether an equal request was asked about; adds this one.
+        """Returns whether an equal request was seen before; adds this one.
 
-        If the set cannot answer (a full disk, damage, a server that is gone), the request is taken
-        for a new one, so that none is lost, and the spider closes with the reason
-        `filemap_unavailable`: without a filter a crawl may never end.
+        If the set cannot answer (a full disk, damage, a lost server), the request counts as new,
+        so that none is lost, and the spider closes with the reason `filemap_unavailable`: without
+        a filter a crawl may never end.
         """
         if self._seen is None:
             self.open()
@@ -175,7 +175,7 @@ class FileMapDupeFilter(RFPDupeFilter):
 
     def _close_set(self, seen: Seen) -> None:
         if self._is_lost and isinstance(seen, ServedSeen):
-            return  # It would be waited for once more.
+            return  # Do not wait for it a second time.
         try:
             try:
                 if self._stats is not None:
@@ -195,7 +195,7 @@ class FileMapDupeFilter(RFPDupeFilter):
             return text.encode()
 
     def _import(self, seen: Seen, folder: str) -> None:
-        """Adds what `RFPDupeFilter` left, once for each state of its file."""
+        """Imports the file of `RFPDupeFilter`, once for each state of it."""
         old = os.path.join(folder, _OLD_NAME)
         mark = os.path.join(folder, _IMPORTED_NAME)
         try:
@@ -234,13 +234,13 @@ def _imported(mark: str) -> object:
 
 
 class OldFingerprints:
-    """The fingerprints of a `requests.seen`: lines of hexadecimal digits up to Scrapy 2.18, bytes
-    with their length in two bytes before each since."""
+    """The fingerprints of a `requests.seen`: lines of hexadecimal digits up to Scrapy 2.18, later
+    bytes preceded by their length in two bytes."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self.unread_from: int | None = None
-        """Where the file ends amid a fingerprint, once all before it was given."""
+        """Offset at which the file ends within a fingerprint, once those before are returned."""
 
     def __iter__(self) -> Iterator[bytes]:
         self.unread_from = None
@@ -252,7 +252,7 @@ class OldFingerprints:
     def _of_lines(self, file: IO[bytes]) -> Iterator[bytes]:
         at = 0
         for line in file:
-            # A cut line of an even number of digits would be another fingerprint.
+            # A truncated line with an even number of digits would be another fingerprint.
             if not line.endswith(b"\n"):
                 self.unread_from = at
                 return
@@ -267,7 +267,7 @@ class OldFingerprints:
         while size := file.read(2):
             length = int.from_bytes(size, "big")
             fingerprint = file.read(length)
-            # Zeros are what a power failure leaves.
+            # A power failure leaves zeros.
             if len(size) < 2 or length == 0 or len(fingerprint) < length:
                 self.unread_from = at
                 return

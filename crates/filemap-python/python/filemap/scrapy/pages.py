@@ -5,26 +5,26 @@
 | setting | default | meaning |
 |---|---|---|
 | `FILEMAP_STORE` | `filemap/pages.fm` | the store, below the project's `.scrapy`, or an address |
-| `FILEMAP_MAX_AGE` | 0 | a page younger than this many seconds is not asked for again |
+| `FILEMAP_MAX_AGE` | 0 | a page younger than this many seconds is not requested again |
 | `FILEMAP_REVALIDATE` | True | ask whether an older page changed (ETag, Last-Modified) |
 | `FILEMAP_IGNORE_HTTP_CODES` | `RETRY_HTTP_CODES` | responses that are not kept |
 | `FILEMAP_IGNORE_SCHEMES` | `["file", "data"]` | requests that are not kept |
-| `FILEMAP_RESPONSE_CLASSES` | [] | own classes of responses that pages may ask for |
+| `FILEMAP_RESPONSE_CLASSES` | [] | additional response classes that pages may name |
 | `FILEMAP_OPTIONS` | {} | options of `filemap.open` |
-| `FILEMAP_PATIENCE_SECS` | 30 | how long to wait for a locked store, or for a server |
-| `FILEMAP_TOKEN`, `FILEMAP_CA_FILE` | | of a server: see `addresses` |
+| `FILEMAP_PATIENCE_SECS` | 30 | wait for a locked store, or for a server |
+| `FILEMAP_TOKEN`, `FILEMAP_CA_FILE` | | for a server: see `addresses` |
 
-`request.meta`: `filemap_max_age` in the place of the setting; `dont_cache` leaves a request alone.
+`request.meta`: `filemap_max_age` overrides the setting; `dont_cache` leaves a request alone.
 A response from the store has the flag `filemap`, and its request `filemap_timestamp` in `meta`.
 
-A plain `GET` is the page of its URL. Any other request has its fingerprint as variant.
-Put the middleware between the engine and the downloader at 901 or more: below compression, which
-it undoes itself, and below Scrapy's own cache.
+A plain `GET` is the page of its URL. Any other request has its fingerprint as variant. Put the
+middleware between the engine and the downloader at 901 or more: below compression, which it
+decodes itself, and below Scrapy's own cache.
 
 Stats: `filemap/hit`, `filemap/revalidated`, `filemap/stored`, `filemap/unchanged`,
 `filemap/ignored`, `filemap/refused`, `filemap/retrieve_error`, `filemap/store_error`,
-`filemap/close_error`, `filemap/attributes_lost`. A page that cannot be read is asked for again, and
-one that cannot be stored goes to the spider all the same: both are logged.
+`filemap/close_error`, `filemap/attributes_lost`. An unreadable page is requested again, and one
+that cannot be stored still goes to the spider: both are logged.
 """
 
 import logging
@@ -95,14 +95,14 @@ class PageStoreMiddleware:
         return made
 
     def spider_opened(self, spider: Spider) -> None:
-        """Opens the store, or reaches the process that has it open. If it cannot, the spider closes
-        with the reason `filemap_unavailable`."""
+        """Opens the store, or connects to the process that has it open. On failure the spider
+        closes with the reason `filemap_unavailable`."""
         with or_close(spider):
             self._pages = pages_at(self.path, self._options, self._patience)
         logger.debug("Keeping pages in %(path)s", {"path": self.path}, extra={"spider": spider})
 
     def spider_closed(self, spider: Spider) -> None:
-        """Closes this spider's part."""
+        """Ends this spider's use."""
         pages, self._pages = self._pages, None
         if pages is None:
             return
@@ -113,7 +113,7 @@ class PageStoreMiddleware:
             logger.error(cache.NOT_DURABLE, {"error": error})
 
     def process_request(self, request: Request, spider: Spider | None = None) -> Response | None:
-        """Answers from the store what is fresh; asks whether what is older has changed."""
+        """Answers a fresh page from the store; makes the request for an older one conditional."""
         if self._pages is None or not self._keeps(request):
             return None
         request.meta.pop(_ASKED, None)
@@ -137,7 +137,7 @@ class PageStoreMiddleware:
     def process_response(
         self, request: Request, response: Response, spider: Spider | None = None
     ) -> Request | Response:
-        """Keeps a response; gives back the stored one where nothing has changed."""
+        """Keeps a response; returns the stored one if it has not changed."""
         asked = request.meta.pop(_ASKED, False)
         if self._pages is None or FLAG in response.flags or not self._keeps(request):
             return response
@@ -152,7 +152,7 @@ class PageStoreMiddleware:
     def process_exception(
         self, request: Request, exception: Exception, spider: Spider | None = None
     ) -> None:
-        """Takes back what a request was given, for its next try."""
+        """Removes what was added to a request, for its next attempt."""
         if request.meta.pop(_ASKED, False):
             _forget_question(request)
 
@@ -195,7 +195,7 @@ class PageStoreMiddleware:
     def _unchanged(self, request: Request, response: Response) -> Request | Response:
         stored = self._stored(request)
         _forget_question(request)
-        if stored is None:  # It went since, or is damaged.
+        if stored is None:  # Removed meanwhile, or damaged.
             return request.replace(dont_filter=True, meta={**request.meta, _PLAINLY: True})
         stored.headers.update(response.headers)
         self._put(request, stored)
@@ -234,7 +234,7 @@ class PageStoreMiddleware:
     def _not_read(self, request: Request, error: Exception) -> None:
         self._stats.inc_value("filemap/retrieve_error")
         logger.warning(
-            "Could not read the page of %(request)s, asking for it again: %(error)s",
+            "Could not read the page of %(request)s, requesting it again: %(error)s",
             {"request": request, "error": error},
             extra={"spider": self.crawler.spider},
         )
@@ -244,7 +244,7 @@ _VALIDATORS: Final = ((b"etag", b"If-None-Match"), (b"last-modified", b"If-Modif
 
 
 def _ask_for_change(request: Request, record: Record) -> bool:
-    """Makes a request conditional, unless it is; whether the page has what that needs."""
+    """Makes a request conditional, unless it is; returns whether the page has validators."""
     if any(name in request.headers for _, name in _VALIDATORS):
         return False
     found = {name.lower(): value for name, value in record.headers}

@@ -1,12 +1,12 @@
 """Responses of Scrapy as records of a store, and back.
 
-A record has what a page has: URL, status, headers, decoded body. What else a response knows is
-one JSON object in a header of its own, `X-Crawler-Scrapy`: nothing is pickled. It may lack: then
-the class is guessed as Scrapy guesses it.
+A record has the fields of a page: URL, status, headers, decoded body. All other data of a response
+is one JSON object in a header of its own, `X-Crawler-Scrapy`: nothing is pickled. If it is
+missing, the class is guessed as Scrapy guesses it.
 
-| key | what | if it lacks |
+| key | what | if missing |
 |---|---|---|
-| `time` | when it was stored, in seconds, exactly | the page's time |
+| `time` | exact time of storing, in seconds | the page's time |
 | `url` | the response's URL | that of the request |
 | `_class` | class of the response, as a path | guessed from headers, URL and body |
 | others | attributes of the response: `flags`, `protocol`, `encoding`, ... | the class's default |
@@ -31,7 +31,7 @@ from . import coding
 from .shared_pages import Fields, Record
 
 NOTE: Final = b"X-Crawler-Scrapy"
-"""The header with what a page has no place for."""
+"""The header with the data for which a page has no field."""
 
 _ORIGINAL_CODING: Final = b"X-Crawler-Content-Encoding"
 _ORIGINAL_LENGTH: Final = b"X-Crawler-Content-Length"
@@ -42,7 +42,7 @@ _OF_BODY: Final = frozenset(
 )
 _LATEST_SECS: Final = 1e15
 _PROTOCOLS: Final = frozenset(("HTTP/1.0", "HTTP/1.1", "HTTP/2", "HTTP/3"))
-# `Headers` is a dict of lists; its own `items` and `update` normalise every name again. By
+# `Headers` is a dict of lists; its own `items` and `update` normalise every name again. Uses
 # `vars`, since type checkers do not know which lists.
 _Lists: TypeAlias = Mapping[bytes, list[bytes]]
 _items: Final[Callable[[Headers], Iterable[tuple[bytes, list[bytes]]]]] = vars(dict)["items"]
@@ -54,15 +54,15 @@ _NOT_NOTED: Final = frozenset(("url", "status", "headers", "body", "request", "c
 
 
 class NoteError(ValueError):
-    """The note of an entry is damaged, or not of this package."""
+    """The note of an entry is damaged, or was not written by this package."""
 
 
 class UnknownClassError(ValueError):
-    """The class of an entry is not among those that may be made."""
+    """The class of an entry is not among the allowed ones."""
 
 
 class Classes:
-    """The classes of responses that an entry may ask for: Scrapy's, those of the setting
+    """The response classes that an entry may name: Scrapy's, those of the setting
     `FILEMAP_RESPONSE_CLASSES`, and those that this process stored itself.
 
     An entry names a class; it is looked up here and never imported.
@@ -80,7 +80,7 @@ class Classes:
             self.add(found)
 
     def add(self, known: type[Response]) -> None:
-        """Lets entries ask for this class."""
+        """Allows entries to name this class."""
         self._known[_path(known)] = known
 
     def get(self, path: object) -> type[Response]:
@@ -107,8 +107,8 @@ def record_of(
 ) -> tuple[Record, list[str]]:
     """A response as a record under `url` and `variant`, its body decoded to at most `limit` bytes.
 
-    Returns what is lost, too: attributes that are nothing that JSON can have, and headers with a
-    line end or a NUL.
+    Also returns what is lost: attributes that JSON cannot hold, and headers with a line end or a
+    NUL.
     """
     classes.add(type(response))
     fields, body = _stored(response, limit)
@@ -140,14 +140,14 @@ def record_of(
 
 
 def _stored(response: Response, limit: int) -> tuple[Fields, bytes]:
-    """Headers and body as they are stored: decoded, the originals under other names."""
+    """Headers and body in stored form: decoded, the original headers renamed."""
     fields = [
         (name, value)
         for name, values in _items(response.headers)
         for value in values
         if name not in _OURS
     ]
-    if isinstance(response.headers, DecodedHeaders):  # From the store, and freshened.
+    if isinstance(response.headers, DecodedHeaders):  # From the store, and revalidated.
         length = (b"Content-Length", str(len(response.body)).encode())
         return [*fields, *response.headers.originals, length], response.body
     coded = [value for name, value in fields if name == b"Content-Encoding"]
@@ -161,7 +161,7 @@ def _stored(response: Response, limit: int) -> tuple[Fields, bytes]:
 
 
 def _note(response: Response) -> tuple[dict[str, Any], list[str]]:
-    """What a response knows besides URL, status, headers and body; what of it is lost."""
+    """The data of a response besides URL, status, headers and body; and what is lost of it."""
     own = getattr(type(response), "to_dict", None)
     known: dict[str, Any]
     if own is None or own is getattr(Response, "to_dict", None):
@@ -186,8 +186,8 @@ def _note(response: Response) -> tuple[dict[str, Any], list[str]]:
 
 def _attribute(response: Response, name: str) -> object:
     if name == "encoding" and hasattr(response, "_encoding"):
-        # An encoding that was not given comes from headers and body, and will again. To find it
-        # out takes longer than all else.
+        # An encoding that was not given was derived from headers and body, and will be again.
+        # Deriving it takes longer than everything else.
         return cast(Any, response)._encoding
     return getattr(response, name)
 
@@ -207,7 +207,7 @@ def _plain(value: object) -> object:
         known = cast(Mapping[object, object], value)
         if all(isinstance(name, str) for name in known):
             return {"dict": {str(name): _plain(item) for name, item in known.items()}}
-    raise TypeError("this cannot be kept")
+    raise TypeError("it cannot be stored")
 
 
 def _unplain(value: object) -> object:
@@ -226,12 +226,12 @@ def _unplain(value: object) -> object:
             return tuple(_unplain(item) for item in cast(list[object], inner))
         if kind == "dict" and isinstance(inner, dict):
             return {k: _unplain(item) for k, item in cast(dict[str, object], inner).items()}
-    raise NoteError(f"{value!r} is no value of a note")
+    raise NoteError(f"{value!r} is not a value of a note")
 
 
 def note_of(record: Record) -> dict[str, Any]:
     """The note of a record. Raises `NoteError` if it is damaged."""
-    # Ours is the last: a server may send one, too.
+    # The last one is this package's: a server may send one too.
     notes = (value for name, value in reversed(record.headers) if name.lower() == NOTE.lower())
     text = next(notes, None)
     if text is None:
@@ -243,11 +243,11 @@ def note_of(record: Record) -> dict[str, Any]:
             return {name: _unplain(value) for name, value in known.items()}
     except (ValueError, RecursionError) as error:
         raise NoteError(f"the note of {record.url} cannot be read: {error}") from error
-    raise NoteError(f"the note of {record.url} is no object")
+    raise NoteError(f"the note of {record.url} is not an object")
 
 
 def time_of(record: Record, note: Mapping[str, Any]) -> float:
-    """When a record was stored, in seconds."""
+    """The time when a record was stored, in seconds."""
     time = _time(note)
     return record.time_ms / 1000 if time is None else time
 
@@ -260,8 +260,8 @@ def _time(note: Mapping[str, Any]) -> float | None:
 
 
 def _url_of(record: Record, note: Mapping[str, Any]) -> str:
-    """The URL of a response. A page that came from elsewhere may have a note that its server made,
-    which does not know when the page was stored: it cannot make it one of another host."""
+    """The URL of a response. A page from elsewhere may have a note made by its server, which does
+    not know when the page was stored: it cannot name a URL of another host."""
     noted = note.get("url")
     if not isinstance(noted, str):
         return record.url
@@ -275,7 +275,7 @@ def response_of(record: Record, note: Mapping[str, Any], classes: Classes) -> Re
     """The response of a record: decoded, without Content-Encoding and Content-Length if it was
     coded.
 
-    Raises `UnknownClassError` if the class is not among those that may be made.
+    Raises `UnknownClassError` if the class is not among the allowed ones.
     """
     known: dict[str, Any] = {
         "url": _url_of(record, note),
@@ -299,7 +299,7 @@ def response_of(record: Record, note: Mapping[str, Any], classes: Classes) -> Re
     if known.get("encoding") is None and "from_dict" not in vars(made):
         known.pop("encoding", None)
     response = _made(made, {**known, "headers": {}})
-    response.headers = headers  # Not given before: `Response` copies them.
+    response.headers = headers  # Not passed to the constructor, which copies them.
     return response
 
 
@@ -314,11 +314,11 @@ class StoredHeaders(Headers):
     """The headers of a response of the store.
 
     A 304 may have the coding and length of the body as it would have been sent, or a length of 0;
-    these are not of this body (RFC 9111, 3.2), so `update` leaves such fields out.
+    these do not describe this body (RFC 9111, 3.2), so `update` skips such fields.
     """
 
     def update(self, seq: Any) -> None:  # type: ignore[override]
-        """Takes other fields over, but for those about the body."""
+        """Copies the other fields, except those about the body."""
         given = Headers(seq)
         for name in _OF_BODY:
             given.pop(name, None)
@@ -326,10 +326,10 @@ class StoredHeaders(Headers):
 
 
 class DecodedHeaders(StoredHeaders):
-    """Those of a response whose body was decoded."""
+    """Headers of a response whose body was decoded."""
 
     originals: Fields
-    """The fields of the body as it came, as they are stored."""
+    """The fields of the body as received, in stored form."""
 
     def __init__(self, seq: Any = None, encoding: str = "utf-8") -> None:
         self.originals = []
@@ -337,7 +337,7 @@ class DecodedHeaders(StoredHeaders):
 
 
 def _given(record: Record) -> Headers:
-    """The headers of a response: without ours, and without those of the body as it came."""
+    """The headers of a response, without the note and those of the body as received."""
     kept: dict[bytes, list[bytes]] = {}
     for name, value in record.headers:
         kept.setdefault(name.title(), []).append(value)

@@ -1,15 +1,15 @@
 """A page store behind a server: the calls of `SharedPages`, each a request to an `fm-serve`.
 
-The server is the store's one writer, so any number of processes and machines use it, and none is
+The server is the store's only writer, so any number of processes and machines use it, and none is
 the holder.
 
-A call that is not answered, or refused, is tried again for as long as `patience` says. After that
-the way is *cut*: calls fail at once, but for one now and then, until one of them is answered. So a
-crawl waits once for a server that is gone, and not for each page. There is one way for what is
-read and one for what is written, since a server with a full disk still answers reads.
+A call that is not answered, or refused, is repeated within `patience`. After that the route is
+*cut*: calls fail at once, except one from time to time, until one is answered. So a crawl waits
+once for a lost server, and not for each page. Reads and writes have separate routes, since a
+server with a full disk still answers reads.
 
-Puts wait in memory, on a thread of their own. A kill of this process loses them: they are fetched
-again. What fails is told as of a store here.
+Puts wait in memory, and a thread sends them. A kill of this process loses them: the pages are
+fetched again. Failures are reported as for a local store.
 """
 
 import logging
@@ -35,7 +35,7 @@ _R = TypeVar("_R")
 
 MOST_BYTES: Final = 8 << 20
 MOST_PUTS: Final = 256
-"""What waits to be put, at most."""
+"""Maximum number of puts that wait."""
 
 _PAUSE_SECS: Final = 0.1
 _CUT_SECS: Final = 1.0
@@ -47,7 +47,7 @@ _KNOWN_RULES: Final = ("whatwg", "exact", "crawl", "surt")
 
 
 class Way:
-    """The way to a server, for calls of one sort."""
+    """The route to a server, for calls of one kind."""
 
     def __init__(self, name: str, patience: float) -> None:
         self._name = name
@@ -57,9 +57,9 @@ class Way:
         self._try_again = 0.0
 
     def ask(self, call: Callable[[bool], _R]) -> _R:
-        """Does a call, which gets `True` where it may have been done before.
+        """Executes a call, which gets `True` if it may have been done before.
 
-        Raises `RemoteError` when patience is over, and what else the call raises.
+        Raises `RemoteError` once patience is over, and any other exception of the call.
         """
         until = time.monotonic() + self._patience
         again = False
@@ -88,7 +88,7 @@ class Way:
                 what = "Calls that %s fail at once from now on, until the server answers one: %s"
                 logger.error(what, self._name, error)
             self._cut = error
-            # A call that fails slowly is tried the more rarely.
+            # A call that fails slowly is repeated more rarely.
             secs = min(max(_CUT_SECS, 10 * took), _LONGEST_CUT_SECS)
             self._try_again = time.monotonic() + secs
 
@@ -100,7 +100,7 @@ class Way:
 
 
 class ServedPages:
-    """A store behind a server. All its calls may come from any thread."""
+    """A store behind a server. Thread-safe."""
 
     is_holder = False
 
@@ -110,7 +110,7 @@ class ServedPages:
         self._reads, self._writes = Way("read", patience), Way("write", patience)
         self._store = filemap.open(location, "w", **options)
         try:
-            self._store.sync()  # Tells at once that the token lets nothing be put.
+            self._store.sync()  # Fails at once if the token does not allow puts.
             rules = self._store.canonicalizer
         except BaseException:
             self._store.close()
@@ -142,8 +142,9 @@ class ServedPages:
         return self._put(record)
 
     def put_later(self, record: Record) -> Failures:
-        """As `put`, on a thread of its own: waits only where 8 MiB or 256 pages wait already.
-        Returns the URLs and exceptions of earlier ones that failed; `settle` has the last ones."""
+        """As `put`, on a thread of its own: waits only while 8 MiB or 256 pages are queued.
+        Returns the URLs and exceptions of earlier puts that failed; `settle` returns the last
+        ones."""
         self._check_process()
         try:
             self._check(record.url, record.variant)
@@ -159,8 +160,8 @@ class ServedPages:
             return self._failed()
 
     def settle(self) -> Failures:
-        """Waits until all that `put_later` was given is in the store, or has failed. Returns what
-        failed."""
+        """Waits until all pages of `put_later` are in the store, or have failed. Returns the
+        failures."""
         self._check_process()
         with self._turn:
             self._turn.wait_for(lambda: not self._waiting)
@@ -168,10 +169,10 @@ class ServedPages:
 
     def expire(self, start: bytes, before_ms: int) -> int:
         """Removes the variants that begin with `start` and whose newest version is older. Returns
-        how many.
+        their number.
 
-        Two requests for each entry of the store, eight at a time. Each process that ends does it.
-        The token must be one that may remove pages.
+        Two requests for each entry of the store, eight at a time. Each process does this when it
+        ends. The token must allow removing pages.
         """
         with self._turn:
             self._turn.wait_for(lambda: not self._waiting)
@@ -189,7 +190,7 @@ class ServedPages:
         return count
 
     def close(self) -> None:
-        """Puts what waits, and makes it durable. Raises `RemoteError` if it is not durable yet."""
+        """Puts all queued pages durably. Raises `RemoteError` if they are not durable yet."""
         with self._turn:
             self._is_closed = True
             self._turn.notify_all()
@@ -201,7 +202,7 @@ class ServedPages:
                 self._store.close()
 
     def _check(self, url: str, variant: bytes | None) -> None:
-        """Raises `InvalidUrlError` for what the store would not take, or a request cannot have."""
+        """Raises `InvalidUrlError` for a URL that the store refuses or that cannot be sent."""
         if 3 * len(url) > _LONGEST_QUERY < len(quote(url, safe="", errors="surrogateescape")):
             raise filemap.InvalidUrlError(f"a URL of {len(url)} characters is too long to be sent")
         if self._rules is not None:
@@ -213,12 +214,12 @@ class ServedPages:
             raise filemap.InvalidUrlError(str(error)) from error
 
     def _check_process(self) -> None:
-        """The thread that puts is not there in a child."""
+        """Raises in a child process, which does not have the thread that puts."""
         if os.getpid() != self._pid:
             raise filemap.ForkedError(f"{self.path} was opened before a fork: open it again")
 
     def _wait_for(self, url: str, variant: bytes | None) -> None:
-        """Waits until nothing waits to be put that may be this page."""
+        """Waits until no queued put may be of this page."""
         self._check(url, variant)
         with self._turn:
             self._turn.wait_for(lambda: all(record.variant != variant for record in self._waiting))
@@ -233,7 +234,7 @@ class ServedPages:
         return self._writes.ask(put)
 
     def _put_all(self) -> None:
-        """The thread: puts what waits until the store is closed and nothing waits."""
+        """The thread: puts queued pages until the store is closed and the queue is empty."""
         while True:
             with self._turn:
                 self._turn.wait_for(lambda: bool(self._waiting) or self._is_closed)
@@ -243,10 +244,10 @@ class ServedPages:
             failure: Exception | None = None
             try:
                 self._put(record)
-            except Exception as error:  # noqa: BLE001 (whoever stores next is told)
+            except Exception as error:  # noqa: BLE001 (the next caller gets it)
                 failure = error
             with self._turn:
-                # Only now: a page that is being put waits still.
+                # Only now, because a page being put still counts as waiting.
                 self._waiting.popleft()
                 self._bytes -= len(record.body)
                 if failure is not None:
@@ -271,12 +272,12 @@ class ServedPages:
         newest = self._reads.ask(lambda _: self._store.head(url, variant=variant))
         if newest is None or newest.time_ms >= before_ms:
             return 0
-        # A second try finds that the first has done it.
+        # A second attempt finds that the first succeeded.
         return self._writes.ask(lambda again: self._store.remove(url, variant=variant) or again)
 
 
 Pages = SharedPages | ServedPages
-"""What the cache and the page store use."""
+"""The store that the cache and the page store use."""
 
 
 def pages_at(path: str, options: Mapping[str, Any], patience: float) -> Pages:

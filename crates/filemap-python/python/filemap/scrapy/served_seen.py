@@ -1,9 +1,9 @@
 """A set of fingerprints behind a server: the calls of `SharedSeen`, each a request to an
 `fm-serve` or to Redis.
 
-A fingerprint is added as `urn:scrapy:` and its hexadecimal digits, which is a URL by any rules: so
-it can be a set that others use, too. A request that is sent again has the same id and the same
-answer, so a fingerprint is new to one spider, however often the server dies.
+A fingerprint is added as `urn:scrapy:` and its hexadecimal digits, which is a URL by any rules, so
+it may be a set that others use too. A repeated request has the same id and the same answer, so a
+fingerprint is new to one spider, however often the server dies.
 """
 
 from collections.abc import Iterable
@@ -18,12 +18,12 @@ _PREFIX: Final = "urn:scrapy:"
 
 
 def url_of(fingerprint: bytes) -> str:
-    """What the set has of a fingerprint."""
+    """The form of a fingerprint in the set."""
     return _PREFIX + key_of(fingerprint).hex()
 
 
 class ServedSeen:
-    """A set behind a server. It is made if the server has none of that name and makes sets."""
+    """A set behind a server. A missing one is made if the server allows that."""
 
     is_holder = False
 
@@ -32,7 +32,7 @@ class ServedSeen:
         self._set = seen.open(location, "a", patience=patience, **options)
 
     def add(self, fingerprint: bytes) -> bool:
-        """Adds a fingerprint; returns whether it is new. Raises `RemoteError` when patience is
+        """Adds a fingerprint; returns whether it is new. Raises `RemoteError` once patience is
         over."""
         return self._set.add(url_of(fingerprint))
 
@@ -41,17 +41,17 @@ class ServedSeen:
         self._set.add_many(map(url_of, fingerprints))
 
     def __len__(self) -> int:
-        """How many there are. Raises `RemoteError`."""
-        self._set.sync()  # The server counts what is durable.
+        """The number of fingerprints. Raises `RemoteError`."""
+        self._set.sync()  # The server counts durable ones only.
         return len(self._set)
 
     def close(self) -> None:
-        """Makes durable what was added. Raises `RemoteError`."""
+        """Makes added fingerprints durable. Raises `RemoteError`."""
         self._set.close()
 
 
 Seen = SharedSeen | ServedSeen
-"""What the filter uses."""
+"""The set that the filter uses."""
 
 
 def seen_at(path: str, options: dict[str, Any], patience: float) -> Seen:

@@ -1,7 +1,7 @@
 """A page store that many processes share: the calls of the cache and of the page store.
 
-`SharedPages` has them; `PagesService` does them where the store is open. Both speak of `Record`,
-which is a page without anything of Scrapy.
+`SharedPages` has the calls; `PagesService` executes them in the process that has the store open.
+Both use `Record`, a page without anything specific to Scrapy.
 """
 
 import contextlib
@@ -23,21 +23,21 @@ from .waiting import Waiting
 logger = logging.getLogger(__name__)
 
 FAILURES: Final = (filemap.CorruptError, Refused, OSError)
-"""What calls of a store raise when it is damaged, full, locked or not reached."""
+"""Exceptions of calls to a store that is damaged, full, locked or unreachable."""
 
 Fields = list[tuple[bytes, bytes]]
 Failures = list[tuple[str, Exception]]
 
 _TEXTS: Final = ("http_version", "method", "ip")
-# Some 1,200 pages, compressed anew in half a second. Of a larger cache less than a third was
-# stored before there was a dictionary.
+# Some 1,200 pages, recompressed in half a second. In a larger cache less than a third was stored
+# before there was a dictionary.
 _SMALL_BYTES: Final = 5 << 20
 _PACKING_LEVEL: Final = 9
 _PACKING_SECS: Final = 1.0
 
 
 class _LateError(Exception):
-    """What is under way takes too long, and may as well be left."""
+    """Optional work takes too long and is abandoned."""
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class Record:
     ip: str | None = None
 
     def to_wire(self) -> dict[str, Any]:
-        """All but the body, as JSON has it."""
+        """All fields but the body, for JSON."""
         return {
             "url": self.url,
             "variant": None if self.variant is None else wire.text_of(self.variant),
@@ -67,7 +67,7 @@ class Record:
 
     @classmethod
     def of_wire(cls, head: Mapping[str, Any], body: bytes) -> "Record":
-        """The record of a message. Raises `wire.Broken` if it is none."""
+        """The record of a message. Raises `wire.Broken` if it is invalid."""
         try:
             return cls(
                 url=str(head["url"]),
@@ -92,7 +92,7 @@ def _variant(head: Mapping[str, Any]) -> bytes | None:
 
 
 class PagesService:
-    """The open store of the holder. All its calls may come from any thread."""
+    """The open store of the holder. Thread-safe."""
 
     def __init__(self, path: str, options: Mapping[str, Any]) -> None:
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
@@ -101,7 +101,7 @@ class PagesService:
         self.store = filemap.open(path, "a", **options)
         self._queue = PutQueue(self.store)
         self._turn = threading.Lock()
-        # None where what waits cannot be noted: each put is waited for then.
+        # None if queued pages cannot be noted: then each put is waited for.
         self._waiting: Waiting | None = None
         waiting = Waiting(f"{path}.waiting")
         try:
@@ -114,7 +114,7 @@ class PagesService:
             logger.error(what, path, error)
 
     def _put_what_is_left(self, waiting: Waiting) -> None:
-        """Puts what a holder that was killed had taken."""
+        """Puts the pages that a killed holder had accepted."""
         count = lost = 0
         for head, body in waiting.left():
             try:
@@ -147,10 +147,10 @@ class PagesService:
         return None if head is None else record_found(url, variant, head, b"")
 
     def put(self, record: Record, again: bool) -> bool:
-        """Puts a version; of a body that is already the newest one only the description.
+        """Puts a version; if its body is already the newest one, only the description.
 
-        Returns whether the body changed. `again`: it may be there already, from a holder that
-        died before it answered.
+        Returns whether the body changed. `again`: it may be stored already, by a holder that died
+        before it answered.
         """
         self._queue.wait(record.url)
         if again and has(self.store, record):
@@ -159,8 +159,8 @@ class PagesService:
         return put.changed
 
     def put_later(self, record: Record) -> Failures:
-        """As `put`, on a thread of its own: waits only where 8 MiB or 256 pages wait already, or
-        what waits cannot be noted. Returns what of earlier ones failed."""
+        """As `put`, on a thread of its own: waits only while 8 MiB or 256 pages are queued, or if
+        queued pages cannot be noted. Returns the failures of earlier puts."""
         with self._turn:
             message = self._queue.put(record.url, record.body, **arguments_of(record))
             if not self._is_noted(message):
@@ -177,7 +177,7 @@ class PagesService:
             return False
 
     def _put_all(self) -> None:
-        """Waits for all puts: nothing needs a note then."""
+        """Waits for all puts, after which no note is needed."""
         self._queue.wait()
         try:
             if self._waiting is not None:
@@ -193,17 +193,17 @@ class PagesService:
             self._waiting = None
 
     def settle(self) -> Failures:
-        """Waits for what `put_later` was given. Returns what failed."""
+        """Waits for the pages of `put_later`. Returns the failures."""
         self._queue.wait()
         return self._queue.failures()
 
     def expire(self, start: bytes, before_ms: int) -> int:
         """Removes the variants that begin with `start` and whose newest version is older.
 
-        Returns how many. Reads the list of all pages up to then: seconds for a million.
+        Returns their number. Reads the list of all pages up to then: seconds for a million.
         """
         with self._turn:
-            self._put_all()  # No note brings back what is removed.
+            self._put_all()  # So that no note restores a removed page.
         old = [
             (head.url, head.variant)
             for head in self.store.heads(until=before_ms / 1000, variants=True)
@@ -211,7 +211,7 @@ class PagesService:
         ]
         count = 0
         for url, variant in old:
-            with self._turn:  # So that none that was put meanwhile goes.
+            with self._turn:  # So that no page put meanwhile is removed.
                 self._queue.wait(url)
                 newest = self.store.head(url, variant=variant)
                 if newest is not None and newest.time_ms < before_ms:
@@ -219,9 +219,9 @@ class PagesService:
         return count
 
     def pack(self) -> None:
-        """Compresses a store anew that is still small: its first pages were stored before there was
-        a dictionary, and the background would wait an hour with them. Tried once in its life, for
-        a second. Nothing if the option `recompression_level` is None."""
+        """Recompresses a store that is still small: its first pages were stored before there was a
+        dictionary, and the background recompression would wait an hour. Tried once in the store's
+        life, for a second. Does nothing if the option `recompression_level` is None."""
         level = self._options.get("recompression_level", _PACKING_LEVEL)
         found = self.store.stat()
         first = found["segments"] == 1 and found["dictionaries"]
@@ -238,7 +238,7 @@ class PagesService:
             self.store.recompress(level, progress=is_in_time)
 
     def perform(self, head: Mapping[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
-        """Does the call of a client."""
+        """Executes the call of a client."""
         call = head.get("call")
         if call == "put":
             return {"changed": self.put(Record.of_wire(head, body), bool(head.get("again")))}, b""
@@ -249,12 +249,12 @@ class PagesService:
         if call == "expire":
             start, before_ms = wire.bytes_of(head.get("start")), head.get("before")
             if not isinstance(before_ms, int):
-                raise wire.Broken(f"{head!r} does not say before when")
+                raise wire.Broken(f"{head!r} has no time limit")
             return {"count": self.expire(start, before_ms)}, b""
         raise wire.Broken(f"there is no call {call!r}")
 
     def close(self) -> None:
-        """Makes all durable and gives the store's lock back."""
+        """Makes all puts durable and releases the store's lock."""
         try:
             self._queue.close()
             if self._waiting is not None:
@@ -268,7 +268,7 @@ def _found(record: Record | None) -> tuple[dict[str, Any], bytes]:
 
 
 def has(store: filemap.PageStore, record: Record) -> bool:
-    """Whether this very version is there. One that cannot be read is not."""
+    """Returns whether exactly this version exists. An unreadable one does not count."""
     try:
         found = store.head(record.url, at=record.time_ms / 1000, variant=record.variant)
     except filemap.CorruptError:
@@ -278,7 +278,7 @@ def has(store: filemap.PageStore, record: Record) -> bool:
 
 
 def arguments_of(record: Record) -> dict[str, Any]:
-    """What `put` takes beside the URL and the body."""
+    """The arguments of `put` besides the URL and the body."""
     return {
         "status": record.status,
         "headers": record.headers,
@@ -310,7 +310,7 @@ def record_found(
 class SharedPages:
     """A store of pages that this process holds or reaches through its holder.
 
-    Made by `shared`, which gives all users in one process the same.
+    Made by `shared`, which returns the same one to all users in a process.
     """
 
     def __init__(self, path: str, options: Mapping[str, Any], patience: float) -> None:
@@ -321,7 +321,7 @@ class SharedPages:
 
     @property
     def is_holder(self) -> bool:
-        """Whether this process has the store open."""
+        """Returns whether this process has the store open."""
         return self._member.is_holder
 
     def get(self, url: str, variant: bytes | None) -> Record | None:
@@ -353,7 +353,7 @@ class SharedPages:
 
     def put_later(self, record: Record) -> Failures:
         """As `put`, but the holder does it on a thread of its own. Returns the URLs and exceptions
-        of earlier ones that failed; `settle` has the last ones."""
+        of earlier puts that failed; `settle` returns the last ones."""
         if (held := self._member.held) is not None:
             return held.put_later(record)
         try:
@@ -365,34 +365,34 @@ class SharedPages:
         return []
 
     def settle(self) -> Failures:
-        """Waits until all that `put_later` was given is in the store. Returns what failed."""
+        """Waits until all pages of `put_later` are in the store. Returns the failures."""
         held = self._member.held
         return [] if held is None else held.settle()
 
     def expire(self, start: bytes, before_ms: int) -> int:
-        """As `PagesService.expire`. Raises `RemoteError` if the holder takes longer than a minute,
-        and goes on with it."""
+        """As `PagesService.expire`. Raises `RemoteError` if the holder takes longer than a minute;
+        the holder continues."""
 
         def remote(link: Link, _again: bool) -> int:
             said = {"call": "expire", "start": wire.text_of(start), "before": before_ms}
             try:
                 return int(link.ask(said)[0]["count"])
-            except TimeoutError as error:  # It is not to begin once more.
+            except TimeoutError as error:  # Do not start it a second time.
                 what = "the process that holds the store still removes them"
                 raise filemap.RemoteError(what) from error
 
         return self._member.call(lambda service, _: service.expire(start, before_ms), remote)
 
     def pack(self) -> None:
-        """As `PagesService.pack`, if this process is the holder. Others are served meanwhile."""
+        """As `PagesService.pack`, if this process is the holder. Clients are served meanwhile."""
         try:
             if (held := self._member.held) is not None:
                 held.pack()
         except (filemap.FileMapError, OSError) as error:
-            logger.error("%s was not compressed anew, and has all its pages: %s", self.path, error)
+            logger.error("%s was not recompressed, and has all its pages: %s", self.path, error)
 
     def close(self) -> None:
-        """Ends this user's part; the last one in a process gives the store back."""
+        """Ends this use; the last one in a process releases the store."""
         with _shared_lock:
             self.users -= 1
             if self.users > 0:
@@ -414,7 +414,8 @@ _shared_lock = threading.Lock()
 def shared(path: str, options: Mapping[str, Any], patience: float) -> SharedPages:
     """The store at `path`, for one more user in this process.
 
-    `options` are those of `filemap.open`; of users in one process, the first one's count.
+    `options` are those of `filemap.open`; for several users in one process, the first user's
+    count.
     """
     path = os.path.realpath(path)
     with _shared_lock:

@@ -1,16 +1,17 @@
-"""A set of fingerprints that many processes share, and that a kill takes nothing from.
+"""A set of fingerprints that many processes share, and that survives a kill.
 
-The set is `filemap.seen.DiskSet`, which forgets at a kill what was not synced. A sync waits for
-the disk, and so do all who ask meanwhile. So each new fingerprint is appended to a journal, a
+The set is `filemap.seen.DiskSet`, which a kill makes forget what was not synced. A sync waits for
+the disk, and so do all concurrent callers. So each new fingerprint is appended to a journal, a
 mapped file that the kernel keeps after a kill, and the set is synced every five seconds only. The
-next holder adds what the journals have. A kill loses nothing; a power failure the last seconds.
+next holder adds the fingerprints of the journals. A kill loses nothing; a power failure the last
+seconds.
 
 Asking *is it new?* adds the fingerprint, so a question must not be asked twice: if the holder dies
-after it added a fingerprint and before it answered, the second try must not hear "seen", or the
-request would be lost. So each client numbers its questions, and the holder notes in a file, before
-it adds a new fingerprint, which question of which client it is about to answer with "new". The
+after it added a fingerprint and before it answered, the second attempt must not get "seen", or the
+request would be lost. So each client numbers its questions, and before the holder adds a new
+fingerprint it notes in a file which question of which client it is about to answer with "new". The
 next holder reads the notes, adds those fingerprints, and gives the same answer to the same
-question. A client has one question under way, so one note a client is enough.
+question. A client asks one question at a time, so one note a client is enough.
 
 Neither journals nor notes are synced: they are for kills, and after a power failure no client is
 left to ask.
@@ -36,10 +37,10 @@ from .broker import Link, Member
 logger = logging.getLogger(__name__)
 
 SYNC_SECS: Final = 5.0
-"""Between two syncs of the set: what a power failure may cost."""
+"""Interval between syncs of the set: a power failure may lose this much."""
 
 MEMORY_BYTES: Final = 32 << 20
-"""Memory of the set: recent fingerprints, and popular ones."""
+"""Memory of the set, for recent and popular fingerprints."""
 
 _JOURNAL_BYTES: Final = 1 << 20
 _NOTE: Final = struct.Struct("<16sQB32sxxxI")
@@ -49,7 +50,7 @@ _LONGEST_KEY: Final = 32
 
 
 def key_of(fingerprint: bytes) -> bytes:
-    """What the set has of a fingerprint: itself, or a digest of a long one."""
+    """The form of a fingerprint in the set: itself, or a digest of a long one."""
     if len(fingerprint) <= _LONGEST_KEY:
         return fingerprint
     return hashlib.sha256(fingerprint).digest()
@@ -70,7 +71,7 @@ class Notes:
             if check == zlib.crc32(whole[: _NOTE_BYTES - 4]) and size <= _LONGEST_KEY:
                 self._last[client] = (place, number, key[:size])
             elif note.strip(b"\0"):
-                # Of a kill amid the note: its question was not answered.
+                # A kill came while it was written: its question was not answered.
                 what = "%s: the note at byte %d was being written when its process was killed, or is damaged"
                 logger.warning(what, path, place * _NOTE_BYTES)
 
@@ -79,7 +80,7 @@ class Notes:
         return [key for _, _, key in self._last.values()]
 
     def has(self, client: bytes, number: int) -> bool:
-        """Whether this question was to be answered with "new"."""
+        """Returns whether this question was to be answered with "new"."""
         found = self._last.get(client)
         return found is not None and found[1] == number
 
@@ -100,7 +101,7 @@ class Notes:
         self._last[client] = (place, number, key)
 
     def close(self) -> None:
-        """Closes the file, which goes if no client ever asked."""
+        """Closes the file, and removes it if no client ever asked."""
         os.close(self._file)
         if not self._last:
             with contextlib.suppress(FileNotFoundError):
@@ -108,9 +109,9 @@ class Notes:
 
 
 class Journal:
-    """What was added since a sync: fingerprints behind their lengths, in a file that is mapped.
+    """Fingerprints added since a sync, each after its length, in a mapped file.
 
-    A write to the map is no system call, and the kernel has it at once. The file's room is
+    A write to the map is not a system call, and the kernel has it at once. The file's space is
     reserved before it is mapped, so a full disk is an error here and not a signal.
     """
 
@@ -119,7 +120,7 @@ class Journal:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         found = os.pread(self._file, os.fstat(self._file).st_size, 0)
         self.keys = list(_listed(found))
-        """What was in the file: of a holder that was killed."""
+        """The contents of the file, left by a killed holder."""
         end = sum(1 + len(key) for key in self.keys)
         if found[end:].strip(b"\0"):
             what = "%s: from byte %d on it cannot be read: a process was emptying it when it was"
@@ -133,7 +134,7 @@ class Journal:
         """Appends a fingerprint."""
         end = self._at + 1 + len(key)
         if end >= self._bytes:
-            # On a full disk all stays as it is.
+            # On a full disk nothing changes.
             grown = self._mapped(self._bytes + _JOURNAL_BYTES)
             self._map.close()
             self._map, self._bytes = grown, self._bytes + _JOURNAL_BYTES
@@ -153,7 +154,7 @@ class Journal:
 
     @property
     def is_full(self) -> bool:
-        """Whether it has outgrown the room that it begins with: a sync is due."""
+        """Returns whether it has outgrown its initial size, so that a sync is due."""
         return self._bytes > _JOURNAL_BYTES
 
     def close(self) -> None:
@@ -177,7 +178,7 @@ def _listed(data: bytes) -> Iterator[bytes]:
 
 
 class SeenService:
-    """The open set of the holder. All its calls may come from any thread."""
+    """The open set of the holder. Thread-safe."""
 
     def __init__(self, path: str) -> None:
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
@@ -189,7 +190,7 @@ class SeenService:
         self._failure: Exception | None = None
         try:
             self._notes = Notes(f"{path}.clients")
-            # One is written; the other empties with the sync that is under way.
+            # One is written to; the other is emptied by the sync in progress.
             self._journal, self._other = Journal(f"{path}.journal0"), Journal(f"{path}.journal1")
             left = [*self._journal.keys, *self._other.keys, *self._notes.keys()]
             if left:
@@ -214,7 +215,7 @@ class SeenService:
         return new
 
     def answer(self, client: bytes, number: int, key: bytes) -> bool:
-        """As `add`, for question `number` of a client: the same question has the same answer."""
+        """As `add`, for question `number` of a client: the same question gets the same answer."""
         with self._turn:
             if self._notes.has(client, number):
                 self._set.add(key)
@@ -239,12 +240,12 @@ class SeenService:
         return len(self._set)
 
     def perform(self, head: Mapping[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
-        """Does the call of a client."""
+        """Executes the call of a client."""
         call = head.get("call")
         if call == "add":
             client, number = wire.bytes_of(head.get("client")), head.get("number")
             if len(client) != 16 or not isinstance(number, int) or len(body) > _LONGEST_KEY:
-                raise wire.Broken(f"{head!r} is no question")
+                raise wire.Broken(f"{head!r} is not a question")
             return {"new": self.answer(client, number, body)}, b""
         if call == "add_many":
             self.add_many(_split(body))
@@ -254,7 +255,7 @@ class SeenService:
         raise wire.Broken(f"there is no call {call!r}")
 
     def close(self) -> None:
-        """Makes all durable and gives the set's lock back."""
+        """Makes all fingerprints durable and releases the set's lock."""
         self._is_ending = True
         self._is_due.set()
         self._is_changed.set()
@@ -300,7 +301,7 @@ def _split(body: bytes) -> list[bytes]:
     while at < len(body):
         end = at + 1 + body[at]
         if end > len(body) or body[at] > _LONGEST_KEY:
-            raise wire.Broken("a list of fingerprints is cut")
+            raise wire.Broken("a list of fingerprints is truncated")
         keys.append(body[at + 1 : end])
         at = end
     return keys
@@ -320,7 +321,7 @@ class SharedSeen:
 
     @property
     def is_holder(self) -> bool:
-        """Whether this process has the set open."""
+        """Returns whether this process has the set open."""
         return self._member.is_holder
 
     def add(self, fingerprint: bytes) -> bool:
@@ -337,7 +338,7 @@ class SharedSeen:
             head = {"call": "add", "client": client, "number": self._number}
             return bool(link.ask(head, key)[0]["new"])
 
-        with self._turn:  # One question under way: see the module.
+        with self._turn:  # One question at a time: see the module.
             self._number += 1
             return self._member.call(local, remote)
 
@@ -357,7 +358,7 @@ class SharedSeen:
         )
 
     def close(self) -> None:
-        """Ends this user's part; the last one in a process gives the set back."""
+        """Ends this use; the last one in a process releases the set."""
         with _shared_lock:
             self.users -= 1
             if self.users > 0:

@@ -1,7 +1,8 @@
-"""The pages that wait to be put, in a file beside the store: a kill of their process loses none.
+"""Pages that wait to be put, noted in a file beside the store, so that a kill loses none.
 
-Only the holder of the store has the file. It has messages as `wire` has them, each with a checksum
-behind it, and then zeros. It is never synced, for what a process has written outlives the process.
+Only the holder of the store has the file. It has messages in the format of `wire`, each followed
+by a checksum, and then zeros. It is never synced: data that a process has written outlives the
+process.
 """
 
 import contextlib
@@ -14,27 +15,27 @@ from typing import Any, Final
 
 from . import wire
 
-# Each time that it is full, all that waits is waited for.
+# Each time it is full, all queued puts are waited for.
 _MOST_BYTES: Final = 32 << 20
 _CHECKSUM: Final = struct.Struct(">I")
 _END: Final = bytes(16)
 
 
 def message_of(head: Mapping[str, Any], body: bytes) -> bytes:
-    """A message about a page: as `wire` has it, and a checksum."""
+    """A message about a page: in the format of `wire`, and a checksum."""
     message = wire.start_of(head, body) + body
     return message + _CHECKSUM.pack(zlib.crc32(message))
 
 
 class Waiting:
-    """Messages that say which pages may not be in the store yet. The file is made by the first."""
+    """Messages about pages that may not be in the store yet. The first one makes the file."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._file: int | None = None
         self._end = 0
         self.unread_from: int | None = None
-        """Where `left` met what is no whole message: one that a kill cut short, or damage."""
+        """Offset at which `left` found an incomplete message: truncated by a kill, or damaged."""
 
     def left(self) -> Iterator[tuple[dict[str, Any], bytes]]:
         """The messages of a process that was killed, in their order.
@@ -67,8 +68,8 @@ class Waiting:
             return
 
     def add(self, message: bytes) -> bool:
-        """Adds the message about a page that is about to be put, as `message_of` or `PutQueue.put`
-        makes it; False if there is no room for it.
+        """Adds the message about a page to be put, as made by `message_of` or `PutQueue.put`;
+        False if there is no room for it.
 
         Raises `OSError` if it cannot be written; then it was not added.
         """
@@ -81,22 +82,22 @@ class Waiting:
         return True
 
     def empty(self) -> None:
-        """Forgets all, which must be in the store. Raises `OSError`."""
+        """Forgets all pages, which must be in the store. Raises `OSError`."""
         self._end = 0
         if self._file is not None:
             self._write((_END,), 0)
 
     def close(self) -> None:
-        """Ends the use of the file, and leaves it."""
+        """Closes the file, and keeps it."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
     def remove(self) -> None:
-        """Removes the file. All that was added must be in the store."""
+        """Removes the file. All added pages must be in the store."""
         if self._file is not None:
             self.close()
-            # What is put once more is found to be there.
+            # Putting a page a second time finds it stored.
             with contextlib.suppress(OSError):
                 os.unlink(self._path)
 
@@ -107,4 +108,4 @@ class Waiting:
     def _write(self, pieces: tuple[bytes, ...], at: int) -> None:
         assert self._file is not None
         if os.pwritev(self._file, pieces, at) < sum(map(len, pieces)):
-            raise OSError(errno.ENOSPC, "there is no room for what waits", self._path)
+            raise OSError(errno.ENOSPC, "there is no room for waiting pages", self._path)

@@ -1,9 +1,9 @@
-"""Messages of the processes that share a store: a JSON object and bytes behind it.
+"""Messages between processes that share a store: a JSON object followed by bytes.
 
 A message is a length of eight bytes (big-endian, of all that follows), a length of four bytes (of
-the JSON), the JSON, and the bytes. Nothing is unpickled. A message over the bound of the receiver
-ends the connection before its bytes are read, and memory grows with what arrives, not with what a
-length claims.
+the JSON), the JSON, and the bytes. Nothing is unpickled. A message over the receiver's bound ends
+the connection before its bytes are read, and memory grows with the bytes that arrive, not with a
+claimed length.
 """
 
 import json
@@ -16,7 +16,7 @@ MAX_HEAD_BYTES: Final = 128 << 20
 """The longest JSON: a page's headers may have 64 MiB."""
 
 MAX_BODY_BYTES: Final = (1 << 30) + (64 << 20)
-"""The most bytes behind it: Scrapy's largest response, and some room."""
+"""Maximum length of the bytes after it: Scrapy's largest response, and some spare."""
 
 _LENGTHS: Final = struct.Struct(">QI")
 _PIECE_BYTES: Final = 1 << 20
@@ -24,11 +24,11 @@ _JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 class Broken(OSError):
-    """The other side is gone, or does not speak this protocol."""
+    """The other side has ended, or does not speak this protocol."""
 
 
 def start_of(head: Mapping[str, Any], body: bytes = b"") -> bytes:
-    """A message but for its body, which follows."""
+    """A message without its body, which follows."""
     text = _JSON.encode(head).encode()
     if len(text) > MAX_HEAD_BYTES or len(body) > MAX_BODY_BYTES:
         raise ValueError(f"a message of {len(text)} and {len(body)} bytes is over the bound")
@@ -48,15 +48,15 @@ def send(connection: socket.socket, head: Mapping[str, Any], body: bytes = b"") 
 def receive(connection: socket.socket) -> tuple[dict[str, Any], bytes]:
     """Receives one message.
 
-    Raises `Broken` if the connection ends, or brings what is no message.
+    Raises `Broken` if the connection ends, or delivers an invalid message.
     """
     return read(connection.recv)
 
 
 def read(take: Callable[[int], bytes]) -> tuple[dict[str, Any], bytes]:
-    """Reads one message; `take` gives up to so many bytes, and none at the end.
+    """Reads one message; `take` returns up to the given number of bytes, and none at the end.
 
-    Raises `Broken` at the end, and for what is no message.
+    Raises `Broken` at the end, and for an invalid message.
     """
     whole, text_bytes = _LENGTHS.unpack(_exactly(take, _LENGTHS.size))
     body_bytes = whole - (_LENGTHS.size - 8) - text_bytes
@@ -66,9 +66,9 @@ def read(take: Callable[[int], bytes]) -> tuple[dict[str, Any], bytes]:
     try:
         head = json.loads(text)
     except ValueError as error:
-        raise Broken("a message is no JSON") from error
+        raise Broken("a message is not JSON") from error
     if not isinstance(head, dict):
-        raise Broken("a message is no JSON object")
+        raise Broken("a message is not a JSON object")
     return cast(dict[str, Any], head), bytes(_exactly(take, body_bytes))
 
 
@@ -83,15 +83,15 @@ def _exactly(take: Callable[[int], bytes], count: int) -> bytearray:
 
 
 def text_of(value: bytes) -> str:
-    """Any bytes as JSON can have them: a character for each."""
+    """Bytes in a form that JSON can hold: one character each."""
     return value.decode("latin-1")
 
 
 def bytes_of(value: object) -> bytes:
     """The bytes of `text_of`."""
     if not isinstance(value, str):
-        raise Broken(f"{value!r} is no text")
+        raise Broken(f"{value!r} is not text")
     try:
         return value.encode("latin-1")
     except UnicodeEncodeError as error:
-        raise Broken(f"{value!r} is no text of bytes") from error
+        raise Broken(f"{value!r} is not a text of bytes") from error

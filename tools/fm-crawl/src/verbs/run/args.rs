@@ -1,4 +1,4 @@
-//! The arguments of `run`, their values, and what they change of the settings.
+//! Arguments of `run`, their values, and the settings that they change.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -23,15 +23,15 @@ use super::values::{NearBits, RobotsToken, contact, has_contact, near_bits, one_
 #[derive(clap::Args)]
 #[command(after_help = "\
 The first run needs seeds, and a contact that is sent with every request. Arguments are remembered (except --max-pages, --fetch, --exec, --edges, --warc, --forever, --log, --log-size, \
---tolerate, --allow-private, --resolve, --ca, --insecure, --proxy, --bind and --min-free): `fm-crawl run pages.fm` continues. A seed that was given up is tried again.
+--tolerate, --allow-private, --resolve, --ca, --insecure, --proxy, --bind and --min-free): `fm-crawl run pages.fm` continues. Given-up seeds are tried again.
 
 Exits with 1 if no page was ever fetched, with 3 if the store refused fetched pages, and with 5 if pages were not fetched for a reason \
-that is neither their site's answer (4xx, robots.txt) nor a limit: they were given up, or their hosts do not answer (--tolerate).
+that is neither their host's answer (4xx, robots.txt) nor a limit: they were given up, or their hosts do not answer (--tolerate).
 
 Example:
   fm-crawl run pages.fm --seed https://example.com/ --contact mailto:me@example.com --max-pages 1000")]
 pub struct Args {
-    /// The store's folder, made if absent
+    /// The store's folder, made if missing
     pub(super) store: PathBuf,
     /// Start pages; may be given again
     #[arg(long, value_name = "URL", num_args = 1..)]
@@ -42,8 +42,8 @@ pub struct Args {
     /// Fetch these pages, whatever the queue, and nothing else; may be given again
     #[arg(long, value_name = "URL", num_args = 1..)]
     pub(super) fetch: Vec<String>,
-    /// What makes two URLs one page in a new store: whatwg, crawl, surt or exact, rules switched
-    /// as in crawl,+www,-tracking [default: crawl]
+    /// The canonicaliser of a new store, which decides which URLs are one page: whatwg, crawl,
+    /// surt or exact, with rules switched as in crawl,+www,-tracking [default: crawl]
     #[arg(long, value_name = "RULES", value_parser = canonical::Canonical::parse)]
     pub(super) rules: Option<canonical::Canonical>,
     /// Which links to follow from the seeds [default: host]
@@ -76,10 +76,10 @@ pub struct Args {
     /// Stop at this number of fetched pages in all runs
     #[arg(long, value_name = "N")]
     pub(super) max_pages: Option<u64>,
-    /// Most links from a seed to a page [default: 100]
+    /// Maximum number of links from a seed to a page [default: 100]
     #[arg(long, value_name = "N")]
     pub(super) max_depth: Option<u16>,
-    /// Most pages of one host; 0 for no limit [default: 100000]
+    /// Maximum number of pages of one host; 0 for no limit [default: 100000]
     #[arg(long, value_name = "N")]
     pub(super) max_host_pages: Option<u32>,
     /// Requests a second to a host; 0 for no limit [default: 1]
@@ -116,20 +116,20 @@ pub struct Args {
     /// Fetch what pages need to be shown too, wherever it is: images, styles, scripts, fonts
     #[arg(long, overrides_with = "no_requisites")]
     pub(super) requisites: bool,
-    /// Do not fetch that any more
+    /// Stop fetching what --requisites adds
     #[arg(long)]
     pub(super) no_requisites: bool,
-    /// Keep the cookies of each host during the run, and send them to it
+    /// Keep the cookies of each host during the run, and send them back to it
     #[arg(long, overrides_with = "no_cookies")]
     pub(super) cookies: bool,
-    /// Keep no cookies any more
+    /// Stop keeping cookies
     #[arg(long)]
     pub(super) no_cookies: bool,
-    /// Keep these fields beside each page: lang, charset, simhash64; `none` for none any more
+    /// Keep these fields beside each page: lang, charset, simhash64; `none` to keep none
     #[arg(long, value_name = "FIELD", value_parser = field, value_delimiter = ',')]
     pub(super) fields: Vec<String>,
-    /// Have a command of the shell look at each page: a line of JSON in, a line out, with links,
-    /// fields, or "store": false (docs/CRAWLING.md)
+    /// Have a shell command process each page: a line of JSON in, a line out, with links, fields,
+    /// or "store": false (docs/CRAWLING.md)
     #[arg(long, value_name = "COMMAND")]
     pub(super) exec: Option<String>,
     /// Processes of --exec
@@ -144,7 +144,7 @@ pub struct Args {
     /// Do not read sitemaps
     #[arg(long)]
     pub(super) no_sitemaps: bool,
-    /// Ignore robots.txt: for your own sites only
+    /// Ignore robots.txt: for your own hosts only
     #[arg(long)]
     pub(super) no_robots: bool,
     /// Connect to private, loopback and other non-public addresses
@@ -155,23 +155,23 @@ pub struct Args {
     /// `none` to crawl alone
     #[arg(long, value_name = "http://HOST/v1/seen/NAME|redis://HOST/NAME", value_parser = seen_set)]
     pub(super) seen: Option<SharedSet>,
-    /// Put the pages, and what the crawl knows, into this store in object storage: any machine
-    /// goes on with it. STORE names the folder that a run works in here, STORE.crawl
+    /// Put the pages and the state of the crawl into this store in object storage, so that any
+    /// machine can continue it. STORE names the local working folder, STORE.crawl
     #[arg(long = "store", value_name = "s3://BUCKET/PREFIX", value_parser = divided::location)]
     pub(super) bucket: Option<String>,
-    /// With --store: commit after this time at the latest. After a kill what was fetched since is
-    /// fetched again [default: 60s]
+    /// With --store: commit at least this often. After a kill, pages fetched since the last commit
+    /// are fetched again [default: 60s]
     #[arg(long, value_name = "TIME", value_parser = times::duration)]
     pub(super) commit_every: Option<Duration>,
     /// Divide hosts among several crawls, which send each other their links by mailboxes of
     /// fm-serve. FILEMAP_TOKEN and FILEMAP_CA_FILE as for fm-tool; `none` to crawl alone
     #[arg(long, value_name = "http://HOST/v1/links", value_parser = divided::mailboxes)]
     pub(super) links: Option<String>,
-    /// In how many shards the hosts are divided: the same number for all crawls, for good
+    /// Number of shards into which the hosts are divided: the same for all crawls, fixed
+    /// permanently
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(super) shards: Option<u32>,
-    /// Which shards are this crawl's: numbers from 0 such as 0,2, or auto for free ones [default:
-    /// auto]
+    /// Shards of this crawl: numbers from 0 such as 0,2, or auto for free ones [default: auto]
     #[arg(long, value_name = "LIST|auto")]
     pub(super) own: Option<Own>,
     /// Attempts at a page that fails, 1 to 15 [default: 13]
@@ -186,11 +186,11 @@ pub struct Args {
     /// How long a host may fail before its queued pages are given up [default: 7d]
     #[arg(long, value_name = "DURATION", value_parser = times::duration)]
     pub(super) host_down: Option<Duration>,
-    /// How long a run goes on without a page: hosts rest that do not answer, failed pages wait
-    /// [default: 15m]
+    /// How long a run continues without fetching a page, while hosts that do not answer are paused
+    /// and failed pages wait [default: 15m]
     #[arg(long, value_name = "DURATION", value_parser = times::duration)]
     pub(super) patience: Option<Duration>,
-    /// Part of the pages that may be left unfetched without an exit code of 5
+    /// Share of the pages that may be left unfetched without an exit code of 5
     #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "0%")]
     pub(super) tolerate: f64,
     /// Largest body; of a longer one the beginning is kept [default: 16MiB]
@@ -202,11 +202,12 @@ pub struct Args {
     /// How many years ahead a date in a link may be; 0 for no limit [default: 5]
     #[arg(long, value_name = "N")]
     pub(super) max_years_ahead: Option<u16>,
-    /// Bits of 64 in which the fingerprints of near-duplicates of a host differ, 0 to 3: their
-    /// links, and those of pages like its error pages, earn nothing; `off` for all [default: 3]
+    /// Two pages of a host are near-duplicates if their fingerprints differ in at most this number
+    /// of 64 bits, 0 to 3. Links of near-duplicates, and of pages like the host's error pages,
+    /// earn no credit; `off` counts all [default: 3]
     #[arg(long, value_name = "N", value_parser = near_bits)]
     pub(super) near_bits: Option<NearBits>,
-    /// Most redirects in a row [default: 10]
+    /// Maximum number of redirects in a row [default: 10]
     #[arg(long, value_name = "N")]
     pub(super) max_redirects: Option<u8>,
     /// Largest expansion of a compressed body [default: 100]
@@ -230,7 +231,7 @@ pub struct Args {
     /// Trust the certificates in this PEM file too
     #[arg(long, value_name = "FILE")]
     pub(super) ca: Option<PathBuf>,
-    /// Do not check certificates: for sites of your own
+    /// Do not check certificates: for hosts of your own
     #[arg(long, conflicts_with = "ca")]
     pub(super) insecure: bool,
     /// Send all requests to this proxy, which resolves names; SCHEME is http or socks5
@@ -243,23 +244,23 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse, default_value = "512MiB")]
     pub(super) min_free: u64,
     /// Append a JSON line for each link of each page to this file: from, to, anchor text, rel.
-    /// NAME.parquet for NAME-1.parquet, NAME-2.parquet and so on
+    /// NAME.parquet stands for NAME-1.parquet, NAME-2.parquet and so on
     #[arg(long, value_name = "FILE")]
     pub(super) edges: Option<PathBuf>,
-    /// Write WARC files to this folder on the way: of each version that the store takes, from the
-    /// first run on that has this
+    /// While crawling, write WARC files to this folder: every version that the store takes,
+    /// beginning with the first run that has this option
     #[arg(long, value_name = "DIR")]
     pub(super) warc: Option<PathBuf>,
     /// Append a JSON line for each visit to this file
     #[arg(long, value_name = "FILE")]
     pub(super) log: Option<PathBuf>,
-    /// Begin a new log when it would be longer: the old one is renamed to FILE.1, the next to
-    /// FILE.2
+    /// Begin a new log when this one would become longer: the old one is renamed to FILE.1, the
+    /// next to FILE.2
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse_positive, requires = "log")]
     pub(super) log_size: Option<u64>,
 }
 
-/// How far a crawl goes from its seeds.
+/// Reach of a crawl from its seeds.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum Scope {
     /// The hosts of the seeds
@@ -283,7 +284,7 @@ impl Scope {
     }
 }
 
-/// Replaces settings by arguments.
+/// Sets the settings that arguments give.
 pub(super) fn apply(args: &Args, settings: &mut Settings) -> Result<(), Failure> {
     fn set<T: Copy>(place: &mut T, given: Option<T>) {
         *place = given.unwrap_or(*place);
@@ -334,7 +335,7 @@ pub(super) fn apply(args: &Args, settings: &mut Settings) -> Result<(), Failure>
     name(args, settings)
 }
 
-/// Replaces a list by a given one; a word stands for an empty one.
+/// Replaces a list by the given one; a certain word stands for an empty list.
 fn list(known: &mut Vec<String>, given: &[String], empty: &str) {
     if !given.is_empty() {
         *known = given.iter().filter(|one| *one != empty).cloned().collect();
@@ -345,7 +346,7 @@ fn list(known: &mut Vec<String>, given: &[String], empty: &str) {
 #[derive(Clone, Debug)]
 pub(super) struct HostsFile(Option<PathBuf>);
 
-/// Refuses a bad file before anything is made.
+/// Checks the file before anything is made.
 fn hosts_file(text: &str) -> Result<HostsFile, String> {
     if text == NONE {
         return Ok(HostsFile(None));
@@ -354,7 +355,7 @@ fn hosts_file(text: &str) -> Result<HostsFile, String> {
     Hosts::open(Some(&path)).map(|_| HostsFile(Some(path)))
 }
 
-/// Words for all content types, and for no extension or field.
+/// Words that stand for all content types, and for no extension or field.
 const ANY: &str = "any";
 pub(super) const NONE: &str = "none";
 
@@ -385,7 +386,7 @@ fn jobs(text: &str) -> Result<usize, String> {
     jobs.ok_or_else(|| format!("`{text}` is not a number of processes, 1 to 1000"))
 }
 
-/// Adds patterns to those of earlier runs, or to none.
+/// Adds patterns to those of earlier runs; with `forgets`, drops those first.
 fn patterns(known: &mut Vec<String>, given: &[String], forgets: bool) {
     if forgets {
         known.clear();
@@ -405,7 +406,7 @@ fn again(text: &str) -> Result<Again, String> {
     if text == "off" { Ok(Again(None)) } else { times::duration(text).map(|age| Again(Some(age))) }
 }
 
-/// Where a seen set is, or that there is none.
+/// Address of a seen set, or none.
 #[derive(Clone, Debug)]
 pub(super) struct SharedSet(Option<String>);
 
@@ -421,7 +422,7 @@ fn seen_set(text: &str) -> Result<SharedSet, String> {
     }
 }
 
-/// The user agent. It must have a contact, except with `--allow-private`.
+/// Sets the user agent. It needs a contact, except with `--allow-private`.
 fn name(args: &Args, settings: &mut Settings) -> Result<(), Failure> {
     let product = concat!("fm-crawl/", env!("CARGO_PKG_VERSION"));
     match (&args.user_agent, &args.contact) {

@@ -1,4 +1,4 @@
-//! The shard of a store in object storage that a crawl works in: in builds with feature `cloud`.
+//! Shard of a store in object storage, for a crawl into it. Needs feature `cloud`.
 
 use crawl::files::depot::Depot;
 use crawl::settings::Settings;
@@ -6,8 +6,8 @@ use fm_cli::Failure;
 
 use super::Args;
 
-/// The shard of a crawl whose pages are in object storage, with the files of its last commit in
-/// the crawl's folder; `None` of a crawl into a folder. Whoever had the shard before loses it.
+/// The shard of a crawl into object storage, with the files of its last commit in the crawl's
+/// folder; `None` for a crawl into a folder. Takes the shard from its previous owner.
 #[cfg(not(feature = "cloud"))]
 pub(super) fn depot(_: &Args, settings: &Settings) -> Result<Option<Depot>, Failure> {
     let Some(bucket) = &settings.bucket else { return Ok(None) };
@@ -34,7 +34,7 @@ mod cloud {
     use super::{Args, Depot, Failure, Settings};
     use crate::failure;
 
-    /// A shard, and what it is called.
+    /// A shard, and its name.
     struct OfStore {
         store: CloudStore,
         name: String,
@@ -45,7 +45,7 @@ mod cloud {
         let rules = args.rules.as_ref().map(canonical::Canonical::canonicalizer);
         let options = CloudOptions::new().canonicalizer(rules.unwrap_or_else(|| Arc::new(CrawlRules::crawl())));
         let options = options.shards(bucket.shards).only_shard(bucket.shard);
-        // Whoever has no start page goes on with what is there.
+        // Without start pages the crawl of the shard is continued.
         let begins = !args.seed.is_empty() || !args.seeds.is_empty();
         let mode = if begins { Mode::Fill } else { Mode::Write };
         let open = || {

@@ -1,5 +1,5 @@
-//! Which part of a crawl is this one's, and where its pages go: the arguments of fleets and of
-//! stores in object storage.
+//! Arguments of fleets and of stores in object storage: this crawl's part of the work, and where
+//! its pages go.
 
 use crawl::settings::Settings;
 use crawl::settings::bucket::BucketSettings;
@@ -9,7 +9,7 @@ use fm_cli::Failure;
 
 use super::args::{Args, NONE};
 
-/// Shards of a store in object storage at most; mailboxes may have more.
+/// Maximum number of shards of a store in object storage; mailboxes may have more.
 const MAX_SHARDS: u32 = 1_024;
 
 /// The location of a store in object storage.
@@ -18,7 +18,7 @@ pub(super) fn location(text: &str) -> Result<String, String> {
     text.starts_with("s3://").then(|| text.trim_end_matches('/').to_owned()).ok_or_else(words)
 }
 
-/// Where the pages are, if in no folder here.
+/// The store in object storage, if pages go to one.
 pub(super) fn bucket(args: &Args, settings: &mut Settings) -> Result<(), Failure> {
     let usage = |words: String| Err(Failure::Usage(words));
     let Some(location) = args.bucket.clone().or_else(|| settings.bucket.as_ref().map(|known| known.location.clone()))
@@ -30,7 +30,7 @@ pub(super) fn bucket(args: &Args, settings: &mut Settings) -> Result<(), Failure
     };
     let rest = location.split_once("://").map_or("", |(_, rest)| rest);
     if rest.contains('@') || rest.split('/').next().is_some_and(|bucket| bucket.contains(':')) {
-        // What stands there may be a secret: it is not repeated.
+        // The part before `@` may be a secret, so it is not printed.
         return usage(
             "--store: a location has no user and no password: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
                 .to_owned(),
@@ -72,7 +72,7 @@ pub(super) fn mailboxes(text: &str) -> Result<String, String> {
     is_one.then(|| text.to_owned()).ok_or_else(words)
 }
 
-/// The fleet that the crawl is a part of.
+/// The fleet that the crawl belongs to.
 pub(super) fn fleet(args: &Args, settings: &mut Settings) -> Result<(), Failure> {
     let known = settings.fleet.take();
     let is_alone = args.links.as_deref() == Some(NONE) && args.shards.is_none() && args.own.is_none();

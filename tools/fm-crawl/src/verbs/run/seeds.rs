@@ -1,6 +1,6 @@
-//! The start pages of a run: those of `--seed`, and those of lists, a line each.
+//! Start pages of a run: from `--seed`, and from lists with one a line.
 //!
-//! All bad ones are named, and nothing is made then.
+//! All bad ones are listed; then nothing is started.
 
 use std::collections::HashSet;
 use std::io::Read;
@@ -16,17 +16,17 @@ use fm_cli::{Failure, words};
 const STANDARD_INPUT: &str = "-";
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Start pages as the URL standard has them.
+/// Start pages, parsed by the URL standard.
 #[derive(Debug, Default)]
 pub struct Given {
     /// Those of `--seed`.
     pub named: Vec<String>,
-    /// Those of lists, each list with its name.
+    /// Those of lists, with the name of each list.
     pub listed: Vec<(String, Vec<String>)>,
 }
 
 impl Given {
-    /// Whether there is none.
+    /// Returns whether there are no start pages.
     pub fn is_empty(&self) -> bool {
         self.named.is_empty() && self.listed.iter().all(|(_, urls)| urls.is_empty())
     }
@@ -35,7 +35,7 @@ impl Given {
 /// Reads and checks all start pages.
 ///
 /// # Errors
-/// A list that cannot be read; bad start pages, which have been named then.
+/// A list that cannot be read; bad start pages, which have been listed by then.
 pub fn read(named: &[String], lists: &[PathBuf], url_bytes: usize) -> Result<Given, Failure> {
     let (mut given, mut bad) = (Given::default(), Vec::new());
     for seed in named {
@@ -62,7 +62,7 @@ pub fn read(named: &[String], lists: &[PathBuf], url_bytes: usize) -> Result<Giv
     }
 }
 
-/// A list's name and text.
+/// Name and text of a list.
 fn text(list: &Path) -> Result<(String, Vec<u8>), Failure> {
     if list == Path::new(STANDARD_INPUT) {
         let mut text = Vec::new();
@@ -74,7 +74,7 @@ fn text(list: &Path) -> Result<(String, Vec<u8>), Failure> {
     Ok((list.display().to_string(), text))
 }
 
-/// The start pages of a list. Blank lines, and those that begin with `#`, say nothing.
+/// The start pages of a list. Blank lines, and those that begin with `#`, are skipped.
 fn lines(name: &str, text: &[u8], url_bytes: usize, bad: &mut Vec<String>) -> Vec<String> {
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let mut urls = Vec::new();
@@ -98,7 +98,7 @@ fn shown(line: &[u8]) -> String {
     format!("{}{end}", String::from_utf8_lossy(&line[..line.len().min(most)]))
 }
 
-/// A start page as the URL standard has it.
+/// Parses a start page by the URL standard.
 fn check(seed: &[u8], url_bytes: usize) -> Result<String, String> {
     let url = Whatwg.canonicalize(seed).map_err(|error| error.to_string())?;
     if !is_web(&url) {
@@ -107,11 +107,10 @@ fn check(seed: &[u8], url_bytes: usize) -> Result<String, String> {
     if url.len() > url_bytes {
         return Err(format!("it is longer than {url_bytes} bytes"));
     }
-    String::from_utf8(url).map_err(|_| "it is no UTF-8".to_owned())
+    String::from_utf8(url).map_err(|_| "it is not UTF-8".to_owned())
 }
 
-/// Takes the start pages into the settings that are none yet. Returns for each list what is to be
-/// said.
+/// Adds new start pages to the settings. Returns the message for each list.
 pub fn enter(given: Given, settings: &mut Settings) -> Vec<String> {
     let mut known: HashSet<String> = settings.starts().cloned().collect();
     settings.seeds.extend(given.named.into_iter().filter(|url| known.insert(url.clone())));

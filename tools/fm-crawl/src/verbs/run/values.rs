@@ -1,6 +1,6 @@
-//! Values of the arguments of `run`: each from its text, or a sentence that says what is wrong.
+//! Values of the arguments of `run`, parsed from text. The error is a sentence.
 
-/// How near near-duplicates are, or that nothing is one.
+/// Greatest distance of near-duplicates in bits, or off.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NearBits(pub(super) Option<u8>);
 
@@ -18,7 +18,7 @@ pub(super) fn rate(text: &str) -> Result<f64, String> {
     })
 }
 
-/// A part of 1, from a number of percent.
+/// A fraction, from a percentage.
 pub(super) fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).parse::<f64>().ok();
     let number = number.filter(|number| (0.0..=100.0).contains(number)).map(|number| number / 100.0);
@@ -33,7 +33,7 @@ pub(super) fn one_line(text: &str) -> Result<String, String> {
     }
 }
 
-/// The name that robots.txt is matched by, or that it is the user agent's.
+/// The name that robots.txt is matched by; `None` for that of the user agent.
 #[derive(Clone, Debug)]
 pub(super) struct RobotsToken(pub(super) Option<String>);
 

@@ -1,5 +1,5 @@
-//! `copy` to or from a store that is not here: every version goes through the interface of every
-//! store, and what the other store has adds nothing.
+//! `copy` to or from a remote store: every version goes through the interface that all stores
+//! share. A version that the target has is not put again.
 
 use std::path::Path;
 
@@ -46,7 +46,7 @@ pub fn run(from_path: &Path, to_path: &Path, shared: &Shared) -> Result<Outcome,
                 CopyEvent::Repeated(page) => bar.aside(|| {
                     let (url, time) = (String::from_utf8_lossy(&page.url), times::print(page.fetched_at_ms));
                     words::complain(format_args!(
-                        "in another order: {url} of {time}: it is there once, before others of it"
+                        "in another order: {url} of {time}: the copy has it once, before other versions of that time"
                     ));
                 }),
                 _ => {}
@@ -70,7 +70,7 @@ fn told(report: &CopyReport, (from, to): (&Path, &Path), out: &mut Output) -> Re
     );
     let versions = count(report.versions, "version");
     let words = format_args!(
-        "{to}: {versions} of {} copied, {} of them unchanged; {} there already",
+        "{to}: {versions} of {} copied, {} of them unchanged; {} already there",
         sizes::print(report.body_bytes),
         report.unchanged,
         report.already_there,
@@ -82,7 +82,7 @@ fn told(report: &CopyReport, (from, to): (&Path, &Path), out: &mut Output) -> Re
         out.flush()?;
         let there = report.already_there;
         return Ok(interrupt::stopped(format_args!(
-            "{versions} copied, which are safe, {there} there already; the same command goes on from there"
+            "{versions} copied, which are safe, {there} already there; the same command continues from there"
         )));
     }
     out.report(&line, words)?;
@@ -105,7 +105,7 @@ fn told(report: &CopyReport, (from, to): (&Path, &Path), out: &mut Output) -> Re
     Ok(if report.is_complete() { Outcome::Done } else { Outcome::Damaged })
 }
 
-/// Says that rules of erasures stay behind.
+/// Reports that the erasure rules are not copied.
 fn say_rules(from: &Place, to: &Place, path: &Path) -> Result<(), Failure> {
     let (Place::Here(store), false) = (from, matches!(to, Place::Here(_))) else { return Ok(()) };
     let holds = store.erase_rules()?.iter().filter(|rule| !matches!(rule.state, RuleState::Lifted)).count() as u64;

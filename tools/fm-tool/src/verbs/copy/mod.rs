@@ -41,7 +41,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Refuses what is about the files of a copy here.
+    /// Refuses flags that shape the files of a local copy.
     fn refuse_form(&self) -> Result<(), Failure> {
         let flags = [
             ("--compact", self.compact),
@@ -75,7 +75,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         options = options.compression_level(level);
     }
     if let Some(bytes) = args.segment_size {
-        // A chunk of a large body must fit.
+        // Chunks of a large body must fit into a segment.
         options = options.segment_bytes(bytes).large_value_bytes((bytes / 4).clamp(64 << 10, 1 << 20));
     }
     let to = Store::create(&args.to, options)?;

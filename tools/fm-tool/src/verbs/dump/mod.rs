@@ -1,8 +1,8 @@
 //! `dump`: writes pages as JSON Lines, WARC files and their index, a WACZ file, plain files, or a
 //! Parquet file.
 //!
-//! Arguments are checked before anything is made. A damaged version is reported and left out;
-//! every whole one is written.
+//! Arguments are checked before any file is made. Damaged versions are reported and left out; all
+//! others are written.
 
 mod parquet;
 mod target;
@@ -78,7 +78,7 @@ pub struct Args {
     selected: Selected,
 }
 
-/// Which versions are written.
+/// Selection of versions.
 #[derive(clap::Args)]
 struct Selected {
     /// Only pages of this host
@@ -107,7 +107,7 @@ struct Selected {
     limit: Option<u64>,
 }
 
-/// The formats of a dump.
+/// Formats of a dump.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// A JSON object a line: text as text, other bytes as base64
@@ -124,7 +124,7 @@ enum Format {
     Parquet,
 }
 
-/// How WARC files are compressed.
+/// Compression of WARC files.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Compression {
     /// .warc.gz, one member a record
@@ -173,7 +173,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     conclude(&report)
 }
 
-/// Says what was left out. Returns the outcome.
+/// Reports what was left out, and returns the outcome.
 fn conclude(report: &DumpReport) -> Result<Outcome, Failure> {
     let notes = [
         (
@@ -237,7 +237,7 @@ fn check_wacz(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// One WARC file holds the whole dump, compressed as its name says.
+/// Checks for a dump into one WARC file, whose name sets the compression.
 fn check_one_file(args: &Args) -> Result<(), Failure> {
     let Some((path, compression)) = args.output.as_deref().and_then(|path| warc_name(path).map(|is| (path, is))) else {
         return Ok(());
@@ -262,7 +262,7 @@ fn check_one_file(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// The compression of a WARC file by its name; `None` if it is not one.
+/// Compression of a WARC file, by its name; `None` if it is not a WARC file's name.
 fn warc_name(path: &Path) -> Option<Compression> {
     let name = path.file_name()?.to_str()?;
     let ends = |end: &str| name.len() > end.len() && name.ends_with(end);
@@ -287,7 +287,7 @@ fn is_stdout(args: &Args) -> bool {
     args.output.as_deref().is_none_or(|path| path == Path::new("-"))
 }
 
-/// Where a dump goes.
+/// Target of a dump.
 enum To {
     Folder(Folder),
     /// Standard output, or a device.
@@ -335,7 +335,7 @@ fn to(args: &Args) -> Result<To, Failure> {
     Ok(To::Folder(Folder::file(path, args.existing())?))
 }
 
-/// The beginning of the files' names.
+/// The first part of the files' names.
 fn stem(args: &Args) -> String {
     let of_file = one_warc(args).and_then(|(path, _)| path.file_name()?.to_str()?.rsplit_once(".warc"));
     let wacz = || args.output.as_deref().filter(|_| args.format == [Format::Wacz])?.file_stem()?.to_str();
@@ -353,7 +353,7 @@ fn options(args: &Args, to: &To) -> DumpOptions {
         Format::Cdxj => &[dump::Format::Cdxj],
         Format::Files => &[dump::Format::Files],
         Format::Wacz => &[dump::Format::Warc, dump::Format::Cdxj, dump::Format::Pages],
-        // A table is no dump of the library: see `parquet`.
+        // Tables are written by `parquet`.
         Format::Parquet => &[],
     });
     let one = one_warc(args).map(|(_, compression)| compression);
@@ -364,7 +364,7 @@ fn options(args: &Args, to: &To) -> DumpOptions {
     };
     let folder = args.output.as_deref().filter(|path| path.is_dir());
     let beside = args.output.as_deref().filter(|_| args.format == [Format::Wacz]).map(sink::folder_of);
-    // The index grows with the dump: sort it on the same disk.
+    // The index grows with the dump, so it is sorted on the same disk.
     let dir = folder.or(beside).map_or_else(std::env::temp_dir, Path::to_owned);
     let spool = Spool::default().memory_bytes(64 << 20).dir(dir);
     let options = DumpOptions::new(&stem(args), &formats.copied().collect::<Vec<_>>())
@@ -390,7 +390,7 @@ impl Selected {
     }
 }
 
-/// Errors of the target name what failed; a closed pipe is no error.
+/// Errors of the target name the file. A closed pipe is not an error.
 fn failure(error: Error) -> Failure {
     match error {
         Error::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => Failure::PipeClosed,

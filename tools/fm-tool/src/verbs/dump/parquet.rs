@@ -1,4 +1,4 @@
-//! `dump --format parquet`: one Parquet file, with every column of a table.
+//! `dump --format parquet`: writes one Parquet file with every column of a table.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -13,7 +13,7 @@ use super::target::{Folder, WholeFile};
 use super::{Args, Format, conclude, failure, stem, tell};
 use crate::flags::Shared;
 
-/// Refuses what does not go with a table.
+/// Refuses options that a table does not have.
 pub(super) fn check(args: &Args) -> Result<(), Failure> {
     let refuse = |why: &str| Err(Failure::Usage(why.to_owned()));
     if args.format != [Format::Parquet] {
@@ -29,7 +29,7 @@ pub(super) fn check(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// Whether a path names the file itself, not a folder for it.
+/// Returns whether a path names the file itself, rather than a folder for it.
 fn is_file(path: &Path) -> bool {
     !path.is_dir() && path.extension().is_some_and(|extension| extension == "parquet")
 }
@@ -51,7 +51,7 @@ pub(super) fn run(args: &Args, store: &PageStore, shared: &Shared) -> Result<Out
     let mut out = WholeFile::at(&path, args.existing())?;
     let options = TableOptions::new()
         .columns(&Column::ALL)
-        // A batch is what Ctrl-C waits for.
+        // Ctrl-C waits for the end of a batch, so batches are small.
         .batch_bytes(4 << 20)
         .selection(args.selected.selection())
         .limit(args.selected.limit)
@@ -81,7 +81,7 @@ pub(super) fn run(args: &Args, store: &PageStore, shared: &Shared) -> Result<Out
     conclude(&report)
 }
 
-/// The report as other dumps give it.
+/// The table's report in the form of other dumps.
 fn report(table: &TableReport) -> DumpReport {
     let mut report = DumpReport::default();
     (report.seen, report.written) = (table.seen, table.rows);

@@ -1,8 +1,8 @@
-//! Where a dump goes: a folder, one file, or standard output.
+//! Targets of a dump: a folder, one file, or standard output.
 //!
-//! A file is called `NAME.open` until it is complete and synced, so that the folder shows at any
-//! moment what can be used; an interrupted dump leaves complete files and at least one `.open`.
-//! Existing files are replaced only on request, and nothing goes into a store's folder.
+//! A file is called `NAME.open` until it is complete and synced, so the folder always shows which
+//! files can be used. An interrupted dump leaves complete files and at least one `.open`. Existing
+//! files are replaced only on request, and no file is made in a store's folder.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
@@ -16,7 +16,7 @@ use fm_cli::{Failure, sink};
 const OPEN: &str = ".open";
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// What becomes of files that are there already.
+/// Treatment of existing files.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
     Refused,
@@ -32,8 +32,8 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// The folder at `path`, made if absent. Fails on an earlier dump of this `stem`; with
-    /// [`Existing::Replaced`], removes its files.
+    /// The folder at `path`, made if missing. Fails if it has an earlier dump of this `stem`; with
+    /// [`Existing::Replaced`], removes that dump's files.
     pub fn open(path: &Path, stem: &str, existing: Existing) -> Result<Folder, Failure> {
         sink::refuse_store(path)?;
         sink::refuse_link(path)?;
@@ -76,7 +76,7 @@ fn place_of(path: &Path, existing: Existing) -> Result<(&Path, String), Failure>
         return Err(Failure::Usage(format!("{} is not a file name", path.display())));
     };
     if path.exists() && existing == Existing::Refused {
-        return Err(Failure::Io(format!("{} is there already; --overwrite replaces it", path.display())));
+        return Err(Failure::Io(format!("{} exists already; --overwrite replaces it", path.display())));
     }
     let open = opened(path);
     if open.exists() && existing == Existing::Refused {
@@ -93,7 +93,7 @@ fn opened(path: &Path) -> PathBuf {
     open.into()
 }
 
-/// Whether a dump of this stem makes a file of this name.
+/// Returns whether a dump of this stem makes a file of this name.
 fn is_of_dump(name: &str, stem: &str) -> bool {
     let name = name.strip_suffix(OPEN).unwrap_or(name);
     let Some(rest) = name.strip_prefix(stem) else { return false };
@@ -130,7 +130,7 @@ impl Target for Folder {
         if path.symlink_metadata().is_ok() {
             return Ok(false);
         }
-        // Under another name until it is complete.
+        // Has another name until it is complete.
         let mode = Permissions::from_mode(0o666);
         let made = tempfile::Builder::new().prefix(".").suffix(OPEN).permissions(mode).tempfile_in(parent);
         let mut made = made.map_err(|error| named(parent, error))?;

@@ -1,5 +1,5 @@
-//! `import --in-place` and `import --adopt`: records that stay in the files of an archive, and
-//! their copy into the store afterwards.
+//! `import --in-place` and `import --adopt`: keep records in the files of an archive, and copy
+//! them into the store later.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -16,8 +16,8 @@ use super::source::{Content, Source};
 use crate::flags::Shared;
 use crate::stores::{opening, remote};
 
-/// Refuses what cannot be described in place; `archive` is the place that was given for the files,
-/// of an import that is in place.
+/// Refuses sources whose records cannot stay in place. `archive` is the value of `--archive` of an
+/// import in place.
 pub fn check(store: &Path, archive: Option<Option<&str>>, sources: &[Source]) -> Result<(), Failure> {
     let index = sources.iter().find(|source| source.content == Content::Index);
     let Some(archive) = archive else {
@@ -48,13 +48,13 @@ pub fn check(store: &Path, archive: Option<Option<&str>>, sources: &[Source]) ->
     Ok(())
 }
 
-/// Options with which a file's records stay in it.
+/// Import options by which a file's records stay in it.
 pub fn options(options: ImportOptions, path: &Path) -> Result<ImportOptions, Failure> {
     let path = path.canonicalize().map_err(|error| Failure::io("find", path, &error))?;
     Ok(options.in_place(text(&path)?))
 }
 
-/// Describes what an index lists.
+/// Imports the captures that an index lists.
 pub fn index(
     stores: &mut dyn FnMut(&[u8]) -> filemap::Result<PageStore>,
     (name, path): (&str, &Path),
@@ -70,22 +70,22 @@ pub fn index(
     Ok(cdxj::import_into(stores, name, source, &|file| places.locate(file), progress)?.into())
 }
 
-/// Where the files of an index may be.
+/// Places where the files of an index may be.
 struct Places {
     /// Folders, the first the default, or one address.
     places: Vec<String>,
 }
 
 impl Places {
-    /// Below `archive`; without one beside the index, or in the folder `archive` beside its own,
-    /// as collections of pywb have it.
+    /// The place `archive`; without it the index's folder, or the folder `archive` beside that, as
+    /// in collections of pywb.
     fn of(index: &Path, archive: Option<&str>) -> Result<Places, Failure> {
         if let Some(address) = archive.filter(|archive| is_remote(archive)) {
             return Ok(Places { places: vec![address.trim_end_matches('/').to_owned()] });
         }
         let whole = |path: &Path| path.canonicalize().map_err(|error| Failure::io("find", path, &error));
         if let Some(folder) = archive {
-            // The root is the empty text: all is below it.
+            // The root becomes the empty text: all paths are below it.
             let folder = text(&whole(Path::new(folder))?)?;
             return Ok(Places { places: vec![folder.trim_end_matches('/').to_owned()] });
         }
@@ -95,8 +95,8 @@ impl Places {
         Ok(Places { places: places.iter().map(|path| text(path)).collect::<Result<_, _>>()? })
     }
 
-    /// An index may name files below its places only: it may come from anywhere, and a server
-    /// gives to others what is read.
+    /// Finds a file of the index below the places. Others are refused: an index may come from
+    /// anywhere, and a server passes on what it reads.
     fn locate(&self, file: &str) -> Result<String, String> {
         let is_whole = is_remote(file) || file.starts_with('/');
         let below = |place: &String| file.strip_prefix(place.as_str()).is_some_and(|rest| rest.starts_with('/'));
@@ -117,7 +117,7 @@ impl Places {
     }
 }
 
-/// A file's name as a part of an address.
+/// A file's name, escaped for a URL path.
 fn escaped(file: &str) -> String {
     let mut out = String::with_capacity(file.len());
     for c in file.chars() {
@@ -129,13 +129,13 @@ fn escaped(file: &str) -> String {
     out
 }
 
-/// A path as text, which a store keeps.
+/// A path as text, the form that a store keeps.
 pub fn text(path: &Path) -> Result<String, Failure> {
     let words = || Failure::Usage(format!("{}: the path is not UTF-8, which a location must be", path.display()));
     path.to_str().map(str::to_owned).ok_or_else(words)
 }
 
-/// Copies what is in place into the store.
+/// Copies the bodies that are in place into the store.
 pub fn adopted(path: &Path, shared: &Shared) -> Result<Outcome, Failure> {
     interrupt::listen();
     let store = opening::local_to_change(path, shared)?;

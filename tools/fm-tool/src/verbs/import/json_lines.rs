@@ -1,8 +1,8 @@
-//! JSON Lines into a store: how pages move between stores, machines and canonicalisers.
+//! Import of JSON Lines: how pages move between stores, machines and canonicalisers.
 //!
-//! They may be compressed with gzip. A line that is not a page is reported with its number and
-//! offset and skipped; a version that the store has adds nothing, so that an interrupted import
-//! continues when it is run again. A line is held in memory whole.
+//! Lines may be compressed with gzip. A line that is not a page is reported with its number and
+//! offset, and skipped. A version that the store has is not added again, so an interrupted import
+//! continues when it is run again. A whole line is held in memory.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -16,13 +16,13 @@ use fm_cli::{Failure, interrupt};
 
 use super::report::{BadLine, Brought};
 
-/// The longest line in gzip, where few bytes make a line of any length.
+/// Longest line in gzip, in bytes: there, few bytes can expand to a line of any length.
 const LONGEST_PACKED_LINE: u64 = 1 << 30;
 
-/// Puts a page of a line.
+/// Puts the page of a line.
 pub type PutPage<'a> = dyn FnMut(&Page, PutRule) -> filemap::Result<Option<Put>> + 'a;
 
-/// Imports every line of `source` by `put`; `progress` gets bytes read and versions stored.
+/// Imports every line of `source` with `put`; `progress` gets bytes read and versions stored.
 pub fn import(
     put: &mut PutPage<'_>,
     name: &str,
@@ -55,7 +55,7 @@ pub fn import(
             }
             length => length.map_err(fail)?,
         };
-        // Interrupted input ends anywhere in a line.
+        // Interrupted input may end within a line.
         brought.report.is_cancelled = interrupt::asked();
         if length == 0 || brought.report.is_cancelled {
             break;
@@ -69,12 +69,12 @@ pub fn import(
     Ok(brought)
 }
 
-/// Whether these are the first bytes of a gzip file.
+/// Returns whether these are the first bytes of a gzip file.
 pub fn is_gzip(head: &[u8]) -> bool {
     head.starts_with(&[0x1f, 0x8b])
 }
 
-/// Whether an error is one of the content, not of reading it.
+/// Returns whether an error concerns the content rather than reading it.
 fn is_damage(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof)
 }
@@ -89,7 +89,7 @@ fn take(put: &mut PutPage<'_>, line: &[u8], number: u64, brought: &mut Brought) 
         }
     };
     brought.report.records += 1;
-    // A line without `unchanged` is a visit like any other.
+    // A line without `unchanged` is an ordinary visit.
     let rule = match form {
         Some(BodyForm::Reference) => PutRule::RestoreUnchanged,
         Some(_) => PutRule::Restore,

@@ -1,8 +1,8 @@
-//! `import`: WARC files, WACZ files, JSON Lines and caches of other programs into a store.
+//! `import`: reads WARC files, WACZ files, JSON Lines and caches of other programs into a store.
 //!
 //! Every file is opened before the store is made. Damage is reported with file and offset, and
-//! ends the program with the code for it; every whole record is imported. Running an import again
-//! adds nothing, which is how one is continued.
+//! sets the exit code; all undamaged records are imported. Running an import again adds nothing,
+//! so it also continues an interrupted one.
 
 mod caches;
 pub mod in_place;
@@ -39,7 +39,7 @@ use crate::stores::opening::NewStore;
     scrapy:SPIDER:FINGERPRINT. An entry that cannot be read is counted, named and left out; exit code 3.\n\n\
     --in-place takes WARC files and their indexes (CDXJ or CDX, plain or gzip), and copies no body: pages are read from \
     the files, which must stay. `fm-tool archives` lists and checks them, and takes note of a move; --adopt copies all \
-    into the store. A file of an index that is not there is named; exit code 3.\n\n\
+    into the store. A missing file of an index is named; exit code 3.\n\n\
     Examples:\n  fm-tool import pages.fm crawl-*.warc.gz\n  fm-tool dump old.fm | fm-tool import new.fm -\n  \
     fm-tool import pages.fm --from scrapy-httpcache .scrapy/httpcache\n  \
     fm-tool import http://127.0.0.1:8640 crawl.warc.gz"
@@ -113,7 +113,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
             });
         });
         let brought = match brought {
-            // One file that is refused leaves the others alone.
+            // A refused file does not stop the others.
             Err(failure @ Failure::Usage(_)) => {
                 outcome = outcome.and(Outcome::of_one(failure)?);
                 done_files += 1;
@@ -158,8 +158,8 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
-/// Opens the files, and refuses those that cannot be taken in as asked for. From here on an
-/// interruption ends the work in order.
+/// Opens the files, and refuses those that cannot be imported as asked for. From here on an
+/// interruption stops the work in order.
 fn open(args: &Args, shared: &Shared) -> Result<Vec<Source>, Failure> {
     let sources: Vec<Source> =
         args.files.iter().map(|path| Source::open(path, args.form, args.from, shared)).collect::<Result<_, _>>()?;
@@ -175,17 +175,17 @@ fn progress(sources: &[Source], shared: &Shared) -> Progress {
     }
 }
 
-/// How an interrupted import ends.
+/// Outcome of an interrupted import.
 fn stopped(stored: u64, is_server: bool) -> Outcome {
     let stored = count(stored, "page");
     let safe = if is_server { "without those of the last file, not counted here" } else { "which are safe" };
-    let what = "the same command goes on from there, and adds nothing twice";
+    let what = "the same command continues from there, and adds nothing twice";
     interrupt::stopped(format_args!("{stored} stored, {safe}; {what}"))
 }
 
-/// The failure of a file that a server has not taken in as a whole; what it has was counted.
+/// The failure of a file that a server has taken in part; the part was counted.
 fn not_whole(name: &str, words: &str) -> Failure {
-    let safe = "what is counted is stored; the same command goes on from there, and adds nothing twice";
+    let safe = "what is counted is stored; the same command continues from there, and adds nothing twice";
     Failure::Io(format!("{name}: the server has not all of it: {words}; {safe}"))
 }
 
@@ -198,7 +198,7 @@ fn sum_up(
     shared: &Shared,
     mut out: Output,
 ) -> Result<(), Failure> {
-    // An original may have come in a later file than its revisits.
+    // An original may be in a later file than its revisits.
     let revisits = target.revisits(std::mem::take(&mut total.unresolved))?;
     if !shared.flags.quiet {
         revisits::say_unresolved(revisits.as_ref());
@@ -214,7 +214,7 @@ fn sum_up(
     out.finish()
 }
 
-/// Prints what one file brought as a JSON line.
+/// Prints the result of one file as a JSON line.
 fn print(name: &str, brought: &Brought, target: &Target<'_>, form: Form, out: &mut Output) -> Result<(), Failure> {
     let revisits = match brought.revisits {
         Some(_) => brought.revisits.clone(),
@@ -228,7 +228,7 @@ fn full(target: Target<'_>, args: &Args, name: &str, words: &str) -> Failure {
     let what = if args.keep.is_empty() { "page" } else { "record" };
     let stored = count(target.store().map_or(0, |store| store.engine().stats().puts), what);
     let is_durable = target.store().is_none_or(|store| store.sync().is_ok());
-    // What it cannot write now, the next opening recovers from the log.
+    // What cannot be written now is recovered from the log at the next opening.
     let _ = target.store().cloned().map(filemap::PageStore::close);
     let safe = match is_durable {
         true => format!("{stored} of this run are stored and safe"),
@@ -236,7 +236,7 @@ fn full(target: Target<'_>, args: &Args, name: &str, words: &str) -> Failure {
     };
     let disk = file_system::of(&args.store);
     Failure::Full(format!(
-        "{name}: {disk} is full: {words}; {safe}; with more space the same command goes on from there"
+        "{name}: {disk} is full: {words}; {safe}; with more space the same command continues from there"
     ))
 }
 

@@ -1,4 +1,4 @@
-//! What one imported file brought, as a JSON line or as a sentence.
+//! Result of importing one file, as a JSON line or as a sentence.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -11,12 +11,12 @@ use fm_cli::sizes;
 use fm_cli::words::{self, count};
 use serde_json::{Value, json};
 
-/// Bad lines of JSON Lines that are listed; more are counted.
+/// Bad lines of JSON Lines that are listed; the others are only counted.
 const LISTED_LINES: usize = 1_000;
-/// Problems of one file that are printed; with --json, all are listed.
+/// Problems of one file that are printed; `--json` lists all.
 const SAID_PROBLEMS: usize = 20;
 
-/// The fields of a line of `load --json`.
+/// Fields of a line of `load --json`.
 const LOAD_FIELDS: [&str; 12] = [
     "file",
     "bytes_read",
@@ -32,7 +32,7 @@ const LOAD_FIELDS: [&str; 12] = [
     "problems",
 ];
 
-/// As which verb an import prints.
+/// The verb in whose form an import prints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
     #[default]
@@ -41,21 +41,21 @@ pub enum Form {
     Load,
 }
 
-/// What one file brought.
+/// Result of importing one file.
 #[derive(Default)]
 pub struct Brought {
     pub report: ImportReport,
     pub problems: Vec<Value>,
     pub seconds: f64,
-    /// Files of kinds that are not read, a sentence each.
+    /// Files of unsupported kinds, a sentence each.
     pub refused: Vec<String>,
     /// The revisits that a server counted.
     pub revisits: Option<RevisitCount>,
-    /// Why a server has not all of it.
+    /// Reason why a server does not have all of the file.
     pub failure: Option<String>,
 }
 
-/// What is wrong with a line of JSON Lines.
+/// The fault of a line of JSON Lines.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum BadLine {
     /// It is not a page.
@@ -82,7 +82,7 @@ impl From<ImportReport> for Brought {
 }
 
 impl Brought {
-    /// Lists a bad line, counted from 1, at the end of what was read.
+    /// Lists a bad line, counted from 1, at the offset reached so far.
     pub fn list_line(&mut self, number: u64, bad: BadLine, what: &dyn Display) {
         if self.problems.len() < LISTED_LINES {
             self.problems.push(json!({

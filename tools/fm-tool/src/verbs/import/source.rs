@@ -1,4 +1,4 @@
-//! An input of `import`, and what it holds by its first bytes.
+//! An input of `import`, and its kind by its first bytes.
 
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, IsTerminal, Read};
@@ -15,10 +15,10 @@ use super::report::Form;
 use crate::flags::Shared;
 use crate::input::Input;
 
-/// Bytes at the beginning that decide.
+/// Number of first bytes that decide.
 const HEAD_BYTES: usize = 1024;
 
-/// What an input holds.
+/// Kind of content of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// WARC or ARC, plain or compressed.
@@ -29,13 +29,13 @@ pub enum Content {
     Index,
     /// A cache of another program.
     Cache(CacheKind),
-    /// A stream whose first bytes have not come yet.
+    /// A stream whose first bytes have not arrived yet.
     Unknown,
 }
 
 impl Content {
-    /// JSON Lines begin with `{`, also in gzip, WACZ as a zip file, an index with its first line;
-    /// the rest is for the WARC reader.
+    /// JSON Lines begin with `{`, also in gzip; WACZ is a zip file; an index is known by its first
+    /// line. The WARC reader gets the rest.
     fn of(head: &[u8]) -> Content {
         match head.trim_ascii_start().first() {
             _ if filemap::import::is_zip(head) => Content::Wacz,
@@ -46,7 +46,7 @@ impl Content {
         }
     }
 
-    /// Reads the first bytes of a stream; they are not lost.
+    /// Reads the first bytes of a stream; the returned input still has them.
     pub fn resolve(self, mut input: Input) -> io::Result<(Content, Head)> {
         let mut head = Vec::new();
         if self != Content::Unknown {
@@ -64,23 +64,23 @@ impl Content {
                 Err(error) => return Err(error),
             }
         }
-        // A zip file is read from its end, which a stream does not give.
+        // A zip file is read from its end, which a stream does not allow.
         let content = if Content::of(&head) == Content::JsonLines { Content::JsonLines } else { Content::Warc };
         Ok((content, Head { head: Cursor::new(head), input }))
     }
 }
 
-/// The first byte of a gzip file's content that is no space, if these bytes of it suffice.
+/// The first byte of a gzip file's content that is not a space, if `head` reaches that far.
 fn first_packed(head: &[u8]) -> Option<u8> {
     unpacked(head).into_iter().find(|byte| !byte.is_ascii_whitespace())
 }
 
-/// The beginning of a gzip file's content, as far as these bytes of it go.
+/// The beginning of a gzip file's content, as far as `head` goes.
 fn unpacked(head: &[u8]) -> Vec<u8> {
     BufReader::new(GzDecoder::new(head)).bytes().map_while(io::Result::ok).take(HEAD_BYTES).collect()
 }
 
-/// An input with the bytes that were read ahead of it.
+/// An input, preceded by the bytes that were read ahead.
 pub struct Head {
     head: Cursor<Vec<u8>>,
     input: Input,
@@ -109,7 +109,7 @@ pub struct Source {
     pub bytes: u64,
     pub reader: Input,
     pub content: Content,
-    /// Whether its length is unknown.
+    /// True if the length is unknown.
     pub is_endless: bool,
 }
 

@@ -1,5 +1,4 @@
-//! Where an import puts pages: a store here, or one behind a server, to which a file of an archive
-//! is sent as it is.
+//! Target of an import: a local store, or one behind a server, which gets archive files unchanged.
 
 use std::cell::OnceCell;
 use std::io::{self, Read};
@@ -20,15 +19,15 @@ use crate::flags::Shared;
 use crate::stores::bucket;
 use crate::stores::opening::{NewStore, ToFill, server_to_fill};
 
-/// Where pages go.
+/// Target of pages.
 pub enum Target<'a> {
     Here(ToFill<'a>),
-    /// With the revisits of the files sent so far.
+    /// A server, and the revisits of the files sent so far.
     There(Box<Client>, RevisitCount),
 }
 
 impl<'a> Target<'a> {
-    /// Opens the store if it exists; a server's must, and takes no cache.
+    /// Opens the store if it exists. A server's store must exist, and accepts no cache.
     pub fn open(path: &'a Path, new: &'a NewStore, is_cache: bool, shared: &'a Shared) -> Result<Target<'a>, Failure> {
         let words = "files are imported into a folder or a server: import them into a folder, and `fm-tool copy FOLDER \
                      LOCATION` brings its pages there";
@@ -48,7 +47,7 @@ impl<'a> Target<'a> {
         matches!(self, Target::There(..))
     }
 
-    /// The store here, if there is one.
+    /// The local store, if it exists.
     pub fn store(&self) -> Option<&PageStore> {
         match self {
             Target::Here(stores) => stores.store(),
@@ -75,8 +74,8 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Imports a file of an archive; `progress` gets bytes read and versions stored, of a server's
-    /// store none.
+    /// Imports an archive file; `progress` gets bytes read and versions stored (none for a
+    /// server's store).
     pub fn archive(
         &mut self,
         (name, content): (&str, Content),
@@ -108,7 +107,7 @@ impl<'a> Target<'a> {
         Ok(report.into())
     }
 
-    /// Describes what an index lists, in a store here.
+    /// Imports the captures that an index lists into a local store.
     pub fn index(
         &mut self,
         (name, path): (&str, &Path),
@@ -123,8 +122,8 @@ impl<'a> Target<'a> {
         in_place::index(&mut store, (name, path), source, archive, progress)
     }
 
-    /// The revisits among what was imported, and those without an original. A server counts
-    /// behind each file: an original in a later one counts as missing.
+    /// The imported revisits, and those without an original. A server counts after each file, so
+    /// an original in a later file counts as missing.
     pub fn revisits(&self, mut unresolved: Unresolved) -> Result<Option<RevisitCount>, Failure> {
         match self {
             Target::Here(stores) => Ok(stores.store().map(|store| unresolved.count(store)).transpose()?),
@@ -132,7 +131,7 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Closes the store, or reports that none was made; what a server has is durable then.
+    /// Closes the store, or reports that none was made; a server's pages are already durable.
     pub fn close(self) -> Result<(), Failure> {
         match self {
             Target::Here(stores) => stores.close(),
@@ -170,8 +169,8 @@ fn send(
     }
 }
 
-/// A file on its way. Once the work is to stop its end is a failure: the server must not take it
-/// for the file's.
+/// An upload in progress. Once the work must stop, reading fails: the server must not take the end
+/// of input for the end of the file.
 struct Sent<'a> {
     source: Head,
     read: u64,
@@ -190,7 +189,7 @@ impl Read for Sent<'_> {
     }
 }
 
-/// The store that pages are put into, made when the first of them comes.
+/// The target store, made when the first page arrives.
 struct Into<'a, 's> {
     stores: &'a mut ToFill<'s>,
     store: &'a OnceCell<PageStore>,

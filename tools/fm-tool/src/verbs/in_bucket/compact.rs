@@ -1,4 +1,5 @@
-//! `compact` of a bucket: rewrites segments with dead records, and deletes what nothing names.
+//! `compact` of a bucket: rewrites segments with dead records, and deletes objects that no index
+//! names.
 
 use filemap_cloud::{CloudStore, CollectReport, CompactReport};
 use filemap_core::compact::CompactionGoal;
@@ -44,16 +45,16 @@ fn waiting(objects: u64) -> String {
     format!("; {objects} rewritten before are deleted {grace} after that, by a writer or by `fm-tool compact`")
 }
 
-/// What becomes of segments that no index names: a repair may find that they were committed.
+/// Treatment of segments that no index names: a repair may find that they were committed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Orphans {
-    /// Those that are old enough are deleted.
+    /// Old ones are deleted.
     Deleted,
-    /// Nobody asked for it: they stay.
+    /// They stay, as nobody asked to delete them.
     Kept,
 }
 
-/// Compacts, and prints what was done.
+/// Compacts, and prints the result.
 pub fn compact(
     store: &CloudStore,
     goal: CompactionGoal,

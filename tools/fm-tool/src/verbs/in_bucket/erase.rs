@@ -1,4 +1,4 @@
-//! `erase` of a bucket: pages go with their bytes; no rule keeps them from coming back.
+//! `erase` of a bucket: removes pages and their bytes; no rule prevents their return.
 
 use filemap::access::Scope;
 use filemap::{Lookup, PageRead};
@@ -9,15 +9,15 @@ use fm_cli::{Failure, Outcome, Output, fields};
 use super::{GRACE, closed, damaged, to_change, to_read};
 use crate::flags::Shared;
 
-/// Which pages are erased.
+/// Selection of pages to erase.
 pub enum Target {
-    /// One, with its variants.
+    /// One page, with its variants.
     Url(Vec<u8>),
-    /// All of a scope.
+    /// All pages of a scope.
     Scope(Scope),
 }
 
-/// Counts what would be erased.
+/// Counts the pages and variants that would be erased.
 pub fn foretell(location: &str, target: &Target, shared: &Shared) -> Result<Outcome, Failure> {
     let store = to_read(location, shared)?;
     let (pages, variants) = match target {
@@ -77,7 +77,7 @@ fn tell(report: &EraseReport, shared: &Shared, out: &mut Output) -> Result<(), F
         format_args!("{pages} erased, with all versions and variants; {segments} rewritten, {objects} deleted"),
     )?;
     if shared.flags.says() && report.pages == 0 {
-        words::say("no page of the store is meant by this; what was removed or erased before has no bytes either");
+        words::say("no page of the store matches; pages that were removed or erased before have no bytes left either");
     }
     if shared.flags.says() {
         words::say("no rule is kept in object storage: what is put again is stored, and the reason is not kept");

@@ -1,7 +1,7 @@
-//! The forms of verbs for a store in object storage: upkeep and figures of it.
+//! Verbs for a store in object storage: upkeep and statistics.
 //!
-//! Whoever opens it to change it takes the place of its writer. None of them listens to Ctrl-C:
-//! each may be killed at any moment, and run again.
+//! Opening a store to change it takes it over from its writer. These verbs do not listen to
+//! Ctrl-C: each may be killed at any moment, and run again.
 
 pub mod compact;
 pub mod erase;
@@ -21,7 +21,7 @@ use serde_json::json;
 use crate::flags::Shared;
 use crate::stores::bucket::{self, For};
 
-/// How long objects stay that nothing needs any more, in words and in time: that of an open store.
+/// Time that unneeded objects stay, in words and as a duration: the default of an open store.
 const GRACE: (&str, Duration) = ("an hour", Duration::from_secs(3600));
 
 const NO_LOSS: &str = "`repair` tells what is lost";
@@ -33,17 +33,17 @@ fn to_read(location: &str, shared: &Shared) -> Result<CloudStore, Failure> {
 
 fn to_change(location: &str, shared: &Shared) -> Result<CloudStore, Failure> {
     bucket::refuse_flags(location, &[("--accept-loss", shared.accept_loss, NO_LOSS)])?;
-    // A verb compacts by itself: what goes on in the background is in no report.
+    // The verb compacts itself, because its report does not cover background compaction.
     bucket::opened(location, For::Changing, CloudOptions::new().space_bound(None))
 }
 
-/// Closes a store, and gives how the work on it ended.
+/// Closes a store, and returns the outcome of the work on it.
 fn closed(store: &CloudStore, done: Result<Outcome, Failure>, out: Output) -> Result<Outcome, Failure> {
     let outcome = Outcome::closed(done, store.close())?;
     out.end(outcome)
 }
 
-/// Prints places of damage; the outcome that they mean.
+/// Prints places of damage, and returns the outcome.
 fn damaged(damage: &[String], out: &mut Output) -> Result<Outcome, Failure> {
     for told in damage {
         let (object, what) = told.split_once(": ").unwrap_or(("", told));

@@ -10,20 +10,20 @@ use fm_cli::{Failure, Outcome, Output};
 use super::{closed, compact, to_change, to_read};
 use crate::flags::Shared;
 
-/// Prints what was dropped, or would be.
+/// Prints what was dropped, or would be dropped.
 pub type Tell = fn(&Pruned, bool, &mut Output) -> Result<(), Failure>;
 
-/// What is dropped, and how much is compacted afterwards.
+/// The versions to drop, and the goal of the compaction afterwards.
 pub struct Order {
-    /// Which versions stay.
+    /// The versions that stay.
     pub rule: PruneRule,
-    /// Of which pages.
+    /// The pages to prune.
     pub scope: Scope,
-    /// Only counts them.
+    /// True if versions are only counted.
     pub is_dry_run: bool,
-    /// How far it compacts.
+    /// The goal of the compaction.
     pub goal: CompactionGoal,
-    /// Whether it compacts although nothing was dropped.
+    /// True if it compacts even if nothing was dropped.
     pub compacts: bool,
 }
 

@@ -1,4 +1,4 @@
-//! `repair` of a bucket: a new index made of the segments alone; they stay as they are.
+//! `repair` of a bucket: makes a new index from the segments alone, and leaves them unchanged.
 
 use filemap_cloud::{CloudOptions, RepairReport};
 use fm_cli::words::{self, count};
@@ -21,7 +21,7 @@ pub fn run(location: &str, counts_uncommitted: bool, shared: &Shared) -> Result<
     out.report(&summary(&report), in_words(&report))?;
     out.finish()?;
     if report.may_return {
-        words::complain("tombstones may be among what could not be read: pages that were removed may be there again");
+        words::complain("tombstones may be among what could not be read: removed pages may have come back");
     }
     if report.uncommitted > 0 {
         let records = count(report.uncommitted, "record");
@@ -33,12 +33,12 @@ pub fn run(location: &str, counts_uncommitted: bool, shared: &Shared) -> Result<
     }
     if let Some(why) = &report.unknown_segments {
         words::complain(format_args!(
-            "the old index could not be read: segments may be gone, and none is known: {why}"
+            "the old index could not be read: segments may be missing, and it is unknown which: {why}"
         ));
     }
     if report.kept_lost {
         words::complain(
-            "what a crawl kept with its pages is lost with the old index: it begins anew, with `fm-crawl run` and its \
+            "the state of a crawl, kept in the old index, is lost with it: the crawl begins anew, with `fm-crawl run` and its \
              start pages, and asks for stored pages with their ETag or date",
         );
     }

@@ -1,4 +1,4 @@
-//! `segments` of a bucket: live and dead bytes of each, as its index says.
+//! `segments` of a bucket: live and dead bytes of each segment, by the index.
 
 use filemap_cloud::CloudSegment;
 use fm_cli::{Failure, Outcome, Output, fields, sizes};

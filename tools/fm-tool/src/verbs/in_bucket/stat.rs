@@ -1,4 +1,4 @@
-//! `stat` of a bucket: what its index says of segments, and their bytes.
+//! `stat` of a bucket: segments and bytes, by the index.
 
 use filemap_core::StatValue;
 use fm_cli::Failure;
@@ -6,13 +6,13 @@ use fm_cli::Failure;
 use super::to_read;
 use crate::flags::Shared;
 
-/// A name, its value, and what it is.
+/// Name, value and description.
 type Field = (&'static str, StatValue, &'static str);
 
-/// What a store is, and its levels.
+/// Texts about the store, and its levels.
 type Figures = ([(&'static str, String); 2], Vec<Field>);
 
-/// What the store is, and its levels. Reads no segment.
+/// Texts about the store, and its levels. Reads no segment.
 pub fn figures(location: &str, shared: &Shared) -> Result<Figures, Failure> {
     let store = to_read(location, shared)?;
     let canonicalizer = store.canonicalizer();

@@ -1,4 +1,5 @@
-//! `verify` of a bucket: the index beside a listing of the segments, or beside all that they hold.
+//! `verify` of a bucket: compares the index with a listing of the segments, or with their
+//! contents.
 
 use filemap_cloud::VerifyReport;
 use fm_cli::words::{self, count};
@@ -27,7 +28,7 @@ pub fn run(location: &str, is_full: bool, shared: &Shared) -> Result<Outcome, Fa
     if report.gone > 0 {
         let gone = count(report.gone, "segment");
         words::complain(format_args!(
-            "gone, with their pages: {gone}. If there is a copy of these objects, put them back; else `fm-tool repair \
+            "missing, with their pages: {gone}. If there is a copy of these objects, put them back; else `fm-tool repair \
              --in-place` makes an index without them"
         ));
     }
@@ -35,7 +36,7 @@ pub fn run(location: &str, is_full: bool, shared: &Shared) -> Result<Outcome, Fa
         let (why, how) = match (report.gone, report.damage.is_empty()) {
             (0, true) => ("a writer was at work: verify again without one", Outcome::Incomplete),
             (0, false) => ("a writer was at work: verify again without one", Outcome::Damaged),
-            _ => ("segments are gone: verify again after that", Outcome::Damaged),
+            _ => ("segments are missing: verify again after that", Outcome::Damaged),
         };
         words::complain(format_args!("versions were not compared with the index: {why}"));
         outcome = how;

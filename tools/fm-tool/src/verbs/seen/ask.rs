@@ -1,12 +1,12 @@
 //! `seen add` and `seen check`: one URL a line in, one verdict a line out, by the million.
 //!
 //! Lines are answered in batches of [`TOGETHER`]: made canonical, checked in the set, printed in
-//! order. A set on disk, which is faster with larger batches, gets up to [`GATHERED`] lines. Lines
-//! are answered before more are waited for, so that a crawler can write a URL and wait for its
-//! verdict.
+//! order. A set on disk, which is faster with larger batches, gets up to [`GATHERED`] lines. The
+//! lines read so far are answered before waiting for more, so that a crawler can write a URL and
+//! wait for its verdict.
 //!
-//! Invariants: an `add` syncs what it answered, however it ends; a line is answered once, an empty
-//! one not at all.
+//! Invariants: an `add` syncs the URLs that it answered, however it ends; a line is answered once,
+//! an empty one not at all.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -89,10 +89,10 @@ struct Lists {
 
 /// Lines in a batch.
 const TOGETHER: usize = 1024;
-/// The largest batch of a set on disk. A block of short lines may have sixteen million, at 90
-/// bytes of memory each.
+/// Lines in the largest batch of a set on disk. A block of short lines may have sixteen million,
+/// at 90 bytes of memory each.
 const GATHERED: usize = 1 << 19;
-/// Invalid lines of a file that are reported one by one.
+/// Invalid lines of a file that are reported individually.
 const TOLD: u64 = 10;
 
 /// Runs `add`.
@@ -129,7 +129,7 @@ pub fn check(args: &CheckArgs, shared: &Shared) -> Result<Outcome, Failure> {
     Asker::new(set, canonicalizer, lists, shared).run(shared)
 }
 
-/// Refuses unreadable files before anything is changed.
+/// Refuses unreadable files before the set is changed.
 fn check_files(files: &[PathBuf]) -> Result<(), Failure> {
     for path in files.iter().filter(|path| *path != Path::new("-")) {
         let about = std::fs::metadata(path).map_err(|error| Failure::io("open", path, &error))?;
@@ -174,7 +174,7 @@ struct Asker<'a> {
     canonicalizer: Arc<dyn Canonicalizer>,
     lists: &'a Lists,
     is_adding: bool,
-    /// Whether answers are printed, not only counted.
+    /// True if answers are printed, not only counted.
     is_printing: bool,
     sync_every: u64,
     unsynced: u64,
@@ -182,7 +182,7 @@ struct Asker<'a> {
     progress: Progress,
     verdicts: Vec<Verdict>,
     tally: Tally,
-    /// The current file; its line number; invalid lines before it.
+    /// The current file; the line number in it; the invalid lines before the file.
     source: String,
     line: u64,
     invalid_before: u64,
@@ -211,7 +211,7 @@ impl<'a> Asker<'a> {
         }
     }
 
-    /// Answers all lists, and closes the set whatever happened.
+    /// Answers all lists, and closes the set in any case.
     fn run(mut self, shared: &Shared) -> Result<Outcome, Failure> {
         interrupt::listen();
         let stdin = [PathBuf::from("-")];
@@ -221,10 +221,10 @@ impl<'a> Asker<'a> {
         let Asker { set, mut out, progress, tally, .. } = self;
         drop(progress);
         let costs = set.disk().map(costs);
-        // Answers are durable, whatever stopped the rest.
+        // Answered URLs are made durable, whatever stopped the others.
         let closed = set.close(&lists.set);
         match done {
-            // A closed pipe is no error, but a failed close is.
+            // A closed pipe is not an error, but a failed close is.
             Err(Failure::PipeClosed) => closed.and(Err(Failure::PipeClosed))?,
             done => done.and(closed)?,
         }
@@ -312,7 +312,7 @@ impl<'a> Asker<'a> {
         answered
     }
 
-    /// The key of a line, or why there is none.
+    /// The key of a line, or why it has none.
     #[inline]
     fn key<'l>(&self, line: &'l [u8]) -> Result<Cow<'l, [u8]>, Invalid> {
         if line.len() > LINE_BYTES_MAX {
@@ -346,7 +346,7 @@ impl<'a> Asker<'a> {
         self.out.row("", line)
     }
 
-    /// Finds out why a line is invalid only if that is printed.
+    /// Prints an invalid line. The reason is determined only if it is printed.
     fn print_invalid(&mut self, number: u64, line: &[u8]) -> Result<(), Failure> {
         self.tally.invalid += 1;
         let why = || self.key(line).err().map(|why| why.to_string()).unwrap_or_default();
@@ -374,7 +374,7 @@ impl<'a> Asker<'a> {
     }
 }
 
-/// Why a line has no key.
+/// Reason why a line has no key.
 enum Invalid {
     Line,
     Key { bytes: usize },
@@ -399,7 +399,7 @@ fn costs(disk: &DiskUrlSet) -> String {
     let (read, written) = (sizes::print(stats.read_bytes), sizes::print(stats.written_bytes));
     let mut costs = format!("{}; {read} read, {written} written", words::count(stats.runs, "run"));
     if disk.max_age().is_some_and(|age| u128::from(stats.ahead_ms) > age.as_millis()) {
-        costs += &format!("; dated {} s ahead of the clock, and forgotten as much later", stats.ahead_ms / 1000);
+        costs += &format!("; dated {} s ahead of the clock, and forgotten that much later", stats.ahead_ms / 1000);
     }
     if stats.tests > 0 {
         let percent = |hits: u64| 100.0 * hits as f64 / stats.tests as f64;

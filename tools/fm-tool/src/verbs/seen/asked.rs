@@ -1,4 +1,4 @@
-//! The set that `add` and `check` ask: one in files, one behind a server, or one on Redis.
+//! The set that `add` and `check` use: in files, behind a server, or on Redis.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use super::sets::{self, MemoryArg};
 use crate::stores::remote;
 use fm_cli::canonical::{self, Canonical};
 
-/// A batch up to this size may be checked one by one in a set on disk.
+/// Largest batch that is checked one by one in a set on disk.
 const FEW: usize = 64;
 
-/// A set to ask.
+/// A set to query.
 pub enum Asked {
     /// In files.
     Local(Box<StoredSet>),
@@ -29,11 +29,11 @@ pub enum Asked {
     Redis(Box<RedisUrlSet>),
 }
 
-/// A set, and the rules of its URLs.
+/// A set, and the canonicaliser of its URLs.
 pub type AskedBy = (Asked, Arc<dyn Canonicalizer>);
 
-/// The set behind a server or on Redis, and the rules of its URLs; `None` if the path is no
-/// address of one.
+/// The set behind a server or on Redis, and the canonicaliser of its URLs; `None` if the path is
+/// neither.
 pub fn served(path: &Path, memory: &MemoryArg, asked: Option<&Canonical>) -> Result<Option<AskedBy>, Failure> {
     if let Some(location) = redis::location(path) {
         if memory.memory.is_some() {
@@ -58,7 +58,7 @@ pub fn served(path: &Path, memory: &MemoryArg, asked: Option<&Canonical>) -> Res
 }
 
 impl Asked {
-    /// Whether large batches are faster.
+    /// Returns whether large batches are faster.
     pub fn gathers(&self) -> bool {
         match self {
             Asked::Local(set) => matches!(set.any(), AnySet::Disk(_)),
@@ -66,7 +66,7 @@ impl Asked {
         }
     }
 
-    /// The set on disk in files, if it is one.
+    /// The set, if it is on disk in local files.
     pub fn disk(&self) -> Option<&DiskUrlSet> {
         match self {
             Asked::Local(set) => match set.any() {
@@ -77,8 +77,8 @@ impl Asked {
         }
     }
 
-    /// The verdicts of canonical URLs, which are added or only checked; after a failure those
-    /// before it.
+    /// Adds or only checks canonical URLs, and returns their verdicts; after a failure, the
+    /// verdicts before it.
     pub fn ask(
         &self,
         path: &Path,
@@ -93,12 +93,12 @@ impl Asked {
                 let answers = if is_adding { added(client, urls)? } else { client.check(urls)? };
                 for (url, answer) in urls.iter().zip(answers) {
                     let url = String::from_utf8_lossy(url);
-                    let none = || Failure::Io(format!("{} takes {url} for no URL", path.display()));
+                    let none = || Failure::Io(format!("{} does not accept {url} as a URL", path.display()));
                     verdicts.push(answer.ok_or_else(none)?);
                 }
                 Ok(())
             }
-            // Its failures name it.
+            // Its errors name the set.
             Asked::Redis(set) => match is_adding {
                 true => set.check_and_insert_batch(urls, verdicts),
                 false => set.contains_batch(urls, verdicts),
@@ -111,7 +111,7 @@ impl Asked {
     pub fn sync(&self, path: &Path) -> Result<(), Failure> {
         match self {
             Asked::Local(set) => set.sync().map_err(|error| sets::failure(path, error)),
-            // It is when it is answered.
+            // A server makes URLs durable before it answers.
             Asked::Served(_) => Ok(()),
             Asked::Redis(set) => set.sync().map_err(Failure::from),
         }
@@ -128,7 +128,7 @@ impl Asked {
 }
 
 fn ask(set: &StoredSet, urls: &[&[u8]], is_adding: bool, verdicts: &mut Vec<Verdict>) -> urlindex::Result<()> {
-    // One by one a set on disk asks its cache and filters first.
+    // If checked one by one, a set on disk tries its cache and filters first.
     if urls.len() <= FEW && matches!(set.any(), AnySet::Disk(_)) {
         for url in urls {
             verdicts.push(if is_adding { set.check_and_insert(url) } else { set.contains(url) }?);
@@ -141,7 +141,7 @@ fn ask(set: &StoredSet, urls: &[&[u8]], is_adding: bool, verdicts: &mut Vec<Verd
     }
 }
 
-/// Adds URLs; after a connection that broke they are sent once more with their id.
+/// Adds URLs; after a broken connection they are sent once more with the same id.
 fn added(client: &SeenClient, urls: &[&[u8]]) -> Result<Vec<Option<Verdict>>, Failure> {
     let id = Some(RequestId::now());
     match client.add(id, urls, Ack::Durable).or_else(|_| client.add(id, urls, Ack::Durable))? {

@@ -119,7 +119,7 @@ fn fingerprint_bits(text: &str) -> Result<FingerprintBits, String> {
     }
 }
 
-/// Where a URL's bits lie in a Bloom filter.
+/// Placement of a URL's bits in a Bloom filter.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Layout {
     /// Anywhere: the fewest bits
@@ -170,7 +170,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
-/// Refuses options of another kind.
+/// Refuses options of other kinds.
 fn check(args: &Args) -> Result<(), Failure> {
     let is_bloom = args.kind == Kind::Bloom;
     let is_filter = is_bloom || args.kind == Kind::Growing;
@@ -289,7 +289,7 @@ fn expected(set: &StoredSet) -> String {
             )
         }
         AnySet::Growing(filter) => {
-            // At most 1.3 times the bits of a Bloom filter for the same number.
+            // At most 1.3 times the bits of a Bloom filter for the same number of URLs.
             let each = 1.3 * std::f64::consts::LOG2_E * -filter.rate().log2();
             let most = rate(filter.rate());
             format!("{kind}; false positive rate at most {most} for any number of URLs (about {each:.0} bits each)")

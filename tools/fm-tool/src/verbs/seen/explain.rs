@@ -1,4 +1,5 @@
-//! `seen explain`: how a URL becomes canonical, rule by rule: why two URLs are the same to a set.
+//! `seen explain`: shows how a URL becomes canonical, rule by rule, and so why a set takes two
+//! URLs for the same.
 
 use std::path::PathBuf;
 

@@ -35,7 +35,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let set = sets::to_change(&args.set)?;
     let canonicalizer = sets::noted_canonicalizer(&set, &args.set, None)?;
     let fail = |error| sets::failure(&args.set, error);
-    // Fails for kinds that cannot, before anything is read.
+    // Fails before anything is read if the kind of set cannot forget.
     set.forget(&[] as &[&[u8]]).map_err(fail)?;
     interrupt::listen();
     let mut out = Output::stdout(shared.flags);

@@ -1,10 +1,10 @@
-//! Lines in blocks, for verbs that take millions of them at less than a microsecond each.
+//! Lines in blocks, for verbs that process millions of lines at less than a microsecond each.
 //!
 //! Larger batches make sets on disk faster. *Gathered* input therefore becomes one large block
-//! while lines come quickly; a writer that waits for each answer still gets it.
+//! while lines arrive quickly; a writer that waits for each answer still gets it.
 //!
 //! Invariants: lines are returned before waiting longer than [`LULL`] for more; memory is bounded;
-//! the last line of interrupted input is not taken for a whole one.
+//! the last, partial line of interrupted input is not returned as a whole one.
 
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
@@ -13,25 +13,25 @@ use fm_cli::interrupt;
 
 use crate::input::Input;
 
-/// The longest URL of a seen set. Of a longer line only the beginning is kept.
+/// Longest URL of a seen set, in bytes. Of a longer line only the beginning is kept.
 pub const LINE_BYTES_MAX: usize = u16::MAX as usize;
 
 const BLOCK_BYTES: usize = 256 << 10;
-/// A gathered block: about 300,000 URLs.
+/// Size of a gathered block, in bytes: about 300,000 URLs.
 const GATHERED_BYTES: usize = 32 << 20;
 /// Space for the longest kept line, one byte more, and a line end.
 const LINE_ROOM: usize = LINE_BYTES_MAX + 2;
 const _: () = assert!(BLOCK_BYTES > LINE_ROOM);
-/// The longest pause while gathering: more than a writer needs to refill a pipe.
+/// Longest pause while gathering: longer than a writer needs to refill a pipe.
 const LULL: Duration = Duration::from_millis(5);
-/// Fewer bytes than this are not a stream of many lines: they are returned at once.
+/// A read of fewer bytes is not from a stream of many lines: it is returned at once.
 const THICK_BYTES: usize = 4 << 10;
-/// The longest gathering.
+/// Longest time of gathering.
 const GATHERING: Duration = Duration::from_millis(250);
 
 /// An input of lines.
 pub trait Source: Read {
-    /// Whether a read would return within this time.
+    /// Returns whether a read would return within this time.
     fn is_ready(&mut self, within: Duration) -> bool;
 }
 
@@ -46,16 +46,16 @@ pub struct Blocks<R> {
     input: R,
     gathers: bool,
     buffer: Vec<u8>,
-    /// Bytes returned by the last call, to be overwritten.
+    /// Bytes that the last call returned, to be overwritten.
     given: usize,
     filled: usize,
-    /// Whether the rest of a line that is too long is being skipped.
+    /// True while the rest of a line that is too long is skipped.
     is_skipping: bool,
     is_over: bool,
 }
 
 impl<R: Source> Blocks<R> {
-    /// Blocks of the input as it comes.
+    /// Blocks of the input as it arrives.
     pub fn new(input: R) -> Self {
         Self {
             input,
@@ -100,14 +100,14 @@ impl<R: Source> Blocks<R> {
         Ok((self.given > 0).then(|| &self.buffer[..self.given]))
     }
 
-    /// Whether to read more before returning lines.
+    /// Returns whether to read more before returning lines.
     fn goes_on(&mut self, began: Instant) -> bool {
         let has_room = self.filled - self.given <= LINE_BYTES_MAX && self.buffer.len() - self.filled >= LINE_ROOM;
         let lull = if self.given < THICK_BYTES { Duration::ZERO } else { LULL };
         self.gathers && has_room && !self.is_skipping && began.elapsed() < GATHERING && self.input.is_ready(lull)
     }
 
-    /// The end of the whole lines, if there are any; new bytes begin at `is_new`.
+    /// The end of the last whole line, if there is one; new bytes begin at `is_new`.
     fn last_end(&mut self, is_new: usize) -> Option<usize> {
         if self.is_skipping {
             let end = memchr::memchr(b'\n', &self.buffer[..self.filled]);
@@ -148,7 +148,7 @@ pub fn lines(block: &[u8]) -> impl Iterator<Item = &[u8]> {
 mod tests {
     use super::*;
 
-    /// Gives `step` bytes a time.
+    /// Returns `step` bytes at a time.
     struct Slow<'a>(&'a [u8], usize);
 
     impl Read for Slow<'_> {
@@ -162,7 +162,7 @@ mod tests {
 
     impl Source for Slow<'_> {
         fn is_ready(&mut self, _: Duration) -> bool {
-            // Now and then there is a lull.
+            // Simulates a lull now and then.
             !self.0.len().is_multiple_of(3)
         }
     }
@@ -178,7 +178,7 @@ mod tests {
     fn read(text: &[u8], step: usize) -> Vec<Vec<u8>> {
         let as_they_come = all(Blocks::new(Slow(text, step)));
         let gathered = all(Blocks::gathered(Slow(text, step)));
-        // Of lines that are too long more may be left.
+        // Lines that are too long may be cut at different lengths.
         let kept = |line: &Vec<u8>| line[..line.len().min(LINE_BYTES_MAX + 1)].to_vec();
         assert!(gathered.iter().map(kept).eq(as_they_come.iter().map(kept)), "{} by {step}", text.len());
         as_they_come
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn lines_that_come_thick_and_fast_are_gathered_and_others_are_given_out_at_once() {
-        /// Gives a line at a time, and more at once for a while.
+        /// Returns one line at a time, and several at once for a while.
         struct Lines {
             left: usize,
             ready: usize,

@@ -59,13 +59,13 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         merged += 1;
         merge(&set, path, args, &mut out)
     });
-    // Merged sets stay merged, whatever stopped the rest.
+    // Merged sets stay merged, whatever stopped the others.
     let closed = set.close().map_err(fail);
     done.and(closed)?;
     out.finish()?;
     let sets = args.from.len();
     if interrupt::asked() && merged < sets {
-        return Ok(interrupt::stopped(format_args!("{merged} of {sets} sets were merged, which stays so")));
+        return Ok(interrupt::stopped(format_args!("{merged} of {sets} sets were merged and stay so")));
     }
     Ok(Outcome::Done)
 }

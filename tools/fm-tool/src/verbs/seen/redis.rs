@@ -1,4 +1,4 @@
-//! Sets on Redis: how they are made, opened and described.
+//! Sets on Redis: creates, opens and describes them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use urlindex_redis::{Error, NewRedisSet, RedisOptions, RedisUrlSet, is_location}
 use super::sets::{self, rate};
 use crate::flags::Shared;
 
-/// The location of a set on Redis; `None` if the path is none.
+/// The location of a set on Redis; `None` if the path is not one.
 pub fn location(path: &Path) -> Option<&str> {
     path.to_str().filter(|text| is_location(text))
 }
@@ -23,7 +23,7 @@ fn options() -> Result<RedisOptions, Failure> {
     Ok(password.into_iter().fold(RedisOptions::new(), RedisOptions::password))
 }
 
-/// A failure of a set on Redis: what cannot be asked so is a mistake of usage.
+/// A failure of a set on Redis. An operation that the set does not support is a usage error.
 pub fn failure(error: Error) -> Failure {
     match error {
         Error::Location { .. } | Error::Option { .. } => Failure::Usage(error.to_string()),
@@ -31,7 +31,7 @@ pub fn failure(error: Error) -> Failure {
     }
 }
 
-/// Opens a set, and the rules of its URLs, which are those asked for, if any are.
+/// Opens a set, and returns the canonicaliser of its URLs. Fails if another one is asked for.
 pub fn open(location: &str, asked: Option<&Canonical>) -> Result<(RedisUrlSet, Arc<dyn Canonicalizer>), Failure> {
     let set = RedisUrlSet::open(location, &options()?).map_err(failure)?;
     let (name, version) = set.rules();
@@ -47,7 +47,7 @@ pub fn open(location: &str, asked: Option<&Canonical>) -> Result<(RedisUrlSet, A
     Ok((set, rules))
 }
 
-/// Creates a set, and prints what it will take.
+/// Creates a set, and prints its expected error rate.
 pub fn create(location: &str, new: NewRedisSet, rules: &dyn Canonicalizer, shared: &Shared) -> Result<(), Failure> {
     let set = RedisUrlSet::create(location, new, rules, &options()?).map_err(failure)?;
     let mut out = Output::stdout(shared.flags);
@@ -79,7 +79,7 @@ fn expected(new: NewRedisSet) -> String {
     }
 }
 
-/// All fields of a set that is described, as one JSON object.
+/// All fields of a set, as one JSON object.
 pub fn described(set: &RedisUrlSet) -> Map<String, Value> {
     let (stats, (name, version)) = (set.stats(), set.rules());
     let rules =

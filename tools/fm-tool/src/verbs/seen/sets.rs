@@ -1,4 +1,4 @@
-//! Opens the sets of the verbs of `seen`, and checks the canonicaliser of their URLs.
+//! Opens sets for the verbs of `seen`, and checks the canonicaliser of their URLs.
 //!
 //! Invariants: only `create` makes a set; a set never gets keys of two canonicalisers; reading
 //! takes no lock.
@@ -70,7 +70,7 @@ pub fn to_read_within(path: &Path, memory: &MemoryArg) -> Result<StoredSet, Fail
     memory.check(StoredSet::open_read_only_with(path, memory.options()).map_err(|error| failure(path, error))?)
 }
 
-/// Refuses what is no place of a set on a file system.
+/// Refuses locations that are not on a file system.
 pub fn refuse_bucket(path: &Path) -> Result<(), Failure> {
     bucket::refuse_as(path, "object storage holds no seen sets: keep it in a file, behind fm-serve or on Redis")
 }
@@ -78,7 +78,7 @@ pub fn refuse_bucket(path: &Path) -> Result<(), Failure> {
 fn check_path(path: &Path) -> Result<(), Failure> {
     refuse_bucket(path)?;
     if path.to_str().is_some_and(urlindex_redis::is_location) {
-        let words = "this verb works on the files of a set; sets on Redis have create, add, check and stat";
+        let words = "this verb works on the files of a set: sets on Redis have create, add, check and stat";
         return Err(Failure::Usage(words.to_owned()));
     }
     if path.is_dir() {
@@ -94,13 +94,13 @@ pub fn failure(path: &Path, error: Error) -> Failure {
         Error::Storage(StorageError::Io { op, source, .. })
             if op.starts_with("open") && source.kind() == io::ErrorKind::NotFound =>
         {
-            Failure::Io(format!("there is no seen set {shown}; `fm-tool seen create` makes one"))
+            Failure::Io(format!("{shown}: the seen set is missing; `fm-tool seen create` makes one"))
         }
         Error::Storage(StorageError::Io { op: "create", file, source })
             if source.kind() == io::ErrorKind::AlreadyExists =>
         {
             let place = path.with_file_name(file);
-            Failure::Io(format!("{} is there already; nothing was made", place.display()))
+            Failure::Io(format!("{} exists already; nothing was made", place.display()))
         }
         Error::NotASet { .. } => {
             Failure::Io(format!("{shown}: {error}; a bare MD5 bitmap is adopted with `fm-tool seen create --adopt`"))
@@ -109,7 +109,7 @@ pub fn failure(path: &Path, error: Error) -> Failure {
     }
 }
 
-/// The canonicaliser that the set records, or else the one asked for.
+/// The canonicaliser that the set records, or else the one that was asked for.
 pub fn canonicalizer(
     set: &StoredSet,
     path: &Path,
@@ -126,7 +126,7 @@ pub fn canonicalizer(
         ))),
         (Some(noted), Some(asked)) if is_same(&*noted, &*asked) => Ok(noted),
         (Some(noted), Some(asked)) => Err(Failure::Usage(format!(
-            "the URLs of {} were made canonical by `{}`; with `{}` it would call URLs new that it has. Leave --canonical out",
+            "the URLs of {} were made canonical by `{}`; with `{}` it would report URLs that it has as new. Leave --canonical out",
             path.display(),
             canonical::words(&*noted),
             canonical::words(&*asked)
@@ -134,7 +134,7 @@ pub fn canonicalizer(
     }
 }
 
-/// As [`canonicalizer`], for a change of the set, which then records it.
+/// As [`canonicalizer`], for a change of the set, which then records the canonicaliser.
 pub fn noted_canonicalizer(
     set: &StoredSet,
     path: &Path,
@@ -147,7 +147,7 @@ pub fn noted_canonicalizer(
     Ok(canonicalizer)
 }
 
-/// Whether two give the same keys.
+/// Returns whether two canonicalisers give the same keys.
 pub fn is_same(a: &dyn Canonicalizer, b: &dyn Canonicalizer) -> bool {
     (a.name(), a.version()) == (b.name(), b.version())
 }

@@ -1,4 +1,4 @@
-//! `seen stat`: the kind of a set, its URLs, its size, its error rate.
+//! `seen stat`: prints the kind of a set, its URLs, size and error rate.
 
 use std::path::{Path, PathBuf};
 
@@ -84,7 +84,7 @@ pub fn fields(set: &StoredSet, path: &Path) -> Result<Map<String, Value>, Failur
         AnySet::Growing(filter) => json!({ "rate": filter.rate(), "seed": filter.seed() }),
         _ => json!({}),
     };
-    // Answered by its server, and not in its files yet.
+    // URLs that the set's server has answered and that are not in the set's files yet.
     let waiting = if set.waiting() > 0 { json!({ "waiting": set.waiting() }) } else { json!({}) };
     let objects = [about, parameters, waiting].into_iter().filter_map(|value| match value {
         Value::Object(fields) => Some(fields),

@@ -1,7 +1,7 @@
-//! `stat`: sizes and counters of a store, for people, for programs, or for a monitor.
+//! `stat`: prints sizes and counters of a store, for people, for programs, or for a monitor.
 //!
-//! Counters belong to a handle, and this program has just opened its own: the text shows levels
-//! only. The formats for programs have every field, so that their schema is fixed.
+//! Counters belong to a handle, and this program's handle is new, so the text shows levels only.
+//! The formats for programs have every field, so that their schema is fixed.
 
 mod statistics;
 mod watch;
@@ -58,7 +58,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     }
     #[cfg(feature = "cloud")]
     if let Some(location) = bucket::location(&args.store) {
-        let why = "the index of a bucket is looked at once";
+        let why = "the index of a bucket is read once";
         bucket::refuse_flags(location, &[("--watch", args.watch.is_some(), why)])?;
         let (about, fields) = in_bucket::stat::figures(location, shared)?;
         return print(&about, fields, args.format, shared);
@@ -90,7 +90,7 @@ fn date(ms: u64) -> String {
     i64::try_from(ms).map_or_else(|_| "?".to_owned(), times::print)
 }
 
-/// Levels and texts, without counters: this program's handle has just been opened.
+/// Levels and texts, without counters, which are those of this program's new handle.
 fn text(about: &[(&str, String)], fields: Vec<statistics::Field>) -> String {
     let mut rows: Vec<(&str, String)> = about.to_vec();
     for (name, value, _) in fields {

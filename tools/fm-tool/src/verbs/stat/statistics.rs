@@ -1,8 +1,8 @@
 //! A store's statistics for programs: a JSON object, or the OpenMetrics text format, version 1.0.
 //!
-//! In OpenMetrics counters get the suffix `_total`, times are in seconds and sizes in bytes,
-//! with their unit in the name, as the format asks; texts become the labels of one `info` metric.
-//! The exposition ends with `# EOF`.
+//! In OpenMetrics, counters get the suffix `_total`; times are in seconds and sizes in bytes, with
+//! the unit in the name; texts become the labels of one `info` metric; and the exposition ends
+//! with `# EOF`, all as the format requires.
 
 use std::fmt::Write;
 
@@ -14,7 +14,7 @@ pub fn about(store: &Store) -> [(&'static str, String); 2] {
     [("path", store.path().display().to_string()), ("canonicalizer", store.canonicalizer().to_string())]
 }
 
-/// A name, its value, and what it is.
+/// Name, value and description.
 pub type Field = (&'static str, StatValue, &'static str);
 
 /// All fields, as one JSON object.
@@ -31,7 +31,7 @@ pub fn json(about: &[(&str, String)], fields: Vec<Field>) -> Value {
     Value::Object(line)
 }
 
-/// The exposition of fields; `labels` are further labels of the info metric.
+/// The exposition of fields; `labels` are added to the info metric.
 pub fn exposition(fields: Vec<Field>, labels: &[(&str, String)]) -> String {
     let mut labels: Vec<(&str, String)> = labels.to_vec();
     let mut out = String::new();
@@ -62,7 +62,7 @@ fn metric(out: &mut String, name: &str, kind: &str, suffix: &str, number: u64, h
     let _ = writeln!(out, "# HELP {name} {}\n{name}{suffix} {number}", escaped(&help));
 }
 
-/// Text with what the format gives a meaning written as it asks.
+/// Text with the format's special characters escaped.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('\n', "\\n").replace('"', "\\\"")
 }

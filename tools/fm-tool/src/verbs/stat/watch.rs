@@ -1,8 +1,8 @@
-//! `stat --watch`: the levels of a store, again and again, with their rates of change.
+//! `stat --watch`: prints the levels of a store periodically, with their rates of change.
 //!
-//! A follower reads the store while another process writes it. The writer's counters are its own,
-//! so the rates are those of levels that every put changes: the sequence, the length of the value
-//! log, the keys.
+//! A follower reads the store while another process writes it. The counters are known to the
+//! writer only, so the rates are those of levels that every put changes: the sequence, the length
+//! of the value log, the keys.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::flags::Shared;
 /// The longest sleep before an interruption is noticed.
 const LOOK_UP: Duration = Duration::from_millis(50);
 
-/// Levels that have a rate, with its name.
+/// Levels that have a rate, with the rate's name.
 const RATES: [(&str, &str); 5] = [
     ("last_sequence", "records_per_s"),
     ("indexed_keys", "indexed_keys_per_s"),
@@ -26,7 +26,7 @@ const RATES: [(&str, &str); 5] = [
     ("disk_bytes", "disk_bytes_per_s"),
 ];
 
-/// Levels of this program's own handle, not of the store.
+/// Levels of this program's own handle, rather than of the store.
 const OWN: [&str; 4] = ["memtable_entries", "memtable_bytes", "directory_bytes", "longest_put_us"];
 
 /// Reads the period: seconds, or a length of time with its unit.
@@ -35,7 +35,7 @@ pub fn period(text: &str) -> Result<Duration, String> {
     let seconds = seconds.filter(|seconds| (0.01..=86_400.0).contains(seconds));
     seconds.map(Duration::from_secs_f64).ok_or_else(|| {
         format!(
-            "`{text}` is not a period of 0.01 s to a day; write for example 5 or 500ms. The store stands before --watch"
+            "`{text}` is not a period of 0.01 s to a day; write for example 5 or 500ms. Give the store before --watch"
         )
     })
 }
@@ -62,7 +62,7 @@ pub fn run(store: &Store, period: Duration, times: Option<u64>, shared: &Shared)
         } else {
             let text = text(store, &stats, &rates);
             if io::stdout().is_terminal() && tick > 0 {
-                // To the first line of the last output, and clear from there.
+                // Moves to the first line of the last output, and clears from there.
                 out.bytes(format!("\x1b[{lines}F\x1b[J").as_bytes())?;
             } else if tick > 0 {
                 out.line("")?;
@@ -92,7 +92,7 @@ fn levels(stats: &Stats) -> impl Iterator<Item = (&'static str, u64)> {
     stats.fields().into_iter().filter_map(level)
 }
 
-/// Changes a second; they may be negative.
+/// Changes per second; they may be negative.
 fn rates(old: &Stats, new: &Stats, passed: Duration) -> Vec<(&'static str, f64)> {
     let of = |stats: &Stats, name: &str| levels(stats).find(|(n, _)| *n == name).map_or(0, |(_, level)| level);
     let seconds = passed.as_secs_f64().max(1e-6);

@@ -1,7 +1,7 @@
 //! Sums by host in bounded memory, by lossy counting (Manku and Motwani).
 //!
-//! Exact up to the bound. Beyond it a full table drops its lighter half: a host that comes back
-//! starts at 0, so that sums are lower bounds, too small by at most [`Hosts::short_by`].
+//! Exact up to the bound. Beyond it a full table drops its lighter half. A host that returns
+//! starts at 0, so sums are lower bounds, too small by at most [`Hosts::short_by`].
 
 use std::collections::HashMap;
 
@@ -27,7 +27,7 @@ impl Sums {
     }
 }
 
-/// The sum that decides.
+/// The sum by which hosts are compared.
 pub type Weight = fn(&Sums) -> u64;
 
 /// Sums of the heaviest hosts.
@@ -66,7 +66,7 @@ impl Hosts {
         let middle = weights.len() / 2;
         let (_, limit, _) = weights.select_nth_unstable(middle);
         let limit = *limit;
-        // Of hosts exactly at the limit keep just enough to fill half the table.
+        // Of hosts exactly at the limit, keeps just enough to fill half the table.
         let mut alike = self.bound / 2 - weights.iter().filter(|weight| **weight > limit).count().min(self.bound / 2);
         self.sums.retain(|_, sums| match (self.weight)(sums) {
             weight if weight == limit && alike > 0 => {
@@ -78,14 +78,14 @@ impl Hosts {
         self.limits = self.limits.saturating_add(limit);
     }
 
-    /// The most by which a host's deciding sum is too small; 0 while all are exact.
+    /// Greatest error of a host's deciding sum; 0 while all are exact.
     pub fn short_by(&self) -> u64 {
-        // At most everything that was dropped.
+        // At most the total that was dropped.
         let kept: u64 = self.sums.values().map(self.weight).sum();
         self.limits.min((self.weight)(&self.all) - kept)
     }
 
-    /// The sums of everything, which are always exact.
+    /// Sums of all hosts, which are always exact.
     pub fn all(&self) -> &Sums {
         &self.all
     }

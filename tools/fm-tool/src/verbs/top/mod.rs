@@ -1,4 +1,4 @@
-//! `top`: the heaviest hosts, the largest pages, the pages with most versions.
+//! `top`: lists the heaviest hosts, the largest pages, or the pages with most versions.
 //!
 //! Sizes come from one sequential pass over the value log that decompresses no body; numbers of
 //! versions from the list of pages and their key records; numbers of pages from the order of keys.
@@ -28,8 +28,8 @@ use crate::stores::{bucket, opening};
 #[command(
     after_help = "Prints pages, versions, bytes of bodies and bytes in the value log of each host; `stored` and `bodies` include \
     variants and the records beside pages. Reads the value log once without decompressing bodies. --most-versions \
-    reads the keys instead; --most-pages a few for each host, and tells nothing but pages (in a store of an older \
-    build, which has no order, key.dat). All numbers are exact unless the store has more hosts than --exact-hosts.\n\n\
+    reads the keys instead; --most-pages a few for each host, and prints pages only (in a store of an older \
+    version, which has no order, key.dat). All numbers are exact unless the store has more hosts than --exact-hosts.\n\n\
     Example:\n  fm-tool top pages.fm --sort pages --limit 100\n  fm-tool top pages.fm --most-pages --domain org"
 )]
 pub struct Args {
@@ -109,7 +109,7 @@ impl Heaviest {
         }
     }
 
-    /// The heaviest first; none if the pass was interrupted.
+    /// The heaviest first; empty if the pass was interrupted.
     fn ranked_if(self, outcome: Option<Outcome>) -> impl Iterator<Item = Ranked> {
         let ranked = outcome.map(|_| self.heap.into_sorted_vec());
         ranked.into_iter().flatten().map(|Reverse(page)| page)
@@ -140,7 +140,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     out.end(listed.unwrap_or_else(interrupted))
 }
 
-/// How an interrupted pass ends: a part says nothing about the whole, so nothing is printed.
+/// Outcome of an interrupted pass. A part says nothing about the whole, so nothing is printed.
 fn interrupted() -> Outcome {
     interrupt::stopped("nothing is listed, since not everything was read; run it again")
 }
@@ -201,7 +201,7 @@ fn print_hosts(args: &Args, shared: &Shared, hosts: Hosts, out: &mut Output) -> 
     say_short(args, shared, short_by, if is_of_bytes { sizes::print } else { |pages| pages.to_string() }, out)
 }
 
-/// Says by how much counts may be too small, if not all hosts had room.
+/// Reports the greatest error of the counts, if not all hosts fitted.
 fn say_short(
     args: &Args,
     shared: &Shared,

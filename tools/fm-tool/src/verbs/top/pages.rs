@@ -1,4 +1,4 @@
-//! The hosts with most pages, by their keys alone.
+//! `top --most-pages`: the hosts with most pages, from keys alone.
 
 use std::ops::ControlFlow;
 

@@ -1,4 +1,4 @@
-"""Follow the links of one site: `scrapy crawl site -a start=https://example.org/`."""
+"""Follow the links of one web site: `scrapy crawl site -a start=https://example.org/`."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,8 +1,8 @@
-//! Caches of other programs as inputs of `import`: their folders and files. What an entry says is
-//! for [`filemap::import::cache`] to read.
+//! Caches of other programs as inputs of `import`: their folders and files.
+//! [`filemap::import::cache`] decodes the entries.
 //!
-//! An entry that cannot be read is counted, named and left out, and the rest goes on; a file of a
-//! kind that is not read is refused with the command that makes a readable one of it.
+//! An unreadable entry is counted, named and left out, and the import continues. A file of an
+//! unsupported kind is refused, with the command that converts it.
 
 mod requests;
 mod scrapy;
@@ -24,7 +24,7 @@ use serde_json::json;
 use super::report::Brought;
 use crate::stores::opening::ToFill;
 
-/// Whose cache it is.
+/// The program that wrote a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum CacheKind {
     /// Scrapy's HTTP cache: the folder HTTPCACHE_DIR, of either storage
@@ -33,7 +33,7 @@ pub enum CacheKind {
     RequestsCache,
 }
 
-/// Files of an entry are read up to this length.
+/// Longest file of an entry that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 30;
 
 /// Imports one cache; `progress` gets bytes read and pages stored.
@@ -67,26 +67,26 @@ pub fn import(
     };
     taking.brought.report.is_cancelled = interrupt::asked();
     let Taking { mut brought, is_cache, .. } = taking;
-    // Whoever names a wrong folder must not take it for an empty cache.
+    // A wrong folder must not pass for an empty cache.
     if !is_cache && brought.refused.is_empty() && !brought.report.is_cancelled {
         brought.refused.push(format!("{}: nothing in it is an entry of {what}", path.display()));
     }
     Ok(brought)
 }
 
-/// An import under way.
+/// An import in progress.
 struct Taking<'a, 's> {
     stores: &'a mut ToFill<'s>,
     loader: CacheLoader,
     brought: Brought,
     progress: &'a mut dyn FnMut(u64, u64),
     root: PathBuf,
-    /// Whether anything was an entry, or a file of a cache that has none.
+    /// True if anything was an entry, or a file of a cache without entries.
     is_cache: bool,
 }
 
 impl Taking<'_, '_> {
-    /// Counts an entry that was read, of so many bytes. Returns false once the work is to stop.
+    /// Counts an entry of `bytes` bytes. Returns false once the work must stop.
     fn goes_on(&mut self, bytes: u64) -> bool {
         let report = &mut self.brought.report;
         report.bytes_read += bytes;
@@ -95,7 +95,7 @@ impl Taking<'_, '_> {
         !interrupt::asked()
     }
 
-    /// Puts a page; one that the store cannot keep is listed.
+    /// Puts a page; lists one that the store cannot keep.
     fn put(&mut self, entry: &str, page: CachedPage) -> Result<(), Failure> {
         self.is_cache = true;
         for lost in &page.lost {
@@ -127,14 +127,14 @@ impl Taking<'_, '_> {
         self.list(entry, &what, "damage");
     }
 
-    /// Lists something that is no entry.
+    /// Lists a file or folder that is not part of the cache.
     fn foreign(&mut self, entry: &str, what: impl Display) {
         self.brought.report.ignored += 1;
         self.brought.report.warnings += 1;
         self.list(entry, &what, "warning");
     }
 
-    /// Lists a file of a kind that is not read.
+    /// Lists a file of an unsupported kind.
     fn refused(&mut self, entry: &str, what: impl Display) {
         self.brought.refused.push(format!("{}: {what}", self.root.join(entry).display()));
     }
@@ -156,7 +156,7 @@ impl Taking<'_, '_> {
     }
 }
 
-/// What lies in a folder, sorted by name.
+/// Entries of a folder, sorted by name.
 fn sorted(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let fail = |error: io::Error| Failure::io("read", folder, &error);
     let found = std::fs::read_dir(folder).map_err(fail)?;
@@ -171,22 +171,22 @@ fn name(path: &Path) -> &str {
     path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
 }
 
-/// Opens a file for reading. A FIFO would wait for its writer, past any signal, and a device may
-/// act: what is no regular file is an error.
+/// Opens a regular file for reading; anything else is an error. Opening a FIFO would wait for its
+/// writer despite signals, and opening a device may have effects.
 pub fn open(path: &Path) -> io::Result<File> {
     let regular = |about: std::fs::Metadata| match about.is_file() {
         true => Ok(()),
         false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file, and is not opened")),
     };
     regular(std::fs::metadata(path)?)?;
-    // What it was replaced with since is judged again.
+    // The file may have been replaced meanwhile, so the open one is checked again.
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = File::options().read(true).custom_flags(flags.bits() as i32).open(path)?;
     regular(file.metadata()?)?;
     Ok(file)
 }
 
-/// The whole of a file.
+/// Reads a whole file.
 fn whole(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
@@ -203,11 +203,11 @@ fn head(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Whether a file begins as one of SQLite.
+/// Returns whether a file begins as one of SQLite.
 fn is_sqlite(head: &[u8]) -> bool {
     head.starts_with(b"SQLite format 3\0")
 }
 
-/// What is said of a file of SQLite by a program that does not read it.
+/// Message for an SQLite file in a program built without SQLite.
 #[cfg(not(feature = "sqlite"))]
 const NO_SQLITE: &str = "it is a file of SQLite, and this fm-tool was built without the feature `sqlite`";

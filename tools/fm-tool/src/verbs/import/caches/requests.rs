@@ -25,7 +25,7 @@ pub fn import(taking: &mut Taking<'_, '_>, path: &Path) -> Result<(), Failure> {
     }
     for file in sorted(path)? {
         let named = taking.name_of(&file);
-        // Names of redirects only: the responses have them, too.
+        // These files have only the keys of redirects; the responses have them too.
         if name(&file).starts_with("redirects.sqlite") {
             taking.is_cache = true;
             continue;

@@ -1,5 +1,5 @@
-//! The folder of Scrapy's HTTP cache: `SPIDER/2 DIGITS/FINGERPRINT/FILES` of the storage in files,
-//! and `SPIDER.db`, in whatever format Python's `dbm` chose, of the other.
+//! The folder of Scrapy's HTTP cache: `SPIDER/2 DIGITS/FINGERPRINT/FILES` of the file storage, and
+//! `SPIDER.db` of the DBM storage, in the format that Python's `dbm` chose.
 
 use std::collections::HashMap;
 use std::io;
@@ -45,12 +45,12 @@ fn is_hex(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Whether a folder is one of entries whose fingerprints begin alike.
+/// Returns whether a folder holds entries whose fingerprints begin alike.
 fn is_spider_part(path: &Path) -> bool {
     name(path).len() == 2 && is_hex(name(path)) && path.is_dir()
 }
 
-/// The entries of one spider. Returns false once the work is to stop.
+/// Imports the entries of one spider. Returns false once the work must stop.
 fn take_folder(taking: &mut Taking<'_, '_>, folder: &Path, is_shared: bool) -> Result<bool, Failure> {
     let parts = sorted(folder)?;
     let is_spider = parts.iter().any(|part| is_spider_part(part));
@@ -79,7 +79,7 @@ fn take_folder(taking: &mut Taking<'_, '_>, folder: &Path, is_shared: bool) -> R
     Ok(true)
 }
 
-/// One entry of the storage in files.
+/// Imports one entry of the file storage.
 fn take_entry(taking: &mut Taking<'_, '_>, folder: &Path, spider: Option<&str>) -> Result<bool, Failure> {
     let named = taking.name_of(folder);
     let fingerprint = name(folder);
@@ -110,7 +110,7 @@ struct Read {
     data: Option<Vec<u8>>,
 }
 
-/// Reads the files of an entry; else says what is wrong.
+/// Reads the files of an entry; the error says what is wrong.
 fn read_entry(folder: &Path, bytes: &mut u64) -> Result<Read, String> {
     let meta = match whole(&folder.join("meta")) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -134,8 +134,8 @@ fn read_entry(folder: &Path, bytes: &mut u64) -> Result<Read, String> {
     Ok(Read { meta, headers, body, data: read("response_data")? })
 }
 
-/// A file beside the spiders' folders: a database, or a part of one. Returns false once the work
-/// is to stop.
+/// Imports a file beside the spiders' folders: a database, or a part of one. Returns false once
+/// the work must stop.
 fn take_file(taking: &mut Taking<'_, '_>, path: &Path, is_shared: bool) -> Result<bool, Failure> {
     let named = taking.name_of(path);
     let spider_of = |end: &str| name(path).strip_suffix(end).filter(|spider| !spider.is_empty());
@@ -146,15 +146,15 @@ fn take_file(taking: &mut Taking<'_, '_>, path: &Path, is_shared: bool) -> Resul
     if spider_of(".db.dir").is_some() || spider_of(".db.bak").is_some() {
         let has_values = path.with_extension("dat").exists() || path.with_extension("pag").exists();
         if !has_values {
-            taking.damaged(&named, "the file with the values is not there");
+            taking.damaged(&named, "the file with the values is missing");
         }
         return Ok(true);
     }
-    // Beside a file of SQLite; SQLite itself reads them.
+    // Files beside an SQLite database; SQLite reads them itself.
     if [".db-wal", ".db-shm", ".db-journal"].iter().any(|end| spider_of(end).is_some()) {
         return Ok(true);
     }
-    // dbm.ndbm adds an ending of its own.
+    // dbm.ndbm adds a suffix of its own.
     let spider = spider_of(".db.db").or_else(|| spider_of(".db.pag")).or_else(|| spider_of(".db"));
     let Some(spider) = spider else {
         taking.foreign(&named, "it is no part of a cache: left out");
@@ -230,7 +230,7 @@ fn take_dumb(taking: &mut Taking<'_, '_>, values: &Path, spider: Option<&str>) -
     take_index(taking, values, &index, spider)
 }
 
-/// The number of entries of an earlier directory that a later one lacks, or lacks a part of.
+/// Number of entries of an earlier directory that a later one lacks, whole or in part.
 fn lacking(index: Option<&DbmIndex>, before: &DbmIndex) -> u64 {
     let entries = index.map_or(&[][..], |index| &index.entries);
     let parts = |entry: &DbmEntry| (entry.data.is_some(), entry.time.is_some());
@@ -252,7 +252,7 @@ fn take_gdbm(taking: &mut Taking<'_, '_>, path: &Path, spider: Option<&str>) -> 
     }
 }
 
-/// The entries of an index, whose values lie in `path`.
+/// Imports the entries of an index, whose values lie in `path`.
 fn take_index(
     taking: &mut Taking<'_, '_>,
     path: &Path,

@@ -1,5 +1,5 @@
-//! Tables of SQLite files: `Dict` of Python's `dbm.sqlite3`, `responses` of requests-cache. They
-//! are only read.
+//! Tables of SQLite files: `Dict` of Python's `dbm.sqlite3`, `responses` of requests-cache.
+//! Nothing is written.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use super::{Taking, requests};
 
 /// Opens a file for reading.
 fn open(path: &Path) -> Result<Connection, Failure> {
-    // SQLite opens these, too, whatever they are.
+    // SQLite opens these too, of whatever type they are.
     for end in ["-journal", "-wal", "-shm"] {
         let mut beside = path.as_os_str().to_owned();
         beside.push(end);
@@ -25,7 +25,7 @@ fn open(path: &Path) -> Result<Connection, Failure> {
         .map_err(|error| Failure::Io(format!("cannot open {}: {error}", path.display())))
 }
 
-/// A value as bytes, whatever its type is.
+/// A value of any type, as bytes.
 fn bytes(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<u8>> {
     use rusqlite::types::ValueRef;
     Ok(match row.get_ref(column)? {
@@ -36,19 +36,20 @@ fn bytes(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<u8>> {
     })
 }
 
-/// Whether a file has a table.
+/// Returns whether a file has a table.
 fn has_table(connection: &Connection, table: &str) -> rusqlite::Result<bool> {
     let found = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?1";
     connection.query_row(found, [table], |_| Ok(())).optional().map(|found| found.is_some())
 }
 
-/// Whether a table, of one of the names above, has no row.
+/// Returns whether a table, one of the names above, has no row.
 fn is_empty(connection: &Connection, table: &str) -> rusqlite::Result<bool> {
     let first = format!("SELECT 1 FROM {table} LIMIT 1");
     connection.query_row(&first, [], |_| Ok(())).optional().map(|found| found.is_none())
 }
 
-/// The entries of `DbmCacheStorage` over `dbm.sqlite3`. Returns false once the work is to stop.
+/// Imports the entries of `DbmCacheStorage` over `dbm.sqlite3`. Returns false once the work must
+/// stop.
 pub fn scrapy(taking: &mut Taking<'_, '_>, path: &Path, spider: Option<&str>) -> Result<bool, Failure> {
     let named = taking.name_of(path);
     let connection = match open(path) {
@@ -105,7 +106,7 @@ pub fn scrapy(taking: &mut Taking<'_, '_>, path: &Path, spider: Option<&str>) ->
     ended
 }
 
-/// The responses of requests-cache.
+/// Imports the responses of requests-cache.
 pub fn requests(taking: &mut Taking<'_, '_>, path: &Path) -> Result<(), Failure> {
     let (connection, mut ended) = (open(path)?, Ok(()));
     let read = (|| {
@@ -133,7 +134,7 @@ pub fn requests(taking: &mut Taking<'_, '_>, path: &Path) -> Result<(), Failure>
     ended
 }
 
-/// Counts damage of a file; another failure ends the import.
+/// Counts damage of a file; any other failure ends the import.
 fn settle(taking: &mut Taking<'_, '_>, named: &str, read: rusqlite::Result<()>) -> Result<(), Failure> {
     use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
     match read {
