@@ -30,9 +30,11 @@ const LEVEL: i32 = 3;
 /// Most puts of one transaction.
 const GROUP: usize = 256;
 
+/// A connection for reading, and a decompressor.
+type Reader = (Connection, zstd::bulk::Decompressor<'static>);
+
 thread_local! {
-    /// A connection for reading, and a decompressor.
-    static READER: RefCell<Option<(Connection, zstd::bulk::Decompressor<'static>)>> = const { RefCell::new(None) };
+    static READER: RefCell<Option<Reader>> = const { RefCell::new(None) };
 }
 
 #[derive(serde::Deserialize)]
