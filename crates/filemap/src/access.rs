@@ -1,8 +1,8 @@
 //! The interface of every store of pages: [`PageRead`] and [`PageWrite`], object-safe and
 //! blocking.
 //!
-//! A store on this machine implements them; one behind HTTP or in object storage can. A command, a
-//! server or a crawler that takes `&dyn PageRead` and `&dyn PageWrite` works with each.
+//! Local stores implement both; stores behind HTTP or in object storage can, too. A command, a
+//! server or a crawler that takes `&dyn PageRead` and `&dyn PageWrite` works with any of them.
 //! [`Capabilities`] says what a store promises. Upkeep of files (verify, compact, backup) is not
 //! here: only a local store has it.
 
@@ -20,7 +20,7 @@ pub use listing::{Cursor, ListKind, Listed, Scope};
 use crate::error::Result;
 use crate::page::Page;
 
-/// What a store promises.
+/// The promises of a store.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -37,21 +37,21 @@ use crate::page::Page;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {
-    /// What is still there after a crash or a power loss.
+    /// Which puts survive a crash or a power loss.
     pub survives: Survives,
     /// Earlier versions of a page are kept and can be read.
     pub has_history: bool,
-    /// [`PageRead::list`] gives URLs by host, from its last label on, then by path, scheme and
-    /// port: as SURT keys sort, but that a host stands before its subdomains. URLs that are not
+    /// [`PageRead::list`] returns URLs by host, from its last label on, then by path, scheme and
+    /// port: as SURT keys sort, except that a host comes before its subdomains. URLs that are not
     /// `http` or `https`, or have a user, come last.
     pub lists_in_order: bool,
-    /// [`PageRead::list`] gives cursors, and continues after one.
+    /// [`PageRead::list`] returns cursors, and continues after one.
     pub lists_from_cursor: bool,
     /// The store has files here that can be verified, repaired, compacted and backed up.
     pub has_upkeep: bool,
 }
 
-/// What survives a crash.
+/// Which puts survive a crash.
 ///
 /// ```
 /// use filemap::access::Survives;
@@ -60,21 +60,21 @@ pub struct Capabilities {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Survives {
-    /// What was put before [`PageWrite::sync`] returned.
+    /// Those before [`PageWrite::sync`] returned.
     Sync,
-    /// What [`PageWrite::put`] returned for.
+    /// Those for which [`PageWrite::put`] returned.
     Put,
 }
 
 impl Capabilities {
-    /// Those of a store that keeps no history, lists in no order, and has no upkeep.
+    /// A store without history, order of lists, and upkeep.
     pub fn new(survives: Survives) -> Capabilities {
         let no = false;
         Capabilities { survives, has_history: no, lists_in_order: no, lists_from_cursor: no, has_upkeep: no }
     }
 }
 
-/// Something that [`PageWrite::remove_all`] removed.
+/// A key that [`PageWrite::remove_all`] removed.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -97,9 +97,9 @@ impl Capabilities {
 pub struct Removed<'a> {
     /// The canonical URL of the page.
     pub url: &'a [u8],
-    /// It was the page itself, not a variant or a record beside it.
+    /// True for the page itself, rather than a variant or a record beside it.
     pub is_page: bool,
-    /// It was a variant.
+    /// True for a variant.
     pub is_variant: bool,
 }
 
@@ -124,7 +124,7 @@ impl<'a> Removed<'a> {
     }
 }
 
-/// What a removal of single versions took.
+/// Result of removing single versions.
 ///
 /// ```
 /// let removed = filemap::access::RemovedVersions::default();
@@ -133,17 +133,19 @@ impl<'a> Removed<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RemovedVersions {
-    /// Versions of the page removed.
+    /// Number of versions of the page removed.
     pub versions: u64,
-    /// Records beside them removed.
+    /// Number of records beside them removed.
     pub beside: u64,
-    /// Revisits of the same page that had their bodies from them, and were put again with these.
+    /// Number of revisits of the same page that shared the removed bodies, and were put again with
+    /// them.
     pub parted: u64,
-    /// Such revisits whose bodies are lost, as they cannot be read or a rule refuses them.
+    /// Number of such revisits whose bodies are lost, because they cannot be read or a rule
+    /// refuses them.
     pub without_body: u64,
 }
 
-/// What a store holds; `None` where it is not cheap to know.
+/// Size of a store; `None` where it is expensive to determine.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -158,13 +160,13 @@ pub struct RemovedVersions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Contents {
-    /// Pages, variants and records beside them; a version put recently may count as one.
+    /// Number of pages, variants and records beside them; a version put recently may count as one.
     pub keys: Option<u64>,
     /// Bytes on the device.
     pub bytes: Option<u64>,
 }
 
-/// How a page is put.
+/// Rule of a put.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -183,18 +185,18 @@ pub struct Contents {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PutRule {
-    /// As a version of its own.
+    /// As a separate version.
     #[default]
     Always,
     /// As a reference to the newest version, if the body is the same.
     IfChanged,
-    /// As `IfChanged`, and not at all if the store has this very version: repeating it adds
+    /// As `IfChanged`, but only if the store does not have this version yet: repeating it adds
     /// nothing.
     IfNew,
-    /// As a dump has it, unless the store has the version with this very description, the record's
-    /// id included.
+    /// As in a dump, unless the store has the version with exactly this description, including the
+    /// record's id.
     Restore,
-    /// As `Restore`, as a reference to the newest version if the body is the same.
+    /// As `Restore`, but as a reference to the newest version if the body is the same.
     RestoreUnchanged,
 }
 
@@ -210,7 +212,7 @@ pub(crate) fn streamed(mut page: Page) -> Streamed<'static> {
     (page, Box::new(io::Cursor::new(body)))
 }
 
-/// Puts one page after the other: see [`PageWrite::load`].
+/// Puts pages one after the other: see [`PageWrite::load`].
 pub type Loading<'a> = Box<dyn FnMut(&Page, PutRule) -> Result<Option<Put>> + 'a>;
 
 /// Pages with their URLs, in the order of the URLs given.
