@@ -95,7 +95,7 @@ fn each_right_opens_what_it_is_for() {
     }
     let location = format!("http://{}", server.address);
     let refused = Client::open(&location, &ClientOptions::new().token("nobody-0123456789")).expect_err("no token");
-    assert!(refused.to_string().contains("asks for a token"), "{refused}");
+    assert!(refused.to_string().contains("requires a token"), "{refused}");
     let client = Client::open(&location, &ClientOptions::new().token(write)).expect("let in");
     client.put(&page(), filemap::access::PutRule::Always).expect("allowed");
     let refused = client.remove(b"http://example.com/", None).expect_err("not allowed");

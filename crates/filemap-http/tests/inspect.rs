@@ -184,7 +184,7 @@ fn a_source_is_coloured_by_its_type_and_its_bounds_are_said() {
         ),
         ("json", &["<span class=\"string\">&quot;a&quot;</span>: <span class=\"number\">1.5</span>"]),
         ("text", &["<code>&lt;b&gt;&quot;a&quot; 1&lt;/b&gt;</code>"]),
-        ("long", &["The first 262.1 kB of 350.0 kB.", "bytes of that are without colours"]),
+        ("long", &["The first 262.1 kB of 350.0 kB.", "bytes of that are not highlighted"]),
         ("bytes", &["It is not text."]),
         ("none", &["The body is empty."]),
     ] {
@@ -285,7 +285,8 @@ fn a_crawl_is_shown_as_it_speaks_of_itself_and_without_names_under_rules() {
     let told = status.clone();
     let server = with(ServerOptions::new().crawl(move || Some(told.clone())), &[]);
     let shown = view(&server, "/crawl");
-    for words in ["said nothing since", "1,234", "http://a.example/lost", "/list?host=slow.example", "1,500", "77"] {
+    for words in ["has not reported since", "1,234", "http://a.example/lost", "/list?host=slow.example", "1,500", "77"]
+    {
         assert!(shown.contains(words), "{words} is not in {shown}");
     }
     assert!(!shown.contains(evil) && shown.find("refused").expect("shown") < shown.find("timeout").expect("shown"));

@@ -384,7 +384,7 @@ fn changes_tell_what_is_allowed_and_an_admin_token_all() {
     // Neither goes on from the other's place.
     for (token, place) in [(ADMIN, last_cursor(&reader)), (READER, last_cursor(&admin))] {
         let (status, detail) = changes(&server, token, &format!("since={place}")).problem();
-        assert!(status == 410 && detail.contains("rules of access"), "{status} {detail}");
+        assert!(status == 410 && detail.contains("access rules"), "{status} {detail}");
     }
     let client = Client::open(&format!("http://{}", server.address), &ClientOptions::new().token(ADMIN));
     let client = client.expect("a server");

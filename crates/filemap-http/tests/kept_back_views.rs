@@ -99,14 +99,14 @@ fn captures_that_are_blocked_are_on_the_calendar_without_a_link_and_not_compared
     let server = with(&rules, &pages);
     let shown = view(&server, "/captures?url=http://a.example/");
     assert!(shown.contains("3 versions in all") && days(&shown).len() == 3, "{shown}");
-    assert!(shown.contains("is blocked by a rule of access") && shown.contains("owner"), "{shown}");
+    assert!(shown.contains("is blocked by an access rule") && shown.contains("owner"), "{shown}");
     let readable = leads_to(&shown, "/show?");
     assert_eq!((readable.len(), shown.matches("type=\"radio\"").count()), (2, 4), "{shown}");
     let version = readable[1].split("version=").nth(1).expect("a version");
     // With the one before, which is blocked.
     let answer = server.get(&format!("/compare?url=http://a.example/&b={version}"), &[]);
     let body = String::from_utf8_lossy(&answer.body).into_owned();
-    assert!(answer.status == 451 && body.contains("is blocked by a rule of access"), "{body}");
+    assert!(answer.status == 451 && body.contains("is blocked by an access rule"), "{body}");
     assert!(body.contains("the owner") && !body.contains(SECRET), "{body}");
 }
 

@@ -114,7 +114,7 @@ fn what_cannot_be_is_refused_with_words() {
         ("PUT", "/v1/links", "{\"shards\":3}", 409, "for 2 shards, not 3"),
         ("PUT", "/v1/links", "4", 400, "number of shards"),
         ("POST", "/v1/links/2?crawl=000102030405060708090a0b0c0d0e0f&first=0", "{\"url\":\"a\"}", 404, "no shard 2"),
-        ("POST", "/v1/links/x?crawl=000102030405060708090a0b0c0d0e0f&first=0", "", 404, "no shard"),
+        ("POST", "/v1/links/x?crawl=000102030405060708090a0b0c0d0e0f&first=0", "", 404, "not a shard"),
         ("POST", "/v1/links/0?crawl=7&first=0", "", 400, "32 hexadecimal"),
         ("POST", "/v1/links/0?crawl=000102030405060708090a0b0c0d0e0f", "", 400, "`first` is missing"),
         ("POST", &post, "http://a/", 400, "line 1"),

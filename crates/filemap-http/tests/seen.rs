@@ -62,10 +62,10 @@ fn a_set_is_made_once_and_keeps_its_kind_and_rules() {
     assert_eq!((&made.json()["kind"], &made.json()["rules"]), (&"disk".into(), &"crawl".into()));
     for (name, other, status, said) in [
         ("pages", r#"{"kind":"trie","rules":"crawl"}"#, 409, "another kind"),
-        ("pages", r#"{"kind":"disk"}"#, 409, "other rules"),
-        ("Pages", r#"{"kind":"disk"}"#, 400, "no name"),
-        ("a.b", r#"{"kind":"disk"}"#, 400, "no name"),
-        ("%2e%2e", r#"{"kind":"disk"}"#, 400, "no name"),
+        ("pages", r#"{"kind":"disk"}"#, 409, "canonicaliser"),
+        ("Pages", r#"{"kind":"disk"}"#, 400, "not a name"),
+        ("a.b", r#"{"kind":"disk"}"#, 400, "not a name"),
+        ("%2e%2e", r#"{"kind":"disk"}"#, 400, "not a name"),
         ("new", r#"{"kind":"cuckoo"}"#, 400, "`cuckoo`"),
         ("new", r#"{"kind":"bloom"}"#, 400, "capacity"),
         ("new", r#"{"kind":"trie","rate":0.1}"#, 400, "`rate`"),
@@ -245,7 +245,7 @@ fn an_id_is_forgotten_by_the_options_and_the_client_is_told() {
     assert_eq!(set.check(&["a\nb"]).expect("checked"), [None]);
     assert_eq!(set.check(&[""; 0]).expect("checked"), []);
     let nowhere = SeenClient::open(&format!("http://{}/v1/stat", server.address), &ClientOptions::new());
-    assert!(nowhere.expect_err("no set").to_string().contains("no answer of a store's server"));
+    assert!(nowhere.expect_err("no set").to_string().contains("not an answer of a FileMap server"));
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn a_client_makes_a_set_once_and_has_its_statistics() {
     let stats = again.stats().expect("figures");
     assert!(stats.urls == 2 && stats.inserted == 2 && stats.disk_bytes > 0, "{stats:?}");
     let other = create(r#"{"kind":"trie"}"#).expect_err("another kind");
-    assert!(other.contains("of another kind"), "{other}");
+    assert!(other.contains("another kind"), "{other}");
 }
 
 #[test]
@@ -316,7 +316,7 @@ fn a_set_without_rules_or_with_a_bad_name_is_not_served() {
     drop(urlindex::DiskUrlSet::create(&path, urlindex::DiskOptions::new()).expect("made"));
     let refused = |name: &str, path: &Path| SeenSets::new().writes().add(name, path).expect_err("not served");
     assert!(refused("plain", &path).contains("--canonical"));
-    assert!(refused("Plain", &path).contains("no name"));
+    assert!(refused("Plain", &path).contains("not a name"));
     assert!(refused("none", &folder.path().join("none")).contains("none"));
     let trie = folder.path().join("trie");
     StoredSet::create(&trie, NewSet::Trie, &Whatwg).expect("made").close().expect("closed");

@@ -115,7 +115,7 @@ fn a_dictionary_of_a_site_that_rules_keep_back_is_told_without_its_name() {
     let rule = format!("example,{host})/1 - {{\"access\": \"exclude\"}}\n");
     rules.add("rules.aclj", rule.as_bytes()).expect("rules");
     let server = served::of(store, ServerOptions::new().access(rules));
-    for (target, words) in [("/dictionaries", "rules of access"), ("/v1/dictionaries", "\"is_kept_back\":true")] {
+    for (target, words) in [("/dictionaries", "access rules"), ("/v1/dictionaries", "\"is_kept_back\":true")] {
         let body = String::from_utf8(server.get(target, &[]).body).expect("text");
         assert!(!body.contains(host) && body.contains(named) && body.contains(words), "{target}: {body}");
     }

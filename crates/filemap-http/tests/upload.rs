@@ -444,7 +444,7 @@ fn a_connection_that_is_cut_while_a_file_is_sent_is_said_to_leave_open_what_is_s
     let file: Vec<u8> = (0..2_000).flat_map(|nth| record(nth, &"text ".repeat(4_000))).collect();
     let sent = client.import("a.warc", ArchiveForm::Warc, &mut &file[..], &ImportOptions::new());
     let error = sent.expect_err("it is cut").to_string();
-    assert!(error.contains("is not known") && error.contains("sent again"), "{error}");
+    assert!(error.contains("is unknown") && error.contains("sending the file again"), "{error}");
     between.join().expect("no panic");
     let (lines, sums) = send(&server, &file);
     assert_eq!((lines.len(), &sums["is_whole"]), (2_000, &true.into()));

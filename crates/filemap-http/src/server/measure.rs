@@ -15,14 +15,14 @@ use super::refusal::Cause;
 pub(super) async fn measure(State(backend): State<Arc<Backend>>, request: Request, next: Next) -> Response {
     let begun = Instant::now();
     let method = name(request.method());
-    // Unknown paths count as one route: there is no end of names.
+    // Unknown paths count as one route: their number is unbounded.
     let route = request.extensions().get::<MatchedPath>().map_or("other".to_owned(), |path| path.as_str().to_owned());
     let target = request.uri().clone();
     let response = next.run(request).await;
     let status = response.status();
     // The status of a capture is not the server's.
     if status.is_server_error() && !response.headers().contains_key("memento-datetime") {
-        let cause = response.extensions().get::<Cause>().map_or("the cause is not known", |cause| &cause.0);
+        let cause = response.extensions().get::<Cause>().map_or("unknown cause", |cause| &cause.0);
         backend.log(&format!("{method} {target}: {status}: {cause}"));
     }
     if route == "/v1/page" {
