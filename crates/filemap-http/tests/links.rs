@@ -1,5 +1,5 @@
-//! Mailboxes over HTTP: posted, read, dropped; owners and epochs; refusals; a server that begins
-//! again.
+//! Mailboxes over HTTP: posted, read, dropped; owners and epochs; refusals; a server that
+//! restarts.
 
 use std::path::Path;
 use std::time::Duration;
@@ -61,7 +61,7 @@ fn links_are_there_until_their_owner_has_dropped_them_also_after_a_restart() {
     assert_eq!(done(mail.read(1, Some(part.cursor), epoch)).links, links(7..8));
     done(mail.drop_to(1, part.cursor, epoch));
     assert_eq!(done(mail.read(1, None, epoch)).links, links(7..8));
-    // The crawl began again: the run before is fenced.
+    // The crawl restarted: the earlier run is fenced.
     let later = done(mail.take(1, 8));
     assert!(matches!(mail.read(1, None, epoch), Ok(Mailed::Fenced(_))));
     assert!(matches!(mail.drop_to(1, part.cursor, epoch), Ok(Mailed::Fenced(_))));

@@ -1,4 +1,4 @@
-//! Seen sets over HTTP: made, asked, asked again; refusals; many clients at once.
+//! Seen sets over HTTP: creation, requests, repeated requests; refusals; many clients at once.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::served::{Answer, Served, with};
 const NEW: Option<Verdict> = Some(Verdict::New);
 const SEEN: Option<Verdict> = Some(Verdict::Seen);
 
-/// A server that makes sets in a folder.
+/// A server that creates sets in a folder.
 fn serving(folder: &Path) -> Served {
     with(ServerOptions::new().writes().seen(SeenSets::new().writes().folder(folder)), &[])
 }
@@ -164,7 +164,7 @@ fn of_many_clients_with_the_same_urls_one_is_told_that_each_is_new() {
             let (set, told) = (client(&server, "pages"), &told);
             scope.spawn(move || {
                 for batch in 0..40 {
-                    // Some wait for the device; of the others some are answered by the thread.
+                    // Some wait for the device; some of the others are answered by the thread.
                     let count = if batch % 3 == 0 { 3 } else { 50 };
                     let urls: Vec<String> =
                         (0..count).map(|i| format!("http://h{}/{}", i % 5, (batch * 37 + i) % 400)).collect();
@@ -181,7 +181,7 @@ fn of_many_clients_with_the_same_urls_one_is_told_that_each_is_new() {
     let told = told.into_inner().expect("unpoisoned");
     let once: BTreeSet<&String> = told.iter().collect();
     assert_eq!(told.len(), once.len());
-    // Nobody waits for what came last, and it is made durable all the same.
+    // Nobody waits for the last URLs, but they are made durable.
     let begun = Instant::now();
     while server.get("/v1/seen/pages", &[]).json()["pending"] != 0 {
         assert!(begun.elapsed() < Duration::from_secs(20), "it is never made durable");
@@ -241,7 +241,7 @@ fn an_id_is_forgotten_by_the_options_and_the_client_is_told() {
     let never = set.add(Some(ahead), &["http://a/"], Ack::Durable).expect("answered");
     assert!(matches!(&never, Added::Ahead(why) if why.contains("clock")), "{never:?}");
     assert!(set.writes() && set.rules() == ("whatwg", 1));
-    // What has an end of line is no URL, also if it is alone.
+    // Text with a line end is not a URL, even alone.
     assert_eq!(set.check(&["a\nb"]).expect("checked"), [None]);
     assert_eq!(set.check(&[""; 0]).expect("checked"), []);
     let nowhere = SeenClient::open(&format!("http://{}/v1/stat", server.address), &ClientOptions::new());
@@ -265,7 +265,7 @@ fn a_client_makes_a_set_once_and_has_its_statistics() {
         set.add(Some(RequestId::now()), &["a", "b", "a"], Ack::Accepted).expect("added"),
         added(&[NEW, NEW, SEEN])
     );
-    // No URLs: what was answered before is durable.
+    // No URLs: earlier answers are made durable.
     assert_eq!(set.add(None, &[""; 0], Ack::Durable).expect("synced"), added(&[]));
     assert_eq!(server.get("/v1/seen/pages", &[]).json()["pending"], 0);
     let again = create(r#"{"kind":"disk","rules":"exact"}"#).expect("it is there");
