@@ -116,7 +116,7 @@ fn a_lost_segment_is_damage_and_never_an_absent_page() {
     assert!(found.iter().all(|page| !matches!(page, Ok(None))));
     assert!(found[0].as_ref().expect_err("gone").is_damage() && found[79].is_ok());
     let quick = store.verify_quick().expect("listed");
-    assert_eq!(quick.damage, [format!("{}: it is gone", &lost.to_string()[2..])]);
+    assert_eq!(quick.damage, [format!("{}: it is missing", &lost.to_string()[2..])]);
     assert_eq!(quick.gone, 1);
     store.close().expect("closed");
 }
@@ -134,7 +134,7 @@ fn a_repair_names_the_segments_that_are_gone_and_says_when_it_cannot_know_them()
     let segments = objects.names("a/shard-00/seg");
     let gone = |name: &Path, report: &filemap_cloud::RepairReport| {
         report.damage.len() == 1
-            && report.damage[0].starts_with(&format!("{}: it is gone", &name.to_string()[2..]))
+            && report.damage[0].starts_with(&format!("{}: it is missing", &name.to_string()[2..]))
             && !report.is_complete()
     };
     let bytes = objects.read(&segments[0]).len() as u64;
@@ -155,7 +155,7 @@ fn a_repair_names_the_segments_that_are_gone_and_says_when_it_cannot_know_them()
     objects.delete(&segments[1]);
     let report = repaired();
     assert!(report.damage.is_empty() && !report.is_complete(), "{report:?}");
-    assert!(report.unknown_segments.is_some_and(|why| why.contains("gone")));
+    assert!(report.unknown_segments.is_some_and(|why| why.contains("missing")));
 }
 
 #[test]
