@@ -94,7 +94,7 @@ impl Committer {
             if Fault::CommittedBeforeUpload.is_planted(self.fault) {
                 self.index.commit(&next.changes, commits).await?;
             }
-            // Segments sealed meanwhile are uploaded in parallel.
+            // Segments sealed during that are uploaded in parallel.
             let uploaded = loop {
                 tokio::select! {
                     uploaded = &mut upload => break uploaded,

@@ -87,8 +87,8 @@ pub struct CompactPlan {
 }
 
 impl CloudStore {
-    /// What [`CloudStore::compact`] would rewrite, as of the last commit known to this handle.
-    /// Also works on a read-only handle. Reads only the index rows of segments.
+    /// Reports what [`CloudStore::compact`] would rewrite, as of the last commit known to this
+    /// handle. Also works on a read-only handle. Reads only the index rows of segments.
     ///
     /// # Errors
     ///

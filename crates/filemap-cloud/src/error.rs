@@ -1,6 +1,6 @@
 //! Errors between a store and its bucket: what failed, where, and what to do.
 //!
-//! Behind [`filemap::PageRead`] and [`filemap::PageWrite`] an error is a
+//! The traits [`filemap::PageRead`] and [`filemap::PageWrite`] return it as
 //! [`filemap::Error::Remote`] with the same message. No message contains a credential: this module
 //! never receives one.
 

@@ -17,7 +17,7 @@ pub(crate) fn object(id: SegmentId) -> String {
     format!("{FOLDER}/{}", id.name())
 }
 
-/// How a file differs from its last kept version.
+/// Change of a file since its last kept version.
 ///
 /// ```
 /// use filemap_cloud::{Change, CloudOptions, KeptFile, Mode, open_bucket};

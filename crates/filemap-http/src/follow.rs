@@ -11,7 +11,7 @@ use filemap_core::{Error as EngineError, StorageError};
 use crate::client::{Client, ClientOptions, Said};
 use crate::following::Following;
 
-/// How long the server waits for changes before it answers.
+/// Time for which the server waits for changes before it answers.
 const WAIT: Duration = Duration::from_secs(20);
 /// Applied changes are synced, and the cursor saved, after this time or this many changes.
 const NOTE_AFTER: Duration = Duration::from_secs(1);

@@ -37,7 +37,7 @@ use crate::page::Page;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {
-    /// Which puts survive a crash or a power loss.
+    /// The puts that survive a crash or a power loss.
     pub survives: Survives,
     /// Earlier versions of a page are kept and can be read.
     pub has_history: bool,
@@ -51,7 +51,7 @@ pub struct Capabilities {
     pub has_upkeep: bool,
 }
 
-/// Which puts survive a crash.
+/// The puts that survive a crash.
 ///
 /// ```
 /// use filemap::access::Survives;

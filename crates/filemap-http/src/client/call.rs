@@ -17,7 +17,7 @@ use crate::wire::Problem;
 /// Timeouts for connecting and for the head of a response.
 const CONNECT: Duration = Duration::from_secs(30);
 const ANSWER: Duration = Duration::from_secs(300);
-/// How long to wait for `100 Continue` before the body is sent anyway.
+/// Time to wait for `100 Continue` before the body is sent anyway.
 const CONSENT: Duration = Duration::from_secs(5);
 /// Longest silence within a response: a server that waits sends empty lines as keep-alives.
 const SILENCE: Duration = Duration::from_secs(120);

@@ -53,7 +53,7 @@ const MAX_LINE: u64 = 256 << 20;
 pub struct Line {
     /// Cursor after this line: where to continue in the store's history.
     pub place: String,
-    /// What it says.
+    /// Content of the line.
     pub said: Said,
 }
 

@@ -93,7 +93,7 @@ impl Client {
         Ok(Client { connection, promises })
     }
 
-    /// Whether the server accepts puts.
+    /// Returns whether the server accepts puts.
     pub fn writes(&self) -> bool {
         self.promises.writes
     }

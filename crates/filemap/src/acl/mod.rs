@@ -1,4 +1,4 @@
-//! Rules of access: which captures a store shows, by the rules of pywb.
+//! Access rules: which captures a store shows, by the rules of pywb.
 //!
 //! [`AccessRules`] holds `.aclj` files, a default and an embargo, and decides for a URL and a
 //! time: allow, block (listed, but the body is refused) or exclude (as if it were not stored). A
@@ -200,7 +200,7 @@ impl Ruling<'_> {
     }
 }
 
-/// Rules of access, a default, and an embargo. Without any of them, everything is allowed.
+/// Access rules, a default, and an embargo. Without any of them, everything is allowed.
 ///
 /// ```
 /// use filemap::acl::{Access, AccessRules};

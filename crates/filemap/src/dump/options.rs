@@ -1,4 +1,4 @@
-//! Options of a dump: versions and formats.
+//! Options of a dump: its formats, its files, and the versions that it contains.
 
 use super::select::Selection;
 use crate::spool::Spool;

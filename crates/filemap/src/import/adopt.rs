@@ -127,7 +127,7 @@ type Each<'a> = dyn FnMut(AdoptStep<'_>) -> ControlFlow<()> + 'a;
 
 impl Adoption<'_> {
     /// Copies a version in place. Among versions of one time the last one put is the newest: those
-    /// behind it are put again, so that it does not take their place. They include what an
+    /// after it are put again, so that it does not take their place. They include what an
     /// interrupted adoption has already put.
     fn take(&mut self, key: &[u8], head: PageHead, each: &mut Each<'_>) -> Result<ControlFlow<()>> {
         let versions = self.store.engine().versions_of(key)?;

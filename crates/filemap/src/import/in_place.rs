@@ -43,9 +43,9 @@ impl Describing {
         Ok(put.map(Put::Stored))
     }
 
-    /// What the store has of a visit, for callers that put many at once. Registers the location of
-    /// the file in the store. Replace the versions that are gone only after the new description
-    /// was put.
+    /// Returns what the store has of a visit, for callers that put many at once. Registers the
+    /// location of the file in the store. Replace the missing versions only after the new
+    /// description was put.
     pub(super) fn held(
         &mut self,
         store: &PageStore,

@@ -39,7 +39,7 @@ impl ImportOptions {
         self
     }
 
-    /// Whether content codings are kept as received.
+    /// Returns whether content codings are kept as received.
     pub fn is_as_received(&self) -> bool {
         self.body_rules.as_received
     }
@@ -73,7 +73,7 @@ impl ImportOptions {
         self
     }
 
-    /// Whether records of this kind are kept.
+    /// Returns whether records of this kind are kept.
     pub fn keeps(&self, kind: RecordKind) -> bool {
         kind.is_page() || self.kept.contains(&kind)
     }

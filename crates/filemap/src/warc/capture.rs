@@ -43,14 +43,14 @@ impl Capture {
     }
 }
 
-/// How a store held the page that it wrote as a record.
+/// Form in which a store held the page that it wrote as a record.
 pub(crate) struct AsStored {
     pub(crate) body_form: BodyForm,
     /// Set if the body is not in the record but in the store: see [`Original`].
     pub(crate) original: Option<Original>,
 }
 
-/// Where the body of an unchanged version is.
+/// Reference to the version that has the body of an unchanged one.
 pub(crate) struct Original {
     /// The time of the version of the same URL that has it.
     pub(crate) time_ms: i64,

@@ -61,7 +61,7 @@ enum Codec {
     Plain,
 }
 
-/// How the current member ended.
+/// End of the current member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     Whole,

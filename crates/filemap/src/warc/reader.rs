@@ -83,7 +83,7 @@ enum Form {
 /// The longest block whose wrong length is corrected, in bytes.
 const MAX_MENDED_BYTES: u64 = 16 << 20;
 
-/// Where an ARC record ends.
+/// End of an ARC record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ArcEnd {
     /// At its declared length.
@@ -480,7 +480,7 @@ impl<R: Read> Reader<R> {
 }
 
 impl Stop {
-    /// Whether the data ends there.
+    /// Returns whether the data ends there.
     fn is_end(&self) -> bool {
         match self {
             Stop::Ended => true,

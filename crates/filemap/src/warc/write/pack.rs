@@ -16,7 +16,7 @@ use flate2::write::GzEncoder;
 use zstd::dict::EncoderDictionary;
 use zstd::stream::Encoder;
 
-/// How the records of a file are compressed.
+/// Compression of the records of a file.
 ///
 /// ```
 /// use filemap::dump::{DumpOptions, Format};
