@@ -6,7 +6,6 @@
 //! files. An archive elsewhere in the zip file is not read: it is a problem with its name. The two
 //! headers of each entry in a zip file are compared (`layout`, `header`); the bytes of an entry
 //! are checked as they are read (`entry`).
-//! entry are checked as they are read (`entry`).
 //!
 //! Invariants: memory is bounded by the central directory, whose size is bounded, and by that of
 //! an import; every byte of the file belongs to exactly one entry, to the central directory, or to

@@ -7,6 +7,7 @@
 //! returned with that [`Problem`]. Everything else is a [`Problem`] with the file and offset.
 //! Reading then continues at the next place where a record can begin: a `WARC/` line inside the
 //! bytes that the bad record claimed, or the next member.
+//!
 //! Invariants: memory is bounded by the spool; time is linear in the file (rereads are bounded);
 //! every byte of the file belongs to a record or to a reported problem.
 
