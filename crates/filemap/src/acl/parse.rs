@@ -1,8 +1,8 @@
-//! The files of rules: `.aclj`, a rule a line, as `wb-manager acl` writes them; and default and
-//! embargo, as JSON with the names of pywb's `config.yaml`.
+//! Parses files of access rules: `.aclj`, one rule a line, as `wb-manager acl` writes them; and a
+//! default and an embargo, as JSON with the names of pywb's `config.yaml`.
 //!
-//! A file is refused for what pywb would take for another rule or for none: rules that do nothing
-//! in silence let out what they were to keep.
+//! A file is refused if pywb would read one of its lines as another rule or as none: a rule that
+//! silently has no effect would show captures that it should withhold.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

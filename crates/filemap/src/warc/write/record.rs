@@ -1,11 +1,11 @@
 //! A version of a page as a WARC record (1.1): its header, the head of its block, and its entry in
 //! an index.
 //!
-//! The record is valid for readers that know no stores: no header claims chunks or a coding that
-//! the body does not have, digests are of the bytes in the record, dates keep their milliseconds.
-//! The field of [`crate::warc::stored`] lists what that changes. Every record is parsed before it
-//! is written; if that does not restore the same page, the field gets the page's whole
-//! description.
+//! The record is valid for readers that do not know stores: no header claims chunks or a coding
+//! that the body does not have, digests are of the bytes in the record, dates keep their
+//! milliseconds. The field of [`crate::warc::stored`] lists what that changes. Every record is
+//! parsed before it is written; if that does not restore the same page, the field gets the page's
+//! whole description.
 
 use std::fmt::Display;
 
