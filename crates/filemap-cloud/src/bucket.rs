@@ -1,5 +1,5 @@
 //! The objects of one store: read, create, list and delete below a prefix, with bounded retries of
-//! transient failures. A request's timeout grows with its bytes: an unanswered request ends, and a
+//! transient failures. A request's timeout grows with its size: an unanswered request ends, and a
 //! large one on a slow link is not cut off.
 
 use std::ops::Range;
@@ -28,14 +28,14 @@ const SHARD: &str = "shard/";
 #[derive(Clone)]
 pub(crate) struct Bucket {
     objects: Arc<dyn ObjectStore>,
-    /// The same objects through a client with timeouts of its own: the index sets none.
+    /// The same objects through a client with its own timeouts: the index sets none.
     of_index: Arc<dyn ObjectStore>,
     root: Path,
-    /// The shard that names beginning with [`SHARD`] belong to.
+    /// The shard to which names beginning with [`SHARD`] belong.
     shard: u32,
     location: Arc<str>,
     retries: u32,
-    /// Bytes a second of the slowest link.
+    /// Bytes per second of the slowest link.
     slowest: u64,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Bucket {
 pub(crate) struct Bounds {
     /// Retries of a request after a transient failure.
     pub(crate) retries: u32,
-    /// Bytes a second of the slowest link that is supported.
+    /// Bytes per second of the slowest supported link.
     pub(crate) slowest: u64,
 }
 
@@ -54,12 +54,13 @@ impl Bucket {
         Bucket { objects, of_index, root, shard: 0, location: location.into(), retries, slowest: slowest.max(1) }
     }
 
-    /// With a second client for the index: it reaches the same objects and bounds each request.
+    /// Adds a second client for the index: it reaches the same objects and bounds each request.
     pub(crate) fn with_index(self, of_index: Arc<dyn ObjectStore>) -> Bucket {
         Bucket { of_index, ..self }
     }
 
-    /// The objects of one shard of a store of `of`. With several shards, errors name it.
+    /// The objects of one shard of a store of `of` shards. With several shards, errors name the
+    /// shard.
     pub(crate) fn of_shard(&self, shard: u32, of: u32) -> Bucket {
         let location = match of {
             1 => Arc::clone(&self.location),
@@ -152,7 +153,7 @@ impl Bucket {
                 Err(object_store::Error::NotFound { .. }) => return Ok(None),
                 Err(error) => {
                     if range.is_some() && self.ends_before(&path, range.as_ref()).await {
-                        // The reader finds that it is cut off.
+                        // The caller detects that it is cut off.
                         return Ok(Some(Bytes::new()));
                     }
                     self.pause(&mut attempts, &format!("reading {}", self.named(name)), error).await?;
@@ -161,8 +162,8 @@ impl Bucket {
         }
     }
 
-    /// Whether an object exists and ends before a range: a server refuses such a range with an
-    /// ordinary error.
+    /// Returns whether an object exists and ends before a range: a server refuses such a range
+    /// with an ordinary error.
     async fn ends_before(&self, path: &Path, range: Option<&GetRange>) -> bool {
         let Ok(found) = self.timed(0, self.objects.head(path)).await else { return false };
         match range {
@@ -173,8 +174,8 @@ impl Bucket {
         }
     }
 
-    /// Creates an object. False if the name exists: it may come from an earlier attempt of this
-    /// call whose answer was lost.
+    /// Creates an object. Returns false if the name exists: it may come from an earlier attempt of
+    /// this call whose answer was lost.
     pub(crate) async fn create(&self, name: &str, bytes: Bytes) -> Result<bool> {
         let path = self.path(name);
         let mut attempts = 0;
@@ -189,8 +190,8 @@ impl Bucket {
         }
     }
 
-    /// Creates an object with bytes that nobody else uses. False if another holds the name. A lost
-    /// answer or a 409 decides nothing: the object is then read.
+    /// Creates an object with bytes that nobody else uses. Returns false if another object has the
+    /// name. A lost answer or a 409 decides nothing: the object is then read.
     pub(crate) async fn claim(&self, name: &str, bytes: Bytes) -> Result<bool> {
         let mut attempts = 0;
         loop {
@@ -205,9 +206,9 @@ impl Bucket {
     }
 
     /// Waits after a creation was refused as if the object existed: S3 answers 409 to a request
-    /// that raced another of the same name.
+    /// that raced another for the same name.
     pub(crate) async fn refused(&self, attempts: &mut u32, name: &str) -> Result<()> {
-        let source = "409: refused, as if it were there".into();
+        let source = "409: refused, as if the object existed".into();
         let error = object_store::Error::AlreadyExists { path: name.to_owned(), source };
         self.pause(attempts, &format!("creating {}", self.named(name)), error).await
     }
@@ -247,8 +248,8 @@ impl Bucket {
         Ok(names.max().map(str::to_owned).or(known))
     }
 
-    /// The names of the folders in a folder below the store's prefix; an empty name is the prefix
-    /// itself.
+    /// The names of the folders in a folder below the store's prefix; an empty name means the
+    /// prefix itself.
     pub(crate) async fn folders(&self, folder: &str) -> Result<Vec<String>> {
         let path = if folder.is_empty() { self.root.clone() } else { self.path(folder) };
         let mut attempts = 0;

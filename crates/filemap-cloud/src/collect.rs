@@ -1,8 +1,8 @@
-//! Collection of orphans: segments that a writer uploaded and never committed, because it failed
+//! Collection of orphans: segments that a writer uploaded but never committed, because it failed
 //! or was fenced.
 //!
 //! Only orphans of earlier epochs are deleted: their writers are fenced, so no commit can name
-//! them any more. What this writer uploads now is not in the index yet. A grace applies, so that
+//! them any more. This writer's current uploads are not in the index yet. A grace applies, so that
 //! an operator's mistake can be investigated.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::failpoint::Fault;
 use crate::format::segment::SegmentId;
 use crate::store::CloudStore;
 
-/// What a collection has deleted.
+/// Result of a collection.
 ///
 /// ```
 /// use std::time::Duration;
@@ -27,17 +27,17 @@ use crate::store::CloudStore;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CollectReport {
-    /// Segments deleted.
+    /// Number of segments deleted.
     pub segments: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Orphans that are younger than the grace and stay.
+    /// Orphans younger than the grace, which are kept.
     pub young: u64,
 }
 
 impl CloudStore {
     /// Deletes segments of earlier writers that no index names and that are older than `grace`.
-    /// The age is the difference of this machine's clock and the object storage's, which must
+    /// The age is the difference between this machine's clock and the object storage's, which must
     /// agree to within `grace`. One listing, and one request for each segment.
     ///
     /// # Errors

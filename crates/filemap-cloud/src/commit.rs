@@ -1,9 +1,10 @@
-//! Commits: upload a segment, write its rows to the index in one batch; then the segment counts.
+//! Commits: upload a segment, then write its rows to the index in one batch; after that the
+//! segment counts.
 //!
 //! While the index is written, a request checks whether a repair has begun: `index::generation`.
 //!
 //! Uploads run in parallel; commits run one after the other, in the order in which segments were
-//! filled. The first failure is the last commit: later puts are not stored, and every waiting call
+//! filled. The first failure ends all commits: later puts are not stored, and every waiting call
 //! gets the error.
 
 use std::collections::VecDeque;
@@ -35,11 +36,11 @@ pub(crate) fn object(id: SegmentId) -> String {
 /// A complete segment and the index changes of its commit. Without bytes there is no object.
 pub(crate) struct Sealed {
     pub(crate) id: SegmentId,
-    /// Its place in the order of commits.
+    /// Its position in the order of commits.
     pub(crate) nth: u64,
     pub(crate) bytes: Bytes,
     pub(crate) changes: Changes,
-    /// Bytes of its records, as [`Progress`] counts them.
+    /// Bytes of its records, as counted by [`Progress`].
     pub(crate) unsynced: usize,
 }
 
@@ -51,7 +52,7 @@ pub(crate) struct Committer {
     pub(crate) progress: Arc<Progress>,
     pub(crate) due: Arc<Due>,
     pub(crate) segment_bytes: u64,
-    /// Segments that are uploaded at once.
+    /// Number of segments uploaded in parallel.
     pub(crate) uploads: usize,
     pub(crate) fault: Option<Fault>,
 }
@@ -59,7 +60,7 @@ pub(crate) struct Committer {
 type Upload = (Sealed, JoinHandle<Result<()>>);
 
 impl Committer {
-    /// Runs until the last sender is gone or a commit fails.
+    /// Runs until the last sender is dropped or a commit fails.
     pub(crate) async fn run(self, mut sealed: mpsc::UnboundedReceiver<Sealed>) {
         let work = AssertUnwindSafe(self.commit_all(&mut sealed)).catch_unwind();
         let failed = match work.await {
@@ -93,7 +94,7 @@ impl Committer {
             if Fault::CommittedBeforeUpload.is_planted(self.fault) {
                 self.index.commit(&next.changes, commits).await?;
             }
-            // Segments sealed meanwhile are uploaded in parallel.
+            // Segments sealed during that are uploaded in parallel.
             let uploaded = loop {
                 tokio::select! {
                     uploaded = &mut upload => break uploaded,
@@ -141,11 +142,11 @@ pub(crate) async fn upload(bucket: &Bucket, id: SegmentId, bytes: Bytes) -> Resu
         if bucket.create(&name, bytes.clone()).await? {
             return Ok(());
         }
-        // Nobody else has this epoch: the object is our own, and that attempt's answer was lost.
+        // Nobody else has this epoch: the object is ours, and the answer to that attempt was lost.
         match bucket.tail(&name, FOOTER_BYTES as u64).await? {
             Some(tail) if has_footer_of(&tail, &bytes) => return Ok(()),
             Some(_) => {
-                let what = format!("{} is there with other bytes: two writers had one epoch", bucket.named(&name));
+                let what = format!("{} exists with other bytes: two writers had one epoch", bucket.named(&name));
                 return Err(Error::StoreUnsuitable { location: bucket.location().to_owned(), what });
             }
             None => bucket.refused(&mut attempts, &name).await?,

@@ -3,15 +3,15 @@
 //!
 //! 1. The rewrite begins: removals from here on are recorded, and their tombstones name the new
 //!    segment too. Earlier removals are made durable.
-//! 2. A record is copied if the index names it in its place. So no record is left out because of a
+//! 2. A record is copied if the index names it at its place. So no record is left out because of a
 //!    removal that is not durable yet.
 //! 3. The new segment is committed like any other, with the rows that were not removed meanwhile.
 //!    It names the segments it replaces: a repair ignores those, deleted or not.
 //! 4. Their objects are deleted when that commit is durable and the grace is over. After a failed
 //!    commit none is deleted: the rows in memory may not be durable.
 //!
-//! A tombstone is copied as long as a segment that it names counts. A damaged segment stays, and
-//! is reported.
+//! A tombstone is copied while a segment that it names counts. A damaged segment is kept and
+//! reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
@@ -35,10 +35,10 @@ use crate::plan::{Want, plan};
 use crate::store::CloudStore;
 use crate::writer::{Rewritten, Writer};
 
-/// Rows that are looked up at once, and objects that are deleted at once.
+/// Number of rows looked up, and of objects deleted, in parallel.
 const AT_ONCE: usize = 32;
 
-/// What a compaction has done.
+/// Result of a compaction.
 ///
 /// ```
 /// use filemap_core::compact::CompactionGoal;
@@ -50,21 +50,21 @@ const AT_ONCE: usize = 32;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CompactReport {
-    /// Segments that were rewritten.
+    /// Number of segments rewritten.
     pub rewritten: u64,
     /// Their bytes.
     pub rewritten_bytes: u64,
     /// Bytes of the segments that replaced them.
     pub copied_bytes: u64,
-    /// Objects deleted, of this compaction and of earlier ones.
+    /// Number of objects deleted, including those of earlier compactions.
     pub deleted: u64,
-    /// Objects that stay until the grace is over.
+    /// Number of objects kept until the grace is over.
     pub waiting: u64,
-    /// Segments that stay because they are damaged, and why.
+    /// Segments kept because they are damaged, with the reason.
     pub damage: Vec<String>,
 }
 
-/// What a compaction would do.
+/// Plan of a compaction.
 ///
 /// ```
 /// use filemap_core::compact::CompactionGoal;
@@ -76,19 +76,19 @@ pub struct CompactReport {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CompactPlan {
-    /// Segments that would be rewritten, by the names of their objects.
+    /// Segments that would be rewritten, by object name.
     pub segments: Vec<String>,
-    /// Bytes that would be copied; tombstones that are still needed are added to them.
+    /// Bytes that would be copied; tombstones that are still needed come on top.
     pub copied_bytes: u64,
-    /// Bytes that would be freed, less these tombstones.
+    /// Bytes that would be freed, minus these tombstones.
     pub freed_bytes: u64,
-    /// Segments that were rewritten before, whose objects wait for the grace.
+    /// Number of segments rewritten earlier, whose objects wait for the grace.
     pub waiting: u64,
 }
 
 impl CloudStore {
-    /// What [`CloudStore::compact`] would rewrite, as of the last commit that this handle knows.
-    /// Works on a read-only handle too. Reads only the index rows of segments.
+    /// Reports what [`CloudStore::compact`] would rewrite, as of the last commit known to this
+    /// handle. Also works on a read-only handle. Reads only the index rows of segments.
     ///
     /// # Errors
     ///
@@ -114,8 +114,8 @@ impl CloudStore {
     ///
     /// # Errors
     ///
-    /// [`Error::ReadOnly`](crate::Error::ReadOnly); those of the object storage: what was done
-    /// before stays done.
+    /// [`Error::ReadOnly`](crate::Error::ReadOnly); those of the object storage: work done before
+    /// the error is kept.
     pub fn compact(&self, goal: CompactionGoal) -> filemap::Result<CompactReport> {
         let passed = self.each(|shard| pass(&shard.core, want(&shard.core, goal), shard.core.options.grace))?;
         Ok(passed.into_iter().fold(CompactReport::default(), |mut all, one| {
@@ -192,7 +192,7 @@ fn rewrite(core: &Arc<Core>, writer: &Writer, group: &[SegmentId], report: &mut 
     Ok(())
 }
 
-/// A copy under way.
+/// A running copy.
 struct Copying<'a> {
     core: &'a Arc<Core>,
     segment: Builder,
@@ -200,7 +200,7 @@ struct Copying<'a> {
     rows: BTreeMap<Vec<u8>, Row>,
     /// Segments that count, without those copied so far.
     counted: BTreeSet<SegmentId>,
-    /// Rewritten segments whose objects still exist, and when they were rewritten.
+    /// Rewritten segments whose objects still exist, with the time of their rewriting.
     undeleted: BTreeMap<SegmentId, u64>,
 }
 
@@ -212,7 +212,7 @@ fn copied(
     group: &[SegmentId],
     report: &mut CompactReport,
 ) -> Result<Option<Rewritten>> {
-    // A record may be left out only for a removal that is durable.
+    // A record may be left out only if its removal is durable.
     writer.sync()?;
     let (bytes, undeleted) =
         core.wait(|core| async move { Ok((core.index.segments().await?, core.index.rewritten().await?)) })?;
@@ -248,7 +248,7 @@ impl Copying<'_> {
         let header = self
             .core
             .wait(move |core| async move { core.bucket.range(&object(id), 0..Summary::HEADER_BYTES).await })?;
-        let Some(header) = header else { return Ok(Err("it is gone".to_owned())) };
+        let Some(header) = header else { return Ok(Err("it is missing".to_owned())) };
         match Summary::base_of(&header, id) {
             Some(base) => {
                 self.counted.remove(&id);
@@ -266,7 +266,7 @@ impl Copying<'_> {
 
     fn live(&mut self, id: SegmentId) -> Result<Copied> {
         let bytes = self.core.wait(move |core| async move { core.bucket.get(&object(id)).await })?;
-        let Some(bytes) = bytes else { return Ok(Err("it is gone".to_owned())) };
+        let Some(bytes) = bytes else { return Ok(Err("it is missing".to_owned())) };
         let segment = match Segment::parse(&bytes, id) {
             Ok(segment) => segment,
             Err(what) => return Ok(Err(what.to_owned())),
@@ -297,7 +297,7 @@ impl Copying<'_> {
         Ok(Ok(()))
     }
 
-    /// For each record, whether the index names that version in that place.
+    /// For each record: whether the index names that version at that place.
     fn live_of(&self, records: &[(Record<'_>, Place, u64)]) -> Result<Vec<bool>> {
         let mut sought: Vec<(Vec<u8>, usize)> = Vec::new();
         for (nth, (record, _, _)) in records.iter().enumerate() {
@@ -342,7 +342,7 @@ impl Copying<'_> {
         }
     }
 
-    /// Keeps naming a segment as long as its object may exist.
+    /// Keeps naming a segment while its object may exist.
     fn names(&mut self, sources: Sources) {
         let undeleted = sources.segments.into_iter().filter(|id| self.undeleted.contains_key(id));
         self.sources.segments.extend(undeleted);
@@ -368,7 +368,7 @@ fn sweep(core: &Arc<Core>, writer: &Writer, grace: Duration, report: &mut Compac
     if old.is_empty() {
         return Ok(());
     }
-    // Rows of a commit under way belong to no rewrite; those of a failed commit may.
+    // Rows of a running commit belong to no rewrite; those of a failed commit may.
     writer.progress.check()?;
     delete(core, old.clone())?;
     core.wait(|core| async move { core.index.forget(&old).await })

@@ -1,7 +1,7 @@
-//! An open store: bucket, index, writer, and the reading of a record through them.
+//! An open store: bucket, index, writer, and reading records through them.
 //!
-//! A reader may look up a row whose segment the writer rewrites meanwhile: the object is gone. The
-//! index is then refreshed and the row looked up once more; a second miss is damage.
+//! A reader may look up a row whose segment the writer is rewriting: the object is then missing.
+//! The index is refreshed and the row looked up once more; a second miss is damage.
 
 use std::future::Future;
 use std::ops::Range;
@@ -59,7 +59,7 @@ impl Core {
         done.unwrap_or_else(|| Err(self.bucket.unavailable("a request", 0, &"its task ended without an answer")))
     }
 
-    /// Whether the handle is being closed: deferrable work stops.
+    /// Returns whether the handle is being closed: deferrable work stops.
     pub(crate) fn is_closing(&self) -> bool {
         self.writer.as_ref().is_some_and(|writer| writer.closing.load(Ordering::Relaxed))
     }
@@ -130,7 +130,7 @@ impl Core {
         Row::decode(&bytes).map(Some).ok_or_else(|| self.bucket.damaged("the index", "a row does not decode"))
     }
 
-    /// The page of a row; `None` if its record is gone.
+    /// The page of a row; `None` if its record is missing.
     pub(crate) async fn page(&self, key: &[u8], version: Version, row: &Row) -> Result<Option<Page>> {
         let Some(bytes) = self.bytes(row, row.bytes).await? else { return Ok(None) };
         let record = self.parsed(&bytes, key, version, row, true)?;
@@ -145,7 +145,7 @@ impl Core {
         Ok(Some(page))
     }
 
-    /// The body of the version that a reference names; `None` if its record is gone.
+    /// The body of the version that a reference names; `None` if its record is missing.
     async fn body_of(&self, key: &[u8], original: Version) -> Result<Option<Vec<u8>>> {
         let Some(row) = self.row(&keys::form(key), original).await? else { return Ok(None) };
         let Some(bytes) = self.bytes(&row, row.bytes).await? else { return Ok(None) };
@@ -153,7 +153,7 @@ impl Core {
         self.body(&record, &row).map(Some)
     }
 
-    /// Whether a version's own body exists and is intact.
+    /// Returns whether a version's own body exists and is intact.
     pub(crate) async fn has_body(&self, key: &[u8], version: Version) -> Result<bool> {
         match self.body_of(key, version).await {
             Err(error) if error.is_damage() => Ok(false),
@@ -161,7 +161,7 @@ impl Core {
         }
     }
 
-    /// A version without its body; `None` if its record is gone.
+    /// A version without its body; `None` if its record is missing.
     pub(crate) async fn head(&self, key: &[u8], version: Version, row: &Row) -> Result<Option<PageHead>> {
         let Some(bytes) = self.bytes(row, row.head_bytes).await? else { return Ok(None) };
         let page = self.described(&self.parsed(&bytes, key, version, row, false)?)?;
@@ -218,7 +218,7 @@ impl Core {
         unpacked(record).map_err(damaged)
     }
 
-    /// The error for a row whose record is gone.
+    /// The error for a row whose record is missing.
     pub(crate) fn gone(&self, row: &Row) -> Error {
         self.bucket.damaged(&commit::object(row.segment()), "segment missing; it has live versions")
     }
@@ -236,7 +236,7 @@ pub(crate) fn unpacked(record: &Record<'_>) -> std::result::Result<Vec<u8>, Stri
         }
     };
     let is_whole = body.len() as u64 == record.body_bytes;
-    if is_whole { Ok(body) } else { Err("a body of another length".to_owned()) }
+    if is_whole { Ok(body) } else { Err("length mismatch of a body".to_owned()) }
 }
 
 /// The URL of a key, for an error message.

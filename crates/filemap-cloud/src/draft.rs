@@ -30,7 +30,7 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// A version without a body: [`Draft::with_body`] or [`Draft::referring_to`] gives it one.
+    /// A version without a body: [`Draft::with_body`] or [`Draft::referring_to`] adds one.
     pub(crate) fn new(page: &Page, canonical_url: &[u8], body: &[u8]) -> Result<Draft> {
         let key = keys::key(canonical_url, page.kind, page.variant.as_ref());
         let form = keys::form(&key);
@@ -58,7 +58,7 @@ impl Draft {
         })
     }
 
-    /// With its body, compressed if that saves enough.
+    /// Adds its body, compressed if that saves enough.
     pub(crate) fn with_body(mut self, body: &[u8]) -> Draft {
         let packed = zstd::bulk::compress(body, LEVEL).ok();
         let packed = packed.filter(|packed| packed.len() + body.len() / LEAST_GAIN < body.len());
@@ -69,13 +69,13 @@ impl Draft {
         self
     }
 
-    /// With the body of an earlier version of the key.
+    /// Adds the body of an earlier version of the key.
     pub(crate) fn referring_to(mut self, original: Version) -> Draft {
         (self.kind, self.original) = (Kind::Reference, original);
         self
     }
 
-    /// The record with its sequence.
+    /// The record of this version with its sequence.
     pub(crate) fn record(&self, sequence: u64) -> Record<'_> {
         Record {
             kind: self.kind,

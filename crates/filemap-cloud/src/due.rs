@@ -1,4 +1,5 @@
-//! Decides when upkeep is due: counts what commits have left behind since the last run.
+//! Decides when upkeep is due: counts dead bytes and small segments left by commits since the last
+//! run.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,14 +9,14 @@ use tokio::sync::Notify;
 use crate::index::Changes;
 use crate::plan::{SMALL_AT_ONCE, SMALL_PART};
 
-/// Dead bytes since the last run, as a part of live bytes, from which a full scan pays.
+/// Dead bytes since the last run, as a fraction of live bytes, from which a full scan pays.
 const PART_OF_LIVE: u64 = 64;
 
-/// Counts of what commits left behind.
+/// Counts since the last run.
 #[derive(Default)]
 pub(crate) struct Due {
     dead: AtomicU64,
-    /// Small segments.
+    /// Number of small segments.
     small: AtomicU64,
     /// Live bytes at the last run.
     live: AtomicU64,
@@ -49,7 +50,7 @@ impl Due {
         self.woken.notify_one();
     }
 
-    /// Waits until upkeep is due; false if `longest` passes first.
+    /// Waits until upkeep is due. Returns false if `longest` passes first.
     pub(crate) async fn wait(&self, longest: Duration) -> bool {
         tokio::time::timeout(longest, self.woken.notified()).await.is_ok()
     }

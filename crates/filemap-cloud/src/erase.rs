@@ -1,9 +1,9 @@
 //! Erasure: removes pages and their stored bytes before the call returns.
 //!
-//! Every segment with dead records is rewritten and deleted at once, without the grace. Orphans
-//! (uploaded segments that no index names) stay for the grace: a repair may find them committed. A
-//! tombstone contains a URL too, and goes with what it removes. The index's copies of a URL go
-//! when SlateDB compacts and collects its tables.
+//! Every segment with dead records is rewritten and deleted immediately, without the grace.
+//! Orphans (uploaded segments that no index names) are kept for the grace: a repair may find them
+//! committed. A tombstone also contains a URL, and is freed with the versions that it removes. The
+//! index's copies of a URL disappear when SlateDB compacts and collects its tables.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::write;
 /// The first pass frees the pages, the second the tombstones that had to wait for them.
 const PASSES: usize = 2;
 
-/// What an erasure has done.
+/// Result of an erasure.
 ///
 /// ```
 /// use filemap::access::Scope;
@@ -37,28 +37,28 @@ const PASSES: usize = 2;
 pub struct EraseReport {
     /// Pages erased, each with its versions, variants and the records beside it.
     pub pages: u64,
-    /// Segments that were rewritten.
+    /// Number of segments rewritten.
     pub rewritten: u64,
-    /// Objects deleted.
+    /// Number of objects deleted.
     pub deleted: u64,
-    /// Damaged objects that may still hold bytes of the pages, and why.
+    /// Damaged objects that may still contain bytes of the pages, with the reason.
     pub damage: Vec<String>,
-    /// Objects that wait to be deleted, and orphans younger than the grace: any of them may hold
-    /// bytes of the pages.
+    /// Objects that wait to be deleted, and orphans younger than the grace: any of them may
+    /// contain bytes of the pages.
     pub waiting: u64,
 }
 
 impl EraseReport {
-    /// Whether no segment holds a byte of the pages.
+    /// Returns whether no segment contains a byte of the pages.
     pub fn is_complete(&self) -> bool {
         self.damage.is_empty() && self.waiting == 0
     }
 }
 
 impl CloudStore {
-    /// Erases all pages of a scope. If [`EraseReport::is_complete`] afterwards, no segment holds
-    /// their bodies, headers or URLs, nor those of pages removed before. Object versions that the
-    /// bucket retains, and tables of the index, are not erased: docs/CLOUD.md.
+    /// Erases all pages of a scope. If [`EraseReport::is_complete`] afterwards, no segment
+    /// contains their bodies, headers or URLs, nor those of pages removed before. Object versions
+    /// retained by the bucket, and tables of the index, are not erased: docs/CLOUD.md.
     ///
     /// Uncommitted uploads of a fenced writer are deleted once they are older than
     /// [`CloudOptions::grace`](crate::CloudOptions::grace), by a later erasure or by
@@ -104,7 +104,7 @@ impl CloudStore {
 fn end_erasure(shard: &Shard, pages: u64) -> filemap::Result<EraseReport> {
     shard.sync()?;
     let mut report = EraseReport { pages, ..EraseReport::default() };
-    // No row names them, but they may hold bytes of the same pages.
+    // No row names orphans, but they may contain bytes of the same pages.
     let orphans = collected(&shard.core, shard.core.options.grace)?;
     report.deleted += orphans.segments;
     for _ in 0..PASSES {

@@ -1,14 +1,14 @@
-//! Errors between a store and its bucket: what failed, where, and what to do about it.
+//! Errors between a store and its bucket: what failed, where, and what to do.
 //!
-//! Behind [`filemap::PageRead`] and [`filemap::PageWrite`] an error is a
-//! [`filemap::Error::Remote`] with the same words. No message has a credential in it: none is ever
-//! given to this module.
+//! The traits [`filemap::PageRead`] and [`filemap::PageWrite`] return it as
+//! [`filemap::Error::Remote`] with the same message. No message contains a credential: this module
+//! never receives one.
 
 use std::sync::Arc;
 
 use filemap_core::Version;
 
-/// Why a store in object storage cannot be opened, read or written.
+/// Reason why a store in object storage cannot be opened, read or written.
 ///
 /// ```
 /// use filemap_cloud::{CloudOptions, Error, Mode, open};
@@ -18,53 +18,54 @@ use filemap_core::Version;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The location names no store. Nothing was opened.
+    /// The location is invalid. Nothing was opened.
     #[error("{location}: {what}")]
     Location {
         /// The location, without a password.
         location: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         what: String,
     },
-    /// The store does not exist. Open it with [`Mode::Fill`](crate::Mode::Fill) to make one.
-    #[error("{location}: there is no store; `fm-tool put` and `fm-tool copy` make one")]
+    /// The store does not exist. Open it with [`Mode::Fill`](crate::Mode::Fill) to create one.
+    #[error("{location}: no store exists here; `fm-tool put` and `fm-tool copy` create one")]
     NotAStore {
-        /// Where it was looked for.
+        /// The location searched.
         location: String,
     },
     /// The object storage lacks a guarantee that a store needs: pages would be lost when two
-    /// writers compete. Use another.
+    /// writers compete. Use another one.
     #[error("{location}: this object storage cannot hold a store: {what}; see docs/CLOUD.md for those that can")]
     StoreUnsuitable {
         /// The location.
         location: String,
-        /// Which guarantee it broke.
+        /// The guarantee that it broke.
         what: String,
     },
-    /// The store was made by a newer build, or by another program.
-    #[error("{location}: {what}; read it with the build that made it, or a newer one")]
+    /// The store was created by a newer version of this program, or by another program.
+    #[error("{location}: {what}; read it with the program version that created it, or a newer one")]
     Format {
         /// The location.
         location: String,
-        /// What this build does not support.
+        /// The part that this program does not support.
         what: String,
     },
-    /// The object storage did not answer, or refused, and the retries are used up. What a
-    /// successful `sync` covered is safe; put the rest again.
+    /// The object storage did not answer, or refused, and the retries are used up. Puts before a
+    /// successful `sync` are safe; put the rest again.
     #[error("{location}: {operation} failed after {retries} retries: {what}")]
     Unavailable {
         /// The location.
         location: String,
         /// The request.
         operation: String,
-        /// The bound of retries: [`CloudOptions::max_retries`](crate::CloudOptions::max_retries).
+        /// The maximum number of retries:
+        /// [`CloudOptions::max_retries`](crate::CloudOptions::max_retries).
         retries: u32,
         /// The last answer.
         what: String,
     },
-    /// Another writer has opened the store. What a successful `sync` covered is safe; this handle
+    /// Another writer has opened the store. Puts before a successful `sync` are safe; this handle
     /// can write no more.
-    #[error("{location}: another writer has opened this store; this one may not write any more")]
+    #[error("{location}: another writer has opened this store; this handle can write no more")]
     Fenced {
         /// The location.
         location: String,
@@ -72,7 +73,7 @@ pub enum Error {
     /// A repair is building a new index, or was interrupted. Meanwhile no writer can open the
     /// store, and of two repairs the earlier one gives way. Wait for its end; if none is running,
     /// run [`repair`](crate::repair()) again.
-    #[error("{location}: a repair is under way or was interrupted; wait for its end, or run `repair` again")]
+    #[error("{location}: a repair is running or was interrupted; wait for its end, or run `repair` again")]
     Repairing {
         /// The location.
         location: String,
@@ -96,14 +97,14 @@ pub enum Error {
         location: String,
         /// The object.
         object: String,
-        /// What is wrong, and where in it.
+        /// Description of the damage, with its position.
         what: String,
     },
     /// An earlier commit of this handle failed, and later puts were not stored. Open the store
     /// again.
-    #[error("nothing was written, as an earlier commit failed: {source}")]
+    #[error("nothing was written, because an earlier commit failed: {source}")]
     Failed {
-        /// Why it failed.
+        /// The error of that commit.
         source: Arc<Error>,
     },
     /// The handle was opened for reading.
@@ -118,8 +119,9 @@ pub enum Error {
         /// The location.
         location: String,
     },
-    /// The description of a stored page cannot be decoded: a newer build wrote it.
-    #[error("{location}: {url}: the description of the version of sequence {} does not decode: {what}", version.sequence)]
+    /// The description of a stored page cannot be decoded: a newer version of this program wrote
+    /// it.
+    #[error("{location}: {url}: the description of the version with sequence {} does not decode: {what}", version.sequence)]
     Description {
         /// The location.
         location: String,
@@ -127,7 +129,7 @@ pub enum Error {
         url: String,
         /// The version.
         version: Version,
-        /// What is wrong.
+        /// Description of the problem.
         what: String,
     },
     /// An error of a local store or of a store behind a server.
@@ -139,7 +141,7 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// Whether the error means damaged stored bytes: other pages can be read.
+    /// Returns whether the error means damaged stored bytes: other pages can be read.
     pub fn is_damage(&self) -> bool {
         match self {
             Error::Damaged { .. } | Error::Description { .. } => true,
@@ -148,7 +150,7 @@ impl Error {
         }
     }
 
-    /// The location of the store, for errors that carry one.
+    /// The location of the store, for errors that contain one.
     fn location(&self) -> String {
         match self {
             Error::Location { location, .. }

@@ -1,7 +1,7 @@
 //! Every version of every key, grouped by key: the input of a copy into another store.
 //!
-//! Rows come in index order, and several records are read in parallel. A scan that has become old
-//! restarts behind its last key, because tables of the index are collected after hours.
+//! Rows come in index order, and several records are read in parallel. An old scan restarts after
+//! its last key, because tables of the index are collected after hours.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -21,9 +21,9 @@ use crate::read::Sought;
 use crate::rows::Rows;
 use crate::store::CloudStore;
 
-/// Records read in parallel.
+/// Number of records read in parallel.
 const RECORDS_AT_ONCE: usize = 32;
-/// Bytes of bodies in flight at which no further record is added.
+/// Bytes of bodies in flight from which no further record is added.
 const BYTES_AT_ONCE: u64 = 16 << 20;
 /// The lifetime of one scan.
 const SCAN_FOR: Duration = Duration::from_secs(600);
@@ -31,10 +31,11 @@ const SCAN_FOR: Duration = Duration::from_secs(600);
 impl CloudStore {
     /// Every version of every page, of its variants and of the records beside them. Versions of
     /// one key are consecutive, in the order of their puts. An unreadable version yields
-    /// [`Error::Unreadable`] in its place, and the rest follows; any other error, damage of the
-    /// index too, ends the iterator. Concurrent puts and removals may or may not be included.
+    /// [`Error::Unreadable`] in its position, and the rest follows; any other error, including
+    /// damage of the index, ends the iterator. Concurrent puts and removals may or may not be
+    /// included.
     ///
-    /// Costs a `GET` a version, two for a reference. Holds 16 MiB of bodies and one page in
+    /// Costs one `GET` for a version, two for a reference. Holds 16 MiB of bodies and one page in
     /// memory, and some 100 bytes for each version of a key.
     ///
     /// ```
@@ -54,7 +55,7 @@ impl CloudStore {
             Parts::new(core, every, |core, every| step(core, every).boxed())
         };
         let all = self.cores().cores.iter().map(of_shard).collect::<Vec<_>>().into_iter().flatten();
-        // Going on to the next shard would hide what this one lacks.
+        // Continuing with the next shard would hide what this one lacks.
         all.scan(false, |has_ended, found| {
             let is_of_one = matches!(&found, Ok(_) | Err(Error::Unreadable { .. }));
             (!std::mem::replace(has_ended, *has_ended || !is_of_one)).then_some(found)
@@ -67,7 +68,7 @@ type OfKey = (Arc<[u8]>, Version, Row);
 
 /// The state of the pass.
 struct Every {
-    /// Ranges of rows still to scan; the first is the open scan's, if there is one.
+    /// Ranges of rows still to scan; the first is that of the open scan, if any.
     ranges: VecDeque<Range<Vec<u8>>>,
     scan: Option<Scan>,
     /// Versions of the key just scanned, oldest put first.
@@ -82,7 +83,7 @@ struct Scan {
 }
 
 impl Every {
-    /// Reads the rows of the next key; false at the end.
+    /// Reads the rows of the next key. Returns false at the end.
     async fn advance(&mut self, core: &Core) -> error::Result<bool> {
         while let Some(range) = self.ranges.front_mut() {
             let scan = match &mut self.scan {
@@ -159,7 +160,7 @@ async fn step(core: Arc<Core>, mut every: Every) -> error::Result<Part<Every, St
     Ok(((!is_end).then_some(every), items.into_iter().flatten().collect()))
 }
 
-/// Reads a version; `None` if it was removed meanwhile.
+/// Reads a version; `None` if it was removed in the meantime.
 async fn version_of(
     core: &Core,
     key: &[u8],

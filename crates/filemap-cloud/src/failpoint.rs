@@ -1,6 +1,6 @@
-//! Failpoints: faults that the simulation must catch. Compiled out without feature `sim`.
+//! Failpoints: bugs that the simulation must catch. Compiled out without feature `sim`.
 
-/// A fault planted in a store on demand.
+/// A bug that is planted in a store on request.
 ///
 /// ```
 /// use filemap_cloud::{CloudOptions, Fault};
@@ -16,9 +16,9 @@ pub enum Fault {
     AcknowledgedBeforeCommit,
     /// The rows are in the index before the segment is uploaded.
     CommittedBeforeUpload,
-    /// A removal takes rows from the index and writes no tombstone.
+    /// A removal deletes rows from the index but writes no tombstone.
     TombstonesForgotten,
-    /// A repair counts what fenced writers uploaded and did not commit.
+    /// A repair counts uncommitted uploads of fenced writers.
     OrphansTaken,
     /// A collection deletes segments that its own writer is about to commit.
     OwnCollected,
@@ -34,14 +34,14 @@ pub enum Fault {
     KeptBeforePages,
     /// The index collects the fences of its write-ahead log.
     FencesCollected,
-    /// The task of the commits panics.
+    /// The task that commits panics.
     CommitPanics,
     /// Not a bug in the code: this machine's clock is three hours ahead.
     ClockAhead,
 }
 
 impl Fault {
-    /// The faults that the simulation catches. The others have tests of their own.
+    /// The faults that the simulation catches. The others have their own tests.
     #[cfg(feature = "sim")]
     pub const ALL: [Fault; 9] = [
         Fault::AcknowledgedBeforeCommit,
@@ -55,7 +55,7 @@ impl Fault {
         Fault::SourcesUnnamed,
     ];
 
-    /// Whether this fault is the planted one.
+    /// Returns whether this fault is the planted one.
     pub(crate) fn is_planted(self, planted: Option<Fault>) -> bool {
         cfg!(feature = "sim") && planted == Some(self)
     }

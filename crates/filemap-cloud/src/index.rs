@@ -37,13 +37,13 @@ use scan::{Wanted, is_gone};
 use settings::{MIN_AGE, Sum, collect_fences, filters, settings};
 use view::Views;
 
-/// The folder of indexes, by generation: a repair makes a new one.
+/// The folder of indexes, by generation: a repair creates a new one.
 const FOLDER: &str = "shard/ix";
 /// Commits between memtable flushes: opening reads all log objects since the last flush.
 const COMMITS_A_FLUSH: u64 = 200;
-/// A clock that is ahead by no more than this is not corrected for.
+/// A clock that is ahead by at most this is not corrected.
 const CLOCK_SLACK: Duration = Duration::from_secs(60);
-/// The timeout of a look at what others wrote.
+/// The timeout for reading what other processes wrote.
 const LONGEST_LOOK: Duration = Duration::from_secs(60);
 /// No real sequence reaches this: a larger one is damage.
 const MAX_SEQUENCE: u64 = 1 << 62;
@@ -56,7 +56,7 @@ pub(crate) struct Changes {
     pub(crate) rows: BTreeMap<Vec<u8>, Option<Row>>,
     /// Increments of the segments' byte counts.
     pub(crate) segments: BTreeMap<SegmentId, row::Bytes>,
-    /// Segments that no longer count, and since when, in ms since 1970.
+    /// Segments that no longer count, with the time of their rewriting, in ms since 1970.
     pub(crate) rewritten: BTreeMap<SegmentId, u64>,
     /// The first unused sequence.
     pub(crate) next: u64,
@@ -77,7 +77,7 @@ enum Kind {
 }
 
 impl Index {
-    /// Opens it for writing; it must exist. Fences the earlier writer.
+    /// Opens an existing index for writing. Fences the earlier writer.
     pub(crate) async fn open_to_write(
         bucket: Bucket,
         generation: Generation,
@@ -91,17 +91,18 @@ impl Index {
         Index::write(bucket, generation, options, replaces_if_match, clock).await
     }
 
-    /// Whether it exists, complete or half made. Does not open it.
+    /// Returns whether the index exists, complete or half created. Does not open it.
     async fn is_there(bucket: &Bucket, generation: Generation) -> Result<bool> {
         Ok(manifest(bucket, generation).await?.is_some())
     }
 
-    /// Fails if it does not exist. Does not open it.
+    /// Fails if the index does not exist. Does not open it.
     pub(crate) async fn check_there(bucket: &Bucket, generation: Generation) -> Result<()> {
         if Index::is_there(bucket, generation).await? { Ok(()) } else { Err(gone(bucket, generation)) }
     }
 
-    /// Makes it if it is absent. An existing or half-made one is not opened: it may have a writer.
+    /// Creates the index if it is absent. An existing or half-created one is not opened: it may
+    /// have a writer.
     pub(crate) async fn make(
         bucket: Bucket,
         generation: Generation,
@@ -116,7 +117,7 @@ impl Index {
             Err(error) => Err(error),
         };
         match made {
-            // Another has made it at the same time, and may have opened it.
+            // Another process has created it at the same time, and may have opened it.
             Err(error) if matches!(error, Error::Fenced { .. }) || error.is_damage() => {
                 if Index::is_there(&bucket, generation).await? { Ok(()) } else { Err(error) }
             }
@@ -124,8 +125,8 @@ impl Index {
         }
     }
 
-    /// Makes the index of a repair. Refuses one that somebody else has begun there: it may hold
-    /// rows of versions removed since.
+    /// Creates the index of a repair. Refuses one that somebody else has begun there: it may
+    /// contain rows of versions removed since.
     pub(crate) async fn make_new(
         bucket: Bucket,
         generation: Generation,
@@ -133,7 +134,7 @@ impl Index {
         replaces_if_match: bool,
     ) -> Result<Index> {
         if manifest(&bucket, generation).await?.is_some() {
-            let what = "a repair that failed has left it; repeat the repair, which takes another number";
+            let what = "a failed repair left it behind; repeat the repair, which takes another number";
             return Err(bucket.damaged(&generation.folder(), what));
         }
         Index::write(bucket, generation, options, replaces_if_match, clock(options)).await
@@ -146,7 +147,7 @@ impl Index {
         replaces_if_match: bool,
         clock: Arc<Clock>,
     ) -> Result<Index> {
-        // Objects seem older than they are by as much as this clock is ahead.
+        // Objects seem older than they are by the amount that this clock is ahead.
         let min_age = MIN_AGE.saturating_add(clock.ahead());
         let mut settings = settings(options, &bucket, replaces_if_match, min_age);
         let mut commits_a_flush = COMMITS_A_FLUSH;
@@ -165,7 +166,7 @@ impl Index {
         let next = db.get_key_value(row::NEXT).await.map_err(|error| failed(&bucket, "reading the index", &error))?;
         next.iter().for_each(|row| clock.pass(row.create_ts));
         if MIN_AGE.saturating_add(clock.ahead()) > min_age.saturating_add(CLOCK_SLACK) {
-            // Reopens it with the minimum age that the log asks for.
+            // Reopens it with the minimum age that the log requires.
             db.close().await.map_err(|error| failed(&bucket, "closing the index", &error))?;
             return Box::pin(Index::write(bucket, generation, options, replaces_if_match, clock)).await;
         }
@@ -215,7 +216,7 @@ impl Index {
     pub(crate) async fn next_sequence(&self) -> Result<u64> {
         let Some(bytes) = self.get(row::NEXT.to_vec()).await? else { return Ok(1) };
         let next = bytes.first_chunk().map(|next| u64::from_le_bytes(*next)).filter(|next| *next < MAX_SEQUENCE);
-        next.ok_or_else(|| self.bucket.damaged("the index", "the next sequence is no number"))
+        next.ok_or_else(|| self.bucket.damaged("the index", "the next sequence is not a number"))
     }
 
     /// The row that names the kept files.
@@ -261,7 +262,8 @@ impl Index {
         self.rows_of_segments(row::SEGMENTS, row::Bytes::decode).await
     }
 
-    /// Rewritten segments whose objects are still to be deleted, and since when.
+    /// Rewritten segments whose objects still have to be deleted, with the time of their
+    /// rewriting.
     pub(crate) async fn rewritten(&self) -> Result<BTreeMap<SegmentId, u64>> {
         self.rows_of_segments(row::REWRITTEN, |value| value.try_into().ok().map(u64::from_le_bytes)).await
     }
@@ -282,7 +284,7 @@ impl Index {
         Ok(rows)
     }
 
-    /// Drops the rows of segments whose objects are deleted.
+    /// Drops the rows of segments whose objects were deleted.
     pub(crate) async fn forget(&self, deleted: &[SegmentId]) -> Result<()> {
         let Kind::Writer { db, .. } = &self.kind else { return Err(self.read_only()) };
         let mut batch = WriteBatch::new();
@@ -320,12 +322,12 @@ impl Index {
         commit.await.map_err(|error| failed(&self.bucket, "a commit", &error))
     }
 
-    /// Fails if a repair is making another index, or has made one.
+    /// Fails if a repair is building another index, or has built one.
     pub(crate) async fn check_not_repaired(&self) -> Result<()> {
         self.generation.check_not_repaired(&self.bucket).await
     }
 
-    /// Closes it; a writer first makes its writes durable.
+    /// Closes the index; a writer first makes its writes durable.
     pub(crate) async fn close(&self) -> Result<()> {
         let closed = match &self.kind {
             Kind::Writer { db, .. } => db.close().await,
@@ -340,7 +342,7 @@ impl Index {
 }
 
 fn gone(bucket: &Bucket, generation: Generation) -> Error {
-    let what = "it is gone; `repair` makes a new index of the segments, and no writer opens before that";
+    let what = "it is missing; `repair` builds a new index from the segments, and no writer can open before that";
     bucket.damaged(&generation.folder(), what)
 }
 
@@ -371,7 +373,7 @@ fn admin(bucket: &Bucket, generation: Generation) -> Admin {
     Admin::builder(bucket.path(&generation.folder()), Arc::clone(bucket.of_index())).build()
 }
 
-/// Adds a timeout to a look: an [`Admin`] does not bound its retries.
+/// Adds a timeout to a read: an [`Admin`] does not bound its retries.
 async fn looked<T>(
     bucket: &Bucket,
     operation: &str,
@@ -394,9 +396,8 @@ fn failed(bucket: &Bucket, operation: &str, error: &slatedb::Error) -> Error {
     match error.kind() {
         ErrorKind::Closed(CloseReason::Fenced) => Error::Fenced { location: location() },
         ErrorKind::Closed(CloseReason::Clean) => Error::Closed { location: location() },
-        ErrorKind::Data => {
-            bucket.damaged(FOLDER, format!("{operation} failed: {error}; `repair` makes a new index of the segments"))
-        }
+        ErrorKind::Data => bucket
+            .damaged(FOLDER, format!("{operation} failed: {error}; `repair` builds a new index from the segments")),
         _ => bucket.unavailable(operation, bucket.retries(), error),
     }
 }

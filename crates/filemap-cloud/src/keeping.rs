@@ -1,5 +1,5 @@
 //! A handle's state of the files kept with its shard: the current manifest, and the objects of
-//! earlier ones that are to be deleted.
+//! earlier ones that must be deleted.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ pub(crate) fn object(id: SegmentId) -> String {
     format!("{FOLDER}/{}", id.name())
 }
 
-/// How a file differs from its last kept version.
+/// Change of a file since its last kept version.
 ///
 /// ```
 /// use filemap_cloud::{Change, CloudOptions, KeptFile, Mode, open_bucket};
@@ -72,17 +72,17 @@ pub struct KeptFile<'a> {
     pub change: Change,
 }
 
-/// The kept files of a shard, and the objects to be deleted.
+/// The kept files of a shard, and the objects to delete.
 #[derive(Default)]
 pub(crate) struct Keeping {
     /// The current manifest; `None` before it was looked up.
     pub(crate) known: Option<Option<(Named, Manifest)>>,
-    /// Files kept by this handle: the caller's word about their changes is trusted.
+    /// Files kept by this handle: only for these the caller's [`Change`] is trusted.
     pub(crate) own: BTreeSet<String>,
     pub(crate) last_number: u64,
-    /// Objects of replaced manifests, and since when.
+    /// Objects of replaced manifests, with the time of their replacement.
     pub(crate) stale: Vec<(Instant, SegmentId)>,
-    /// Whether the objects of earlier owners were swept.
+    /// True if the objects of earlier owners were swept.
     pub(crate) has_swept: bool,
 }
 

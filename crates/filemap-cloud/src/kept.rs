@@ -32,7 +32,7 @@ use crate::writer::Writer;
 
 /// The maximum length of a piece.
 const PIECE_BYTES: u64 = 4 << 20;
-/// The number of short pieces at which a file that is appended to is cut anew.
+/// The number of short pieces at which an appended file is cut again.
 const PIECES: usize = 64;
 /// Pieces uploaded or read in parallel.
 const AT_ONCE: usize = 4;
@@ -99,7 +99,7 @@ impl CloudStore {
         Ok(())
     }
 
-    /// The kept files and their lengths, as of the last commit that this handle knows; empty if
+    /// The kept files and their lengths, as of the last commit known to this handle; empty if
     /// there never were any. A writer reads the row and the manifest once, a read-only handle the
     /// row each time, and the manifest if it has changed.
     ///
@@ -118,7 +118,8 @@ impl CloudStore {
     /// # Errors
     ///
     /// Damage of a piece; those of the object storage, and those that `each` returns;
-    /// [`Error::Unavailable`] on a read-only handle, if a writer has replaced the file meanwhile.
+    /// [`Error::Unavailable`] on a read-only handle, if a writer has replaced the file in the
+    /// meantime.
     pub fn read_kept(&self, name: &str, each: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> filemap::Result<()> {
         let shard = self.only()?;
         let mut pieces = pieces_of(&*keeping(shard, false)?, name);
@@ -141,7 +142,7 @@ impl CloudStore {
                     }
                     if now.get(..at) != Some(&pieces[..at]) {
                         let operation = format!("reading {name}");
-                        let what = "a writer has replaced it meanwhile; read it again";
+                        let what = "a writer has replaced it in the meantime; read it again";
                         return Err(shard.core.bucket.unavailable(&operation, 0, &what).into());
                     }
                     pieces = now;
@@ -190,7 +191,7 @@ async fn manifest(core: &Core, known: Option<(Named, Manifest)>) -> Result<Optio
         }
         match of_row(&core.bucket, row.as_deref()).await {
             Err(error) if error.is_damage() && core.writer.is_none() => {
-                // A writer may have replaced it meanwhile.
+                // A writer may have replaced it in the meantime.
                 core.index.refresh().await?;
                 let now = core.index.kept().await?;
                 if now == row {
@@ -210,10 +211,10 @@ async fn of_row(bucket: &Bucket, row: Option<&[u8]>) -> Result<Option<(Named, Ma
     let named = Named::decode(row).ok_or_else(|| damaged("the index", "the row of kept files does not decode"))?;
     let name = object(named.id);
     let packed = bucket.get(&name).await?;
-    let packed = packed.ok_or_else(|| damaged(&name, "it is gone, and is the manifest of the files that are kept"))?;
+    let packed = packed.ok_or_else(|| damaged(&name, "the manifest of the kept files is missing"))?;
     let text = unpacked(&packed, MANIFEST_BYTES).ok_or_else(|| damaged(&name, "it does not decompress"))?;
     if xxh3_128(&text) != named.digest {
-        return Err(damaged(&name, "another manifest than the index names"));
+        return Err(damaged(&name, "the manifest differs from the one that the index names"));
     }
     let manifest = Manifest::decode(&text).map_err(|what| damaged(&name, what))?;
     Ok(Some((named, manifest)))
@@ -234,7 +235,7 @@ pub(crate) async fn wrong(bucket: &Bucket, row: Option<&[u8]>, is_full: bool) ->
     let mut wrong = Vec::new();
     for (name, pieces) in &manifest.files {
         for piece in pieces.iter().filter(|piece| !there.contains(&piece.id)) {
-            wrong.push(format!("{}: it is gone, and is a part of the file {name}", bucket.named(&object(piece.id))));
+            wrong.push(format!("{}: a piece of the file {name} is missing", bucket.named(&object(piece.id))));
         }
     }
     if !is_full {
@@ -263,17 +264,18 @@ fn unpacked(packed: &[u8], most: usize) -> Option<Vec<u8>> {
 async fn read(bucket: &Bucket, piece: Piece) -> Result<Vec<u8>> {
     let name = object(piece.id);
     let damaged = |what: &str| bucket.damaged(&name, what);
-    let packed = bucket.get(&name).await?.ok_or_else(|| damaged("it is gone, and is a part of a file that is kept"))?;
+    let packed = bucket.get(&name).await?.ok_or_else(|| damaged("a piece of a kept file is missing"))?;
     let bytes = unpacked(&packed, PIECE_BYTES as usize).ok_or_else(|| damaged("it does not decompress"))?;
     let is_it = bytes.len() as u64 == piece.bytes && xxh3_128(&bytes) == piece.digest;
-    if is_it { Ok(bytes) } else { Err(damaged("another piece than the manifest names")) }
+    if is_it { Ok(bytes) } else { Err(damaged("the piece differs from the one that the manifest names")) }
 }
 
 /// The pieces of a file; uploads new ones.
 fn pieces(uploads: &mut Uploads<'_>, keeping: &mut Keeping, kept: &KeptFile<'_>) -> filemap::Result<Vec<Piece>> {
     let KeptFile { name, file, change } = *kept;
     if !is_name(name) {
-        let (location, what) = (uploads.core.bucket.location().to_owned(), format!("no file can be kept as {name:?}"));
+        let (location, what) =
+            (uploads.core.bucket.location().to_owned(), format!("{name:?} is not a valid name of a kept file"));
         return Err(Error::Location { location, what }.into());
     }
     let before = keeping.manifest().and_then(|manifest| manifest.files.get(name)).cloned();
@@ -304,8 +306,8 @@ fn pieces(uploads: &mut Uploads<'_>, keeping: &mut Keeping, kept: &KeptFile<'_>)
     Ok(pieces)
 }
 
-/// How many pieces an appended file keeps: all, or those before the first short one when too many
-/// are short.
+/// Number of pieces that an appended file keeps: all, or those before the first short one if too
+/// many are short.
 fn stay(before: &[Piece]) -> usize {
     let is_short = |piece: &Piece| piece.bytes < PIECE_BYTES;
     let short = before.iter().filter(|piece| is_short(piece)).count();
@@ -326,7 +328,7 @@ fn take(name: &str, file: &dyn File, offset: u64, bytes: u64) -> filemap::Result
     Ok(taken)
 }
 
-/// Uploads under way.
+/// Running uploads.
 struct Uploads<'a> {
     core: &'a Arc<Core>,
     epoch: u64,
@@ -358,7 +360,7 @@ impl Uploads<'_> {
                         false => Err(Error::StoreUnsuitable {
                             location: core.bucket.location().to_owned(),
                             what: format!(
-                                "{} is there with other bytes: two writers had one epoch",
+                                "{} exists with other bytes: two writers had one epoch",
                                 core.bucket.named(&name)
                             ),
                         }),

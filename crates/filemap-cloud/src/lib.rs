@@ -1,7 +1,7 @@
 //! FileMap on object storage: a store of web pages in a bucket, written by one machine, read by
 //! many.
 //!
-//! [`open`] takes any location and gives a store behind [`filemap::PageRead`] and
+//! [`open`] accepts any location and returns a store behind [`filemap::PageRead`] and
 //! [`filemap::PageWrite`]:
 //!
 //! | location | store |
@@ -11,11 +11,11 @@
 //! | `s3://bucket/prefix` | in S3 or a compatible service: R2, Ceph |
 //! | `mem://name/prefix` | in the memory of this process, for tests |
 //!
-//! In a bucket, pages lie in immutable *segments*: self-contained objects of a few mebibytes.
+//! In a bucket, pages are in immutable *segments*: self-contained objects of a few mebibytes.
 //! SlateDB keeps an index of them. A put goes into a segment in memory; `sync` uploads it, commits
 //! its rows to the index in one batch, and returns when that is durable. A writer that opens the
-//! store fences the one before it, on whatever machine: what that one had synced is there, and it
-//! can write nothing any more.
+//! store fences the previous one, on whatever machine: everything that one had synced is kept, and
+//! it can write nothing more.
 //!
 //! docs/CLOUD.md has the layout, the promises, the limits, and the effects of each failure.
 //!

@@ -17,10 +17,10 @@ const CLIENT_RETRIES: usize = 2;
 /// The total time of these retries.
 const CLIENT_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Buckets in memory, by name: they last as long as the process.
+/// Buckets in memory, by name: they live as long as the process.
 static IN_MEMORY: OnceLock<Mutex<HashMap<String, Arc<InMemory>>>> = OnceLock::new();
 
-/// Whether a location is in object storage: `s3://` or `mem://`.
+/// Returns whether a location is in object storage: `s3://` or `mem://`.
 ///
 /// ```
 /// assert!(filemap_cloud::is_location("s3://bucket/pages"));
@@ -30,7 +30,7 @@ pub fn is_location(location: &str) -> bool {
     rest(location).is_some()
 }
 
-/// Whether a location is in memory, and the part after the scheme.
+/// Returns whether a location is in memory, and the part after the scheme.
 fn rest(location: &str) -> Option<(bool, &str)> {
     let rest = |scheme: &str| {
         let begin = location.get(..scheme.len())?;
@@ -41,16 +41,17 @@ fn rest(location: &str) -> Option<(bool, &str)> {
 
 /// The objects of the store at a location.
 pub(crate) fn bucket(location: &str, bounds: Bounds) -> Result<Bucket> {
-    let (is_in_memory, rest) = rest(location).ok_or_else(|| wrong(location, "it begins with no scheme of a store"))?;
+    let (is_in_memory, rest) =
+        rest(location).ok_or_else(|| wrong(location, "it does not begin with the scheme of a store"))?;
     let (name, prefix) = rest.split_once('/').unwrap_or((rest, ""));
     if name.contains('@') || name.contains(':') {
         // The part before the `@` may be a secret, or a piece of one that contains a slash: it is
-        // not repeated. No bucket name has either sign.
+        // not repeated. No bucket name contains either character.
         let what = "a location has no user and no password: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
         return Err(wrong("the location", what));
     }
     if name.is_empty() {
-        return Err(wrong(location, "it names no bucket: s3://bucket/prefix"));
+        return Err(wrong(location, "it has no bucket: write s3://bucket/prefix"));
     }
     let root = Path::parse(prefix.trim_matches('/')).map_err(|error| wrong(location, &error.to_string()))?;
     if is_in_memory {
@@ -74,7 +75,7 @@ fn in_memory(name: &str) -> Arc<InMemory> {
 
 /// An S3 client with the endpoint and credentials of `AWS_*`.
 fn s3(location: &str, bucket: &str, timeout: Option<&str>) -> Result<Arc<dyn ObjectStore>> {
-    // The client brings no TLS provider; one that the program has installed stays.
+    // The client has no TLS provider; one that the program has installed is kept.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let retry = RetryConfig { max_retries: CLIENT_RETRIES, retry_timeout: CLIENT_PATIENCE, ..RetryConfig::default() };
     let mut builder = AmazonS3Builder::from_env().with_bucket_name(bucket).with_retry(retry);

@@ -33,7 +33,7 @@ fn merged<'s, T: Send + 's>(
     Box::new(Merged { lists, heads, has_begun: false, is_backwards, form })
 }
 
-/// The next item of a list and its ordered form, which an error does not have.
+/// The next item of a list and its ordered form, which an error lacks.
 type Ahead<T> = Option<(Option<Vec<u8>>, Result<T>)>;
 
 struct Merged<'s, T, F> {

@@ -1,5 +1,5 @@
-//! Opens stores: makes an absent store, checks an existing one, gives a writer its epoch and
-//! fences the writer before it.
+//! Opens stores: creates an absent store, checks an existing one, gives a writer its epoch and
+//! fences the previous writer.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -29,11 +29,11 @@ use crate::store::CloudStore;
 use crate::writer::{Begin, Writer};
 use crate::{location, probe, runtime, upkeep};
 
-/// The object that exists while somebody makes a store of several shards.
+/// The object that exists while somebody creates a store of several shards.
 const MAKING: &str = "making";
-/// The longest time to make one shard.
+/// The longest time to create one shard.
 const LONGEST_SHARD: Duration = Duration::from_secs(15);
-/// The interval at which a waiting caller checks whether another has made the store.
+/// The interval at which a waiting caller checks whether another has created the store.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Opens the store at a location in object storage, `s3://bucket/prefix` or `mem://name/prefix`:
@@ -176,7 +176,7 @@ async fn shard_in(
 }
 
 /// Opens the current index for writing, and returns the first uncommitted sequence. No repair is
-/// building another.
+/// building another index.
 async fn owned(bucket: &Bucket, options: &CloudOptions) -> Result<(Index, u64)> {
     loop {
         let before = Generations::read(bucket).await?;
@@ -207,10 +207,11 @@ pub(crate) async fn index_to_write(
     let later = bucket.list_after(SEGMENTS, &from.name()).await?;
     let later = later.iter().filter_map(|object| SegmentId::of_name(object.location.filename()?));
     if let Some(later) = later.max().filter(|later| later.epoch >= own) {
-        // If the newer segments belong to a writer that opened the store meanwhile, this fails.
+        // If the newer segments belong to a writer that opened the store in the meantime, this
+        // fails.
         index.commit(&Changes { next: base, ..Changes::default() }, 1).await?;
         let what = format!(
-            "it does not know the writer of {}: the last part of it is lost; run `repair`",
+            "it does not know the writer of {}: the end of the index is lost; run `repair`",
             bucket.named(&object(later))
         );
         return Err(bucket.damaged(&generation.folder(), what));
@@ -229,11 +230,11 @@ pub(crate) struct Described {
     pub(crate) canonicalizer: Arc<dyn Canonicalizer>,
 }
 
-/// Reads the description of the store, which is made if it is absent and `mode` allows it.
+/// Reads the description of the store, which is created if it is absent and `mode` allows it.
 pub(crate) async fn described(bucket: &Bucket, mode: Mode, options: &CloudOptions) -> Result<Described> {
     let wanted = options.shards.unwrap_or(1);
     if !(1..=MAX_SHARDS).contains(&wanted) {
-        let what = format!("a store has 1 to {MAX_SHARDS} shards, not {wanted}");
+        let what = format!("a store must have 1 to {MAX_SHARDS} shards, not {wanted}");
         return Err(Error::Location { location: bucket.location().to_owned(), what });
     }
     let found = match bucket.get(description::NAME).await? {
@@ -245,7 +246,7 @@ pub(crate) async fn described(bucket: &Bucket, mode: Mode, options: &CloudOption
     let description = Description::decode(&found).map_err(|what| Error::Format { location: location(), what })?;
     let Description { shards, canonicalizer, canonicalizer_version } = description;
     if options.shards.is_some_and(|wanted| wanted != shards) {
-        let what = format!("it has {shards} shards, not {wanted}: the number was said when it was made, and stays");
+        let what = format!("it has {shards} shards, not {wanted}: the number is fixed at its creation");
         return Err(Error::Location { location: location(), what });
     }
     let named = urlindex::canonical::named(&canonicalizer, canonicalizer_version);
@@ -256,12 +257,12 @@ pub(crate) async fn described(bucket: &Bucket, mode: Mode, options: &CloudOption
     Ok(Described { shards, canonicalizer: named.ok_or_else(unknown)? })
 }
 
-/// The description of a store that had none: this call or a concurrent one makes it now.
+/// The description of a store that had none: this call or a concurrent one creates it now.
 async fn absent(bucket: &Bucket, mode: Mode, options: &CloudOptions, shards: u32) -> Result<Option<Bytes>> {
     if let Some(left) = left(bucket).await? {
-        // Another may have made it meanwhile.
+        // Another caller may have created it in the meantime.
         let found = bucket.get(description::NAME).await?;
-        let what = || format!("it is gone, and {left} is there: a store was here; put it back");
+        let what = || format!("it is missing, but {left} exists: a store was here; restore the object");
         return found.map(Some).ok_or_else(|| bucket.damaged(description::NAME, what()));
     }
     if mode != Mode::Fill {
@@ -272,21 +273,21 @@ async fn absent(bucket: &Bucket, mode: Mode, options: &CloudOptions, shards: u32
     if shards == 1 {
         return made(bucket, options, shards, found).await;
     }
-    // Making an index opens it: of members that begin together only one makes all.
+    // Creating an index opens it: of members that begin together only one creates all.
     if let Some(made) = turn(bucket).await? {
         return Ok(Some(made));
     }
     let made = made(bucket, options, shards, found).await;
-    // If it stays, the next maker of the store waits for a while.
+    // If it is left, the next caller that creates the store waits for a while.
     let _ = bucket.delete(MAKING).await;
     made
 }
 
-/// Waits until this call may make the store, or until another has made it.
+/// Waits until this call may create the store, or until another has created it.
 async fn turn(bucket: &Bucket) -> Result<Option<Bytes>> {
     let token = Bytes::from(token(bucket)?);
     let (mut shards, mut since) = (0, Instant::now());
-    // A maker that completes no shard in this time was killed.
+    // A caller that completes no shard in this time was killed.
     while !bucket.claim(MAKING, token.clone()).await? && since.elapsed() < LONGEST_SHARD {
         if let Some(made) = bucket.get(description::NAME).await? {
             return Ok(Some(made));
@@ -300,11 +301,11 @@ async fn turn(bucket: &Bucket) -> Result<Option<Bytes>> {
     Ok(None)
 }
 
-/// Makes the missing indexes, then the description.
+/// Creates the missing indexes, then the description.
 async fn made(bucket: &Bucket, options: &CloudOptions, shards: u32, found: probe::Found) -> Result<Option<Bytes>> {
     // Indexes first: a store with a description but without an index has lost it.
     for shard in 0..shards {
-        // Another may have made the store: then shards may have writers.
+        // Another caller may have created the store: then shards may have writers.
         if let Some(made) = bucket.get(description::NAME).await? {
             return Ok(Some(made));
         }
@@ -318,11 +319,11 @@ async fn made(bucket: &Bucket, options: &CloudOptions, shards: u32, found: probe
         canonicalizer_version: options.canonicalizer.version(),
     };
     bucket.create(description::NAME, Bytes::from(made.encode())).await?;
-    // Another may have been faster.
+    // Another caller may have been faster.
     bucket.get(description::NAME).await
 }
 
-/// A folder that proves that a store was made here, whatever its shards.
+/// A folder that proves that a store was created here, whatever its shards.
 async fn left(bucket: &Bucket) -> Result<Option<String>> {
     for shard in bucket.folders("").await? {
         let is_shard = |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
@@ -342,7 +343,7 @@ pub(crate) fn token(bucket: &Bucket) -> Result<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| Error::Location {
         location: bucket.location().to_owned(),
-        what: format!("the system gives no random numbers: {error}"),
+        what: format!("the system returns no random numbers: {error}"),
     })?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

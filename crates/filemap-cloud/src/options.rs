@@ -22,11 +22,11 @@ pub(crate) const SPACE_BOUND: f64 = 1.25;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mode {
-    /// Read, beside a writer, from any machine.
+    /// Reads, beside a writer, from any machine.
     Read,
-    /// Write; the store must exist. Fences an earlier writer, on whatever machine.
+    /// Writes; the store must exist. Fences an earlier writer, on whatever machine.
     Write,
-    /// As `Write`, but makes an absent store.
+    /// As `Write`, but creates an absent store.
     Fill,
 }
 
@@ -87,12 +87,12 @@ impl CloudOptions {
     }
 
     /// The size at which a segment is uploaded; 64 KiB to 16 MiB, default 15 MiB. A larger page
-    /// has an object of its own.
+    /// gets a separate object.
     pub fn segment_bytes(self, bytes: usize) -> CloudOptions {
         CloudOptions { segment_bytes: bytes.clamp(64 << 10, Self::MAX_SEGMENT_BYTES), ..self }
     }
 
-    /// Unsynced bytes in memory at which a put waits; default 64 MiB. One page more may be added.
+    /// Unsynced bytes in memory at which a put waits; default 64 MiB. One more page may be added.
     /// Counted per shard of a handle.
     pub fn unsynced_bytes(self, bytes: usize) -> CloudOptions {
         CloudOptions { unsynced_bytes: bytes, ..self }
@@ -103,13 +103,13 @@ impl CloudOptions {
         CloudOptions { uploads: objects.max(1), ..self }
     }
 
-    /// Retries of a request after transient failures, with growing pauses; default 8. Then the
-    /// error is [`Error::Unavailable`](crate::Error::Unavailable).
+    /// Retries of a request after transient failures, with growing pauses; default 8. After them
+    /// the error is [`Error::Unavailable`](crate::Error::Unavailable).
     pub fn max_retries(self, retries: u32) -> CloudOptions {
         CloudOptions { max_retries: retries, ..self }
     }
 
-    /// Bytes a second of the slowest supported link: a request for a segment may take 30 s plus
+    /// Bytes per second of the slowest supported link: a request for a segment may take 30 s plus
     /// the time for its bytes at this rate; default 64 KiB/s, so 270 s for a segment of 15 MiB.
     /// Requests of the index have 30 s, or `AWS_TIMEOUT`, which bounds all requests.
     pub fn slowest_link(self, bytes_a_second: u64) -> CloudOptions {
@@ -121,8 +121,8 @@ impl CloudOptions {
         CloudOptions { cache_bytes: bytes, ..self }
     }
 
-    /// How often a handle polls for changes by others; default 60 s, at least 1 s. Readers see
-    /// synced changes after at most this time.
+    /// Interval at which a handle polls for changes by others; default 60 s, at least 1 s. Readers
+    /// see synced changes after at most this time.
     pub fn poll(self, every: Duration) -> CloudOptions {
         CloudOptions { poll: every.max(Duration::from_secs(1)), ..self }
     }
@@ -135,34 +135,34 @@ impl CloudOptions {
         CloudOptions { space_bound: bound, ..self }
     }
 
-    /// How long rewritten segments stay; default 1 hour. A reader that finds one gone looks its
-    /// row up again, so the grace serves long scans and owners whose clocks differ.
+    /// How long rewritten segments are kept; default 1 hour. A reader that finds one missing looks
+    /// its row up again, so the grace serves long scans and owners whose clocks differ.
     pub fn grace(self, grace: Duration) -> CloudOptions {
         CloudOptions { grace, ..self }
     }
 
-    /// Has [`repair`](crate::repair()) also count records that the old index does not know as
+    /// Makes [`repair`](crate::repair()) also count records that the old index does not know as
     /// committed. For an index that has lost the end of its log. Puts and removals of fenced
-    /// writers then count, too.
+    /// writers then also count.
     pub fn repair_uncommitted(self) -> CloudOptions {
         CloudOptions { repair_uncommitted: true, ..self }
     }
 
-    /// The number of shards of a new store, fixed for good: 1 to 1,024, default 1. Each has one
-    /// writer at a time, on any machine; a host's pages are all in one shard. A number out of
-    /// range, or other than an existing store's, is refused on opening.
+    /// The number of shards of a new store, which is permanent: 1 to 1,024, default 1. Each has
+    /// one writer at a time, on any machine; a host's pages are all in one shard. A number out of
+    /// range, or different from an existing store's, is refused on opening.
     pub fn shards(self, shards: u32) -> CloudOptions {
         CloudOptions { shards: Some(shards), ..self }
     }
 
-    /// Opens this shard alone, numbered from 0: only its writer is fenced. Calls for pages of
-    /// other shards fail with [`Error::OtherShard`](crate::Error::OtherShard); listings have this
+    /// Opens only this shard, numbered from 0: only its writer is fenced. Calls for pages of other
+    /// shards fail with [`Error::OtherShard`](crate::Error::OtherShard); listings have this
     /// shard's pages.
     pub fn only_shard(self, shard: u32) -> CloudOptions {
         CloudOptions { only_shard: Some(shard), ..self }
     }
 
-    /// The canonicalizer of a new store; default [`Whatwg`]. An existing store keeps its own.
+    /// The canonicaliser of a new store; default [`Whatwg`]. An existing store keeps its own.
     pub fn canonicalizer(self, canonicalizer: Arc<dyn Canonicalizer>) -> CloudOptions {
         CloudOptions { canonicalizer, ..self }
     }

@@ -1,5 +1,5 @@
-//! Puts that are not in the index yet: their rows, and the segments with their records. So a
-//! handle reads its own unsynced writes.
+//! Puts that are not in the index yet: their rows, and the segments with their records. This is
+//! how a handle reads its own unsynced writes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -22,7 +22,7 @@ pub(crate) struct Pending {
 
 struct Entry {
     row: Option<Row>,
-    /// The segment whose commit brings the row into the index.
+    /// The segment whose commit moves the row into the index.
     segment: u64,
 }
 
@@ -39,7 +39,7 @@ impl Pending {
         self.sealed.read().unwrap_or_else(PoisonError::into_inner).get(&segment).cloned()
     }
 
-    /// A pending row; `None` means: look in the index.
+    /// A pending row; `None` means: look it up in the index.
     pub(crate) fn row(&self, key: &[u8]) -> Option<Option<Row>> {
         self.rows.read().unwrap_or_else(PoisonError::into_inner).get(key).map(|entry| entry.row)
     }
@@ -53,7 +53,7 @@ impl Pending {
         rows.range(range.clone()).map(|(key, entry)| (key.clone(), entry.row)).collect()
     }
 
-    /// Drops rows that a commit has brought into the index.
+    /// Drops rows that a commit has moved into the index.
     pub(crate) fn committed<'k>(&self, segment: u64, keys: impl Iterator<Item = &'k Vec<u8>>) {
         let mut rows = self.rows.write().unwrap_or_else(PoisonError::into_inner);
         for key in keys {

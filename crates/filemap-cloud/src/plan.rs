@@ -1,8 +1,8 @@
 //! Chooses the segments that a compaction rewrites, and groups them.
 //!
 //! Segments with the largest share of dead bytes come first, until the bound holds; tombstones
-//! count as dead, as they may go. Small segments, which frequent syncs leave, are merged when
-//! there are many, so that each record is copied only a few times for that.
+//! count as dead, because a compaction may drop them. Small segments, which frequent syncs leave,
+//! are merged when there are many, so that merging copies each record only a few times.
 
 use std::collections::BTreeMap;
 

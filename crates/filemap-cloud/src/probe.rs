@@ -1,8 +1,8 @@
-//! Probes the guarantees that a store needs from object storage, before a store is made there.
+//! Probes the guarantees that a store needs from object storage, before a store is created there.
 //!
 //! If several writers create one object at once, exactly one must win and the others must get an
 //! error: fencing depends on it. Some S3-compatible servers ignore the condition, or check it too
-//! early; there acknowledged pages would be lost when an owner changes.
+//! early; with these, acknowledged pages would be lost when the owner changes.
 //!
 //! Conditional replacement (`If-Match`) is probed too: without it, old manifests of the index are
 //! not collected.
@@ -14,14 +14,14 @@ use object_store::{ObjectStoreExt, PutMode, PutOptions, PutPayload, UpdateVersio
 use crate::bucket::Bucket;
 use crate::error::{Error, Result};
 
-/// Rounds of the race, and writers in each.
+/// Number of rounds of the race, and of writers in each.
 const ROUNDS: usize = 3;
 const WRITERS: usize = 8;
 
 /// The result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// Whether an object can be replaced on the condition that it is unchanged.
+    /// True if an object can be replaced on the condition that it is unchanged.
     pub(crate) replaces_if_match: bool,
 }
 
@@ -52,18 +52,19 @@ async fn race(bucket: &Bucket, name: &str) -> Result<()> {
     let is_kept = |winner: &usize| kept.as_ref().is_some_and(|kept| *kept == format!("writer {winner}"));
     match winners[..] {
         [ref winner] if is_kept(winner) => Ok(()),
-        // The winner's answer was lost, and its retry found the object existing.
+        // The winner's answer was lost, and its retry found that the object exists.
         [] if kept.is_some() => Ok(()),
         [] => Err(bucket.unavailable("the probe", 0, &"the storage refused every creation of an object: 409")),
         _ => {
             let told = winners.len();
-            let what = format!("of {WRITERS} writers that created one object at once, {told} were told that they had");
+            let what = format!("{WRITERS} writers created one object at once, and {told} of them succeeded");
             Err(Error::StoreUnsuitable { location: bucket.location().to_owned(), what })
         }
     }
 }
 
-/// Whether a replacement with the right tag succeeds twice, and one with a wrong tag is refused.
+/// Returns whether a replacement with the right tag succeeds twice, and one with a wrong tag is
+/// refused.
 async fn replaces_if_match(bucket: &Bucket, name: &str) -> Result<bool> {
     let (objects, path) = (bucket.of_index(), bucket.path(name));
     bucket.create(name, Bytes::from_static(b"0")).await?;

@@ -1,4 +1,5 @@
-//! The progress of commits, and the bytes that are not safe yet: `sync` and full puts wait on it.
+//! The progress of commits, and the number of unsynced bytes: `sync` and puts that wait for room
+//! use it.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -17,7 +18,7 @@ struct State {
     durable: u64,
     /// Bytes of records in later segments.
     unsynced: usize,
-    /// The error after which there are no more commits.
+    /// The error that ended all commits.
     failed: Option<Arc<Error>>,
 }
 
@@ -37,7 +38,7 @@ impl Progress {
         self.lock().check()
     }
 
-    /// Whether an earlier commit failed because another writer has the store.
+    /// Returns whether an earlier commit failed because another writer has the store.
     pub(crate) fn is_fenced(&self) -> bool {
         let failed = self.lock().failed.clone();
         failed.is_some_and(|error| matches!(*error, Error::Fenced { .. }))

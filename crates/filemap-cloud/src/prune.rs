@@ -1,4 +1,4 @@
-//! Pruning: drops the versions that a rule does not keep; all others read as before.
+//! Pruning: drops the versions that a rule does not keep; all others stay readable.
 
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
@@ -17,21 +17,21 @@ use crate::store::CloudStore;
 use crate::write::{versions, writer};
 use crate::writer::Writer;
 
-/// Keys searched for at once.
+/// Number of keys searched at once.
 const KEYS_AT_ONCE: usize = 1_000;
 
 impl CloudStore {
     /// Drops the versions of a scope's pages, of their variants and of the records beside them
     /// that a rule keeps neither by number nor by age, like the local store's prune. If a kept
-    /// version refers to the body of another version of its key, that one is kept too. Unlike
-    /// there, the original of a WARC revisit of another URL is not: revisits are not examined.
-    /// [`CloudStore::compact`] frees the bytes. Reads the index once, and no page.
+    /// version refers to the body of another version of its key, that one is kept too. Unlike the
+    /// local store, it does not keep the original of a WARC revisit of another URL: revisits are
+    /// not examined. [`CloudStore::compact`] frees the bytes. Reads the index once, and no page.
     ///
     /// # Errors
     ///
     /// [`Error::Unsupported`] for `max_live_bytes`, and for a rule that keeps no version;
-    /// [`Error::Remote`] for a read-only handle, and for the object storage: what was dropped
-    /// before stays dropped.
+    /// [`Error::Remote`] for a read-only handle, and for the object storage: versions dropped
+    /// before the error stay dropped.
     ///
     /// ```
     /// use filemap::access::{PutRule, Scope};
@@ -50,7 +50,7 @@ impl CloudStore {
         self.pruned(rule, scope, true)
     }
 
-    /// Counts what [`CloudStore::prune`] would drop. Works on a read-only handle too.
+    /// Counts what [`CloudStore::prune`] would drop. Also works on a read-only handle.
     ///
     /// # Errors
     ///
@@ -83,7 +83,7 @@ fn plus(mut all: Pruned, one: Pruned) -> Pruned {
 /// Prunes one shard. Without a writer it only counts.
 fn pruned(core: &Arc<Core>, rule: PruneRule, scope: &Scope, writer: Option<&Writer>) -> Result<Pruned> {
     if rule.max_live_bytes.is_some() {
-        return Err(Error::Unsupported { what: "a prune to a number of bytes in object storage" });
+        return Err(Error::Unsupported { what: "a prune to a number of live bytes in object storage" });
     }
     if rule.keep_versions == Some(0) {
         return Err(Error::Unsupported { what: "a prune that keeps no version: remove the pages" });
@@ -109,7 +109,8 @@ fn pruned(core: &Arc<Core>, rule: PruneRule, scope: &Scope, writer: Option<&Writ
     Ok(pruned)
 }
 
-/// Whether a rule keeps the `nth` newest version of a key on its own, as in the local store.
+/// Returns whether a rule by itself keeps the `nth` newest version of a key, as in the local
+/// store.
 fn keeps(rule: PruneRule, nth: u64, version: Version) -> bool {
     let keeps_all = rule.keep_versions.is_none() && rule.since_ms.is_none();
     keeps_all
@@ -151,7 +152,7 @@ struct Search {
     ranges: VecDeque<Range<Vec<u8>>>,
     rows: Option<Rows>,
     form: Vec<u8>,
-    /// Versions of the key seen so far.
+    /// Number of versions of the key seen so far.
     seen: u64,
     is_found: bool,
 }
@@ -162,7 +163,7 @@ impl Search {
         Search { rule, ranges, rows: None, form: Vec::new(), seen: 0, is_found: false }
     }
 
-    /// The next keys; fewer than asked for only at the end.
+    /// The next keys; fewer than requested only at the end.
     async fn step(mut self, core: Arc<Core>) -> error::Result<(Search, Vec<Vec<u8>>)> {
         let mut found = Vec::new();
         while found.len() < KEYS_AT_ONCE {

@@ -15,9 +15,9 @@ use crate::error;
 use crate::parts::{Part, Parts};
 use crate::walk::Walk;
 
-/// Keys that a listing fetches at once.
+/// Number of keys that a listing fetches at once.
 const KEYS_AT_ONCE: usize = 1_000;
-/// Records read in parallel.
+/// Number of records read in parallel.
 const RECORDS_AT_ONCE: usize = 32;
 
 /// A key, its form, and the version sought: the newest up to a time, or a given one.
@@ -58,15 +58,16 @@ impl Core {
         }
     }
 
-    /// Looks the version up again, as others may have moved it. If the row is unchanged although
-    /// the record is gone, that is damage.
+    /// Looks the version up again, because others may have moved it. If the row is unchanged but
+    /// the record is missing, that is damage.
     async fn found_again(&self, sought: &Sought, gone: &Found) -> error::Result<Option<Found>> {
         self.index.refresh().await?;
         let found = self.found(sought).await?;
         if found.as_ref() == Some(gone) { Err(self.gone(&gone.1)) } else { Ok(found) }
     }
 
-    /// The page sought; looks it up again while its segment is gone because others move it.
+    /// Reads the page sought. Looks it up again while its segment is missing because others move
+    /// it.
     pub(crate) async fn page_sought(&self, sought: &Sought) -> error::Result<Option<Page>> {
         let mut found = self.found(sought).await?;
         while let Some(at @ (version, row)) = &found {
@@ -115,7 +116,7 @@ pub(crate) fn head(core: &Arc<Core>, lookup: &Lookup<'_>) -> Result<Option<PageH
     Ok(core.wait(|core| async move { core.head_sought(&sought).await })?)
 }
 
-/// Whether a version exists, from the index alone.
+/// Returns whether a version exists, from the index alone.
 pub(crate) fn contains(core: &Arc<Core>, lookup: &Lookup<'_>) -> Result<bool> {
     let sought = core.sought(lookup)?;
     Ok(core.wait(|core| async move { Ok(core.found(&sought).await?.is_some()) })?)
@@ -163,7 +164,7 @@ pub(crate) fn ahead<'s>(cores: Cores, urls: impl Iterator<Item = Vec<u8>> + 's, 
 /// Receives a page when it has been read.
 type Answer = Receiver<error::Result<Option<Page>>>;
 
-/// Reads under way, in the order of their URLs.
+/// Running reads, in the order of their URLs.
 struct Ahead<U> {
     cores: Cores,
     urls: U,
@@ -181,7 +182,7 @@ impl<U: Iterator<Item = Vec<u8>>> Ahead<U> {
         let sought = core.sought(&Lookup::new(url))?;
         let (sender, receiver) = sync_channel(1);
         core.runtime.clone().spawn(async move {
-            // If the receiver is gone, nobody waits any more.
+            // If the receiver was dropped, nobody waits any more.
             let _ = sender.send(core.page_sought(&sought).await);
         });
         Ok(receiver)
@@ -204,7 +205,7 @@ impl<U: Iterator<Item = Vec<u8>>> Iterator for Ahead<U> {
     }
 }
 
-/// Versions of one key whose heads are still to be read.
+/// Versions of one key whose heads must still be read.
 struct History {
     key: Arc<[u8]>,
     rest: VecDeque<Found>,
@@ -222,7 +223,7 @@ async fn older(core: Arc<Core>, mut history: History) -> error::Result<Part<Hist
     let now: Vec<Found> = history.rest.drain(..RECORDS_AT_ONCE.min(history.rest.len())).collect();
     let heads = join_all(now.iter().map(async |(version, row)| {
         let head = match core.head(&history.key, *version, row).await {
-            // Its record moved, or was removed meanwhile.
+            // Its record was moved or removed in the meantime.
             Ok(None) => core.head_sought(&Sought::version(&history.key, *version)).await,
             head => head,
         };
@@ -241,7 +242,7 @@ async fn older(core: Arc<Core>, mut history: History) -> error::Result<Part<Hist
     Ok(((!is_end).then_some(history), heads))
 }
 
-/// A listing: a walk, and a filter of what it finds.
+/// A listing: a walk, and a filter of its keys.
 struct Listing {
     walk: Walk,
     scope: Scope,
@@ -254,7 +255,7 @@ impl Listing {
         Ok(Listing { walk, scope: scope.clone() })
     }
 
-    /// The next keys of the scope; whether these were the last.
+    /// Returns the next keys of the scope, and whether these were the last.
     async fn step(&mut self, keys_at_once: usize) -> error::Result<(Vec<(Vec<u8>, Vec<u8>, Found)>, bool)> {
         let found = self.walk.step(keys_at_once).await?;
         let is_end = found.len() < keys_at_once;

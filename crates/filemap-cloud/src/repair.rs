@@ -1,21 +1,21 @@
-//! Repair: builds a new index from the segments alone, when the index is damaged or gone.
+//! Repair: builds a new index from the segments alone, when the index is damaged or missing.
 //!
 //! Segments are self-contained, so a repair writes a row for each version and removes those that
 //! tombstones name. Uncommitted uploads do not count: the old index identifies them, and so do
 //! segments of later writers (see `format::segment`). If the old index's log has lost its end,
-//! both are wrong: `CloudOptions::repair_uncommitted` counts all. If the old index is gone, the
-//! last writer's uploads count: those puts were never acknowledged, and come back whole. Rewritten
-//! segments do not count either: the segment with the copies names them, so the newest segments
-//! are read first.
+//! both are wrong: `CloudOptions::repair_uncommitted` counts all. If the old index is missing, the
+//! last writer's uploads count: those puts were never acknowledged, but are restored completely.
+//! Rewritten segments do not count either: the segment with the copies names them, so the newest
+//! segments are read first.
 //!
 //! First a repair takes a number for its index: no writer can begin until it has ended, and a live
 //! one gets an error at its next commit (see `index::generation`). Numbers are never reused, so a
 //! failed repair leaves nothing in a later index. Then the repair opens the old index, which
 //! fences the writer and shows what it has committed. The new index counts once it is complete, so
-//! an interrupted repair is simply repeated; the old one stays in place.
+//! an interrupted repair can simply be repeated; the old index is kept.
 //!
-//! Segments that the old index names but that are missing are reported as gone. Without the old
-//! index they are unknown.
+//! Segments that the old index names but that do not exist are reported as missing. Without the
+//! old index they are unknown.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -42,7 +42,7 @@ use crate::options::{CloudOptions, Mode};
 use crate::verify::Removed;
 use crate::{keeping, kept, location, probe, runtime};
 
-/// The result of a repair.
+/// Result of a repair.
 ///
 /// ```
 /// use filemap::PageWrite;
@@ -55,36 +55,36 @@ use crate::{keeping, kept, location, probe, runtime};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RepairReport {
-    /// Segments read.
+    /// Number of segments read.
     pub segments: u64,
-    /// Versions in the new index.
+    /// Number of versions in the new index.
     pub versions: u64,
-    /// Records left out, because neither the old index nor a later writer knew them as committed:
-    /// of a fenced writer, or of an index that had lost the end of its log. In the latter case
-    /// repeat the repair with
+    /// Number of records left out, because neither the old index nor a later writer knew them as
+    /// committed: of a fenced writer, or of an index that had lost the end of its log. In the
+    /// latter case repeat the repair with
     /// [`CloudOptions::repair_uncommitted`](crate::CloudOptions::repair_uncommitted).
     pub uncommitted: u64,
-    /// Unreadable parts of segments and why, missing segments, missing parts of kept files, and
-    /// shards that are not repaired. A version whose body alone is damaged is in the new index,
-    /// and reading it is an error; the versions of a missing segment are lost.
+    /// Unreadable parts of segments with the reason, missing segments, missing parts of kept
+    /// files, and shards that are not repaired. A version of which only the body is damaged is in
+    /// the new index, and reading it is an error; the versions of a missing segment are lost.
     pub damage: Vec<String>,
-    /// Unreadable bytes, and the bytes written to segments that are gone.
+    /// Unreadable bytes, and the bytes written to missing segments.
     pub lost_bytes: u64,
-    /// Tombstones may have been lost: removed pages may have come back, and segments that a
-    /// compaction had rewritten may count again.
+    /// True if tombstones may have been lost: removed pages may have come back, and segments
+    /// rewritten by a compaction may count again.
     pub may_return: bool,
-    /// Why the old index's list of segments is unknown, so that missing segments cannot be
+    /// Reason why the old index's list of segments is unknown, so that missing segments cannot be
     /// noticed. `None`: the list was read.
     pub unknown_segments: Option<String>,
-    /// Files were kept with the store ([`CloudStore::sync_with`](crate::CloudStore::sync_with)),
-    /// but the old index that names them is lost, or some are missing: a crawl into the store
-    /// starts anew.
+    /// True if files were kept with the store
+    /// ([`CloudStore::sync_with`](crate::CloudStore::sync_with)), but the old index that names
+    /// them is lost, or some are missing: a crawl into the store starts over.
     pub kept_lost: bool,
 }
 
 impl RepairReport {
-    /// Whether all segments of the old index are known to exist, and all records of all segments
-    /// were read and count.
+    /// Returns whether all segments of the old index are known to exist, and all records of all
+    /// segments were read and count.
     pub fn is_complete(&self) -> bool {
         self.damage.is_empty() && self.uncommitted == 0 && self.unknown_segments.is_none() && !self.kept_lost
     }
@@ -99,7 +99,7 @@ impl RepairReport {
 ///
 /// Errors of [`open_bucket`](crate::open_bucket): then repeat the repair.
 /// [`Error::Repairing`](crate::Error::Repairing): a later repair has begun. Damaged segments are
-/// no error, but in the report.
+/// not an error, but are in the report.
 pub fn repair(location: &str, options: &CloudOptions) -> Result<RepairReport> {
     repair_in(location::bucket(location, bounds(options))?, options)
 }
@@ -201,11 +201,11 @@ async fn made(bucket: &Bucket, options: &CloudOptions, new: Generation) -> Resul
 struct Old {
     /// The epoch of the handle that opened it, and the first uncommitted sequence.
     base: Option<(u64, u64)>,
-    /// The first uncommitted sequence; without an index the first of all.
+    /// The first uncommitted sequence; without an index the first sequence of all.
     next: u64,
     /// The segments that count.
     segments: BTreeMap<SegmentId, row::Bytes>,
-    /// Why they are unknown.
+    /// Reason why they are unknown.
     unread: Option<String>,
     /// The row that names the kept files.
     kept: Option<Bytes>,
@@ -238,7 +238,7 @@ impl Old {
 }
 
 impl Old {
-    /// Whether kept files exist but the index does not name them.
+    /// Returns whether kept files exist but the index does not name them.
     async fn loses_kept(&self, bucket: &Bucket) -> Result<bool> {
         Ok(self.unread.is_some() && !bucket.list(keeping::FOLDER).await?.is_empty())
     }
@@ -253,13 +253,13 @@ pub(crate) async fn segments(bucket: &Bucket) -> Result<Vec<SegmentId>> {
     Ok(ids)
 }
 
-/// A repair under way.
+/// A running repair.
 struct Repair<'a> {
     bucket: &'a Bucket,
     index: &'a Index,
     takes_orphans: bool,
-    /// The old index's first uncommitted sequence: those below are not reused, though their
-    /// segments may be gone.
+    /// The old index's first uncommitted sequence: those below are not reused, even if their
+    /// segments are missing.
     old_next: u64,
     removed: Removed,
     /// Rewritten segments and the bases of writers, from all segments read so far.
@@ -308,7 +308,8 @@ impl Repair<'_> {
             return Ok(());
         }
         changes.next = highest.max(read).unwrap_or_default().saturating_add(1);
-        // Registers it, so that it is no orphan even if unreadable; `verify` reports the damage.
+        // Registers it, so that it is not an orphan even if unreadable; `verify` reports the
+        // damage.
         changes.segments.insert(id, row::Bytes::default());
         for unreadable in records.iter().filter_map(|record| record.as_ref().err()) {
             let is_unknown = unreadable.record.is_none();
@@ -333,7 +334,7 @@ impl Repair<'_> {
         let is_gone = |id: &SegmentId| there.binary_search(id).is_err() && !self.named.segments.contains(id);
         let gone: Vec<_> = old.iter().filter(|(id, _)| is_gone(id)).collect();
         for (id, bytes) in gone {
-            let what = format!("it is gone, with {} bytes of records", bytes.written);
+            let what = format!("it is missing, with {} bytes of records", bytes.written);
             self.lost(&object(*id), &what, bytes.written, bytes.notes > 0);
         }
     }

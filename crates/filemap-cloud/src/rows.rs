@@ -22,8 +22,8 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// The overlay must be taken before the scan begins: a row that a commit moves meanwhile is
-    /// then in either or in both.
+    /// Merges an overlay and a scan. The overlay must be taken before the scan begins: a row that
+    /// a commit moves in the meantime is then in one of them or in both.
     pub(crate) fn new(mut overlay: Overlay, scan: Scan, is_backwards: bool) -> Rows {
         if is_backwards {
             overlay.reverse();

@@ -1,6 +1,6 @@
-//! The threads that talk to object storage: one runtime a process, started by the first store.
+//! The threads that talk to object storage: one runtime per process, started by the first store.
 //!
-//! Callers block; the work runs as tasks. No runtime thread is ever made to drive another runtime
+//! Callers block; the work runs as tasks. No runtime thread ever drives another runtime
 //! (`block_on`), so a caller may itself be a runtime thread: it waits as for a disk.
 
 use std::future::Future;
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 
 static RUNTIME: OnceLock<std::result::Result<Runtime, String>> = OnceLock::new();
 
-/// Threads of the runtime: they only wait, and do no compression or checksums.
+/// Number of threads of the runtime: they only wait, and do no compression or checksums.
 const THREADS: usize = 4;
 
 /// The runtime of this process.
@@ -32,7 +32,7 @@ pub(crate) fn handle(location: &str) -> Result<Handle> {
 pub(crate) fn wait<T: Send + 'static>(handle: &Handle, future: impl Future<Output = T> + Send + 'static) -> Option<T> {
     let (sender, receiver) = mpsc::sync_channel(1);
     handle.spawn(async move {
-        // If the receiver is gone, nobody waits any more.
+        // If the receiver was dropped, nobody waits any more.
         let _ = sender.send(future.await);
     });
     receiver.recv().ok()

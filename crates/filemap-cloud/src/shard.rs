@@ -11,9 +11,9 @@ use crate::keeping::Keeping;
 /// A shard, with the tasks of its writer.
 pub(crate) struct Shard {
     pub(crate) core: Arc<Core>,
-    /// The task of the commits.
+    /// The task that commits.
     pub(crate) commits: Mutex<Option<JoinHandle<()>>>,
-    /// The task of the upkeep.
+    /// The task for upkeep.
     pub(crate) upkeep: Mutex<Option<JoinHandle<()>>>,
     pub(crate) closed: Mutex<Option<Result<()>>>,
     pub(crate) keeping: Mutex<Keeping>,

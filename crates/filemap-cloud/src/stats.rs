@@ -19,8 +19,8 @@ use crate::store::CloudStore;
 pub struct CloudStats {
     /// The generation of the index: 1, larger after repairs. With several shards, the largest.
     pub generation: u64,
-    /// The next version's sequence: the number of committed versions and removals, plus numbers
-    /// never used. With several shards, the largest.
+    /// The next version's sequence: the number of committed versions and removals, plus unused
+    /// numbers. With several shards, the largest.
     pub next_sequence: u64,
     /// Segments that count.
     pub segments: u64,
@@ -32,7 +32,7 @@ pub struct CloudStats {
     pub dead_bytes: u64,
     /// Bytes of tombstones and of segment names.
     pub note_bytes: u64,
-    /// Rewritten segments, whose objects are deleted when the grace is over.
+    /// Number of rewritten segments whose objects are deleted when the grace is over.
     pub waiting_segments: u64,
 }
 
@@ -66,8 +66,8 @@ pub struct CloudSegment {
 }
 
 impl CloudStore {
-    /// The sizes of the store, as of the last commit that this handle knows. Reads one index row
-    /// for each segment, and no segment.
+    /// The sizes of the store, as of the last commit known to this handle. Reads one index row for
+    /// each segment, and no segment.
     ///
     /// # Errors
     ///

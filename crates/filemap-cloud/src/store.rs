@@ -1,4 +1,4 @@
-//! A store in object storage as [`PageRead`] and [`PageWrite`]. A URL's calls go to the shard of
+//! A store in object storage as [`PageRead`] and [`PageWrite`]. Calls for a URL go to the shard of
 //! its host, listings are merged, whole-store operations run on every shard.
 
 use std::io::{self, Read};
@@ -46,7 +46,7 @@ pub struct CloudStore {
 }
 
 impl CloudStore {
-    /// The canonicalizer that makes the store's keys.
+    /// The canonicaliser of the store's keys.
     pub fn canonicalizer(&self) -> &Arc<dyn Canonicalizer> {
         &self.first().core.canonicalizer
     }
@@ -57,7 +57,7 @@ impl CloudStore {
         self.of
     }
 
-    /// A handle of these shards, out of `of`.
+    /// A handle to these shards of a store of `of`.
     pub(crate) fn over(shards: Vec<Shard>, of: u32) -> CloudStore {
         CloudStore { shards, of }
     }
@@ -75,7 +75,7 @@ impl CloudStore {
         self.shards.iter().map(ask).collect()
     }
 
-    /// Runs an operation on all shards, each on a thread of its own; returns the first error when
+    /// Runs an operation on all shards, each on a separate thread; returns the first error when
     /// all are done.
     fn at_once(&self, act: fn(&Shard) -> error::Result<()>) -> Result<()> {
         if let [shard] = &self.shards[..] {
@@ -109,7 +109,7 @@ impl CloudStore {
     pub(crate) fn only(&self) -> Result<&Shard> {
         match &self.shards[..] {
             [shard] => Ok(shard),
-            _ => Err(Error::Unsupported { what: "files that are kept with several shards: open one (`only_shard`)" }),
+            _ => Err(Error::Unsupported { what: "keeping files with several shards: open one (`only_shard`)" }),
         }
     }
 
@@ -132,8 +132,8 @@ impl CloudStore {
         }
     }
 
-    /// Whether another writer has taken over a shard, so that this handle can write nothing there.
-    /// Makes no request: the handle learns it from its next commit.
+    /// Returns whether another writer has taken over a shard, so that this handle can write
+    /// nothing there. Makes no request: the handle notices it at its next commit.
     pub fn is_fenced(&self) -> bool {
         let is_fenced = |shard: &Shard| shard.core.writer.as_ref().is_some_and(|writer| writer.progress.is_fenced());
         self.shards.iter().any(is_fenced)

@@ -4,9 +4,9 @@
 //! changes nothing under it. In full, it reads each segment, checks each record, decompresses its
 //! body and looks each version up in the index. If as many versions are live as the index has
 //! rows, every row has its record; so no list of rows is held. A version without a row must have a
-//! tombstone: those are held. The newest segments are read first, so tombstones come before what
-//! they remove; a rowless version without a known tombstone is held too, until all are read.
-//! too, until all are read.
+//! tombstone: tombstones are held in memory. The newest segments are read first, so tombstones
+//! come before the versions that they remove; a version with neither row nor known tombstone is
+//! also held, until all segments are read.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use crate::kept;
 use crate::options::CloudOptions;
 use crate::store::CloudStore;
 
-/// The result of a verification.
+/// Result of a verification.
 ///
 /// ```
 /// use filemap_cloud::{CloudOptions, Mode, open_bucket};
@@ -40,21 +40,22 @@ use crate::store::CloudStore;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerifyReport {
-    /// Segments in the index.
+    /// Number of segments in the index.
     pub segments: u64,
     /// Bytes of their objects.
     pub bytes: u64,
-    /// Index rows of versions, after a full verification.
+    /// Number of index rows of versions, after a full verification.
     pub versions: u64,
-    /// Segments in no index: of a fenced writer, or of one at work now.
+    /// Number of segments in no index: of a fenced writer, or of one that is writing now.
     pub orphans: u64,
-    /// Versions in segments that are neither in the index nor removed, after a full verification:
-    /// each is in `damage`, and a repair brings it back.
+    /// Number of versions in segments that are neither in the index nor removed, after a full
+    /// verification: each is in `damage`, and a repair restores it.
     pub lost_rows: u64,
-    /// Missing segments; each is in `damage`.
+    /// Number of missing segments; each is in `damage`.
     pub gone: u64,
-    /// Segments came or went meanwhile, because a writer was at work, or are missing: versions
-    /// were not compared. Or one of several shards could not be checked.
+    /// True if segments were added or deleted in the meantime, because a writer was at work, or
+    /// are missing: versions were not compared. Also true if one of several shards could not be
+    /// checked.
     pub changed: bool,
     /// Descriptions of what is damaged or missing.
     pub damage: Vec<String>,
@@ -62,18 +63,18 @@ pub struct VerifyReport {
 
 /// Disables polling by the index that is checked.
 const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
-/// Attempts at the kept files, while a writer replaces them.
+/// Number of attempts at the kept files, while a writer replaces them.
 const LOOKS: usize = 4;
 
 impl CloudStore {
-    /// Verifies the store in full: reads the segments of the index, and the kept files. Of several
-    /// shards, one that cannot be checked is in the report as damage, with
+    /// Verifies the store in full: reads the segments of the index, and the kept files. If one of
+    /// several shards cannot be checked, it is in the report as damage, with
     /// [`VerifyReport::changed`]. Unsynced puts are not checked. Opens the index once more; holds
     /// the tombstones in memory.
     ///
     /// # Errors
     ///
-    /// Errors of the object storage. Damage is no error, but in the report.
+    /// Errors of the object storage. Damage is not an error, but is in the report.
     pub fn verify(&self) -> Result<VerifyReport> {
         self.verified(true)
     }
@@ -149,14 +150,14 @@ fn verified(core: &Arc<Core>, is_full: bool) -> Result<VerifyReport> {
     })
 }
 
-/// A verification under way.
+/// A running verification.
 struct Check<'a> {
     bucket: &'a Bucket,
     index: &'a Index,
     report: VerifyReport,
-    /// Versions that the index names in their places.
+    /// Number of versions that the index names at their places.
     live: u64,
-    /// Whether unread parts may hold records of any kind.
+    /// True if unread parts may contain records of any kind.
     is_unknown: bool,
     /// Versions without a row or a known tombstone so far, with their places.
     rowless: Vec<(Vec<u8>, Version, Place)>,
@@ -223,7 +224,7 @@ impl Check<'_> {
         self.index.refresh().await?;
         let now = self.index.segments().await?;
         let missed = gone.iter().filter(|id| now.contains_key(id));
-        let told = missed.map(|id| format!("{}: it is gone", self.bucket.named(&object(*id))));
+        let told = missed.map(|id| format!("{}: it is missing", self.bucket.named(&object(*id))));
         let told: Vec<String> = told.filter(|what| !self.report.damage.contains(what)).collect();
         self.report.gone += told.len() as u64;
         self.report.damage.extend(told);
@@ -290,10 +291,10 @@ impl Check<'_> {
             let is_lost = is_live
                 && self.row(&form, record.other).await?.is_none_or(|row| row.kind != Kind::Page)
                 && self.row(&form, record.version).await? == Some(own);
-            is_lost.then(|| "a reference to a version that is not there".to_owned())
+            is_lost.then(|| "a reference to a missing version".to_owned())
         } else if is_whole {
             match unpacked(record) {
-                Ok(body) => (xxh3_128(&body) != record.digest).then(|| "a body with another digest".to_owned()),
+                Ok(body) => (xxh3_128(&body) != record.digest).then(|| "digest mismatch of a body".to_owned()),
                 Err(what) => Some(what),
             }
         } else {
@@ -315,7 +316,7 @@ impl Check<'_> {
         self.report.damage.push(format!("{name}: {what} (offset {}, {})", place.offset, shown(key)));
     }
 
-    /// Compares rows and records in total, if both are of the same state.
+    /// Compares the numbers of rows and records, if both are of the same state.
     fn compare(&mut self) {
         if self.report.changed {
             return;
@@ -330,7 +331,7 @@ impl Check<'_> {
             // Its tombstone may be in an unreadable part.
             if !self.is_unknown && !self.removed.means(&key, version) {
                 self.report.lost_rows += 1;
-                self.tell("a version that the index does not have; repair it", &key, place);
+                self.tell("a version missing in the index; repair it", &key, place);
             }
         }
     }

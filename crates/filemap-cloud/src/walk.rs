@@ -1,5 +1,5 @@
-//! A walk over the keys of ranges, in either direction: each key once, with one version. Listings,
-//! counts and removals use it.
+//! A walk over the keys of ranges, in either direction: each key once, with one version. Used by
+//! listings, counts and removals.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -21,7 +21,7 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// Walks keys whose ordered forms are in `forms`, from behind `after` in this direction.
+    /// Walks keys whose ordered forms are in `forms`, from after `after` in this direction.
     pub(crate) fn new(core: &Arc<Core>, forms: Vec<Range<Vec<u8>>>, after: Option<&[u8]>, is_backwards: bool) -> Walk {
         let rest = |range: Range<Vec<u8>>| match after {
             None => range,

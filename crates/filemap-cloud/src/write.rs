@@ -16,10 +16,10 @@ use crate::error;
 use crate::walk::Walk;
 use crate::writer::Writer;
 
-/// Keys of a removal that are fetched at once.
+/// Number of keys of a removal fetched at once.
 const KEYS_AT_ONCE: usize = 1_000;
 
-/// When two versions of the same URL, time and body count as one.
+/// Decides when two versions of the same URL, time and body count as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sameness {
     /// Equal descriptions, except for the record's id: another record of the same visit.
@@ -47,7 +47,7 @@ pub(crate) fn put_with(core: &Arc<Core>, page: &Page, body: &[u8], rule: PutRule
         PutRule::IfNew => (Some(Sameness::Description), !is_revisit),
         PutRule::Restore => (Some(Sameness::Everything), false),
         PutRule::RestoreUnchanged => (Some(Sameness::Everything), true),
-        // `Always`, and rules that a later build may add.
+        // `Always`, and rules that a later version may add.
         _ => (None, false),
     };
     if skips.is_none() && !may_refer {
@@ -83,7 +83,7 @@ fn equal_newest(core: &Arc<Core>, draft: &Draft) -> Result<Option<Version>> {
     })?)
 }
 
-/// Whether the store already has this version.
+/// Returns whether the store already has this version.
 fn is_held(core: &Arc<Core>, page: &Page, draft: &Draft, sameness: Sameness) -> Result<bool> {
     let (key, form, time_ms) = (draft.key.clone(), draft.form.clone(), draft.time_ms);
     let (digest, body_bytes) = (draft.digest, draft.body_bytes);
@@ -203,7 +203,7 @@ pub(crate) fn remove_all(
     }
 }
 
-/// Removes the versions with one time.
+/// Removes the versions of exactly one time.
 pub(crate) fn remove_at(
     core: &Arc<Core>,
     url: &[u8],
@@ -238,8 +238,8 @@ pub(crate) fn remove_at(
     Ok(Some(removed))
 }
 
-/// Puts versions again whose body belongs to a version that goes: the first with the body, the
-/// others as references to it.
+/// Puts versions again whose body belongs to a version that is removed: the first with the body,
+/// the others as references to it.
 fn part(core: &Arc<Core>, writer: &Writer, key: &[u8], goes: &[Found], stays: &[Found]) -> Result<()> {
     let goes = |original: &Version| goes.iter().any(|(version, _)| version == original);
     let (mut bodies, mut replaced) = (HashMap::new(), Vec::new());

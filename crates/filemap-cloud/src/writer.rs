@@ -32,7 +32,7 @@ use crate::progress::Progress;
 
 /// The maximum length of a segment name in a tombstone.
 const HOLDER_BYTES: usize = 20;
-/// Stripes of the URL locks.
+/// Number of stripes of the URL locks.
 const STRIPES: usize = 64;
 
 /// Takes records into segments, and rewrites segments.
@@ -62,7 +62,7 @@ struct Filling {
     unsynced: usize,
     next_sequence: u64,
     last_number: u64,
-    /// Segments sealed so far; commits follow in this order.
+    /// Number of segments sealed so far; commits follow in this order.
     sealed: u64,
     rewriting: Option<Rewriting>,
     /// `None` when the handle is closed.
@@ -82,7 +82,7 @@ impl Filling {
     }
 }
 
-/// A rewrite under way.
+/// A running rewrite.
 struct Rewriting {
     id: SegmentId,
     sources: BTreeSet<SegmentId>,
@@ -90,7 +90,7 @@ struct Rewriting {
     removed: HashSet<Vec<u8>>,
 }
 
-/// A segment of copied live records, complete but for the names of the segments it replaces.
+/// A segment of copied live records, complete except for the names of the segments it replaces.
 pub(crate) struct Rewritten {
     pub(crate) segment: Builder,
     pub(crate) sources: Sources,
@@ -100,7 +100,7 @@ pub(crate) struct Rewritten {
     pub(crate) now_ms: u64,
 }
 
-/// Locks out other changes of a URL, and keeps its rows from being moved.
+/// Locks out other changes of a URL, and prevents its rows from being moved.
 pub(crate) struct Locked<'a> {
     _moving: RwLockReadGuard<'a, ()>,
     _stripe: MutexGuard<'a, ()>,
@@ -182,7 +182,7 @@ impl Writer {
         Ok(record.version)
     }
 
-    /// Removes all versions of a key, or only these, each by a tombstone of its own.
+    /// Removes all versions of a key, or only these, each by a separate tombstone.
     pub(crate) fn remove(&self, key: &[u8], form: &[u8], versions: &[(Version, Row)], is_all: bool) -> Result<()> {
         let records = if is_all { 1 } else { versions.len() };
         let bytes = Record::tombstone(key, 0, b"").bytes() * records + HOLDER_BYTES * (versions.len() + records);
@@ -231,7 +231,7 @@ impl Writer {
     }
 
     /// Moves the rows that are still where the rewrite found them, and hands the segment to the
-    /// commits. Returns its place among them.
+    /// commits. Returns its position among them.
     pub(crate) fn end_rewrite(&self, rewritten: Rewritten) -> Result<u64> {
         let Rewritten { mut segment, sources, rows, now_ms } = rewritten;
         let _no_changes = self.no_changes();
@@ -396,7 +396,7 @@ impl Writer {
         self.filling().next_sequence.saturating_sub(1)
     }
 
-    /// Makes all puts durable, and takes no more: concurrent ones are either included or fail
+    /// Makes all puts durable, and accepts no more: concurrent ones are either included or fail
     /// because the handle is closed.
     pub(crate) fn finish(&self) -> Result<()> {
         let nth = {
@@ -414,7 +414,7 @@ impl Writer {
         self.due.wake();
     }
 
-    /// Takes no more puts. The commits end once all sealed segments are committed.
+    /// Accepts no more puts. The commits end after all sealed segments are committed.
     pub(crate) fn end(&self) {
         self.filling().commits = None;
     }

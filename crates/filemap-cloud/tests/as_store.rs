@@ -1,8 +1,8 @@
-//! A store in object storage gives what the local store gives: the same calls on both, and their
-//! answers compared. Before and after a sync, by the writer and by a reader.
+//! Compares a store in object storage with a local store: the same calls on both must have the
+//! same results. Before and after a sync, by the writer and by a reader.
 //!
-//! It runs in memory, and again in the bucket of `FILEMAP_S3` (`s3://bucket/prefix`), if that is
-//! set: `ceph.sh` makes one.
+//! Runs in memory, and again in the bucket of `FILEMAP_S3` (`s3://bucket/prefix`) if that is set:
+//! `ceph.sh` creates one.
 
 use std::io::Read;
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ use filemap_cloud::{CloudOptions, CloudStore, Mode, open_bucket, repair};
 
 const TIME: i64 = 1_700_000_000_000;
 
-/// Where tests of this name have their stores.
+/// Locations of the stores of the test of this name.
 pub fn locations(name: &str) -> Vec<String> {
     let mut locations = vec![format!("mem://{name}/pages")];
     if let Ok(s3) = std::env::var("FILEMAP_S3") {
@@ -85,7 +85,7 @@ fn scopes() -> Vec<Scope> {
     all.flat_map(|scope| [scope.clone(), scope.backwards()]).collect()
 }
 
-/// That both give the same, for everything that one of these pages may ask for.
+/// Asserts that both stores give the same for every call about one of these pages.
 fn compare(cloud: &dyn PageRead, local: &dyn PageRead, pages: &[Page], step: &str) {
     let head = |store: &dyn PageRead, lookup: &Lookup<'_>| {
         store.head(lookup).expect("readable").map(|head| (head.page, head.body_bytes, head.unchanged_since.is_some()))
@@ -210,7 +210,7 @@ fn changes_are_those_of_the_local_store() {
         let verified = again.verify().expect("read");
         assert_eq!((verified.damage, verified.orphans), (Vec::<String>::new(), 0));
         again.close().expect("closed");
-        // What was removed stays removed when the segments alone are left.
+        // What was removed stays removed when only the segments are left.
         let repaired = repair(&location, &options()).expect("repaired");
         assert_eq!((repaired.damage, repaired.uncommitted), (Vec::<String>::new(), 0));
         assert_eq!(repaired.versions, verified.versions);
@@ -221,7 +221,7 @@ fn changes_are_those_of_the_local_store() {
     }
 }
 
-/// Makes changes of every kind. Returns what each call said.
+/// Makes changes of every kind. Returns the result of each call, as text.
 fn change(target: &dyn PageWrite, step: i64) -> String {
     let mut told = Vec::new();
     let url = "http://a.example/history";
@@ -245,7 +245,7 @@ fn change(target: &dyn PageWrite, step: i64) -> String {
     let large = Page::new("http://a.example/large", TIME, 200, "");
     let version = target.put_reader(&large, &mut std::io::repeat(b'x').take(3_000_000)).expect("stored");
     told.push(version.time_ms.to_string());
-    // What later versions refer to goes; their bodies stay.
+    // Removes versions that later ones refer to; the bodies must stay.
     for time_ms in [TIME + 5000 + step, TIME, TIME, 5] {
         let removed = target.remove_at(url.as_bytes(), None, time_ms).expect("removed");
         told.push(format!("{removed:?}"));

@@ -1,6 +1,6 @@
-//! A simulated object storage over one in memory: it counts requests, and one seed decides which
-//! of them fail, which answers are lost, and which are late. It can be cut off: then nothing is
-//! done any more for whoever has this end of it.
+//! Simulated object storage over one in memory. It counts requests; a seed decides which of them
+//! fail, which responses are lost, and which are late. It can be cut off: from then on, no request
+//! of this handle has an effect.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,18 +17,18 @@ use filemap_cloud::object_store::{
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt, TryFutureExt, TryStreamExt};
 
-/// Of a thousand requests.
+/// Faults, in requests out of a thousand.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
-    /// Fail before they are done: 429, 500, 503.
+    /// Requests that fail before they take effect: 429, 500, 503.
     pub fail: u64,
-    /// Are done, and their answers are lost.
+    /// Requests that take effect, but whose responses are lost.
     pub lose: u64,
-    /// Are answered late, so that others overtake them.
+    /// Requests whose responses are late, so that others overtake them.
     pub delay: u64,
 }
 
-/// Requests and bytes since the last look.
+/// Requests and bytes since the last call of `take`.
 #[derive(Debug, Default)]
 pub struct Counts {
     pub gets: AtomicU64,
@@ -45,30 +45,30 @@ impl Counts {
     }
 }
 
-/// What becomes of requests that a rule is for.
+/// Fate of the requests that a rule matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// 503, each time.
     Fails,
-    /// 409 once, and nothing is done.
+    /// 409 once, without effect.
     ConflictsOnce,
-    /// It is done, and its answer is lost.
+    /// Takes effect; the response is lost.
     Loses,
     /// As `Loses`, once.
     LosesOnce,
-    /// 409, each time, and nothing is done.
+    /// 409 each time, without effect.
     Conflicts,
-    /// Waits until the rule is gone.
+    /// Waits until the rule is removed.
     Waits,
-    /// No answer is known to be a passing one: 403.
+    /// Fails with an error that must not be retried: 403.
     Refused,
 }
 
-/// A kind of request, a part of the names of its objects (their end with `$` behind it), and what
-/// becomes of them.
+/// Kind of request, part of the object's name (a `$` after it means the end of the name), and the
+/// fate of the request.
 type Ruled = (&'static str, &'static str, Rule);
 
-/// One end of it. Objects are common to all ends.
+/// One handle of it. All handles share the objects.
 #[derive(Debug)]
 pub struct Simulated {
     objects: Arc<InMemory>,
@@ -76,16 +76,16 @@ pub struct Simulated {
     pub counts: Counts,
 }
 
-/// What becomes of requests of one end.
+/// Decides the fate of the requests of one handle.
 #[derive(Debug)]
 pub struct Fates {
     seed: u64,
     faults: Faults,
-    /// Requests so far, by kind: with the seed they decide.
+    /// Requests so far, by kind. With the seed they decide the fate.
     asked: Mutex<HashMap<&'static str, u64>>,
     is_cut: AtomicBool,
     rules: Mutex<Vec<Ruled>>,
-    /// Requests that a rule was for.
+    /// Requests that a rule matched.
     pub ruled: AtomicU64,
 }
 
@@ -124,12 +124,12 @@ impl Simulated {
 }
 
 impl Fates {
-    /// What becomes of requests of a kind for objects with `part` in their names, from here on.
+    /// Replaces the rules by one, for requests of a kind for objects with `part` in their names.
     pub fn rule(&self, kind: &'static str, part: &'static str, rule: Rule) {
         *self.rules.lock().expect("no panic") = vec![(kind, part, rule)];
     }
 
-    /// As `rule`, beside the rules that there are.
+    /// As `rule`, but adds to the present rules.
     pub fn rule_too(&self, kind: &'static str, part: &'static str, rule: Rule) {
         self.rules.lock().expect("no panic").push((kind, part, rule));
     }
@@ -152,7 +152,7 @@ impl Fates {
         Some(rule)
     }
 
-    /// What rules say of a request; `Lost` or `Done` if it is done.
+    /// Applies the rules to a request; `Lost` or `Done` if it took effect.
     async fn obey(&self, kind: &'static str, path: &Path) -> Result<Fate> {
         let mut is_new = true;
         while let Some(rule) = self.ruled(kind, path) {
@@ -170,12 +170,12 @@ impl Fates {
         Ok(Fate::Done)
     }
 
-    /// Nothing is done from here on.
+    /// From now on, no request has an effect.
     pub fn cut(&self) {
         self.is_cut.store(true, Ordering::SeqCst);
     }
 
-    /// What becomes of the next request of a kind.
+    /// Returns the fate of the next request of a kind.
     async fn fate(&self, kind: &'static str) -> Result<Fate> {
         if self.is_cut.load(Ordering::SeqCst) {
             return Err(Error::NotSupported { source: "cut off".into() });
@@ -206,7 +206,7 @@ impl Fates {
             (_, Fate::Failed) => Err(failed("503 Slow Down")),
             (Fate::Done, Fate::Done) => work.await,
             _ => {
-                // An error is an answer, too.
+                // An error is a response, too.
                 let _ = work.await;
                 Err(failed("the answer is lost"))
             }

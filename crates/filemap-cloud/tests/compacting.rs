@@ -1,5 +1,5 @@
-//! Compaction: the space it frees, what it costs, what readers beside it see, and that a repair
-//! from segments alone is right after it.
+//! Compaction: the space that it frees, its cost, the view of concurrent readers, and the result
+//! of a repair from segments alone after it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,14 +23,14 @@ fn open(objects: &Arc<InMemory>, mode: Mode, options: &CloudOptions) -> CloudSto
     open_on(objects.clone(), "a", "the test", mode, options).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Pages of several versions; some of a version refer to the one before.
+/// Returns a version of a page; all versions of a page have the same body.
 fn page(nth: usize, time_ms: i64) -> Page {
     let mut random = fastrand::Rng::with_seed(nth as u64);
     let body: String = std::iter::repeat_with(|| random.alphanumeric()).take(1500).collect();
     Page::new(format!("http://{}.example/{nth}", nth % 7), time_ms, 200, body)
 }
 
-/// Puts pages, each twice, and removes two of three, one version of every ninth.
+/// Puts pages, each twice; removes two of three, and one version of every ninth.
 fn filled(store: &CloudStore) {
     for time_ms in 1..3 {
         for nth in 0..PAGES {
@@ -48,7 +48,7 @@ fn filled(store: &CloudStore) {
     store.sync().expect("synced");
 }
 
-/// That exactly the pages that were not removed are there.
+/// Asserts that exactly the pages that were not removed are stored.
 fn holds(store: &CloudStore, when: &str) {
     for nth in 0..PAGES {
         let url = page(nth, 1).url;
@@ -74,7 +74,7 @@ fn bytes(store: &CloudStore) -> u64 {
 fn the_bound_holds_and_readers_and_repairs_find_what_lives() {
     let objects = Objects::new();
     let of = &objects.objects;
-    // Nothing is compacted in the background before it was measured.
+    // `Fill`: the background must compact nothing before the measurement.
     let store = open(of, Mode::Fill, &options());
     filled(&store);
     let before = bytes(&store);
@@ -85,12 +85,12 @@ fn the_bound_holds_and_readers_and_repairs_find_what_lives() {
     assert!(report.waiting > 0 && report.deleted == 0, "{report:?}");
     holds(&store, "compacted");
     let after = bytes(&store);
-    // 198 of 600 pages live: of each, a body of 1,500 letters that shrink to three quarters.
+    // 198 of 600 pages live, each with a body of 1,500 letters that compresses to three quarters.
     assert!(after < before / 2 && after as f64 <= 1.25 * 270_000.0, "{before} -> {after}");
     assert_eq!(store.verify().expect("read").damage, [""; 0]);
     store.close().expect("closed");
     holds(&reader, "a reader from before");
-    // The grace is over.
+    // The grace period is over.
     let store = open(of, Mode::Write, &options());
     let old = objects.names("a/shard-00/seg").len() as u64;
     let report = compacted(&store, CompactionGoal::Bound);
@@ -115,7 +115,7 @@ fn a_repair_before_the_sweep_counts_nothing_twice_and_sweeps_later() {
     let store = open(of, Mode::Fill, &options().grace(Duration::from_secs(3600)));
     filled(&store);
     assert!(compacted(&store, CompactionGoal::NoGarbage).waiting > 0);
-    // Rewritten once more, beside what was rewritten before.
+    // A second compaction, after the segments of the first.
     store.put(&page(PAGES, 1), PutRule::Always).expect("stored");
     store.remove(&page(PAGES, 1).url, None).expect("removed");
     compacted(&store, CompactionGoal::NoGarbage);
@@ -199,7 +199,7 @@ fn a_writer_compacts_in_the_background() {
         assert!(began.elapsed() < Duration::from_secs(120));
         std::thread::sleep(Duration::from_millis(60));
     };
-    // 40 rounds of some 75 KB each were put; a pass a second is allowed.
+    // 40 rounds put about 75 KB each; one pass a second is allowed.
     assert!(live < 40 * 75_000 * 3 / 4, "{live} bytes");
     assert_eq!(store.verify().expect("read").damage, [""; 0]);
     store.close().expect("closed");
@@ -211,7 +211,7 @@ fn nothing_is_deleted_for_rows_whose_commit_failed() {
     let end = Simulated::new(Arc::clone(&objects.objects), 0, Faults::default());
     let of = options().max_retries(1);
     let store = open_on(Arc::clone(&end) as _, "a", "the test", Mode::Fill, &of).expect("made");
-    // One group, and nothing is left to be rewritten after it.
+    // One group, and nothing is left to rewrite after it.
     (0..20).for_each(|nth| assert!(store.put(&page(nth, 1), PutRule::Always).is_ok()));
     store.sync().expect("synced");
     (0..10).for_each(|nth| assert!(store.remove(&page(nth, 1).url, None).is_ok()));

@@ -1,5 +1,5 @@
-//! Copies between a local store and one in object storage: every version of every key, in the same
-//! order, and what was interrupted is ended by a second copy.
+//! Copies between a local store and one in object storage: every version of every key is copied,
+//! in the same order, and a second copy completes an interrupted one.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -17,10 +17,11 @@ use crate::mend::Objects;
 
 const TIME: i64 = 1_700_000_000_000;
 
-/// A version as it counts: the page as stored, and whether its body is that of an earlier one.
+/// A version as it is compared: the page as stored, and whether its body is that of an earlier
+/// one.
 type Held = Vec<(Page, bool)>;
 
-/// All versions by key, in the order in which they were put.
+/// Returns all versions by key, in the order in which they were put.
 fn all(versions: impl Iterator<Item = filemap::Result<StoredVersion>>) -> BTreeMap<Vec<u8>, Held> {
     let mut keys: BTreeMap<Vec<u8>, Held> = BTreeMap::new();
     for version in versions.map(|version| version.expect("whole")) {
@@ -43,7 +44,8 @@ fn local() -> (PageStore, TempDir) {
     (store, dir)
 }
 
-/// Pages of all kinds: variants, records beside, revisits, several versions, of one time too.
+/// Puts pages of all kinds: variants, extra records, revisits, and several versions, some with the
+/// same time.
 fn fill(store: &dyn PageWrite) {
     for page in pages() {
         store.put(&page, PutRule::IfChanged).expect("stored");
@@ -52,7 +54,7 @@ fn fill(store: &dyn PageWrite) {
         let page = Page::new("http://a.example/versions", TIME + version, 200 + version as u16, body);
         store.put(&page, PutRule::IfChanged).expect("stored");
     }
-    // Which of them is the newest, their order alone says.
+    // Only their order decides which of them is the newest.
     for body in ["first", "second", "third"] {
         store.put(&Page::new("http://a.example/tie", TIME, 200, body), PutRule::Always).expect("stored");
     }
@@ -99,7 +101,7 @@ fn a_copy_has_every_version_both_ways_and_a_second_one_adds_nothing() {
         assert_eq!(all(back.stored_by_key()), expected);
         let again = run(&mut cloud.stored_by_key(), &back, 1);
         assert_eq!((again.versions, again.already_there), (0, versions));
-        // What is new comes, and nothing else.
+        // Only new versions are copied.
         let page = Page::new("http://a.example/versions", TIME + 9, 200, "new");
         back.put(&page, PutRule::IfChanged).expect("stored");
         let news = run(&mut back.stored_by_key(), &cloud, 8);
@@ -131,10 +133,10 @@ fn a_copy_that_was_interrupted_is_ended_by_a_second_one() {
     });
     let stopped = stopped.expect("stopped");
     assert!(stopped.is_cancelled && !stopped.is_complete() && stopped.versions == so_far && so_far < versions);
-    // Not closed: what a copy was told of is safe all the same.
+    // Not closed: pages that a copy has reported as safe must survive that.
     drop(cloud);
     let cloud = opened(location, Mode::Write);
-    // One whose source fails.
+    // A copy whose source fails.
     let failure = || Err(filemap::Error::Unsupported { what: "connection any more" });
     let mut cut = from.stored_by_key().take(700).chain(std::iter::once_with(failure));
     let failed = copy(&mut cut, &cloud, 8, &mut |_| ControlFlow::Continue(())).expect_err("it breaks off");

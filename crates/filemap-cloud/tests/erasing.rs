@@ -1,5 +1,5 @@
-//! Pruning as the local store prunes, and erasing: no object that is left holds a byte of what was
-//! erased, nor does a repair bring it back.
+//! Pruning gives the same as in the local store; after an erasure no remaining object holds a byte
+//! of what was erased, and no repair restores it.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::mend::Objects;
 const TIME: i64 = 1_700_000_000_000;
 
 fn options() -> CloudOptions {
-    // Nothing that a compaction has rewritten goes by itself.
+    // Segments that a compaction has rewritten must not be deleted on their own.
     crate::as_store::options().grace(Duration::from_secs(3600)).space_bound(None)
 }
 
@@ -21,7 +21,7 @@ fn open(objects: &Objects, mode: Mode) -> CloudStore {
     open_on(objects.objects.clone(), "a", "the test", mode, &options()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A version whose body is its own, or that of the one before.
+/// Returns a version with its own body, or with that of the one before.
 fn page(host: &str, nth: i64, version: i64) -> Page {
     let body = format!("secret-{host}-{nth}-{} ", version / 2).repeat(20);
     Page::new(format!("http://{host}.example/{nth}"), TIME + version, 200, body)
@@ -40,7 +40,7 @@ fn fill(store: &dyn PageWrite) {
     store.sync().expect("synced");
 }
 
-/// A URL, the times of its versions, the body of the newest.
+/// A URL, the times of its versions, and the body of the newest.
 type Seen = (Vec<u8>, Vec<i64>, Vec<u8>);
 
 fn all(store: &dyn PageRead) -> Vec<Seen> {
@@ -90,7 +90,7 @@ fn a_prune_keeps_what_the_local_store_keeps() {
     store.close().expect("closed");
 }
 
-/// Segments that hold these bytes.
+/// Number of segments that hold these bytes.
 fn holding(objects: &Objects, bytes: &[u8]) -> usize {
     let holds = |object: Vec<u8>| object.windows(bytes.len()).any(|window| window == bytes);
     objects.names("a/shard-00/seg").iter().filter(|name| holds(objects.read(name))).count()
@@ -101,7 +101,7 @@ fn what_is_erased_is_in_no_segment_and_does_not_come_back() {
     let objects = Objects::new();
     let first = open(&objects, Mode::Fill);
     fill(&first);
-    // Removed, and not erased.
+    // Removed, but not erased.
     assert!(first.remove(&page("a", 3, 0).url, None).expect("removed"));
     first.sync().expect("synced");
     let store = open(&objects, Mode::Write);
@@ -113,7 +113,7 @@ fn what_is_erased_is_in_no_segment_and_does_not_come_back() {
     let kept = all(&store).into_iter().filter(|(url, ..)| url.starts_with(b"http://b.")).collect::<Vec<_>>();
     let report = store.erase(&Scope::new().host("a.example")).expect("erased");
     assert!(report.pages == 39 && report.deleted > 0, "{report:?}");
-    // What the writer before had uploaded waits for the grace, and that is said.
+    // Segments of the earlier writer wait for the grace period, and the report says so.
     assert!(!report.is_complete() && report.waiting == 1 && holding(&objects, b"secret-a-7") == 1, "{report:?}");
     assert_eq!(store.collect(Duration::ZERO).expect("deleted").segments, 1);
     let report = store.erase(&Scope::new().host("a.example")).expect("erased");

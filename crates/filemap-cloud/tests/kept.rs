@@ -1,6 +1,6 @@
-//! Files that are kept with a shard count together with its pages: owners come and go over a
-//! simulated object storage with faults, each in a folder of its own, and are cut off while they
-//! commit. What the next one finds is one state: its files, and all pages that these speak of.
+//! Files that are kept with a shard commit together with its pages. Owners open and leave a store
+//! over a simulated object storage with faults, each with its own folder, and are cut off during
+//! commits. The next owner must find one state: its files, and all pages that those name.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -38,7 +38,7 @@ fn opened(end: &Arc<Simulated>, mode: Mode, options: &CloudOptions) -> filemap_c
     open_on(Arc::clone(end) as _, "a", "the simulation", mode, options)
 }
 
-/// A file that grows by a line a state, and is begun anew now and then.
+/// A file that grows by a line a state, and now and then starts over.
 fn journal(state: usize) -> (String, String) {
     let from = state - state % 4;
     (format!("deep/journal.{from}"), (from..=state).map(|nth| format!("line {nth}\n")).collect())
@@ -89,7 +89,7 @@ fn retried<T>(what: &str, read: impl Fn() -> filemap::Result<T>) -> Result<T, St
     Err(format!("{what}: {last}"))
 }
 
-/// The state that a store has, if its files and pages are those of one.
+/// Returns the state of a store, if its files and pages are those of one state.
 fn state_of(store: &CloudStore) -> Result<Option<usize>, String> {
     let names = retried("kept", || store.kept())?;
     let mut found = Vec::new();
@@ -167,7 +167,7 @@ fn life(seed: u64, fault: Option<Fault>) -> Result<(), String> {
         }
         alive.push((store, state));
     }
-    // Whoever was before is told so, and changes nothing.
+    // The earlier owner gets an error and changes nothing.
     let (last, _) = alive.pop().ok_or("no owner")?;
     for (store, state) in &alive {
         if sync(store, state + 50).is_ok() {
@@ -229,7 +229,7 @@ fn a_commit_writes_what_is_new_and_objects_of_old_manifests_go() {
     };
     // journal.8: its only line; state, table, same, the manifest.
     assert_eq!(of_crawl(&objects), 5);
-    // What another owner left is swept, once it is old enough: a grace of none.
+    // What another owner left is deleted once the grace period is over, here at once.
     let cut = Simulated::new(Arc::clone(&objects), 1, NONE);
     let second = opened(&cut, Mode::Write, &options(0, None)).expect("taken");
     cut.rule("put", "shard-00/ix", Rule::Refused);
@@ -299,7 +299,7 @@ fn files_that_are_not_whole_are_named_and_a_repair_gives_them_up() {
             assert!(is_told == is_seen && !report.changed, "{what}, gone: {is_gone}, full: {is_full}: {report:?}");
         }
         if what == "a piece" && !is_gone {
-            // A repair looks at names alone.
+            // A repair checks only names.
             continue;
         }
         let repaired = || repair_on(Arc::clone(&end) as _, "a", "the simulation", &options).expect("repaired");
@@ -317,7 +317,7 @@ fn files_that_are_not_whole_are_named_and_a_repair_gives_them_up() {
 fn a_handle_that_reads_finds_the_files_of_now_when_those_it_knew_are_gone() {
     let objects = Objects::new();
     let end = Simulated::new(Arc::clone(&objects.objects), 1, NONE);
-    // A grace of none: what is replaced is deleted at once.
+    // No grace period: replaced objects are deleted at once.
     let options = options(0, None);
     let store = opened(&end, Mode::Fill, &options).expect("made");
     let put = |pages: std::ops::Range<usize>| {
@@ -329,7 +329,7 @@ fn a_handle_that_reads_finds_the_files_of_now_when_those_it_knew_are_gone() {
     one.kept().expect("read");
     put(PAGES..3 * PAGES);
     sync(&store, 1).expect("kept");
-    // One knows the manifest, the other has a view of the index in which it is named.
+    // One has read the manifest, the other has a view of the index that names it.
     assert_eq!(state_of(&other), Ok(Some(1)));
     let mut state = Vec::new();
     one.read_kept("state", &mut |part| {

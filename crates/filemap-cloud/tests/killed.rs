@@ -1,6 +1,6 @@
-//! A process that puts pages is killed with SIGKILL, again and again: every page that it was told
-//! is safe is there for the next owner, and the store is whole. In a real object storage alone,
-//! the bucket of `FILEMAP_S3`.
+//! Kills a process that puts pages with SIGKILL, repeatedly: every page that was reported as safe
+//! must be found by the next owner, and the store must be undamaged. Runs only in a real object
+//! storage, in the bucket of `FILEMAP_S3`.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -20,7 +20,7 @@ fn page(round: u64, nth: u64) -> Page {
     Page::new(url, 1_700_000_000_000, 200, format!("body {nth} ").repeat(nth as usize % 500))
 }
 
-/// What is killed: this test in a process of its own.
+/// The process to kill: this test in a process of its own.
 #[test]
 #[ignore = "it is started by the test below, and puts until it is killed"]
 fn puts_until_it_is_killed() {
@@ -36,7 +36,8 @@ fn puts_until_it_is_killed() {
     }
 }
 
-/// Starts a process that puts, kills it after a while. Returns the pages that it said are safe.
+/// Starts a process that puts, and kills it after a while. Returns the pages that it reported as
+/// safe.
 fn killed(location: &str, round: u64, after: Duration) -> u64 {
     let mut child = Command::new(std::env::current_exe().expect("this program"))
         .args(["--exact", "killed::puts_until_it_is_killed", "--ignored", "--nocapture"])
@@ -69,7 +70,7 @@ fn a_killed_process_has_lost_nothing_that_it_was_told_is_safe() {
         safe.push(killed(&location, round, Duration::from_millis(random.u64(300..2500))));
         let store = opened(&location, Mode::Write);
         for (round, pages) in safe.iter().enumerate() {
-            // The pages put last are those at risk; all of them at the end.
+            // The pages put last are at risk; the end checks all of them.
             let from = if round as u64 + 1 == ROUNDS { 0 } else { pages.saturating_sub(3 * PAGES_A_SYNC) };
             for nth in from..*pages {
                 let page = page(round as u64, nth);

@@ -1,5 +1,5 @@
-//! How readers look for news: of a repair too, not for nothing, and never in silence when they
-//! cannot. And waits of writers that must end.
+//! Polling of readers for changes: they also find a repair, send no request while idle, and report
+//! an error if they cannot poll. Also: waits of writers must end.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ fn reader(objects: &Objects, options: &CloudOptions) -> (Arc<Simulated>, CloudSt
     (end, store)
 }
 
-/// Waits until no request comes: SlateDB looks once when it has opened.
+/// Waits until no request comes: SlateDB polls once after it has opened.
 fn quiet(end: &Simulated) {
     let began = Instant::now();
     loop {
@@ -118,7 +118,7 @@ fn a_reader_whose_tables_are_gone_looks_once_more() {
     repair_on(objects.objects.clone(), "a", "the test", &options()).expect("repaired");
     objects.names("a/shard-00/ix/1").iter().for_each(|name| objects.delete(name));
     readers.iter().for_each(|(call, (_, reader))| call(reader));
-    // What no index has is damage.
+    // Without any index, a lookup fails.
     let (_end, reader) = reader(&objects, &options());
     objects.names("a/shard-00/ix").iter().for_each(|name| objects.delete(name));
     assert!(has(&reader, 7).is_err());
@@ -146,7 +146,7 @@ fn calls_share_a_look_that_fails() {
     let (end, reader) = reader(&objects, &options().poll(POLL).max_retries(4));
     assert!(has(&reader, 1).expect("readable"));
     std::thread::sleep(6 * POLL);
-    // A look takes 0.75 s to fail.
+    // A poll takes 0.75 s to fail.
     end.rule("list", "shard-00/index$", Rule::Fails);
     let began = Instant::now();
     std::thread::scope(|scope| {
@@ -163,7 +163,7 @@ fn a_clock_that_was_ahead_keeps_no_later_writer_out() {
     let location = "mem://clock-ahead/pages";
     let ahead = options().fault(Fault::ClockAhead);
     let first = open_bucket(location, Mode::Fill, &ahead).expect("made");
-    // Tables and their merges, not the log alone.
+    // Tables and their merges, not only the log.
     for nth in 0..450 {
         puts(&first, nth..nth + 1);
     }
@@ -195,7 +195,7 @@ fn a_removal_tells_of_each_page_without_a_lock() {
     puts(&store, 0..10);
     let removed = store.remove_all(&Scope::new(), &mut |removed| {
         assert!(removed.is_ok());
-        // The same URLs, and those of the same locks.
+        // The same URLs, and URLs with the same locks.
         for nth in 0..10 {
             store.put(&page(100 + nth), PutRule::IfChanged).expect("stored");
         }

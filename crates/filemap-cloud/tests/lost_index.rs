@@ -1,5 +1,5 @@
-//! An index that is gone, or has lost its last part, is never taken for an empty one; repairs keep
-//! writers and one another away.
+//! An index that is missing, or has lost its last part, is never taken for an empty one; a repair
+//! excludes writers and other repairs.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -46,7 +46,7 @@ fn all_there(objects: &Objects, pages: usize) {
     }
 }
 
-/// Waits until a request has met a rule.
+/// Waits until a rule has matched a request.
 fn met(end: &Simulated) {
     let began = Instant::now();
     while end.ruled.load(Ordering::SeqCst) == 0 {
@@ -94,7 +94,7 @@ fn an_index_without_its_last_part_is_refused_until_it_is_repaired() {
     objects.names(INDEX).iter().for_each(|name| objects.delete(name));
     before.into_iter().for_each(|(name, bytes)| objects.replace(&name, bytes));
     is_damage(opened(&end(&objects), Mode::Write));
-    // Opened once more it has a later epoch, and what it does not know is still of a later one.
+    // Reopened, it has a later epoch; what it does not know is still of a later one.
     let repaired = repaired(&end(&objects)).expect("repaired");
     assert_eq!((repaired.versions, repaired.uncommitted), (15, 0));
     all_there(&objects, 15);
@@ -188,7 +188,7 @@ fn a_writer_that_outlives_its_index_is_told_of_the_repair() {
     let objects = Objects::new();
     let writer = objects.open(Mode::Fill);
     puts(&writer, 0..4);
-    // Nothing is left to fence it with.
+    // No object is left that could fence it.
     objects.names(INDEX).iter().for_each(|name| objects.delete(name));
     assert_eq!(repaired(&end(&objects)).expect("repaired").versions, 4);
     writer.put(&page(99), PutRule::Always).expect("taken");
@@ -209,7 +209,7 @@ fn a_passing_error_ends_a_repair_before_it_has_done_anything() {
     failing.rule("put", "ix/1/", Rule::Fails);
     let error = repaired(&failing).expect_err("it cannot fence the writer");
     assert!(matches!(error, Error::Unavailable { .. }), "{error}");
-    // The writer goes on, or another takes its place; nothing waits for a repair.
+    // The writer continues, or another replaces it; no repair is waited for.
     let other = objects.open(Mode::Write);
     puts(&other, 3..6);
     other.close().expect("closed");
@@ -240,7 +240,8 @@ fn of_two_repairs_at_once_one_gives_way() {
     all_there(&objects, 12);
 }
 
-/// A repair that waits at its first segment, and then goes on by the rule: `Waits` is none.
+/// Runs a repair that waits at its first segment, then continues under the rule; `Waits` stands
+/// for no rule.
 fn repair_beside(objects: &Objects, rule: Rule, beside: impl FnOnce()) -> filemap_cloud::Result<RepairReport> {
     let slow = end(objects);
     slow.rule("get", "shard-00/seg/", Rule::Waits);
@@ -272,7 +273,7 @@ fn what_was_removed_after_a_repair_that_failed_stays_removed() {
     let store = store.expect("opened");
     assert!(store.remove(&page(7).url, None).expect("removed"));
     store.sync().expect("synced");
-    // Neither the page is left anywhere, nor its tombstone.
+    // Neither the page nor its tombstone is left anywhere.
     (0..2).for_each(|_| drop(store.compact(CompactionGoal::NoGarbage).expect("compacted")));
     store.close().expect("closed");
     assert_eq!(repaired(&end(&objects)).expect("repaired").versions, 7);
@@ -286,7 +287,7 @@ fn a_writer_without_its_index_is_told_of_the_second_of_two_repairs() {
     let objects = Objects::new();
     let writer = objects.open(Mode::Fill);
     puts(&writer, 0..4);
-    // Nothing is left to fence it with.
+    // No object is left that could fence it.
     objects.names(INDEX).iter().for_each(|name| objects.delete(name));
     let ends = [end(&objects), end(&objects)];
     ends.iter().for_each(|end| end.rule("get", "shard-00/seg/", Rule::Waits));
@@ -341,7 +342,7 @@ fn a_conflict_is_no_success_of_a_repair() {
     puts(&store, 4..5);
     store.close().expect("closed");
     all_there(&objects, 5);
-    // One that does not pass ends the repair, in bounded time.
+    // A conflict that does not end makes the repair fail, in bounded time.
     for marker in ["shard-00/index/3.repair$", "shard-00/index/3$"] {
         let conflicting = end(&objects);
         conflicting.rule("put", marker, Rule::Conflicts);
@@ -368,7 +369,7 @@ fn a_repair_whose_answers_were_lost_and_that_failed_is_in_nobodys_way() {
         store.close().expect("closed");
         all_there(&objects, 6);
     }
-    // What a repair has completed counts, though it was not told so.
+    // A repair that has completed counts, even if its response was lost.
     let objects = Objects::new();
     let store = objects.open(Mode::Fill);
     puts(&store, 0..4);
@@ -391,14 +392,14 @@ fn a_log_that_lost_its_end_is_not_complete_and_is_repaired_with_all_that_was_upl
     puts(&second, 5..10);
     of_second.cut();
     drop(second);
-    // What the second writer had committed is gone, and the index does not know it.
+    // The commits of the second writer are lost, and the index does not name them.
     let lost = objects.names(INDEX).into_iter().filter(|name| !before.contains(name));
     lost.for_each(|name| objects.delete(&name));
     let third = objects.open(Mode::Write);
     puts(&third, 10..12);
     let grace = Duration::from_secs(3600);
     assert_eq!(third.collect(grace).expect("listed").young, 1);
-    // An erasure leaves it, and says so.
+    // An erasure leaves it, and reports that.
     let erased = third.erase_url(b"http://a.example/none").expect("erased");
     assert!(!erased.is_complete() && erased.waiting == 1, "{erased:?}");
     third.close().expect("closed");

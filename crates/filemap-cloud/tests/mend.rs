@@ -1,4 +1,4 @@
-//! Damage is found, named and bounded: damaged and lost segments, an index that is gone, what a
+//! Damage is found, named and bounded: damaged and missing segments, a missing index, and what a
 //! fenced writer left.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use futures_util::TryStreamExt;
 
 use crate::as_store::options;
 
-/// Objects, and a runtime to look at them with.
+/// Objects, and a runtime to read them with.
 pub struct Objects {
     pub objects: Arc<InMemory>,
     runtime: tokio::runtime::Runtime,
@@ -57,12 +57,12 @@ fn page(nth: usize) -> Page {
     Page::new(format!("http://a.example/{nth}"), 1_700_000_000_000, 200, body)
 }
 
-/// A writer that compacts when it is told to.
+/// Opens a writer that compacts only when told to.
 fn quiet(objects: &Objects) -> CloudStore {
     open_on(objects.objects.clone(), "a", "the test", Mode::Write, &options().space_bound(None)).expect("opened")
 }
 
-/// Segments of 40 pages each.
+/// Writes segments of 40 pages each.
 fn filled(objects: &Objects, segments: usize) -> Vec<Page> {
     let store = objects.open(Mode::Fill);
     let pages: Vec<Page> = (0..40 * segments).map(page).collect();
@@ -94,12 +94,12 @@ fn a_damaged_segment_is_named_and_its_neighbours_are_read() {
     assert!(full.damage[0].contains("checksum mismatch"), "{}", full.damage[0]);
     let repaired = repair_on(objects.objects.clone(), "a", "the test", &options()).expect("repaired");
     assert_eq!((repaired.damage.len(), repaired.may_return, repaired.is_complete()), (1, false, false));
-    // A body alone is damaged: that is said, and never that the page is absent.
+    // Only a body is damaged: that is the error, and the page never counts as absent.
     let store = objects.open(Mode::Read);
     assert_eq!((store.count(&Scope::new()).expect("counted"), repaired.versions), (120, 120));
     let again: Vec<_> = pages.iter().filter_map(|page| store.get(&Lookup::new(&page.url)).err()).collect();
     assert!(again.len() == 1 && again[0].is_damage());
-    // What could not be read is kept, to be looked into.
+    // Unreadable bytes are kept for inspection.
     let store = objects.open(Mode::Write);
     assert_eq!(store.collect(Duration::ZERO).expect("listed").segments, 0);
     store.close().expect("closed");
@@ -116,7 +116,7 @@ fn a_lost_segment_is_damage_and_never_an_absent_page() {
     assert!(found.iter().all(|page| !matches!(page, Ok(None))));
     assert!(found[0].as_ref().expect_err("gone").is_damage() && found[79].is_ok());
     let quick = store.verify_quick().expect("listed");
-    assert_eq!(quick.damage, [format!("{}: it is gone", &lost.to_string()[2..])]);
+    assert_eq!(quick.damage, [format!("{}: it is missing", &lost.to_string()[2..])]);
     assert_eq!(quick.gone, 1);
     store.close().expect("closed");
 }
@@ -134,7 +134,7 @@ fn a_repair_names_the_segments_that_are_gone_and_says_when_it_cannot_know_them()
     let segments = objects.names("a/shard-00/seg");
     let gone = |name: &Path, report: &filemap_cloud::RepairReport| {
         report.damage.len() == 1
-            && report.damage[0].starts_with(&format!("{}: it is gone", &name.to_string()[2..]))
+            && report.damage[0].starts_with(&format!("{}: it is missing", &name.to_string()[2..]))
             && !report.is_complete()
     };
     let bytes = objects.read(&segments[0]).len() as u64;
@@ -142,20 +142,20 @@ fn a_repair_names_the_segments_that_are_gone_and_says_when_it_cannot_know_them()
     let report = repaired();
     assert!(gone(&segments[0], &report) && !report.may_return, "{report:?}");
     assert!(report.lost_bytes > bytes / 2 && report.lost_bytes < bytes, "{report:?} of {bytes}");
-    // It is said once: the new index never had it.
+    // It is reported once: the new index never had it.
     let again = repaired();
     assert!(again.is_complete() && again.versions == report.versions, "{again:?}");
-    // With a tombstone what it removed is there again.
+    // Without a tombstone, what it removed is stored again.
     let last = segments.last().expect("segments");
     objects.delete(last);
     let report = repaired();
     assert!(gone(last, &report) && report.may_return && report.versions == again.versions + 1, "{report:?}");
-    // Without an index nobody knows what there was.
+    // Without an index, the missing segments are unknown.
     objects.names("a/shard-00/ix").iter().for_each(|name| objects.delete(name));
     objects.delete(&segments[1]);
     let report = repaired();
     assert!(report.damage.is_empty() && !report.is_complete(), "{report:?}");
-    assert!(report.unknown_segments.is_some_and(|why| why.contains("gone")));
+    assert!(report.unknown_segments.is_some_and(|why| why.contains("missing")));
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn a_store_without_its_index_is_repaired_whole() {
     objects.names("a/shard-00/ix").iter().for_each(|name| objects.delete(name));
     let repaired = repair_on(objects.objects.clone(), "a", "the test", &options()).expect("repaired");
     assert_eq!((repaired.versions, repaired.damage.len()), (80, 0));
-    // Once more, and writing goes on: no sequence and no name is used twice.
+    // A second repair, and writes after it: no sequence number and no name is used twice.
     assert_eq!(repair_on(objects.objects.clone(), "a", "the test", &options()).expect("repaired").versions, 80);
     let store = objects.open(Mode::Write);
     assert!(!store.contains(&Lookup::new(&pages[7].url)).expect("readable"));
@@ -233,7 +233,7 @@ fn what_a_fenced_writer_uploaded_and_never_committed_does_not_come_back() {
     let store = objects.open(Mode::Read);
     let after: Vec<_> = store.list(&Scope::new(), None).expect("listed").map(|page| page.expect("whole").url).collect();
     assert_eq!(after, before);
-    // The orphan goes, after a grace; nothing else does.
+    // The orphan is deleted after a grace period; nothing else is.
     let store = objects.open(Mode::Write);
     let young = store.collect(Duration::from_secs(3600)).expect("listed");
     assert_eq!((young.segments, young.young), (0, 1));

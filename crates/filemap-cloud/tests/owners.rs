@@ -1,5 +1,5 @@
-//! Owners of a store: absent and foreign stores, a second writer, a handle that is dropped, calls
-//! from threads of a runtime.
+//! Owners of a store: absent and foreign stores, a second writer, a dropped handle, calls from
+//! threads of a runtime.
 
 use filemap::access::{PutRule, Scope};
 use filemap::{Lookup, Page, PageRead, PageWrite};
@@ -23,7 +23,7 @@ fn an_absent_store_is_said_to_be_absent_and_made_once() {
         let made = open_bucket(&location, Mode::Fill, &exact).expect("made");
         made.put(&Page::new("HTTP://A.example", 1, 200, "a"), PutRule::Always).expect("stored");
         made.close().expect("closed");
-        // What it was made with stays.
+        // The options of its creation stay in force.
         let again = opened(&location, Mode::Fill);
         assert_eq!(again.key(b"HTTP://A.example").expect("any bytes"), b"HTTP://A.example");
         assert!(again.contains(&Lookup::new("HTTP://A.example")).expect("readable"));
@@ -52,7 +52,8 @@ fn a_second_writer_has_all_that_was_synced_and_the_first_writes_no_more() {
     }
 }
 
-/// What the first of two writers is told after the second has written for a while.
+/// Returns the result of a sync by the first of two writers, after the second has written for a
+/// while.
 fn late_sync(location: &str, fault: Option<Fault>) -> filemap::Result<()> {
     let first = opened(location, Mode::Fill);
     first.put(&page(1), PutRule::Always).expect("stored");

@@ -1,4 +1,4 @@
-//! What calls cost: requests and bytes, counted over objects in memory.
+//! Cost of calls in requests and bytes, counted over objects in memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use filemap_cloud::{CloudOptions, Mode, open_on};
 
 use crate::bucket::{Faults, Simulated};
 
-/// Pages of the load, and of the reads.
+/// Number of pages that are loaded, and number of reads.
 const PAGES: usize = 20_000;
 const READS: usize = 2_000;
-/// Requests of a look for news: the manifest, and where the log ends.
+/// Requests of a poll for changes: the manifest, and the end of the log.
 const LOOK: u64 = 10;
 
-/// A page whose body compresses to about the half, as it is of 16 letters.
+/// Returns a page whose body compresses to about half: it uses 16 letters.
 fn page(nth: usize) -> Page {
     let mut random = fastrand::Rng::with_seed(nth as u64);
     let body: Vec<u8> = (0..6_000).map(|_| b"abcdefghijklmnop"[random.usize(..16)]).collect();
@@ -28,7 +28,7 @@ fn page(nth: usize) -> Page {
 fn requests_and_bytes_of_a_load_of_reads_and_of_opening_are_bounded() {
     let objects = Arc::default();
     let end = || Simulated::new(Arc::clone(&objects), 0, Faults::default());
-    // Later looks for news are counted with nothing.
+    // Later polls must not be counted.
     let options = CloudOptions::new().poll(Duration::from_secs(3600));
     let open =
         |end: &Arc<Simulated>, mode| open_on(Arc::clone(end) as _, "a", "the test", mode, &options).expect("open");
@@ -44,8 +44,8 @@ fn requests_and_bytes_of_a_load_of_reads_and_of_opening_are_bounded() {
     writer.close().expect("closed");
 
     let reading = end();
-    // The index looks for news at once, beside whoever has opened it: some openings are counted
-    // with that, but not all.
+    // The index polls at once, concurrently with its opening: some openings are counted with that
+    // poll, but not all.
     let mut openings = Vec::new();
     let reader = loop {
         reading.counts.take();

@@ -1,5 +1,5 @@
-//! What a repair makes of damaged segments and of uploads that were never committed; what is put
-//! over a damaged body; what a verification tells.
+//! Results of a repair of damaged segments and of uncommitted uploads; puts over a damaged body;
+//! reports of a verification.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn repaired(objects: &Objects) -> RepairReport {
     repair_on(objects.objects.clone(), "a", "the test", &options()).expect("repaired")
 }
 
-/// One segment: 20 pages, the tombstones of the even ones, 20 pages more.
+/// Writes one segment: 20 pages, the tombstones of the even ones, 20 more pages.
 fn filled(objects: &Objects) -> Path {
     let store = objects.open(Mode::Fill);
     (0..20).for_each(|nth| assert!(store.put(&page(nth), PutRule::Always).is_ok()));
@@ -40,7 +40,7 @@ fn filled(objects: &Objects) -> Path {
     names.remove(0)
 }
 
-/// Which of the pages are there, and how many of them cannot be read.
+/// Returns which of the pages are stored, and how many of them cannot be read.
 fn there(objects: &Objects) -> (Vec<usize>, usize) {
     let store = objects.open(Mode::Read);
     let found: Vec<usize> =
@@ -56,7 +56,7 @@ fn there(objects: &Objects) -> (Vec<usize>, usize) {
     (found, unreadable)
 }
 
-/// The place of the nth record that has this URL as its key.
+/// Offset of the nth record that has this URL as its key.
 fn record_of(bytes: &[u8], url: &[u8], nth: usize) -> usize {
     let places = bytes.windows(url.len()).enumerate().filter(|(_, window)| *window == url);
     places.map(|(at, _)| at - FIXED).nth(nth).expect("it is in the segment")
@@ -65,7 +65,7 @@ fn record_of(bytes: &[u8], url: &[u8], nth: usize) -> usize {
 #[test]
 fn a_damaged_record_takes_no_other_with_it_and_what_may_return_is_said() {
     let live: Vec<usize> = (0..40).filter(|nth| *nth >= 20 || nth % 2 == 1).collect();
-    // A byte of a page's head, of its body, of a tombstone's head, of header and footer.
+    // A byte of a page's head, of its body, of a tombstone's head, of the header, of the footer.
     for (case, what) in ["head", "body", "tombstone", "header", "footer", "cut"].into_iter().enumerate() {
         let objects = Objects::new();
         let name = filled(&objects);
@@ -96,7 +96,7 @@ fn a_damaged_record_takes_no_other_with_it_and_what_may_return_is_said() {
         assert!(!report.is_complete() && !report.damage.is_empty(), "{what}: {report:?}");
         assert_eq!((report.may_return, report.versions), (may_return, expected.len() as u64), "{what}: {report:?}");
         assert!(report.damage.iter().all(|damage| damage.contains("seg/")), "{what}: {report:?}");
-        // It is told of until it is gone, and no sequence is used twice.
+        // It is reported until it is gone, and no sequence number is used twice.
         let store = objects.open(Mode::Write);
         assert!(!store.verify().expect("read").damage.is_empty(), "{what}");
         store.put(&page(5), PutRule::Always).expect("stored");
@@ -195,7 +195,7 @@ fn a_page_put_over_a_damaged_or_lost_body_is_stored_again() {
     }
 }
 
-/// Takes the first row of a version out of the index, behind the store's back.
+/// Deletes the first row of a version from the index, bypassing the store.
 fn lose_a_row(objects: &Objects) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a thread");
     runtime.block_on(async {

@@ -1,4 +1,4 @@
-//! A store of several shards reads as one, and each of its shards has a writer of its own.
+//! A store of several shards reads as one, and each of its shards has its own writer.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn only(location: &str, shard: u32, mode: Mode) -> CloudStore {
     open_bucket(location, mode, &options().only_shard(shard)).expect("opened")
 }
 
-/// All that is listed in a scope, with its cursor.
+/// Lists all pages in a scope, with their cursors.
 fn listed(store: &CloudStore, scope: &Scope) -> Vec<(Vec<u8>, Vec<u8>)> {
     let listed = store.list(scope, None).expect("listed").map(|listed| listed.expect("whole"));
     listed.map(|listed| (listed.url, listed.cursor.expect("it has one").0)).collect()
@@ -55,7 +55,7 @@ fn several_shards_answer_as_one_does() {
                     heads.map(|page| (page.url, page.fetched_at_ms, page.status)).collect::<Vec<_>>()
                 });
                 assert_eq!(heads[0], heads[1]);
-                // From the cursor of one the other goes on.
+                // A cursor of the one store continues in the other.
                 let middle = filemap::access::Cursor(of_one[of_one.len() / 2].1.clone());
                 let rest = |store: &CloudStore| {
                     let rest = store.list(scope, Some(&middle)).expect("listed");
@@ -88,7 +88,7 @@ fn several_shards_answer_as_one_does() {
     }
 }
 
-/// What is done to the whole store.
+/// Makes changes to the whole store.
 fn changes_alike(stores: &[CloudStore; 2]) {
     let [one, several] = stores;
     let removed = stores.each_ref().map(|store| {
@@ -130,7 +130,7 @@ fn each_shard_has_a_writer_of_its_own() {
             assert!(writer.get(&Lookup::new(&of(0))).is_err(), "nobody is told that it is absent");
             writer.sync_with(&[]).expect("synced");
         }
-        // One is taken, and the other goes on.
+        // One shard is taken over, and the other continues.
         let taken = only(&location, 1, Mode::Write);
         writers[0].put(&page(&of(1)), PutRule::Always).expect("in memory");
         assert!(writers[0].sync().is_err() && writers[0].is_fenced());

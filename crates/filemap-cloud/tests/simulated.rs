@@ -1,9 +1,9 @@
-//! Owners that come and go over a simulated object storage that fails, loses answers and is cut
-//! off. What the store holds must be what it held after some call: none that was synced is lost,
-//! nothing that was removed comes back, nothing stands half. So also after a repair from segments
+//! Owners that open and leave a store over a simulated object storage that fails, loses responses
+//! and is cut off. The store must hold what it held after some call: no synced call is lost, no
+//! removed page returns, no call takes effect in part. The same holds after a repair from segments
 //! alone. One seed decides the calls and the faults.
 //!
-//! Faults that are planted in the code must be caught by that: else it would prove nothing.
+//! The test must catch the faults that are planted in the code; otherwise it proves nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ const SEEDS: u64 = 40;
 const SEEDS_TO_CATCH: u64 = 960;
 /// Threads: runs wait far more than they work.
 const AT_ONCE: usize = 12;
-/// Of a hunt, which mostly ends with one of the first.
+/// Threads of a hunt, which mostly ends with one of the first seeds.
 const HUNTING_AT_ONCE: usize = 6;
-/// Seeds that have caught a fault, to be tried first, and some more than once: the threads of a
-/// store decide, too.
+/// Seeds that have caught a fault, to be tried first, some more than once: the threads of a store
+/// decide, too.
 const CAUGHT_BEFORE: [(Fault, &[u64]); 5] = [
     (Fault::CommittedBeforeUpload, &[52, 58, 52, 58, 52, 58]),
     (Fault::OwnCollected, &[9, 11]),
@@ -37,7 +37,7 @@ const OWNERS: usize = 4;
 const CALLS: usize = 30;
 const FAULTS: Faults = Faults { fail: 15, lose: 15, delay: 300 };
 
-/// All versions of all pages: by URL, times and bodies.
+/// All versions of all pages: times and bodies, by URL.
 type Content = BTreeMap<Vec<u8>, Vec<(i64, Vec<u8>)>>;
 
 struct Run {
@@ -45,9 +45,10 @@ struct Run {
     random: fastrand::Rng,
     objects: Arc<InMemory>,
     fault: Option<Fault>,
-    /// Runs of a fault have more of what finds it; so has one without it that is compared.
+    /// True if the run has more of the steps that find a fault; also set for the run without a
+    /// fault that is compared with it.
     is_hunt: bool,
-    /// What the store may hold: what it held when it was last synced, and after each call since.
+    /// Permitted contents: the content at the last sync, and after each call since.
     may_be: Vec<Content>,
 }
 
@@ -63,21 +64,21 @@ impl Run {
         open_on(Arc::clone(end) as _, "a", "the simulation", mode, &self.options())
     }
 
-    /// A whole life of a store; an error says what was lost.
+    /// Runs the whole life of a store. An error says what was lost.
     fn run(mut self) -> Result<(), String> {
         for owner in 0..OWNERS {
             if !self.is_hunt && self.random.u8(..5) == 0 {
                 self.repairs(owner as u64)?;
             }
             let end = Simulated::new(Arc::clone(&self.objects), self.seed ^ (owner as u64) << 32, FAULTS);
-            // An owner that cannot open for bad luck is no owner.
+            // Opening fails by chance: no owner in this round.
             let Ok(store) = self.open(&end, Mode::Fill) else { continue };
             self.check(&store, "opened")?;
             self.calls(&store);
             match self.random.u8(..5) {
                 0 => self.cut_in_a_sync(&store, &end),
                 1 => self.compacts(&store, Some(&end)),
-                // It stays, and is fenced by the next one.
+                // It stays open, and the next one fences it.
                 2 => self.fenced(&store)?,
                 3 => drop(store.sync().map(|()| self.synced())),
                 _ => drop(store.close().map(|()| self.synced())),
@@ -86,11 +87,11 @@ impl Run {
         self.end()
     }
 
-    /// Repairs with faults, cut off perhaps; what was begun is ended by another one.
+    /// Repairs with faults, perhaps cut off; a second repair completes it.
     fn repairs(&self, nth: u64) -> Result<(), String> {
         let Ok(described) = self.open(&Simulated::new(Arc::clone(&self.objects), 1, Faults::default()), Mode::Read)
         else {
-            // It was not made yet.
+            // The store was not created yet.
             return Ok(());
         };
         drop(described);
@@ -111,14 +112,14 @@ impl Run {
         if second.damage.is_empty() { Ok(()) } else { Err(format!("repaired: {:?}", second.damage)) }
     }
 
-    /// Reads all without faults, and again when segments alone are left.
+    /// Reads all without faults, and again when only segments are left.
     fn end(&mut self) -> Result<(), String> {
         let end = Simulated::new(Arc::clone(&self.objects), 0, Faults::default());
         let fail = |error: &dyn std::fmt::Display| format!("no fault, and yet: {error}");
         let store = self.open(&end, Mode::Fill).map_err(|error| fail(&error))?;
         self.check(&store, "at the end")?;
         if self.seed.is_multiple_of(2) {
-            // So that a segment tells a repair what those before it had not committed.
+            // A segment then tells a repair what earlier ones had not committed.
             self.put(&store, "http://last.example/", 1);
         }
         store.close().map_err(|error| fail(&error))?;
@@ -143,7 +144,7 @@ impl Run {
         self.may_be.last().cloned().unwrap_or_default()
     }
 
-    /// What it held before is no answer any more.
+    /// Drops the permitted contents before the last.
     fn synced(&mut self) {
         self.may_be.drain(..self.may_be.len() - 1);
     }
@@ -203,7 +204,7 @@ impl Run {
         }
     }
 
-    /// Collects while a full segment is on its way.
+    /// Collects during the upload of a full segment.
     fn collect(&mut self, store: &CloudStore) {
         (0..16).for_each(|nth| self.put(store, "http://full.example/", nth));
         std::thread::sleep(Duration::from_millis(self.random.u64(..30)));
@@ -215,7 +216,7 @@ impl Run {
         [CompactionGoal::NoGarbage, CompactionGoal::Bound][self.random.usize(..2)]
     }
 
-    /// Compacts while pages are put and removed; with an end, until that is cut off.
+    /// Compacts during puts and removals; with a handle, until that is cut off.
     fn compacts(&mut self, store: &CloudStore, end: Option<&Arc<Simulated>>) {
         let (goal, after) = (self.goal(), Duration::from_millis(self.random.u64(..40)));
         std::thread::scope(|scope| {
@@ -228,7 +229,7 @@ impl Run {
         });
     }
 
-    /// Is cut off while a full segment and the rest are on their way.
+    /// Cuts the handle off during the upload of a full segment and the rest.
     fn cut_in_a_sync(&mut self, store: &CloudStore, end: &Arc<Simulated>) {
         (0..16).for_each(|nth| self.put(store, "http://cut.example/", nth));
         let after = Duration::from_millis(self.random.u64(..20));
@@ -243,7 +244,7 @@ impl Run {
         }
     }
 
-    /// Puts, removals and syncs beside other work.
+    /// Makes puts, removals and syncs during other work.
     fn calls_beside(&mut self, store: &CloudStore) {
         for nth in 0..12 {
             std::thread::sleep(Duration::from_millis(self.random.u64(..3)));
@@ -263,7 +264,7 @@ impl Run {
         }
     }
 
-    /// Another owner comes while this one is alive; what this one then syncs must not count.
+    /// Opens a second owner while this one is alive; later syncs of this one must not count.
     fn fenced(&mut self, store: &CloudStore) -> Result<(), String> {
         let end = Simulated::new(Arc::clone(&self.objects), self.seed ^ 99, Faults::default());
         let other = self.open(&end, Mode::Write).map_err(|error| format!("no fault, and yet: {error}"))?;
@@ -278,9 +279,9 @@ impl Run {
         other.close().map_err(|error| format!("no fault, and yet: {error}"))
     }
 
-    /// That the store holds what it may; it holds that from here on.
+    /// Asserts that the store holds a permitted content, which becomes the only one.
     fn check(&mut self, store: &CloudStore, when: &str) -> Result<(), String> {
-        // Reads fail too: a fault is not a loss.
+        // Reads fail, too: a fault is not a loss.
         let found = (0..20).find_map(|_| content(store).ok()).ok_or("20 reads failed, one after the other")?;
         let sorted = |content: &Content| {
             let mut content = content.clone();
@@ -321,7 +322,7 @@ fn run(seed: u64, fault: Option<Fault>, is_hunt: bool) -> Result<(), String> {
     run.run().map_err(|what| format!("seed {seed}: {what}"))
 }
 
-/// The first failure of these seeds, and its seed.
+/// Returns the first failure of these seeds, and its seed.
 fn first_failure(seeds: &[u64], fault: Option<Fault>) -> Option<(u64, String)> {
     let at_once = if fault.is_some() { HUNTING_AT_ONCE } else { AT_ONCE };
     seeds.chunks(at_once).find_map(|part| {
@@ -348,7 +349,7 @@ fn every_planted_fault_is_caught() {
             CAUGHT_BEFORE.iter().filter(|caught| caught.0 == fault).flat_map(|caught| caught.1.iter().copied());
         let caught = first_failure(&before.chain(0..SEEDS_TO_CATCH).collect::<Vec<_>>(), Some(fault));
         let (seed, what) = caught.unwrap_or_else(|| panic!("{fault:?} is not caught"));
-        // The fault is what was caught, and nothing else.
+        // Without the fault, the same seed must pass.
         let without = run(seed, None, true);
         assert_eq!(without, Ok(()), "without {fault:?}, of which was told: {what}");
     }

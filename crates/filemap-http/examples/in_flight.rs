@@ -1,11 +1,11 @@
-//! Requests a second with some in flight: of the blocking client, a thread each, and of the one
-//! for tokio, a task each.
+//! Requests per second with several in flight: with the blocking client, one per thread, and with
+//! the tokio client, one per task.
 //!
 //! ```text
 //! cargo run --release -p filemap-http --example in_flight -- http://127.0.0.1:8640 32 5
 //! ```
 //!
-//! It asks for pages that the server has, for so many seconds in each of three rounds.
+//! It requests pages that the server has, for the given number of seconds in each of three rounds.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Which page each caller asks for next.
+/// The page that a caller requests next.
 fn next(urls: &[Vec<u8>], asked: &AtomicU64) -> usize {
     (asked.fetch_add(1, Ordering::Relaxed).wrapping_mul(7_919) % urls.len() as u64) as usize
 }

@@ -1,4 +1,4 @@
-//! How many links a second pass a mailbox: posted in batches by one client, read and dropped by
+//! Links per second through a mailbox: posted in batches by one client, read and dropped by
 //! another, both over HTTP on the loopback.
 //!
 //! `cargo run --release -p filemap-http --example links -- FOLDER [LINKS] [BATCH]`

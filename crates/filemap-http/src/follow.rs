@@ -11,7 +11,7 @@ use filemap_core::{Error as EngineError, StorageError};
 use crate::client::{Client, ClientOptions, Said};
 use crate::following::Following;
 
-/// How long the server waits for changes before it answers.
+/// Time for which the server waits for changes before it answers.
 const WAIT: Duration = Duration::from_secs(20);
 /// Applied changes are synced, and the cursor saved, after this time or this many changes.
 const NOTE_AFTER: Duration = Duration::from_secs(1);
@@ -19,33 +19,33 @@ const NOTE_CHANGES: u64 = 20_000;
 /// Pause between two attempts: the first, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
 
-/// Takes a line for the operator.
+/// Receives log lines for the operator.
 type Log<'a> = &'a (dyn Fn(&str) + Send + Sync);
 
-/// What [`follow`] does if it would remove local pages that the server's store lacks: the server
-/// has another store than before, or the local store has pages and was no replica.
+/// Behaviour of [`follow`] when it would remove local pages that the server's store lacks: the
+/// server has another store than before, or the local store has pages and was not a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mismatch {
-    /// End with an error; remove nothing.
+    /// Fails with an error; removes nothing.
     Refuse,
-    /// Make the local store equal to the server's.
+    /// Makes the local store equal to the server's.
     BeginAnew,
 }
 
 /// Makes `store` equal to the store behind the server that `following` names, and keeps it so,
 /// until `store` is closed. Blocks. The cursor reached is saved in the store's folder, so that a
-/// later call continues from there. `log` gets a line for what the operator should know.
+/// later call continues from there. `log` gets lines for the operator.
 ///
-/// Retries at least every 15 seconds if the server is unreachable, or if something cannot be
-/// stored here for now. If the server no longer knows the changes since the cursor, it is asked
-/// for a full listing: what that lacks is removed here.
+/// Retries at least every 15 seconds if the server is unreachable, or if something temporarily
+/// cannot be stored here. If the server no longer knows the changes since the cursor, it is asked
+/// for a full listing: pages missing in that are removed here.
 ///
 /// # Errors
 ///
-/// [`Error::Remote`] if the server's store may not be followed: it is another one than before, or
-/// `store` has pages and was no replica, with [`Mismatch::Refuse`]; it is `store` itself; it has
-/// other rules for URLs. [`filemap_core::StorageError::Poisoned`]; [`Error::Cursor`] if the saved
-/// cursor is invalid.
+/// [`Error::Remote`] if the server's store may not be followed: with [`Mismatch::Refuse`], it is
+/// another one than before, or `store` has pages and was not a replica; it is `store` itself; it
+/// has another canonicaliser. [`filemap_core::StorageError::Poisoned`]; [`Error::Cursor`] if the
+/// saved cursor is invalid.
 pub fn follow(
     store: &PageStore,
     following: &Following,
@@ -53,7 +53,7 @@ pub fn follow(
     mismatch: Mismatch,
     log: Log<'_>,
 ) -> Result<()> {
-    // Records how replication ends, even by a panic.
+    // Records the end of replication, even by a panic.
     let ending = following.ending();
     let mut turns = Turns { store, following, options, mismatch, log, before: Counts::default() };
     let mut pause = PAUSES.0;
@@ -88,7 +88,7 @@ pub fn follow(
 enum Trouble {
     /// Temporary.
     Passing(Error),
-    /// Permanent: trying again does not help.
+    /// Permanent: a retry does not help.
     Final(Error),
 }
 
@@ -131,7 +131,7 @@ impl Turns<'_> {
             Err(error) => return (Err(error), false),
         };
         let heard = turn.ask();
-        // What was applied before the connection broke off stays.
+        // Changes applied before the connection broke off are kept.
         let noted = turn.note();
         let (counts, has_noted) = (turn.counts(), turn.has_noted);
         self.before = counts;
@@ -162,12 +162,12 @@ impl Turns<'_> {
         })
     }
 
-    /// Refuses a store that makes URLs canonical by other rules.
+    /// Refuses a store with another canonicaliser.
     fn check_rules(&self, client: &Client) -> Turned<()> {
         let own = self.store.engine().canonicalizer();
         match client.rules() {
             Some(theirs) if theirs != (own.name.as_str(), own.version) => Err(self.refusal(&format!(
-                "its URLs are made canonical by {} {}, those here by {} {}: make this store with the same rules",
+                "its canonicaliser is {} {}, that of this store {} {}: create this store with the same one",
                 theirs.0, theirs.1, own.name, own.version
             ))),
             _ => Ok(()),
@@ -175,7 +175,7 @@ impl Turns<'_> {
     }
 
     fn refusal(&self, why: &str) -> Trouble {
-        Trouble::Final(self.remote(format!("this is no replica of it: {why}")))
+        Trouble::Final(self.remote(format!("it cannot be followed: {why}")))
     }
 
     fn remote(&self, detail: String) -> Error {
@@ -203,17 +203,17 @@ impl Turns<'_> {
         if self.mismatch == Mismatch::BeginAnew {
             return Ok(());
         }
-        Err(self.refusal(&format!("{why}; what the other one has not would be removed here (--begin-anew)")))
+        Err(self.refusal(&format!("{why}; pages that the other store lacks would be removed here (--begin-anew)")))
     }
 }
 
-/// One connection's worth of following.
+/// Replication over one connection.
 struct Turn<'a> {
     turns: &'a Turns<'a>,
     client: Client,
     replica: Replica,
     place: Option<ChangesPlace>,
-    /// Cursor behind the last applied change, not saved yet.
+    /// Cursor after the last applied change, not saved yet.
     pending: Option<ChangesPlace>,
     noted: Instant,
     /// Changes applied since `noted`.
@@ -250,7 +250,7 @@ impl Turn<'_> {
                     self.turns.check_store(&place, self.place.as_ref().map(ChangesPlace::store_id))?;
                     is_checked = true;
                     if self.place.is_none() {
-                        // From here on the store is a replica, whatever ends the run.
+                        // From here on the store is a replica, however the run ends.
                         note_place(self.turns.store, &place.beginning())?;
                     }
                 }
@@ -258,7 +258,7 @@ impl Turn<'_> {
                 match line.said {
                     Said::Told(told) => self.apply(&client, told)?,
                     Said::Damage(of, words) => {
-                        (self.turns.log)(&format!("damaged in the store that is followed: {words}"));
+                        (self.turns.log)(&format!("damaged in the followed store: {words}"));
                         self.apply(&client, Told::Damaged(of))?;
                     }
                     Said::End | Said::Outrun(_) => {}
@@ -279,10 +279,10 @@ impl Turn<'_> {
     fn begin_anew(&mut self, why: &str) -> Turned<()> {
         self.pending = None;
         let now = self.client.changes(Some("now"), Duration::ZERO)?.next().transpose()?;
-        let unread = || self.turns.remote("it does not say where its history stands".to_owned());
+        let unread = || self.turns.remote("it does not report its cursor".to_owned());
         let place = now.and_then(|line| line.place.parse::<ChangesPlace>().ok()).ok_or_else(unread)?;
         self.turns.check_store(&place, self.place.as_ref().map(ChangesPlace::store_id))?;
-        (self.turns.log)(&format!("this replica begins anew: {why}"));
+        (self.turns.log)(&format!("this replica starts over: {why}"));
         self.turns.following.began_anew();
         note_place(self.turns.store, &place.beginning())?;
         Ok(())
@@ -298,7 +298,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Syncs the applied changes and saves the cursor behind them.
+    /// Syncs the applied changes and saves the cursor after them.
     fn note(&mut self) -> Turned<()> {
         (self.noted, self.since) = (Instant::now(), 0);
         let Some(place) = self.pending.take() else { return Ok(()) };

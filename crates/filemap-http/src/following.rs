@@ -40,17 +40,17 @@ struct State {
 pub struct FollowingFigures {
     /// The server that it follows.
     pub location: String,
-    /// Whether it was ever equal to the followed store; until then pages are missing.
+    /// True if it was ever equal to the followed store; before that pages are missing.
     pub is_complete: bool,
     /// Time since it last had all changes; `None` if never in this process.
     pub up_to_date: Option<Duration>,
-    /// Why replication fails, if it does.
+    /// Reason why replication fails, if it does.
     pub error: Option<String>,
-    /// It has given up; `error` says why.
+    /// True if it has given up; `error` says why.
     pub has_ended: bool,
-    /// Counts of what it has applied.
+    /// Counts of applied changes.
     pub counts: Counts,
-    /// How often it lost its place in the history and started over.
+    /// Number of times that it lost its cursor in the history and started over.
     pub begun_anew: u64,
 }
 
@@ -123,7 +123,7 @@ impl Following {
     }
 }
 
-/// Guard that records, when dropped, that replication has given up, unless its end is wanted.
+/// Guard that records, when dropped, that replication has given up, unless it was meant to end.
 pub(crate) struct Ending<'a> {
     following: &'a Following,
     why: RefCell<Option<String>>,

@@ -2,8 +2,8 @@
 //! ([`Client`]).
 //!
 //! docs/HTTP.md has the routes. The server runs the blocking engine on a bounded pool of threads;
-//! this crate has no runtime of its own: [`server::Server::serve`] runs on the caller's. The
-//! client blocks, and needs no runtime.
+//! this crate starts no runtime: [`server::Server::serve`] runs on the caller's. The client
+//! blocks, and needs no runtime.
 //!
 //! Features, all on by default: `server`; `client`; `async`, which adds `AsyncClient`, for callers
 //! on tokio.

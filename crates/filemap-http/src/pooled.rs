@@ -90,8 +90,8 @@ impl AsyncClient {
         AsyncClient { store: AsyncStore::new(client, max_calls) }
     }
 
-    /// As [`Client::changes`]. Waiting for lines, here and in [`AsyncLines::next`], takes one of
-    /// the `max_calls` requests; in between none is taken.
+    /// As [`Client::changes`]. Waiting for lines, here and in [`AsyncLines::next`], occupies one
+    /// of the `max_calls` requests; between calls none is occupied.
     ///
     /// # Errors
     ///
@@ -198,7 +198,7 @@ type Part = Result<(Box<Lines>, Vec<Result<Line>>)>;
 /// The lines to come.
 enum Rest {
     Waits(Box<Lines>),
-    /// In its own task: a queued call that nobody polls would block the others.
+    /// In a separate task: a queued call that nobody polls would block the others.
     IsRead(JoinHandle<Part>),
     Over,
 }
@@ -210,7 +210,7 @@ impl std::fmt::Debug for AsyncLines {
 }
 
 impl AsyncLines {
-    /// The next line; `None` once nothing more comes.
+    /// The next line; `None` after the end.
     ///
     /// # Errors
     ///
@@ -312,7 +312,7 @@ impl AsyncSeenClient {
         Ok(AsyncSeenClient::new(set, max_calls))
     }
 
-    /// As [`SeenClient::create`]; [`AsyncSeenClient::new`] takes the set that it made.
+    /// As [`SeenClient::create`]; pass the created set to [`AsyncSeenClient::new`].
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Query strings whose values are bytes, since a URL may hold any byte.
 //!
-//! `%41` is a byte and `+` a space, as in HTML forms. A name that is unknown to the route, or that
-//! comes twice, is an error: most often the `&` of a `url=` value was not escaped.
+//! `%41` is a byte and `+` a space, as in HTML forms. A name that the route does not know, or that
+//! occurs twice, is an error: most often the `&` of a `url=` value was not escaped.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, percent_encode};
 
@@ -26,12 +26,12 @@ impl Query {
             let name = String::from_utf8_lossy(&decoded(name)).into_owned();
             if !known.contains(&name.as_str()) {
                 return Err(format!(
-                    "the parameter `{name}` is not known here (known are: {}); in a URL within a query `&` is written %26",
+                    "unknown parameter `{name}` (known are: {}); write %26 for `&` in a URL within a query",
                     known.join(", ")
                 ));
             }
             if fields.iter().any(|(other, _)| *other == name) {
-                return Err(format!("the parameter `{name}` comes twice"));
+                return Err(format!("the parameter `{name}` occurs twice"));
             }
             fields.push((name, decoded(value)));
         }
@@ -43,7 +43,7 @@ impl Query {
         self.0.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_slice())
     }
 
-    /// The bytes of a parameter that must be there.
+    /// The bytes of a required parameter.
     pub(crate) fn needed(&self, name: &str) -> Result<&[u8], String> {
         let value = self.bytes(name).filter(|value| !value.is_empty());
         value.ok_or_else(|| format!("the parameter `{name}` is missing"))
@@ -55,7 +55,7 @@ impl Query {
         text.map_err(|_| format!("the parameter `{name}` is not UTF-8"))
     }
 
-    /// A parameter read by `read`; `wanted` says what it must be.
+    /// A parameter parsed by `read`; `wanted` describes valid values.
     pub(crate) fn read<T>(
         &self,
         name: &str,

@@ -23,10 +23,10 @@ pub const PROBLEM_TYPE: &str = "application/problem+json";
 /// Media type of JSON lines: one object a line.
 pub const LINES_TYPE: &str = "application/x-ndjson";
 
-/// A seen set's answer to an invalid URL; the others are names of [`urlindex::Verdict`].
+/// Answer of a seen set for an invalid URL; the others are names of [`urlindex::Verdict`].
 pub(crate) const INVALID: &str = "invalid";
 
-/// Why a request failed.
+/// Error of a failed request.
 ///
 /// ```
 /// use filemap_http::wire::Problem;
@@ -42,7 +42,7 @@ pub struct Problem {
     pub title: String,
     /// What failed, where, and what to do.
     pub detail: String,
-    /// The page asked for is not in the store: nothing failed.
+    /// The requested page is not in the store: nothing failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_absent: bool,
     /// Stored bytes are damaged: other pages can be read.
@@ -76,7 +76,7 @@ impl Url {
         }
     }
 
-    /// `None` unless exactly one of the fields is there, and its base64 is valid.
+    /// `None` unless exactly one of the fields is set, and its base64 is valid.
     pub(crate) fn bytes(self) -> Option<Vec<u8>> {
         match (self.url, self.url_base64) {
             (Some(text), None) => Some(text.into_bytes()),
@@ -95,7 +95,7 @@ pub(crate) struct Entry {
     pub(crate) variant: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) variant_base64: Option<String>,
-    /// Cursor behind this entry, if requested.
+    /// Cursor after this entry, if requested.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) cursor: Option<String>,
 }
@@ -106,18 +106,18 @@ impl Entry {
         Entry { cursor: place, ..Entry::of(&listed.url, listed.variant.as_ref()) }
     }
 
-    /// A URL and a variant, without a place in a list.
+    /// A URL and a variant, without a cursor.
     pub(crate) fn of(url: &[u8], variant: Option<&Variant>) -> Entry {
         let variant = variant.map(|variant| Url::new(variant.as_bytes())).unwrap_or_default();
         Entry { url: Url::new(url), variant: variant.url, variant_base64: variant.url_base64, cursor: None }
     }
 
-    /// Without its place in the list, if it has one.
+    /// The entry without its cursor.
     pub(crate) fn without_cursor(self) -> Entry {
         Entry { cursor: None, ..self }
     }
 
-    /// What was listed; `None` if a field is missing or wrong.
+    /// The listed item; `None` if a field is missing or invalid.
     pub(crate) fn listed(self) -> Option<Listed> {
         let has_variant = self.variant.is_some() || self.variant_base64.is_some();
         let variant = Url { url: self.variant, url_base64: self.variant_base64 };
@@ -131,9 +131,9 @@ impl Entry {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Listing {
     pub(crate) urls: Vec<Entry>,
-    /// Where to continue; `None` at the end.
+    /// Cursor to continue from; `None` at the end.
     pub(crate) cursor: Option<String>,
-    /// Why URLs may be missing.
+    /// Reason why URLs may be missing.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) incomplete: Option<String>,
 }
@@ -141,13 +141,13 @@ pub(crate) struct Listing {
 /// The versions of a page.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct History {
-    /// Each as [`filemap::dump::jsonl::head`] has it, or with its version and `error`.
+    /// Each in the form of [`filemap::dump::jsonl::head`], or with its version and `error`.
     pub(crate) versions: Vec<Value>,
     /// Value of `after` for the next part; `None` at the end.
     pub(crate) after: Option<String>,
 }
 
-/// What a put, a removal or a synchronisation did.
+/// Result of a put, a removal or a sync.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Done {
     /// `stored`, `unchanged`, `present`, `removed` or `synced`.
@@ -157,7 +157,7 @@ pub(crate) struct Done {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) sequence: Option<u64>,
     /// For a removal of single versions: versions of the page; versions of records beside it;
-    /// revisits put again with a body of their own; revisits that lost their body.
+    /// revisits put again with their own body; revisits that lost their body.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) versions: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -166,11 +166,11 @@ pub(crate) struct Done {
     pub(crate) parted: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) without_body: Option<u64>,
-    /// Whether it survives a power loss.
+    /// True if it survives a power loss.
     pub(crate) durable: bool,
 }
 
-/// What a store promises and holds.
+/// Promises and contents of a store.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Promises {
     pub(crate) survives: String,
@@ -178,7 +178,7 @@ pub(crate) struct Promises {
     pub(crate) lists_in_order: bool,
     pub(crate) lists_from_cursor: bool,
     pub(crate) writes: bool,
-    /// Rules by which URLs are made canonical.
+    /// Canonicaliser of the store's URLs.
     #[serde(default)]
     pub(crate) canonicalizer: Option<String>,
     #[serde(default)]
@@ -209,7 +209,7 @@ pub(crate) fn read_rule_state(text: &str) -> Option<RuleState> {
     RULE_STATES.iter().find(|(_, name)| *name == text).map(|(state, _)| *state)
 }
 
-/// What a put did.
+/// Name of the outcome of a put.
 pub(crate) fn outcome(put: Option<Put>) -> &'static str {
     match put {
         Some(Put::Stored(_)) => "stored",

@@ -1,5 +1,4 @@
-//! Who is let in, and to what: names of the host, origins of pages in a browser, tokens and their
-//! rights.
+//! Access control: host names, origins of pages in a browser, tokens and their rights.
 
 use filemap::{Page, PageRead, PageWrite};
 use filemap_http::server::{ServerOptions, Tokens};
@@ -8,7 +7,7 @@ use filemap_http::{Client, ClientOptions};
 use crate::served::{self, served};
 
 const URL: &str = "/v1/page?url=http://example.com/";
-/// Every route that is asked by GET, made of the server's own list.
+/// Every route with GET, taken from the server's own list.
 fn routes() -> Vec<String> {
     let source = include_str!("../src/server/routes.rs");
     let routes = source.split(".route(\"").skip(1).filter_map(|rest| {
@@ -48,10 +47,10 @@ fn page() -> Page {
 fn a_page_of_another_site_gets_nothing_from_any_route() {
     let server = served(&[page()]);
     for target in &routes() {
-        // DNS rebinding: the page's own name leads here.
+        // DNS rebinding: the page's own name resolves to this server.
         let (status, detail) = server.get(target, &["Host: evil.example:8640"]).problem();
         assert!(status == 421 && detail.contains("evil.example"), "{target}: {status} {detail}");
-        // A replay tool sends its browser's.
+        // A replay tool forwards its browser's headers.
         let lines = ["Origin: http://evil.example", "Origin: null", "Sec-Fetch-Site: cross-site"];
         for line in lines.into_iter().filter(|_| !target.starts_with("/web/")) {
             let (status, detail) = server.get(target, &[line]).problem();
@@ -82,7 +81,7 @@ fn each_right_opens_what_it_is_for() {
         let answer = server.get(target, &[]);
         assert_eq!(answer.status, if is_open { 200 } else { 401 }, "{target}");
         assert_eq!(answer.header("www-authenticate").is_some(), !is_open, "{target}");
-        // A token in a URL is none.
+        // A token in a URL does not count.
         let in_url = server.get(&format!("{target}{}token={admin}", if target.contains('?') { '&' } else { '?' }), &[]);
         assert_eq!(in_url.status, if is_open { 200 } else { 401 }, "{target}");
     }
@@ -95,7 +94,7 @@ fn each_right_opens_what_it_is_for() {
     }
     let location = format!("http://{}", server.address);
     let refused = Client::open(&location, &ClientOptions::new().token("nobody-0123456789")).expect_err("no token");
-    assert!(refused.to_string().contains("asks for a token"), "{refused}");
+    assert!(refused.to_string().contains("requires a token"), "{refused}");
     let client = Client::open(&location, &ClientOptions::new().token(write)).expect("let in");
     client.put(&page(), filemap::access::PutRule::Always).expect("allowed");
     let refused = client.remove(b"http://example.com/", None).expect_err("not allowed");

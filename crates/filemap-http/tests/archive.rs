@@ -1,4 +1,4 @@
-//! What archives' tools ask for: the index, Memento, captures as they were.
+//! Requests of archive tools: the index, Memento, captures as recorded.
 
 use filemap::{Page, Variant};
 

@@ -1,4 +1,4 @@
-//! A client gives what the store itself gives.
+//! A client returns what the store itself returns.
 
 use std::io::Read;
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ use crate::served::{Served, of, served};
 
 const TIME: i64 = 1_700_000_000_000;
 
-/// The same pages in a store of its own and behind a server.
+/// The same pages in a local store and behind a server.
 fn both() -> (Served, Client, PageStore, tempfile::TempDir) {
     let server = served(&[]);
     let client = server.client();

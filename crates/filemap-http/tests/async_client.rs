@@ -1,4 +1,4 @@
-//! The client for callers on tokio gives what the blocking one gives.
+//! The tokio client returns what the blocking one returns.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -42,7 +42,8 @@ fn warc() -> Vec<u8> {
     format!("{head}Content-Length: {}\r\n\r\n{answer}\r\n\r\n", answer.len()).into_bytes()
 }
 
-/// Each call of a store; what each answered. Sequences and places are the server's own.
+/// Makes each call of a store, and returns its answers. Sequences and cursors are the server's
+/// own.
 async fn suite(store: &impl crate::calls::Calls) -> Vec<String> {
     let mut told = Vec::new();
     let mut say = |what: &dyn std::fmt::Debug| told.push(format!("{what:?}"));
@@ -95,7 +96,7 @@ async fn suite(store: &impl crate::calls::Calls) -> Vec<String> {
 fn the_same_calls_have_the_same_answers() {
     let (first, second) = (served(&[]), served(&[]));
     let blocking = first.client();
-    // The blocking client is never asked on a thread of a runtime.
+    // The blocking client is never called on a thread of a runtime.
     let told = at_once(suite(&blocking));
     let awaited = run(async {
         let client = opened(&second).await;
@@ -162,7 +163,7 @@ fn a_put_whose_future_is_dropped_is_whole_or_not_there() {
         has_begun.await.expect("it began");
         put.abort();
         assert!(put.await.expect_err("dropped").is_cancelled());
-        // This one waits for the turn that the first still has.
+        // This one waits for the turn that the first still holds.
         let second = client.put(page(2), PutRule::Always);
         assert!(tokio::time::timeout(Duration::from_millis(10), second).await.is_err());
         may_go.store(true, Ordering::Release);
@@ -195,8 +196,8 @@ fn a_line_is_not_lost_with_a_dropped_future() {
     });
 }
 
-/// One call at a time: a line that nobody waits for any more, and that still waits for its turn,
-/// must not keep others from theirs.
+/// With one call at a time, a line that nobody waits for any more, and that still waits for its
+/// turn, must not keep others from theirs.
 #[test]
 fn a_line_that_nobody_waits_for_holds_nobody_up() {
     let server = served(&[]);
@@ -204,7 +205,7 @@ fn a_line_that_nobody_waits_for_holds_nobody_up() {
         let client = AsyncClient::open(&location(&server), &ClientOptions::new(), 1).await.expect("opened");
         let mut lines = client.changes(Some("now"), Duration::ZERO).await.expect("told");
         lines.next().await.expect("a line").expect("readable");
-        // It has the only turn until it is told to go.
+        // It holds the only turn until it is released.
         let (begun, has_begun) = tokio::sync::oneshot::channel();
         let (go, waits) = std::sync::mpsc::channel();
         let holder = client.clone();

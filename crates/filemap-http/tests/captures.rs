@@ -8,7 +8,7 @@ use crate::served::served;
 const DAY: i64 = 86_400_000;
 const OF_PAGE: &str = "url=http%3A%2F%2Fa.example%2F";
 
-/// Versions in the order of a list, by their links.
+/// Versions in the order of a list, taken from their links.
 fn listed(view: &str) -> Vec<String> {
     links(view).into_iter().filter(|link| link.starts_with("/show?")).collect()
 }
@@ -73,7 +73,7 @@ fn two_captures_are_compared_in_status_headers_and_body() {
     new.headers.push("Server", "<new>");
     let last = Page { fetched_at_ms: TIME + 2 * DAY, ..new.clone() };
     let server = served(&[old, new, last]);
-    // As the form of the list asks for it: the newest two.
+    // As the form of the list requests it: the newest two.
     let list = view(&server, &format!("/captures?{OF_PAGE}"));
     assert!(list.contains("action=\"/compare\"") && list.matches(" checked").count() == 2, "{list}");
     let equal = view(&server, &format!("/compare?{OF_PAGE}"));

@@ -1,4 +1,4 @@
-//! What has changed, line by line; and a replica that follows it.
+//! The change feed, line by line; and a replica that follows it.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -29,7 +29,7 @@ fn lines(answer: &Answer) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
-/// Of each line what it says, and of what.
+/// The kind of change and the URL of each line.
 fn told(answer: &Answer) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let of = |line: &Value| text(if line["url"].is_string() { &line["url"] } else { &line["page"]["url"] });
@@ -62,7 +62,7 @@ fn whoever_begins_gets_a_list_and_then_what_is_put_and_removed() {
     let next =
         [("put", "http://a.example/3"), ("put", "http://a.example/1"), ("removed", "http://a.example/2"), ("end", "")];
     assert_eq!(told(&since(&place, "")), pairs(&next));
-    // In parts, each from where the one before ended.
+    // In parts, each continuing where the previous one ended.
     let mut at = place.clone();
     for (what, url) in &next[..3] {
         let part = since(&at, "&limit=1");
@@ -70,7 +70,7 @@ fn whoever_begins_gets_a_list_and_then_what_is_put_and_removed() {
         at = last_cursor(&part);
     }
     assert_eq!(told(&since(&at, "")), pairs(&[("end", "")]));
-    // The list in parts, too.
+    // The listing in parts, too.
     let listed = server.get("/v1/changes?limit=1", &[]);
     assert_eq!(told(&listed), pairs(&[("put", "http://a.example/1"), ("end", "")]));
     let rest = told(&since(&last_cursor(&listed), ""));
@@ -121,7 +121,7 @@ fn an_answer_waits_for_the_next_change() {
     });
 }
 
-/// Lines of a stream of events until one says this.
+/// Lines of an event stream, up to one with this text.
 fn until(reader: &mut impl BufRead, words: &str) -> Vec<String> {
     let mut found = Vec::new();
     loop {
@@ -162,7 +162,7 @@ fn events_are_sent_as_they_come_and_a_broken_stream_goes_on() {
     assert!(!rest.iter().any(|line| line.contains("event: put")), "{rest:?}");
 }
 
-/// All versions of a store, without what is its own.
+/// All versions of a store, without fields of the store itself.
 fn all(store: &PageStore) -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
     for stored in store.stored_versions() {
@@ -188,7 +188,7 @@ impl Follower {
         Follower { store, following, thread: Some(std::thread::spawn(work)) }
     }
 
-    /// Waits until the replica has what `origin` has.
+    /// Waits until the replica equals `origin`.
     #[track_caller]
     fn is_equal_to(&self, origin: &PageStore) {
         let (begun, want) = (Instant::now(), all(origin));
@@ -206,7 +206,7 @@ impl Follower {
         }
     }
 
-    /// Ends as its store is closed, at the latest when the server tells something.
+    /// Ends when its store is closed, at the latest when the server sends something.
     fn end(mut self, server: &Served) {
         self.store.clone().close().expect("closed");
         let client = server.client();
@@ -221,7 +221,7 @@ fn store(dir: &std::path::Path, name: &str) -> PageStore {
 }
 
 /// Pages of every kind: versions, an unchanged one, a variant, records beside, a revisit, a body
-/// that is told of without its bytes.
+/// that the feed does not contain.
 fn fill(store: &PageStore) {
     for nth in 0..50 {
         store.put_page(&page(&format!("http://a.example/{nth}"), nth, &"text ".repeat(nth as usize))).expect("stored");
@@ -270,7 +270,7 @@ fn a_replica_becomes_equal_and_stays_so() {
     origin.remove("http://a.example/1").expect("removed");
     origin.put_page(&page("http://a.example/1", 200, "back")).expect("stored");
     origin.remove("http://a.example/form").expect("removed");
-    // The body of the second one is another's, too.
+    // The body of the second one is shared, too.
     let (third, second) = ("http://a.example/3", "http://a.example/2");
     origin.put_page(&page(third, 300, "later")).expect("stored");
     origin.put_page_if_changed(&page(second, 301, &"text ".repeat(2))).expect("stored");
@@ -290,7 +290,7 @@ fn a_replica_becomes_equal_and_stays_so() {
     assert!(replica.store.put_page(&page("http://c.example/7", 900, "again")).is_err(), "the rule holds here too");
     let path = replica.store.engine().path().to_owned();
     replica.end(&server);
-    // Another process goes on where it was.
+    // Another process resumes.
     let again = Follower::of(&server, PageStore::open(&path, Options::new()).expect("opened"));
     origin.put_page(&page("http://d.example/", 1, "new")).expect("stored");
     origin.sync().expect("synced");
@@ -300,21 +300,21 @@ fn a_replica_becomes_equal_and_stays_so() {
     again.end(&server);
 }
 
-/// A place in the history of a store before something was dropped from it.
+/// A cursor in the history of a store before something was dropped from it.
 fn of_another_life(origin: &PageStore) -> String {
     let now = origin.engine().changes_end().expect("open").to_string();
     let id = now.split('-').next().expect("an id");
     format!("{id}-{}-0-1", "0".repeat(15) + "1")
 }
 
-/// Makes a store a replica that has come to this place.
+/// Makes a store a replica at this cursor.
 fn note(replica: &PageStore, place: &str) {
     replica.sync().expect("synced");
     let own = replica.engine().changes_end().expect("open");
     std::fs::write(replica.engine().path().join("FOLLOWS"), format!("{own}\n{place}\n")).expect("written");
 }
 
-/// Those of files beside the store: small ones told with their body, a large one fetched.
+/// Bodies in files beside the store: small ones are in the feed, a large one is fetched.
 #[test]
 fn a_replica_of_pages_in_place_has_their_bodies() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -348,7 +348,7 @@ fn a_replica_of_pages_in_place_has_their_bodies() {
     assert_eq!((adopted.pages, adopted.lost), (2, 0));
     origin.sync().expect("synced");
     replica.is_equal_to(&origin);
-    // From the beginning it is the same, too.
+    // The same from the beginning.
     let other = Follower::of(&server, store(dir.path(), "other"));
     other.is_equal_to(&origin);
     let client = server.client();
@@ -358,7 +358,7 @@ fn a_replica_of_pages_in_place_has_their_bodies() {
     other.end(&server);
 }
 
-/// How following ends at once.
+/// The error with which following ends immediately.
 fn refused(server: &Served, replica: &PageStore) -> (String, bool) {
     let following = Following::new(&format!("http://{}", server.address));
     let ended = filemap_http::follow(replica, &following, &ClientOptions::new(), Mismatch::Refuse, &|_| {});
@@ -380,7 +380,7 @@ fn a_store_that_is_no_replica_of_that_one_is_left_alone() {
         assert!(has_ended && said.contains(words), "{said}");
     };
     is_refused(&own, "pages of its own");
-    // A replica of another one; also one that is to begin anew.
+    // A replica of another store; also one that is to start over.
     let mut other = of_another_life(&own);
     note(&own, &other);
     is_refused(&own, "another store now");
@@ -392,7 +392,7 @@ fn a_store_that_is_no_replica_of_that_one_is_left_alone() {
     assert_eq!(all(&own), before);
     let options = Options::new();
     let exact = PageStore::create_with(dir.path().join("exact"), Arc::new(filemap::canonical::Exact), options);
-    is_refused(&exact.expect("a store"), "made canonical");
+    is_refused(&exact.expect("a store"), "its canonicaliser is");
     is_refused(&origin, "this very store");
 }
 
@@ -404,7 +404,7 @@ fn a_replica_put_back_to_an_older_state_begins_anew() {
     origin.sync().expect("synced");
     let server = of(origin.clone(), ServerOptions::new().writes());
     let own = store(dir.path(), "own");
-    // It says that it has come to the end, but what it had then is not there.
+    // The cursor says that it has reached the end, but the end of that time no longer exists.
     let has_all = own.engine().changes_end().expect("open").to_string();
     let ahead = has_all.replace("-0-1", "-0-1000");
     let now = origin.engine().changes_end().expect("open");
@@ -427,7 +427,7 @@ fn what_is_damaged_in_the_origin_stays_in_its_replica() {
         own.put_page(&page.expect("readable")).expect("stored");
     }
     origin.close().expect("closed");
-    // The body of the tenth.
+    // Damages the body of the tenth page.
     let mut bytes = std::fs::read(path.join("value0.dat")).expect("readable");
     let at = bytes.windows(18).position(|b| b == b"http://a.example/9").expect("there") + 60;
     bytes[at] ^= 0xff;
@@ -476,8 +476,8 @@ fn a_replica_that_has_lost_the_thread_begins_anew_and_keeps_what_is_right() {
     let server = of(origin.clone(), ServerOptions::new().writes());
     let own = store(dir.path(), "replica");
     fill(&own);
-    // What the other has not: a page, a version, a variant, a record beside; and what it has and
-    // this has not.
+    // Pages that only this store has: a page, a version, a variant, a record beside; and pages
+    // that only the other has.
     own.put_page(&page("http://0.example/", 1, "only here")).expect("stored");
     own.put_page(&page("http://z.example/", 1, "only here")).expect("stored");
     own.put_page(&page("http://a.example/7", 77, "only here")).expect("stored");

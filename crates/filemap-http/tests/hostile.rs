@@ -1,4 +1,4 @@
-//! Clients that are slow, cut off, or send what is no request; and damage in the store.
+//! Clients that are slow, disconnect, or send invalid requests; and damage in the store.
 
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -32,7 +32,7 @@ fn what_may_be_two_requests_is_none() {
         let request = format!("PUT {target} HTTP/1.1\r\n{host}{lines}{smuggled}");
         let answers = server.raw(request.as_bytes());
         let text = String::from_utf8_lossy(&answers);
-        // Length and chunks: RFC 9112, 6.3 has the chunks count, and the connection closed.
+        // Length and chunks: by RFC 9112, 6.3 the chunks count, and the connection is closed.
         let expected = if what == "length and chunks" { 201 } else { 400 };
         assert_eq!((Answer::of(&answers).status, text.matches("HTTP/1.1 ").count()), (expected, 1), "{what}: {text}");
         assert!(!text.contains("lists_in_order"), "{what}: the second request was answered: {text}");
@@ -113,7 +113,8 @@ fn a_reader_that_does_not_read_holds_no_thread() {
             .write_all(b"GET /v1/page?url=http://example.com/large HTTP/1.1\r\nHost: localhost\r\n\r\n")
             .expect("sent");
     }
-    // It would wait for ever, or until its connection gives up, if they held both threads.
+    // The request would wait forever, or until its connection times out, if they held both
+    // threads.
     assert_eq!(server.get(URL, &[]).body, b"kept");
     drop(waiting);
     assert!(server.get("/v1/page?url=http://example.com/large", &[]).body == large);
@@ -128,7 +129,7 @@ fn a_client_that_does_not_read_is_closed() {
     stream.write_all(b"GET /v1/page?url=http://example.com/large HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
     std::thread::sleep(Duration::from_secs(2));
     let mut got = Vec::new();
-    // What the system holds comes, and then the end: not all of it.
+    // Data buffered by the system arrives, and then the end: not all of it.
     let _ = stream.read_to_end(&mut got);
     assert!(got.len() < large.len(), "{} bytes came after the time was over", got.len());
 }

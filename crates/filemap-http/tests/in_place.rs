@@ -56,7 +56,7 @@ fn a_page_in_place_is_served_as_any_other() {
     assert_eq!(server.get("/v1/page?url=http://a.example/3", &[]).status, 404);
 }
 
-/// A server of one file that knows ranges; and the ranges that were asked for.
+/// A server of one file that supports ranges; and the ranges that were requested.
 fn archive_server(file: Vec<u8>) -> (String, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = format!("http://{}/archive", listener.local_addr().expect("an address"));
@@ -91,7 +91,7 @@ fn archive_server(file: Vec<u8>) -> (String, Arc<Mutex<Vec<String>>>) {
                     [head.as_bytes(), part].concat()
                 }
             };
-            // The reader may have had enough.
+            // The reader may have closed the connection.
             let _ = stream.write_all(&answer);
         }
     });

@@ -1,5 +1,5 @@
-//! The views for an operator: all of the store can be reached by links, and nothing of a stored
-//! page becomes part of a view.
+//! The inspector's views: all of the store can be reached by links, and no part of a stored page
+//! becomes part of a view.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ pub fn view(server: &Served, target: &str) -> String {
     String::from_utf8(answer.body).expect("text")
 }
 
-/// The targets of a view's links and frames; without the place within a view.
+/// The targets of a view's links and frames, without the fragment.
 pub fn links(view: &str) -> Vec<String> {
     let after = |name: &'static str| view.split(name).skip(1).filter_map(|rest| rest.split('"').next());
     let all = after("href=\"").chain(after("src=\""));
@@ -48,13 +48,13 @@ fn all_of_a_store_is_reached_from_its_first_page() {
         ..html("http://h9.example/0", TIME, "posted")
     });
     pages.push(Page::new("dns:h9.example", TIME, 200, "127.0.0.1"));
-    // Of a host in the middle, but behind all hosts in the order.
+    // Of a host in the middle, but after all hosts in the order.
     pages.push(html("ftp://h50.example/file", TIME, "<p>file"));
     pages.push(html("http://user@h60.example/", TIME, "<p>user"));
     let server = served(&pages);
     let (mut seen, mut left) = (BTreeSet::new(), vec!["/".to_owned()]);
     while let Some(target) = left.pop() {
-        // What is no view is fetched too, and must be there.
+        // Targets that are not views are fetched too, and must exist.
         let is_view = !target.starts_with("/v1/")
             && !target.starts_with("/rendered")
             && target != "/style.css"
@@ -184,7 +184,7 @@ fn a_source_is_coloured_by_its_type_and_its_bounds_are_said() {
         ),
         ("json", &["<span class=\"string\">&quot;a&quot;</span>: <span class=\"number\">1.5</span>"]),
         ("text", &["<code>&lt;b&gt;&quot;a&quot; 1&lt;/b&gt;</code>"]),
-        ("long", &["The first 262.1 kB of 350.0 kB.", "bytes of that are without colours"]),
+        ("long", &["The first 262.1 kB of 350.0 kB.", "bytes of that are not highlighted"]),
         ("bytes", &["It is not text."]),
         ("none", &["The body is empty."]),
     ] {
@@ -255,7 +255,7 @@ fn the_rates_of_the_overview_stand_in_a_table_and_its_script_is_the_servers_own(
     assert!(shown.contains("<script src=\"/charts.js\" defer></script>"), "{shown}");
     let script = server.get("/charts.js", &[]);
     assert_eq!((script.status, script.header("content-type")), (200, Some("text/javascript; charset=utf-8")));
-    // The parts that the script puts in anew are there.
+    // The view has the parts that the script replaces.
     let text = String::from_utf8(script.body).expect("text");
     let parts = text.split("PARTS = [").nth(1).and_then(|rest| rest.split(']').next()).expect("a list");
     let parts: Vec<&str> = parts.split(',').map(|name| name.trim().trim_matches('"')).collect();
@@ -270,7 +270,7 @@ fn the_rates_of_the_overview_stand_in_a_table_and_its_script_is_the_servers_own(
 #[test]
 fn a_crawl_is_shown_as_it_speaks_of_itself_and_without_names_under_rules() {
     let server = served(&[]);
-    assert!(view(&server, "/crawl").contains("No crawl into this store"));
+    assert!(view(&server, "/crawl").contains("No crawl has reported"));
     assert_eq!(server.get("/v1/crawl", &[]).status, 404);
     let evil = "<script>alert(1)</script>";
     let status = serde_json::json!({
@@ -285,7 +285,8 @@ fn a_crawl_is_shown_as_it_speaks_of_itself_and_without_names_under_rules() {
     let told = status.clone();
     let server = with(ServerOptions::new().crawl(move || Some(told.clone())), &[]);
     let shown = view(&server, "/crawl");
-    for words in ["said nothing since", "1,234", "http://a.example/lost", "/list?host=slow.example", "1,500", "77"] {
+    for words in ["has not reported since", "1,234", "http://a.example/lost", "/list?host=slow.example", "1,500", "77"]
+    {
         assert!(shown.contains(words), "{words} is not in {shown}");
     }
     assert!(!shown.contains(evil) && shown.find("refused").expect("shown") < shown.find("timeout").expect("shown"));

@@ -1,6 +1,6 @@
-//! Rules of access at every door: what they exclude is as if it were not there, what they block is
-//! refused. Every operation of the server's description is asked; a new one fails the test until
-//! it is said here how it is asked.
+//! Access rules on every route: excluded captures are as if not stored, blocked ones are refused.
+//! Every operation of the server's description is requested; a new one fails the test until its
+//! request is added here.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -18,11 +18,11 @@ use crate::served::{self, Answer, Served};
 
 const TIME: i64 = 1_700_000_000_000;
 const DAY_MS: i64 = 86_400_000;
-/// Of time `TIME`.
+/// Stamp of the time `TIME`.
 const STAMP: &str = "20231114221320";
-/// In bodies and headers of what is kept back.
+/// In bodies and headers of withheld captures.
 const SECRET: &str = "body-or-header-that-nobody-sees";
-/// What names of excluded pages have; the twin has it where it is not stored.
+/// In the names of excluded pages; the twin is in names that are not stored.
 const HIDDEN: &str = "unseen";
 const TWIN: &str = "unseem";
 
@@ -61,7 +61,7 @@ fn options() -> ServerOptions {
     ServerOptions::new().writes().access(rules(RULES))
 }
 
-/// What is about no page.
+/// Routes about no page.
 const OF_NO_PAGE: [&str; 14] = [
     "/",
     "/seen",
@@ -79,20 +79,20 @@ const OF_NO_PAGE: [&str; 14] = [
     "/readyz",
 ];
 
-/// What a request is about.
+/// Subject of a request.
 #[derive(Clone, Copy, PartialEq)]
 enum About {
-    /// A page that is named in its target or body: `{url}` in both.
+    /// A page named in its target or body: `{url}` in both.
     Page,
-    /// Lists, of which those without `{url}` have the blocked page.
+    /// Lists; those without `{url}` contain the blocked page.
     List,
     /// No page.
     Nothing,
-    /// Puts and removals, which rules do not concern.
+    /// Puts and removals, to which rules do not apply.
     Writes,
 }
 
-/// How an operation is asked: targets, each with a body.
+/// Requests of an operation: targets, each with a body.
 fn requests(method: &str, path: &str) -> (About, Vec<(String, String)>) {
     use About::{List, Nothing, Page, Writes};
     let query = |targets: &[&str]| targets.iter().map(|target| (format!("{path}?{target}"), String::new())).collect();
@@ -149,7 +149,7 @@ fn requests(method: &str, path: &str) -> (About, Vec<(String, String)>) {
         // Seen sets hold fingerprints of URLs that were sent, not pages.
         ("GET", "/v1/openapi.json" | "/v1/seen" | "/v1/seen/{name}") => (Nothing, plain()),
         ("PUT", "/v1/seen/{name}") | ("POST", "/v1/seen/{name}/add" | "/v1/seen/{name}/check") => (Nothing, plain()),
-        // A server without mailboxes. Whoever reads links may write.
+        // A server without mailboxes. Clients that read links may write.
         (_, path) if path.starts_with("/v1/links") => (Nothing, plain()),
         ("PUT", "/v1/page") => (Writes, vec![(format!("{path}?url={{url}}"), SECRET.to_owned())]),
         ("POST", "/v1/pages") => (
@@ -162,7 +162,7 @@ fn requests(method: &str, path: &str) -> (About, Vec<(String, String)>) {
     }
 }
 
-/// Asks for a page as the request has it.
+/// Requests a page.
 fn ask(server: &Served, method: &str, (target, body): &(String, String), url: &str, sequence: u64) -> Answer {
     let host = url.split('/').nth(2).expect("a host");
     let sequence = sequence.to_string();
@@ -176,12 +176,12 @@ fn ask(server: &Served, method: &str, (target, body): &(String, String), url: &s
     server.ask(method, &fill(target), headers, body.as_bytes())
 }
 
-/// An answer without what differs between any two.
+/// An answer without the parts that differ between any two.
 fn said(answer: &Answer) -> String {
     let is_own = |line: &&str| !line.starts_with("date:") && !line.starts_with("content-length:");
     let head: Vec<&str> = answer.head().lines().filter(is_own).collect();
     let body = String::from_utf8_lossy(&answer.body).into_owned();
-    // `/v1/key` writes the URL that was asked for a second time, in base 64.
+    // `/v1/key` repeats the requested URL, in base 64.
     let body = match body.strip_prefix("{\"url\":").and_then(|rest| rest.split_once("\"cursor\":\"")) {
         Some((url, rest)) => format!("{url}{}", rest.split_once('"').map_or(rest, |(_, rest)| rest)),
         None => body,
@@ -381,10 +381,10 @@ fn changes_tell_what_is_allowed_and_an_admin_token_all() {
     for url in EXCLUDED.iter().chain([&BLOCKED]) {
         assert!(text(&admin).contains(url), "{url}: {admin:?}");
     }
-    // Neither goes on from the other's place.
+    // Neither continues from the other's cursor.
     for (token, place) in [(ADMIN, last_cursor(&reader)), (READER, last_cursor(&admin))] {
         let (status, detail) = changes(&server, token, &format!("since={place}")).problem();
-        assert!(status == 410 && detail.contains("rules of access"), "{status} {detail}");
+        assert!(status == 410 && detail.contains("access rules"), "{status} {detail}");
     }
     let client = Client::open(&format!("http://{}", server.address), &ClientOptions::new().token(ADMIN));
     let client = client.expect("a server");
@@ -394,7 +394,7 @@ fn changes_tell_what_is_allowed_and_an_admin_token_all() {
     client.sync().expect("synced");
     let rest = text(&changes(&server, READER, &format!("since={}", last_cursor(&reader))));
     assert!(rest.contains(BLOCKED) && rest.contains("open.example") && !rest.contains(HIDDEN), "{rest}");
-    // Without tokens nobody is one of `admin`.
+    // Without tokens nobody has the `admin` right.
     let open = served::with(options(), &pages());
     assert!(!text(&open.get("/v1/changes?pages=1", &[])).contains(SECRET));
 }
@@ -404,10 +404,10 @@ fn urls(store: &PageStore) -> BTreeSet<String> {
     store.urls().map(url).collect()
 }
 
-/// What the origin gets at the end of each replica.
+/// The page that the origin gets at the end of each replica.
 const LAST: &str = "http://last.example/";
 
-/// Follows until the replica has these pages, and no others.
+/// Follows until the replica has exactly these pages.
 #[track_caller]
 fn follows(server: &Served, token: &str, replica: &PageStore, expected: &[&str]) {
     let following = Arc::new(Following::new(&format!("http://{}", server.address)));
@@ -419,7 +419,7 @@ fn follows(server: &Served, token: &str, replica: &PageStore, expected: &[&str])
         std::thread::sleep(Duration::from_millis(50));
     }
     replica.clone().close().expect("closed");
-    // Ends at the latest when the server tells something.
+    // Ends at the latest when the server sends something.
     let client = Client::open(&format!("http://{}", server.address), &ClientOptions::new().token(ADMIN));
     let client = client.expect("a server");
     client.put(&Page::new(LAST, TIME, 200, "told last"), PutRule::Always).expect("stored");
@@ -435,7 +435,7 @@ fn a_replica_has_what_its_token_is_told_and_begins_anew_under_other_rules() {
     for page in pages() {
         store.put_page(&page).expect("stored");
     }
-    // Told of by its version alone.
+    // In the feed by its version only.
     let large = Page::new("http://unseen.example/large", TIME, 200, vec![7; (16 << 20) + 1]);
     store.put_page(&large).expect("stored");
     store.close().expect("closed");

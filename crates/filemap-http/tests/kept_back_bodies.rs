@@ -1,4 +1,4 @@
-//! Rules of access and revisits: one that is shown gives out no body of a page that is not.
+//! Access rules and revisits: a shown revisit reveals no body of a withheld page.
 
 use filemap::acl::AccessRules;
 use filemap::page::{RecordKind, Revisit, RevisitProfile};
@@ -11,7 +11,7 @@ const TIME: i64 = 1_700_000_000_000;
 const STAMP: &str = "20231114221320";
 const DAY_MS: i64 = 86_400_000;
 const SECRET: &str = "what-nobody-sees";
-/// Of the bodies of originals.
+/// Digests of the bodies of originals.
 const DIGEST: &str = "sha1:TWIXZXGDXTVIQXWE3HBA6CTDKDW72BWB";
 const DIGEST_OF_SAME: &str = "sha1:XPFXY2HGCSSGF2TSBIKKAVXE6HY4E7WH";
 const RULES: &str = "example,unseen)/ - {\"access\": \"exclude\"}\n\
@@ -30,7 +30,7 @@ fn page(url: &str, time_ms: i64, body: &str) -> Page {
     page
 }
 
-/// A revisit of a page, which names its URL and time.
+/// A revisit of a page, with its URL and time.
 fn revisit(url: &str, time_ms: i64, of: &Page) -> Page {
     let mut revisit = page(url, time_ms, "");
     revisit.kind = RecordKind::Revisit;
@@ -89,7 +89,7 @@ fn a_revisit_shows_no_body_of_a_page_that_is_not_shown() {
         if let Some(revisit) = &mut of_digest.revisit {
             revisit.refers_to_ms = None;
         }
-        // Of an original whose digest is not known the body is digested.
+        // If the digest of an original is unknown, its body is digested.
         for (original, revisit) in
             [(&original, &of_time), (&with_id, &of_id), (&with_id, &of_digest), (&original, &of_digest)]
         {
@@ -97,7 +97,7 @@ fn a_revisit_shows_no_body_of_a_page_that_is_not_shown() {
             for (target, answer) in bodies(&server, url) {
                 assert!(!text(&answer).contains(SECRET), "{name} by {target}: {answer:?}");
             }
-            // As of a revisit whose original is not there.
+            // As for a revisit whose original is missing.
             let absent = serve(&[page("http://else.example/", TIME, ""), revisit.clone()]);
             for ((target, found), (_, absent)) in bodies(&server, url).into_iter().zip(bodies(&absent, url)) {
                 if !target.contains("changes") && !target.contains("warc") {
@@ -132,7 +132,7 @@ fn a_revisit_whose_original_is_not_shown_has_the_body_of_another_of_its_digest()
     let unlike = page(url, TIME - DAY_MS, "<p>unlike");
     let server = serve(&[hidden.clone(), other, unlike.clone(), revisit(url, TIME, &hidden)]);
     assert_eq!(server.get(&format!("/v1/page?url={url}"), &[]).body, b"<p>the same");
-    // No other is taken for it, though the server said that nothing had changed.
+    // No other is used instead, though the server said that nothing had changed.
     let mut not_modified = revisit(url, TIME, &page("http://unseen.example/", TIME - DAY_MS, ""));
     if let Some(revisit) = &mut not_modified.revisit {
         revisit.profile = RevisitProfile::ServerNotModified;
@@ -151,7 +151,7 @@ fn a_revisit_of_a_revisit_shows_no_body_of_a_page_that_is_not_shown() {
     for (target, answer) in bodies(&server, url) {
         assert!(!text(&answer).contains(SECRET), "{target}: {answer:?}");
     }
-    // Nor one by way of a revisit that is not shown.
+    // Nor one reached through a revisit that is not shown.
     let original = page("http://other.example/", TIME - 2 * DAY_MS, SECRET);
     let middle = revisit("http://unseen.example/", TIME - DAY_MS, &original);
     let server = serve(&[original, middle.clone(), revisit(url, TIME, &middle)]);

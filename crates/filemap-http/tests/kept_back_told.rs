@@ -1,5 +1,5 @@
-//! What answers tell beside pages under rules of access: counters, changes, fields of an index,
-//! times, and which version has the same body.
+//! Information in answers beside pages under access rules: counters, changes, fields of an index,
+//! times, and the version with the same body.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ fn a_counter_of_what_is_excluded_is_for_a_token_that_is_told_all() {
     assert!(told(&admin, "block") && told(&admin, "exclude"), "{admin}");
     assert!(admin.contains("by=\"rule\"") && admin.contains("by=\"embargo\""), "{admin}");
     assert!(reader.trim_end().ends_with("# EOF"), "{reader}");
-    // Without tokens nobody is told apart.
+    // Without tokens all clients are equal.
     let open = served::with(ServerOptions::new().access(rules(text_of_rules)), &pages);
     open.get("/v1/urls", &[]);
     assert!(!told(&text(&open.get("/metrics", &[])), "exclude"));
@@ -121,7 +121,7 @@ fn an_index_tells_of_a_blocked_capture_its_url_and_time() {
     }
 }
 
-/// A server of three captures of one page, of which rules exclude the last by its spelling.
+/// A server of three captures of one page; rules exclude the last by its spelling.
 fn of_spellings() -> Served {
     let dir = tempfile::tempdir().expect("a folder");
     let crawl = Arc::new(CrawlRules::crawl());
@@ -168,7 +168,7 @@ fn a_version_with_the_same_body_is_named_if_it_is_shown() {
             let found = text(&server.get(target, &[]));
             assert_eq!(found.contains("unchanged_since"), is_named, "{target}: {found}");
         }
-        // Changes do not look it up.
+        // Changes do not look up the version with the same body.
         assert!(!text(&server.get("/v1/changes", &[])).contains("unchanged_since"));
     }
 }

@@ -1,5 +1,5 @@
-//! Views under rules of access: what is excluded is in no number, calendar or link of theirs, and
-//! what is blocked is counted, listed and refused.
+//! Views under access rules: excluded captures are in no number, calendar or link, blocked ones
+//! are counted, listed and refused.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn with(text: &str, pages: &[Page]) -> Served {
     served::with(ServerOptions::new().access(rules(text)), pages)
 }
 
-/// The links of a view that begin so.
+/// The links of a view with this prefix.
 fn leads_to(view: &str, way: &str) -> Vec<String> {
     links(view).into_iter().filter(|link| link.starts_with(way)).collect()
 }
@@ -38,7 +38,7 @@ fn days(view: &str) -> Vec<String> {
 
 #[test]
 fn captures_that_are_excluded_for_their_time_are_on_no_calendar_and_beside_none() {
-    // The first of three.
+    // Excludes the first of three.
     let rules = "example,a)/ - {\"access\": \"exclude\", \"before\": \"20231115000000\"}\n";
     let bodies = [SECRET, "<p>one\n", "<p>two\n"];
     let pages: Vec<Page> = (0..3).map(|at| html("http://a.example/", TIME + at * DAY, bodies[at as usize])).collect();
@@ -54,7 +54,7 @@ fn captures_that_are_excluded_for_their_time_are_on_no_calendar_and_beside_none(
     assert!(of_day.contains("None.") && leads_to(&of_day, "/show?").is_empty(), "{of_day}");
     let compared = view(&server, "/compare?url=http://a.example/");
     assert!(compared.contains("one") && !compared.contains(SECRET), "{compared}");
-    // Of the older one there is none.
+    // The older one has none.
     assert_eq!(compared.matches(">Earlier<").count(), 1, "{compared}");
     let oldest = leads_to(&shown, "/show?").pop().expect("a capture");
     assert!(!view(&server, &oldest).contains("Compared with the one before"));
@@ -66,7 +66,7 @@ fn captures_that_are_excluded_for_their_time_are_on_no_calendar_and_beside_none(
 
 #[test]
 fn captures_that_are_excluded_for_their_spelling_are_on_no_calendar_and_beside_none() {
-    // Of one page: the store's rules drop what tracks visitors from its canonical URL.
+    // All of one page: the store's canonicaliser drops tracking parameters from its canonical URL.
     let own = |query: &str, at: i64, body: &str| html(&format!("http://a.example/{query}"), TIME + at * DAY, body);
     let pages = [own("", 0, "<p>one\n"), own("?utm_source=own", 1, SECRET), own("", 2, "<p>two\n")];
     let served = |rules_text: &str| {
@@ -86,7 +86,7 @@ fn captures_that_are_excluded_for_their_spelling_are_on_no_calendar_and_beside_n
     assert_eq!(leads_to(&shown, "/show?").len(), 2);
     let compared = view(&server, "/compare?url=http://a.example/");
     assert!(compared.contains("one") && compared.contains("two") && !compared.contains(SECRET), "{compared}");
-    // Without the rule it is one of three.
+    // Without the rule there are three.
     assert!(view(&served(""), "/captures?url=http://a.example/").contains("3 versions in all"));
 }
 
@@ -99,14 +99,14 @@ fn captures_that_are_blocked_are_on_the_calendar_without_a_link_and_not_compared
     let server = with(&rules, &pages);
     let shown = view(&server, "/captures?url=http://a.example/");
     assert!(shown.contains("3 versions in all") && days(&shown).len() == 3, "{shown}");
-    assert!(shown.contains("is blocked by a rule of access") && shown.contains("owner"), "{shown}");
+    assert!(shown.contains("is blocked by an access rule") && shown.contains("owner"), "{shown}");
     let readable = leads_to(&shown, "/show?");
     assert_eq!((readable.len(), shown.matches("type=\"radio\"").count()), (2, 4), "{shown}");
     let version = readable[1].split("version=").nth(1).expect("a version");
-    // With the one before, which is blocked.
+    // Compared with the one before, which is blocked.
     let answer = server.get(&format!("/compare?url=http://a.example/&b={version}"), &[]);
     let body = String::from_utf8_lossy(&answer.body).into_owned();
-    assert!(answer.status == 451 && body.contains("is blocked by a rule of access"), "{body}");
+    assert!(answer.status == 451 && body.contains("is blocked by an access rule"), "{body}");
     assert!(body.contains("the owner") && !body.contains(SECRET), "{body}");
 }
 

@@ -1,5 +1,5 @@
-//! Mailboxes over HTTP: posted, read, dropped; owners and epochs; refusals; a server that begins
-//! again.
+//! Mailboxes over HTTP: posted, read, dropped; owners and epochs; refusals; a server that
+//! restarts.
 
 use std::path::Path;
 use std::time::Duration;
@@ -61,7 +61,7 @@ fn links_are_there_until_their_owner_has_dropped_them_also_after_a_restart() {
     assert_eq!(done(mail.read(1, Some(part.cursor), epoch)).links, links(7..8));
     done(mail.drop_to(1, part.cursor, epoch));
     assert_eq!(done(mail.read(1, None, epoch)).links, links(7..8));
-    // The crawl began again: the run before is fenced.
+    // The crawl restarted: the earlier run is fenced.
     let later = done(mail.take(1, 8));
     assert!(matches!(mail.read(1, None, epoch), Ok(Mailed::Fenced(_))));
     assert!(matches!(mail.drop_to(1, part.cursor, epoch), Ok(Mailed::Fenced(_))));
@@ -114,7 +114,7 @@ fn what_cannot_be_is_refused_with_words() {
         ("PUT", "/v1/links", "{\"shards\":3}", 409, "for 2 shards, not 3"),
         ("PUT", "/v1/links", "4", 400, "number of shards"),
         ("POST", "/v1/links/2?crawl=000102030405060708090a0b0c0d0e0f&first=0", "{\"url\":\"a\"}", 404, "no shard 2"),
-        ("POST", "/v1/links/x?crawl=000102030405060708090a0b0c0d0e0f&first=0", "", 404, "no shard"),
+        ("POST", "/v1/links/x?crawl=000102030405060708090a0b0c0d0e0f&first=0", "", 404, "not a shard"),
         ("POST", "/v1/links/0?crawl=7&first=0", "", 400, "32 hexadecimal"),
         ("POST", "/v1/links/0?crawl=000102030405060708090a0b0c0d0e0f", "", 400, "`first` is missing"),
         ("POST", &post, "http://a/", 400, "line 1"),

@@ -1,4 +1,4 @@
-//! Many pages in one request, in and out: a line for each, whatever becomes of it.
+//! Many pages in one request, in and out: a line for each, whatever the outcome.
 
 use filemap::dump::jsonl;
 use filemap::{Page, PageRead};
@@ -22,7 +22,7 @@ fn lines(answer: &Answer) -> Vec<Value> {
 
 #[test]
 fn lines_and_single_puts_of_the_same_pages_wait_for_each_other_and_not_for_ever() {
-    // One call at a time: whoever held it and waited for a page's lock would stop everything.
+    // One call at a time: a call that held it and waited for a page's lock would stop everything.
     let server = with(ServerOptions::new().writes().max_calls(1), &[]);
     let mut sent = Vec::new();
     for page in pages(3_000) {

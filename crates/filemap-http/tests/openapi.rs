@@ -1,4 +1,4 @@
-//! The description of the routes is that of the server: the same paths, methods and parameters.
+//! The description of the routes matches the server: the same paths, methods and parameters.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ fn described(document: &Value) -> Operations {
     found
 }
 
-/// Path and methods of each route, by the source.
+/// Path and methods of each route, from the source.
 fn routed() -> BTreeSet<(String, String)> {
     let source = include_str!("../src/server/routes.rs");
     let mut found = BTreeSet::new();
@@ -60,7 +60,7 @@ fn the_description_has_the_servers_routes_and_their_parameters() {
         let kind: &[&str] = if path == "/v1/pages" { &["Content-Type: application/x-ndjson"] } else { &[] };
         let answer = server.ask(method, &format!("{path}?no-such-parameter=1"), kind, b"");
         let said = String::from_utf8_lossy(&answer.body).into_owned();
-        // Routes without parameters do not look at a query.
+        // Routes without parameters do not parse a query.
         let Some((_, known)) = said.split_once("(known are: ") else {
             assert!(parameters.is_empty(), "{method} {path} takes no parameters: {said}");
             continue;

@@ -53,7 +53,7 @@ fn what_is_not_there_or_not_understood_is_said() {
         ("/v1/page?url=http://example.com/other", 404, "no page of http://example.com/other"),
         ("/v1/page?url=http://example.com/&at=2001-01-01", 404, "up to 2001-01-01T00:00:00Z"),
         ("/v1/page?url=http://example.com/&variant=x", 404, "variant `x`"),
-        ("/v1/page?url=http://example.com/?a=1&b=2", 400, "`b` is not known"),
+        ("/v1/page?url=http://example.com/?a=1&b=2", 400, "unknown parameter `b`"),
         ("/v1/page", 400, "`url` is missing"),
         ("/v1/page?url=no%20url", 400, "no url"),
         ("/v1/page?url=http://example.com/&at=soon", 400, "`soon`"),

@@ -1,5 +1,5 @@
-//! Random requests to every route: whatever is asked, the server answers, and of itself it has
-//! nothing to blame.
+//! Random requests to every route: the server answers every one, and reports no failure of its
+//! own.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::served::{Served, with};
 
-/// Requests of a run; a soak asks for more by `FILEMAP_REQUESTS`.
+/// Requests of a run; a soak sets more with `FILEMAP_REQUESTS`.
 const REQUESTS: u64 = 4000;
 const CLIENTS: u64 = 4;
 
@@ -89,7 +89,7 @@ impl Random {
     }
 }
 
-/// A value as it may stand in a query.
+/// A value, escaped for a query.
 fn escaped(value: &str) -> String {
     value.replace('&', "%26").replace(' ', "%20").replace('|', "%7C")
 }
@@ -101,7 +101,7 @@ fn request(random: &mut Random, host: &str, paths: &[&str], names: &[&str]) -> V
         path.replace("{name}", "pages").replace("{url}", inner).replace("{capture}", &format!("2023id_/{inner}"));
     for at in 0..random.below(5) {
         let name = if random.below(12) == 0 { "nothing" } else { random.of(names) };
-        // No request waits for what may come.
+        // No request waits for changes.
         let value = if name == "wait" { "0" } else { random.of(&VALUES[..]) };
         target.push_str(&format!("{}{name}={}", if at == 0 { "?" } else { "&" }, escaped(value)));
     }

@@ -1,4 +1,4 @@
-//! Seen sets over HTTP: made, asked, asked again; refusals; many clients at once.
+//! Seen sets over HTTP: creation, requests, repeated requests; refusals; many clients at once.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::served::{Answer, Served, with};
 const NEW: Option<Verdict> = Some(Verdict::New);
 const SEEN: Option<Verdict> = Some(Verdict::Seen);
 
-/// A server that makes sets in a folder.
+/// A server that creates sets in a folder.
 fn serving(folder: &Path) -> Served {
     with(ServerOptions::new().writes().seen(SeenSets::new().writes().folder(folder)), &[])
 }
@@ -62,10 +62,10 @@ fn a_set_is_made_once_and_keeps_its_kind_and_rules() {
     assert_eq!((&made.json()["kind"], &made.json()["rules"]), (&"disk".into(), &"crawl".into()));
     for (name, other, status, said) in [
         ("pages", r#"{"kind":"trie","rules":"crawl"}"#, 409, "another kind"),
-        ("pages", r#"{"kind":"disk"}"#, 409, "other rules"),
-        ("Pages", r#"{"kind":"disk"}"#, 400, "no name"),
-        ("a.b", r#"{"kind":"disk"}"#, 400, "no name"),
-        ("%2e%2e", r#"{"kind":"disk"}"#, 400, "no name"),
+        ("pages", r#"{"kind":"disk"}"#, 409, "canonicaliser"),
+        ("Pages", r#"{"kind":"disk"}"#, 400, "not a name"),
+        ("a.b", r#"{"kind":"disk"}"#, 400, "not a name"),
+        ("%2e%2e", r#"{"kind":"disk"}"#, 400, "not a name"),
         ("new", r#"{"kind":"cuckoo"}"#, 400, "`cuckoo`"),
         ("new", r#"{"kind":"bloom"}"#, 400, "capacity"),
         ("new", r#"{"kind":"trie","rate":0.1}"#, 400, "`rate`"),
@@ -164,7 +164,7 @@ fn of_many_clients_with_the_same_urls_one_is_told_that_each_is_new() {
             let (set, told) = (client(&server, "pages"), &told);
             scope.spawn(move || {
                 for batch in 0..40 {
-                    // Some wait for the device; of the others some are answered by the thread.
+                    // Some wait for the device; some of the others are answered by the thread.
                     let count = if batch % 3 == 0 { 3 } else { 50 };
                     let urls: Vec<String> =
                         (0..count).map(|i| format!("http://h{}/{}", i % 5, (batch * 37 + i) % 400)).collect();
@@ -181,7 +181,7 @@ fn of_many_clients_with_the_same_urls_one_is_told_that_each_is_new() {
     let told = told.into_inner().expect("unpoisoned");
     let once: BTreeSet<&String> = told.iter().collect();
     assert_eq!(told.len(), once.len());
-    // Nobody waits for what came last, and it is made durable all the same.
+    // Nobody waits for the last URLs, but they are made durable.
     let begun = Instant::now();
     while server.get("/v1/seen/pages", &[]).json()["pending"] != 0 {
         assert!(begun.elapsed() < Duration::from_secs(20), "it is never made durable");
@@ -241,11 +241,11 @@ fn an_id_is_forgotten_by_the_options_and_the_client_is_told() {
     let never = set.add(Some(ahead), &["http://a/"], Ack::Durable).expect("answered");
     assert!(matches!(&never, Added::Ahead(why) if why.contains("clock")), "{never:?}");
     assert!(set.writes() && set.rules() == ("whatwg", 1));
-    // What has an end of line is no URL, also if it is alone.
+    // Text with a line end is not a URL, even alone.
     assert_eq!(set.check(&["a\nb"]).expect("checked"), [None]);
     assert_eq!(set.check(&[""; 0]).expect("checked"), []);
     let nowhere = SeenClient::open(&format!("http://{}/v1/stat", server.address), &ClientOptions::new());
-    assert!(nowhere.expect_err("no set").to_string().contains("no answer of a store's server"));
+    assert!(nowhere.expect_err("no set").to_string().contains("not an answer of a FileMap server"));
 }
 
 #[test]
@@ -265,14 +265,14 @@ fn a_client_makes_a_set_once_and_has_its_statistics() {
         set.add(Some(RequestId::now()), &["a", "b", "a"], Ack::Accepted).expect("added"),
         added(&[NEW, NEW, SEEN])
     );
-    // No URLs: what was answered before is durable.
+    // No URLs: earlier answers are made durable.
     assert_eq!(set.add(None, &[""; 0], Ack::Durable).expect("synced"), added(&[]));
     assert_eq!(server.get("/v1/seen/pages", &[]).json()["pending"], 0);
     let again = create(r#"{"kind":"disk","rules":"exact"}"#).expect("it is there");
     let stats = again.stats().expect("figures");
     assert!(stats.urls == 2 && stats.inserted == 2 && stats.disk_bytes > 0, "{stats:?}");
     let other = create(r#"{"kind":"trie"}"#).expect_err("another kind");
-    assert!(other.contains("of another kind"), "{other}");
+    assert!(other.contains("another kind"), "{other}");
 }
 
 #[test]
@@ -316,7 +316,7 @@ fn a_set_without_rules_or_with_a_bad_name_is_not_served() {
     drop(urlindex::DiskUrlSet::create(&path, urlindex::DiskOptions::new()).expect("made"));
     let refused = |name: &str, path: &Path| SeenSets::new().writes().add(name, path).expect_err("not served");
     assert!(refused("plain", &path).contains("--canonical"));
-    assert!(refused("Plain", &path).contains("no name"));
+    assert!(refused("Plain", &path).contains("not a name"));
     assert!(refused("none", &folder.path().join("none")).contains("none"));
     let trie = folder.path().join("trie");
     StoredSet::create(&trie, NewSet::Trie, &Whatwg).expect("made").close().expect("closed");

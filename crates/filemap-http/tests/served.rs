@@ -1,4 +1,4 @@
-//! A server of a new store, and requests to it byte by byte.
+//! A server with a new store, and raw requests to it.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// A server on a port of its own; stopped, and its store closed, when it is dropped.
+/// A server on its own port; when it is dropped, it is stopped and its store closed.
 pub struct Served {
     pub address: SocketAddr,
     pub log: Arc<Mutex<Vec<String>>>,
@@ -32,12 +32,12 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
-/// A server that writes, of a store with these pages.
+/// A server that writes, with a store of these pages.
 pub fn served(pages: &[Page]) -> Served {
     with(ServerOptions::new().writes(), pages)
 }
 
-/// A server with these options, of a store with these pages.
+/// A server with these options and a store of these pages.
 pub fn with(options: ServerOptions, pages: &[Page]) -> Served {
     let dir = tempfile::tempdir().expect("a folder");
     let store = PageStore::create(dir.path().join("pages.fm"), Options::new()).expect("a store");
@@ -49,7 +49,7 @@ pub fn with(options: ServerOptions, pages: &[Page]) -> Served {
     served
 }
 
-/// A server with these options of a store; in a folder of its own, which is empty.
+/// A server with these options and this store; its own folder is empty.
 pub fn of(store: PageStore, options: ServerOptions) -> Served {
     let dir = tempfile::tempdir().expect("a folder");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("threads");
@@ -69,24 +69,24 @@ impl Served {
         Client::open(&format!("http://{}", self.address), &ClientOptions::new()).expect("a server")
     }
 
-    /// A connection that gives up after ten seconds.
+    /// A connection that times out after ten seconds.
     pub fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).expect("a connection");
         stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
         stream
     }
 
-    /// What the server answers to these bytes until it closes the connection.
+    /// The server's answer to these bytes, until it closes the connection.
     pub fn raw(&self, request: &[u8]) -> Vec<u8> {
         let mut stream = self.connect();
-        // A server may close before it has read all.
+        // A server may close before it has read everything.
         let _ = stream.write_all(request);
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
         answer
     }
 
-    /// A request with these header lines.
+    /// Sends a request with these header lines.
     pub fn ask(&self, method: &str, target: &str, headers: &[&str], body: &[u8]) -> Answer {
         let host = format!("Host: {}", self.address);
         let has_host = headers.iter().any(|line| line.starts_with("Host:"));
@@ -101,7 +101,7 @@ impl Served {
         self.ask("GET", target, headers, b"")
     }
 
-    /// Stops the server; its store is closed then.
+    /// Stops the server, which closes its store.
     pub fn stop(&mut self) {
         drop(self.stop.take());
         if let Some(serving) = self.serving.take() {
@@ -147,7 +147,7 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// Its status, and what a problem says.
+    /// Its status, and the detail of its problem.
     pub fn problem(&self) -> (u16, String) {
         (self.status, self.json()["detail"].as_str().unwrap_or_default().to_owned())
     }

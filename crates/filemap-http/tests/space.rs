@@ -53,7 +53,7 @@ fn dictionaries_are_listed_with_what_they_are_for() {
     assert!(view(&served(&[]), "/dictionaries").contains("0 dictionaries in all"));
     let dir = tempfile::tempdir().expect("a folder");
     let store = PageStore::create(dir.path().join("pages.fm"), Options::new()).expect("a store");
-    // Text common to all pages, and words of their own.
+    // Text common to all pages, and unique words.
     let page = |at: u64| {
         let mut noise = at + 1;
         let mut word = || {
@@ -67,7 +67,7 @@ fn dictionaries_are_listed_with_what_they_are_for() {
     for at in 0..2000 {
         store.put_page(&page(at)).expect("stored");
     }
-    // Those that the store has made by itself meanwhile, and by this.
+    // Dictionaries that the store has trained by itself, and by this call.
     store.engine().train().expect("trained");
     let made = store.engine().dictionaries();
     assert!(!made.is_empty(), "a dictionary pays for pages so alike");
@@ -89,7 +89,7 @@ fn dictionaries_are_listed_with_what_they_are_for() {
 #[test]
 fn a_dictionary_of_a_site_that_rules_keep_back_is_told_without_its_name() {
     let dir = tempfile::tempdir().expect("a folder");
-    // Too small for what all sites have in common.
+    // Too small for the text that all hosts share.
     let options = Options::new().dictionary_bytes(16 << 10);
     let store = PageStore::create(dir.path().join("pages.fm"), options).expect("a store");
     let words = |seed: u64, number: usize| -> String {
@@ -115,7 +115,7 @@ fn a_dictionary_of_a_site_that_rules_keep_back_is_told_without_its_name() {
     let rule = format!("example,{host})/1 - {{\"access\": \"exclude\"}}\n");
     rules.add("rules.aclj", rule.as_bytes()).expect("rules");
     let server = served::of(store, ServerOptions::new().access(rules));
-    for (target, words) in [("/dictionaries", "rules of access"), ("/v1/dictionaries", "\"is_kept_back\":true")] {
+    for (target, words) in [("/dictionaries", "access rules"), ("/v1/dictionaries", "\"is_kept_back\":true")] {
         let body = String::from_utf8(server.get(target, &[]).body).expect("text");
         assert!(!body.contains(host) && body.contains(named) && body.contains(words), "{target}: {body}");
     }

@@ -1,5 +1,5 @@
-//! Files of archives sent to a server: read while they arrive, a line for each record, and the
-//! same as an import without a server.
+//! Archive files sent to a server: read while they arrive, with a line for each record, and the
+//! same result as an import without a server.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -41,7 +41,7 @@ fn unpacked(file: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// All of it in one gzip member.
+/// All of it, in one gzip member.
 fn packed(plain: &[u8]) -> Vec<u8> {
     let mut packed = Vec::new();
     flate2::read::GzEncoder::new(plain, flate2::Compression::fast()).read_to_end(&mut packed).expect("memory");
@@ -61,7 +61,7 @@ fn named(url: &str, body: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// The lines before the sums, and the sums, which may be absent.
+/// The lines before the sums, and the sums, which may be missing.
 fn told(answer: &Answer) -> (Vec<Value>, Option<Value>) {
     assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/x-ndjson")), "{answer:?}");
     let text = std::str::from_utf8(&answer.body).expect("text");
@@ -203,7 +203,7 @@ fn a_large_record_passes_and_one_that_the_store_refuses_costs_no_other() {
     assert_eq!(server.get("/v1/page?url=http://a.example/3", &[]).body, b"three");
 }
 
-/// A connection that has sent the head of an upload, and that long a body is to follow.
+/// A connection that has sent the head of an upload with a body of this length.
 fn begun(server: &Served, bytes: usize, lines: &str) -> TcpStream {
     let mut stream = server.connect();
     let host = server.address;
@@ -295,7 +295,7 @@ fn a_slow_client_is_told_of_records_while_it_sends_others() {
     let (mut answer, mut buffer) = (Vec::new(), [0; 4096]);
     while !String::from_utf8_lossy(&answer).contains("\"outcome\":\"stored\"") {
         stream.write_all(sent.next().expect("a line comes before all is sent")).expect("sent");
-        // A timeout is no failure: then the next record is sent.
+        // A timeout is not a failure: then the next record is sent.
         let read = stream.read(&mut buffer).unwrap_or_default();
         answer.extend_from_slice(&buffer[..read]);
     }
@@ -319,7 +319,7 @@ fn a_client_that_sends_no_more_is_told_what_is_stored() {
     stream.read_to_end(&mut answer).expect("answered");
     let (lines, sums) = told(&Answer::of(&answer));
     let sums = sums.expect("sums");
-    // The last record before the end may be told of only with the one behind it.
+    // The last record before the end may be reported only with the next one.
     assert!(outcomes(&lines, "stored") >= 1, "{lines:?}");
     assert_eq!((sums["stored"].as_u64(), sums["is_whole"].as_bool()), (Some(outcomes(&lines, "stored")), Some(false)));
     assert!(lines.iter().any(|line| line["error"].as_str().is_some_and(|words| words.contains("time"))), "{lines:?}");
@@ -330,7 +330,7 @@ fn a_client_that_sends_no_more_is_told_what_is_stored() {
 fn a_client_that_reads_nothing_before_all_is_sent_holds_up_nothing() {
     let server = served::with(ServerOptions::new().writes().idle(Duration::from_secs(2)), &[]);
     let url = |nth: u64| format!("http://a.example/{}/{nth}", "path/".repeat(100));
-    // Lines of 20 MB: more than all buffers between the two take.
+    // Lines of 20 MB in total: more than all buffers between the two hold.
     let file: Vec<u8> = (0..30_000).flat_map(|nth| named(&url(nth), "x")).collect();
     let (lines, sums) = send(&server, &file);
     assert_eq!((lines.len(), outcomes(&lines, "stored")), (30_000, 30_000), "{sums}");
@@ -381,7 +381,7 @@ fn an_upload_needs_the_right_to_write_and_a_server_that_writes() {
 fn what_is_no_warc_file_is_refused_in_words() {
     let server = served(&[]);
     for (what, begin) in [("zip", &b"PK\x03\x04"[..]), ("xz", b"\xfd7zXZ\0\0\x04")] {
-        // All of it is taken, whatever is refused.
+        // All of it is read, whatever is refused.
         let file = [begin, &[7; 3 << 20]].concat();
         let sent = server.client().import("a", ArchiveForm::Warc, &mut &file[..], &ImportOptions::new());
         let words = match sent {
@@ -430,7 +430,7 @@ fn a_connection_that_is_cut_while_a_file_is_sent_is_said_to_leave_open_what_is_s
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let location = format!("http://{}", listener.local_addr().expect("an address"));
     let to = server.address;
-    // Between the two, until so much has passed.
+    // A proxy between the two, until this much has passed.
     let between = std::thread::spawn(move || {
         let (mut client, _) = listener.accept().expect("a client");
         let mut server = TcpStream::connect(to).expect("a server");
@@ -444,7 +444,7 @@ fn a_connection_that_is_cut_while_a_file_is_sent_is_said_to_leave_open_what_is_s
     let file: Vec<u8> = (0..2_000).flat_map(|nth| record(nth, &"text ".repeat(4_000))).collect();
     let sent = client.import("a.warc", ArchiveForm::Warc, &mut &file[..], &ImportOptions::new());
     let error = sent.expect_err("it is cut").to_string();
-    assert!(error.contains("is not known") && error.contains("sent again"), "{error}");
+    assert!(error.contains("is unknown") && error.contains("sending the file again"), "{error}");
     between.join().expect("no panic");
     let (lines, sums) = send(&server, &file);
     assert_eq!((lines.len(), &sums["is_whole"]), (2_000, &true.into()));

@@ -212,7 +212,7 @@ pub(crate) fn streamed(mut page: Page) -> Streamed<'static> {
     (page, Box::new(io::Cursor::new(body)))
 }
 
-/// Puts one page after the other: see [`PageWrite::load`].
+/// Puts pages one after the other: see [`PageWrite::load`].
 pub type Loading<'a> = Box<dyn FnMut(&Page, PutRule) -> Result<Option<Put>> + 'a>;
 
 /// Pages with their URLs, in the order of the URLs given.

@@ -252,7 +252,7 @@ fn lines_that_cannot_be_kept_and_files_that_are_not_there_are_told() {
     );
     let told: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
     let offset = 11 + line("http://a/").len();
-    assert!(told[0].starts_with(&format!("i: offset {offset}: it is no line")), "{told:?}");
+    assert!(told[0].starts_with(&format!("i: offset {offset}: it is not a line")), "{told:?}");
     assert!(told[3].contains("no.warc") && told[3].contains("the 2 captures"), "{told:?}");
 }
 

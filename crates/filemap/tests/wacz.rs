@@ -212,7 +212,7 @@ fn imported_into_nothing(file: &[u8]) -> ImportReport {
 fn a_zip_file_that_is_no_wacz_or_means_harm_is_a_problem() {
     let (_, report) = imported(&zip_of(&[("a.warc", &page("a", "a"))], CompressionMethod::Stored));
     assert_eq!((report.stored, report.unusable), (0, 2));
-    assert!(report.problems[1].what.contains("no WACZ"), "{:?}", report.problems);
+    assert!(report.problems[1].what.contains("not a WACZ"), "{:?}", report.problems);
 
     // Two entries over the same bytes.
     let two =

@@ -121,7 +121,7 @@ fn it_shows_what_the_rules_of_its_files_allow() {
     }
     let get = |url: &str| client.get(&url.into()).map(|page| page.is_some());
     assert!(get("http://example.com/").expect("shown") && !get("http://example.org/").expect("not there"));
-    assert!(get("http://example.com/b").expect_err("blocked").to_string().contains("blocked by a rule of access"));
+    assert!(get("http://example.com/b").expect_err("blocked").to_string().contains("blocked by an access rule"));
     server.signal("TERM");
     let (status, words) = server.end();
     assert!(status.success(), "{words}");

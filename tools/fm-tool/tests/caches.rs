@@ -131,8 +131,10 @@ fn what_cannot_be_read_is_counted_named_and_left_out() {
     let done = bench.run("import", &args("scrapy-httpcache", &cache)).ended(3);
     let line = &done.json()[0];
     assert_eq!((&line["stored"], &line["damaged"], &line["ignored"]), (&17.into(), &3.into(), &1.into()), "{line}");
-    let done =
-        done.said(&format!("docs/ed/{POST}: meta: it is no literal")).said("response_body").said("not plain data");
+    let done = done
+        .said(&format!("docs/ed/{POST}: meta: it is not a Python literal"))
+        .said("response_body")
+        .said("not plain data");
     done.said("notes.txt").said("old.db: it is of a kind of dbm that is not read").said("dbm.dumb");
     // The other entries are stored, and the same command imports repaired entries.
     fs::remove_file(cache.join("old.db")).expect("removed");

@@ -218,7 +218,7 @@ fn what_is_lost_in_a_bucket_is_named_with_the_code_3_and_repaired() {
     request("DELETE", &there, object);
     for args in [&["--quick"][..], &[]] {
         let found = ran("verify", &[&[&*there][..], args, &["--json"]].concat()).ended(3).json();
-        assert!(found[0]["object"] == object && found[0]["what"].as_str().unwrap().contains("gone"), "{found:?}");
+        assert!(found[0]["object"] == object && found[0]["what"].as_str().unwrap().contains("missing"), "{found:?}");
         assert_eq!(found.last().unwrap()["problems"], 1);
     }
     let back = bench.path("back.fm");
@@ -227,7 +227,7 @@ fn what_is_lost_in_a_bucket_is_named_with_the_code_3_and_repaired() {
     assert_eq!(dumped(&back), dumped(&bench.store()));
     // The repair names the missing object and reports its page as lost, but only once.
     let told = ran("repair", &[&there, "--in-place", "--yes", "--json"]).ended(3).json();
-    assert!(told[0]["object"] == object && told[0]["what"].as_str().unwrap().contains("gone"), "{told:?}");
+    assert!(told[0]["object"] == object && told[0]["what"].as_str().unwrap().contains("missing"), "{told:?}");
     let summary = told.last().unwrap();
     assert!(summary["complete"] == false && summary["lost_bytes"].as_u64().unwrap() > 0, "{summary}");
     ran("repair", &[&there, "--in-place", "--yes"]).ended(0).said("all of it was read");

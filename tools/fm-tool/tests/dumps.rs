@@ -128,7 +128,7 @@ fn filters_choose_and_several_must_all_be_met() {
         number(&["--newest", "--mime", "text/html,image/*"])
     );
     for malformed in ["html", "text/", "/html", "text/html; charset=utf-8", "image/*,", "*/html"] {
-        bench.run("dump", &["--mime", malformed]).ended(2).said("is no type; write text/html");
+        bench.run("dump", &["--mime", malformed]).ended(2).said("is not a media type; write text/html");
     }
     bench.run("dump", &["--subdomains"]).ended(2);
 }

@@ -122,7 +122,7 @@ fn segments_and_unknown_types_are_said_and_end_with_3() {
     let first = page("response").replacen("WARC-Profile", "WARC-Segment-Number: 1\r\nWARC-Profile", 1);
     let path = file(&bench, "a.warc", first + &page("continuation") + &page("screenshot"));
     let ran = bench.run("import", &[&path]).ended(3).said("1 page stored").said("2 segments of records that are cut");
-    ran.said("first segment of a record").said("segments are not put together").said("not known: screenshot");
+    ran.said("first segment of a record").said("segments are not put together").said("unknown type: screenshot");
     let line = &bench.run("import", &[PathBuf::from("--json"), path]).ended(3).json()[0];
     assert_eq!((&line["segments"], &line["unusable"], &line["ignored"]), (&2.into(), &1.into(), &0.into()));
 }

@@ -142,7 +142,7 @@ fn what_a_server_cannot_do_is_said_and_makes_nothing() {
         assert_eq!(std::fs::read_dir(&folder).expect("readable").count(), 0, "{verb} made something");
     }
     let without = run(tool().arg("get").arg(&server.location).arg(PAGE_URL)).ended(2);
-    assert!(without.words.contains("asks for a token"), "{}", without.words);
+    assert!(without.words.contains("requires a token"), "{}", without.words);
     let location = server.location.clone();
     drop(server);
     let gone = run(tool().arg("get").arg(&location).arg(PAGE_URL).env("FILEMAP_TOKEN", TOKEN)).ended(2);

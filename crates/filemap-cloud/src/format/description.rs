@@ -1,5 +1,5 @@
-//! The object `STORE`: the choices made when the store was created. Lines of name and value,
-//! readable by people too.
+//! The object `STORE`: the choices made when the store was created. Lines of name and value, also
+//! readable by people.
 
 /// The name of the object.
 pub(crate) const NAME: &str = "STORE";
@@ -10,7 +10,7 @@ const FORMAT: &str = "filemap cloud 1";
 /// The maximum number of shards.
 pub(crate) const MAX_SHARDS: u32 = 1_024;
 
-/// The parameters of a store, fixed when it is made.
+/// The parameters of a store, fixed at its creation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Description {
     /// The number of shards.
@@ -25,13 +25,13 @@ impl Description {
         format!("{FORMAT}\nshards {shards}\ncanonicalizer {canonicalizer} {canonicalizer_version}\n")
     }
 
-    /// Decodes it; an error names what this build does not support.
+    /// Decodes it; an error describes what this program does not support.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Description, String> {
         let strange = |what: &str| format!("{NAME} {what}");
-        let text = std::str::from_utf8(bytes).map_err(|_| strange("is no text"))?;
+        let text = std::str::from_utf8(bytes).map_err(|_| strange("is not text"))?;
         let mut lines = text.lines();
         if lines.next() != Some(FORMAT) {
-            return Err(strange("is not of the format that this build knows (`filemap cloud 1`)"));
+            return Err(strange("has a format unknown to this program, which reads `filemap cloud 1`"));
         }
         let (mut shards, mut named) = (None, None);
         for line in lines {
@@ -39,13 +39,13 @@ impl Description {
             match words[..] {
                 ["shards", number] => {
                     let number = number.parse().ok().filter(|number| (1..=MAX_SHARDS).contains(number));
-                    shards = Some(number.ok_or_else(|| strange("has no number of shards that can be"))?);
+                    shards = Some(number.ok_or_else(|| strange("has an invalid number of shards"))?);
                 }
                 ["canonicalizer", name, version] => {
-                    let version = version.parse().map_err(|_| strange("has a version that is no number"))?;
+                    let version = version.parse().map_err(|_| strange("has a version that is not a number"))?;
                     named = Some((name.to_owned(), version));
                 }
-                _ => return Err(strange(&format!("has a line that this build does not know: `{line}`"))),
+                _ => return Err(strange(&format!("has a line unknown to this program: `{line}`"))),
             }
         }
         let (canonicalizer, canonicalizer_version) = named.ok_or_else(|| strange("names no canonicalizer"))?;

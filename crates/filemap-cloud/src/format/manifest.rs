@@ -1,6 +1,6 @@
 //! The manifest of the files kept with a shard, and the index row that names it. A manifest is
-//! lines of words, readable by people too. The row holds the manifest's digest, and the manifest
-//! holds each piece's digest.
+//! lines of words, also readable by people. The row contains the manifest's digest, and the
+//! manifest contains each piece's digest.
 //!
 //! ```text
 //! filemap kept 1
@@ -37,8 +37,8 @@ pub(crate) fn length(pieces: &[Piece]) -> u64 {
     pieces.iter().fold(0, |sum: u64, piece| sum.saturating_add(piece.bytes))
 }
 
-/// Whether a name is valid: parts of letters, digits, `.`, `_` and `-`, none of which leaves its
-/// folder.
+/// Returns whether a name is valid: parts of letters, digits, `.`, `_` and `-`, none of which
+/// leaves its folder.
 pub(crate) fn is_name(name: &str) -> bool {
     let is_sign = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     let is_part = |part: &str| !part.is_empty() && part.bytes().all(is_sign) && part != "." && part != "..";
@@ -57,12 +57,12 @@ impl Manifest {
         text
     }
 
-    /// Decodes it; an error says what is wrong.
+    /// Decodes it; an error describes the problem.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Manifest, &'static str> {
-        let text = std::str::from_utf8(bytes).map_err(|_| "it is no text")?;
+        let text = std::str::from_utf8(bytes).map_err(|_| "it is not text")?;
         let mut lines = text.lines();
         if lines.next() != Some(FORMAT) {
-            return Err("it is not of the format that this build knows (`filemap kept 1`)");
+            return Err("it has a format unknown to this program, which reads `filemap kept 1`");
         }
         let (mut manifest, mut lengths) = (Manifest::default(), BTreeMap::new());
         let mut last = None;
@@ -70,7 +70,7 @@ impl Manifest {
             let words: Vec<&str> = line.split(' ').collect();
             match words[..] {
                 ["file", name, bytes] if is_name(name) => {
-                    lengths.insert(name.to_owned(), bytes.parse::<u64>().map_err(|_| "a length is no number")?);
+                    lengths.insert(name.to_owned(), bytes.parse::<u64>().map_err(|_| "a length is not a number")?);
                     manifest.files.insert(name.to_owned(), Vec::new());
                     last = Some(name.to_owned());
                 }
@@ -81,11 +81,11 @@ impl Manifest {
                     let ((id, bytes), digest) = piece.ok_or("a piece does not decode")?;
                     pieces.ok_or("a piece of no file")?.push(Piece { id, bytes, digest });
                 }
-                _ => return Err("it has a line that this build does not know"),
+                _ => return Err("it has a line unknown to this program"),
             }
         }
         let is_whole = manifest.files.iter().all(|(name, pieces)| lengths.get(name) == Some(&length(pieces)));
-        if is_whole { Ok(manifest) } else { Err("the pieces of a file are not its length") }
+        if is_whole { Ok(manifest) } else { Err("the pieces of a file do not add up to its length") }
     }
 
     /// The piece objects that it names.

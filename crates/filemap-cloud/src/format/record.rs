@@ -8,8 +8,8 @@
 //! | version tombstone | one version of the key is removed |
 //! | rewrite | segments that this one replaces: those no longer count |
 //!
-//! The payload of a tombstone names the segments that hold what it removes: when they are gone,
-//! the tombstone may go (see `format::sources`).
+//! The payload of a tombstone names the segments that hold the versions it removes: when these are
+//! deleted, the tombstone may be dropped (see `format::sources`).
 //!
 //! Invariants: the checksum of a record's head is seeded with its place, so it is valid only where
 //! it was written; the head can be checked without the payload.
@@ -60,7 +60,7 @@ impl Kind {
         Kind::ALL.into_iter().find(|kind| kind.code() == code)
     }
 
-    /// Whether the record is itself a version of a page.
+    /// Returns whether the record is itself a version of a page.
     pub(crate) fn is_version(self) -> bool {
         matches!(self, Kind::Page | Kind::Reference)
     }
@@ -103,7 +103,7 @@ pub(crate) struct Record<'a> {
     pub(crate) kind: Kind,
     pub(crate) codec: Codec,
     pub(crate) version: Version,
-    /// For a reference or version tombstone: the version it names.
+    /// For a reference or version tombstone: the version that it names.
     pub(crate) other: Version,
     pub(crate) key: &'a [u8],
     pub(crate) meta: &'a [u8],
@@ -121,7 +121,7 @@ impl<'a> Record<'a> {
     /// The length of the shortest record.
     pub(crate) const LEAST_BYTES: u64 = Fixed::BYTES as u64;
 
-    /// A tombstone of a key; `holders` names the segments with the versions it removes.
+    /// A tombstone of a key; `holders` names the segments with the versions that it removes.
     pub(crate) fn tombstone(key: &'a [u8], sequence: u64, holders: &'a [u8]) -> Record<'a> {
         let version = Version { time_ms: 0, sequence };
         let (kind, codec, other, payload) = (Kind::Tombstone, Codec::None, NONE, holders);
@@ -133,7 +133,7 @@ impl<'a> Record<'a> {
         Record { kind: Kind::VersionTombstone, other: removed, ..Record::tombstone(key, sequence, holders) }
     }
 
-    /// A record that names the segments which its own segment replaces.
+    /// A record that names the segments replaced by its own segment.
     pub(crate) fn rewrite(sequence: u64, sources: &'a [u8]) -> Record<'a> {
         Record { kind: Kind::Rewrite, ..Record::tombstone(b"", sequence, sources) }
     }
@@ -174,14 +174,14 @@ impl<'a> Record<'a> {
         out.len() - begin
     }
 
-    /// A quick test, without a checksum, whether a record can begin here.
+    /// Returns whether a record can begin here: a quick test without the checksum.
     pub(crate) fn may_begin(bytes: &[u8]) -> bool {
         let Some(fixed) = bytes.get(..Fixed::BYTES) else { return false };
         let is_known = Kind::of_code(Fixed::KIND.get(fixed)).is_some();
         is_known && Codec::of_code(Fixed::CODEC.get(fixed)).is_some() && fixed[18..20] == [0, 0]
     }
 
-    /// Reads the head of the record at the front of `bytes`, which lie at `place`, and on request
+    /// Reads the head of the record at the front of `bytes`, which are at `place`, and on request
     /// the payload. Returns it with the record's whole length.
     pub(crate) fn take(bytes: &'a [u8], place: Place, with_payload: bool) -> Result<(Record<'a>, u64), &'static str> {
         let fixed = bytes.get(..Fixed::BYTES).ok_or("it ends inside a record")?;
@@ -191,8 +191,8 @@ impl<'a> Record<'a> {
         if xxh3_64_with_seed(&head[8..], place.seed()) != Fixed::CHECKSUM.get(fixed) {
             return Err("checksum mismatch in a record's head");
         }
-        let kind = Kind::of_code(Fixed::KIND.get(fixed)).ok_or("a record of a kind that this build does not know")?;
-        let codec = Codec::of_code(Fixed::CODEC.get(fixed)).ok_or("a codec that this build does not know")?;
+        let kind = Kind::of_code(Fixed::KIND.get(fixed)).ok_or("a record of a kind unknown to this program")?;
+        let codec = Codec::of_code(Fixed::CODEC.get(fixed)).ok_or("a codec unknown to this program")?;
         let payload_bytes = Fixed::PAYLOAD_BYTES.get(fixed);
         let payload = if with_payload {
             let end = usize::try_from(payload_bytes).ok().and_then(|payload| payload.checked_add(head_bytes));
@@ -206,7 +206,7 @@ impl<'a> Record<'a> {
         };
         let spill_bytes = Fixed::SPILL_BYTES.get(fixed);
         if spill_bytes as usize > meta_bytes {
-            return Err("a description shorter than a part of it");
+            return Err("a description that is shorter than one of its parts");
         }
         let record = Record {
             kind,

@@ -1,4 +1,4 @@
-//! Rows of the index: where each version's record lies, and how many bytes each segment holds.
+//! Rows of the index: the place of each version's record, and the byte counts of each segment.
 //!
 //! | key | value |
 //! |---|---|
@@ -46,7 +46,7 @@ pub(crate) struct Row {
     pub(crate) bytes: u64,
     pub(crate) body_bytes: u64,
     pub(crate) digest: u128,
-    /// For a reference: the version that has the body.
+    /// For a reference: the version that owns the body.
     pub(crate) original: Option<Version>,
 }
 
@@ -55,7 +55,7 @@ impl Row {
         SegmentId { epoch: self.place.epoch, number: self.place.segment }
     }
 
-    /// The row of a version whose record lies at `place` and has `bytes` bytes.
+    /// The row of a version whose record is at `place` and has `bytes` bytes.
     pub(crate) fn of_record(record: &Record<'_>, place: Place, bytes: u64) -> Row {
         let original = (record.kind == Kind::Reference).then_some(record.other);
         let (kind, head_bytes) = (record.kind, record.head_bytes() as u64);
@@ -76,7 +76,7 @@ impl Row {
         out
     }
 
-    /// Decodes it; `None` if this build knows no such row.
+    /// Decodes it; `None` if this program does not know such a row.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Row> {
         let (&code, mut rest) = bytes.split_first()?;
         let kind = Kind::of_code(code).filter(|kind| kind.is_version())?;
@@ -218,7 +218,7 @@ layout! {
 pub(crate) struct Bytes {
     pub(crate) written: u64,
     pub(crate) dead: u64,
-    /// Bytes of tombstones and segment names: they go when what they remove is gone.
+    /// Bytes of tombstones and segment names: they are freed with the segments that they name.
     pub(crate) notes: u64,
 }
 
@@ -242,7 +242,7 @@ impl Bytes {
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Bytes> {
-        // Builds without compaction wrote only two numbers.
+        // Versions without compaction wrote only two numbers.
         let notes = match bytes.len() {
             SegmentRow::BYTES => SegmentRow::NOTES.get(bytes),
             len if len == SegmentRow::NOTES.at => 0,

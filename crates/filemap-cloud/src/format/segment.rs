@@ -1,7 +1,7 @@
 //! A segment: an immutable object with a header, records and a footer.
 //!
 //! The header's base is the first uncommitted sequence at the time its writer opened the store. Of
-//! segments of earlier epochs only records below it count: so a fenced writer's uncommitted
+//! segments of earlier epochs only records below the base count: so a fenced writer's uncommitted
 //! uploads are recognised without an index.
 
 use xxhash_rust::xxh3::xxh3_64;
@@ -81,13 +81,13 @@ impl Summary {
 /// Checks a header of this segment.
 fn check_header(bytes: &[u8], id: SegmentId) -> Result<(), &'static str> {
     if bytes.len() < Header::BYTES || Header::MAGIC.get(bytes) != MAGIC {
-        return Err("it is no segment of this format");
+        return Err("it is not a segment of this format");
     }
     if xxh3_64(&bytes[..Header::CHECKSUM.at]) != Header::CHECKSUM.get(bytes) {
         return Err("checksum mismatch in its header");
     }
     let found = SegmentId { epoch: Header::EPOCH.get(bytes), number: Header::NUMBER.get(bytes) };
-    if found == id { Ok(()) } else { Err("it is the segment of another name") }
+    if found == id { Ok(()) } else { Err("it is a segment with another name") }
 }
 
 /// A segment under construction.
@@ -165,7 +165,7 @@ impl Builder {
 pub(crate) struct Segment<'a> {
     pub(crate) summary: Summary,
     bytes: &'a [u8],
-    /// Up to this many bytes at the end may be no record.
+    /// Up to this many bytes at the end may not belong to a record.
     end_bytes: usize,
 }
 
@@ -183,7 +183,7 @@ pub(crate) type Placed<'a> = (Record<'a>, Place, u64);
 /// A stretch of a segment that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unreadable<'a> {
-    /// What is wrong, and where.
+    /// Description of the damage, with its position.
     pub(crate) what: String,
     pub(crate) bytes: u64,
     /// The record without its payload, if only the payload is damaged. `None`: records of any kind
@@ -261,7 +261,7 @@ fn place(id: SegmentId, at: usize) -> Place {
     Place { epoch: id.epoch, segment: id.number, offset: at as u64 }
 }
 
-/// Where the next whole record at or after `from` begins; the end if there is none.
+/// Offset of the next whole record at or after `from`; the end if there is none.
 fn next_record(bytes: &[u8], id: SegmentId, from: usize) -> usize {
     let begins = |at: &usize| {
         let rest = &bytes[*at..];
@@ -276,8 +276,8 @@ fn check_footer(footer: &[u8]) -> Result<(), &'static str> {
     if is_whole { Ok(()) } else { Err("checksum mismatch in its footer") }
 }
 
-/// Whether an object that ends with `tail` is the one that was to be written: a create-only `PUT`
-/// whose answer was lost looks as if somebody else had created the object.
+/// Returns whether an object that ends with `tail` is the one that this call wrote: a create-only
+/// `PUT` whose answer was lost looks as if somebody else had created the object.
 pub(crate) fn has_footer_of(tail: &[u8], written: &[u8]) -> bool {
     written.len() >= Footer::BYTES && tail == &written[written.len() - Footer::BYTES..]
 }
@@ -314,7 +314,7 @@ mod tests {
         }
     }
 
-    /// Five tombstones, a page among them, and where each begins.
+    /// Five tombstones, one of them replaced by a page, with the offset of each.
     fn five() -> (Vec<u8>, Vec<usize>) {
         let mut builder = Builder::new(ID, 40, 1 << 10);
         let mut begins = Vec::new();

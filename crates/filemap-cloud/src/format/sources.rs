@@ -1,5 +1,5 @@
-//! Lists of segments in records: those that hold what a tombstone removes, and those that a
-//! rewritten segment replaces.
+//! Lists of segments in records: those with the versions that a tombstone removes, and those that
+//! a rewritten segment replaces.
 //!
 //! | payload | what it is |
 //! |---|---|
@@ -15,10 +15,10 @@ use filemap_io::varint;
 
 use super::segment::SegmentId;
 
-/// What a rewritten segment records of the segments it replaces.
+/// The segments that a rewritten segment replaces, and the bases of their writers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sources {
-    /// These no longer count, whether their objects exist or not.
+    /// Segments that no longer count, whether their objects exist or not.
     pub(crate) segments: BTreeSet<SegmentId>,
     /// By epoch: the first uncommitted sequence when that epoch's writer opened the store.
     pub(crate) bases: BTreeMap<u64, u64>,
@@ -62,7 +62,7 @@ pub(crate) fn holders(segments: &BTreeSet<SegmentId>) -> Vec<u8> {
     out
 }
 
-/// The segments that a tombstone names; `None` if it names none, so any may hold its target.
+/// The segments that a tombstone names. `None` if it names none: then any may hold its target.
 pub(crate) fn holders_of(mut payload: &[u8]) -> Option<BTreeSet<SegmentId>> {
     let mut segments = BTreeSet::new();
     while !payload.is_empty() {

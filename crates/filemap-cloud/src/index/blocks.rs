@@ -1,5 +1,5 @@
-//! Block cache of the index, for SlateDB. Its own `foyer` cache also loads a block once for
-//! concurrent callers, but brings a disk cache with it: 25 crates, two of them C.
+//! Block cache of the index, for SlateDB. SlateDB's own `foyer` cache also loads a block once for
+//! concurrent callers, but adds a disk cache: 25 crates, two of them C.
 
 use std::future::{Future, poll_fn};
 use std::hash::RandomState;
@@ -12,7 +12,7 @@ use quick_cache::{OptionsBuilder, Weighter};
 use slatedb::Error;
 use slatedb::db_cache::{CacheFetch, CacheLoader, CachedEntry, CachedKey, DbCache};
 
-/// Shards of a large cache, each with a lock: an entry larger than a shard is not kept.
+/// Number of shards of a large cache, each with a lock: an entry larger than a shard is not kept.
 const PARTS: usize = 4;
 const SMALL_BYTES: u64 = 16 << 20;
 /// Typical size of a block, used to size the cache's own tables.
@@ -48,8 +48,8 @@ impl Blocks {
     }
 
     /// The first caller loads, and the others wait for it. SlateDB may leave the first one
-    /// unpolled while it reads a newer table. That cannot end in a deadlock: nothing that reads a
-    /// newer table waits for an older one.
+    /// unpolled while it reads a newer table. That cannot deadlock: no read of a newer table waits
+    /// for an older one.
     async fn fetch(&self, key: CachedKey, load: CacheLoader) -> Result<CacheFetch, Error> {
         let mut joined = pin!(self.entries.get_value_or_guard_async(&key));
         let at_once = poll_fn(|context| Poll::Ready(joined.as_mut().poll(context))).await;
@@ -57,7 +57,7 @@ impl Blocks {
             Poll::Ready(Ok(entry)) => return Ok(CacheFetch::hit(entry)),
             Poll::Ready(Err(place)) => {
                 let entry = load().await?;
-                // Does nothing if the entry was removed meanwhile.
+                // Does nothing if the entry was removed in the meantime.
                 let _ = place.insert(entry.clone());
                 entry
             }

@@ -1,6 +1,6 @@
 //! A monotonic clock for a writer's index, at or after every time in the index: SlateDB refuses
-//! writes before the time of its last one. So a system clock once ahead does not block later
-//! writers as long, and one set back does not stop a writer.
+//! writes before the time of its last one. So a system clock that was once ahead does not block
+//! later writers until that time is reached, and one set back does not stop a writer.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -37,12 +37,12 @@ impl Clock {
         self.system.now().timestamp_millis().saturating_add(self.wrong_ms.load(Ordering::SeqCst))
     }
 
-    /// How far this clock runs ahead of the system's, because of times in the index.
+    /// The amount by which this clock runs ahead of the system's, because of times in the index.
     pub(super) fn ahead(&self) -> Duration {
         Duration::from_millis(u64::try_from(self.ahead_ms.load(Ordering::SeqCst)).unwrap_or_default())
     }
 
-    /// Shows only times after `seen_ms` from here on, in ms since 1970.
+    /// From now on shows only times after `seen_ms`, in ms since 1970.
     pub(super) fn pass(&self, seen_ms: i64) {
         let behind = seen_ms.saturating_add(1).saturating_sub(self.system_ms());
         if behind < FARTHEST_MS {

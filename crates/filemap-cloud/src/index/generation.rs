@@ -96,7 +96,7 @@ impl Generation {
         u64::from(self.0)
     }
 
-    /// Makes a writer's epoch: larger than all epochs of earlier generations.
+    /// Builds a writer's epoch: larger than all epochs of earlier generations.
     pub(super) fn epoch(self, of_writer: u64) -> u64 {
         u64::from(self.0.saturating_sub(1)) << 32 | of_writer
     }
@@ -159,7 +159,7 @@ impl Taken {
             return Err(later);
         }
         if now.open != own.0 || !self.is_own(TAKEN, bucket).await? {
-            return Err(bucket.damaged(&self.name(TAKEN), "the marker of this repair is gone; repeat the repair"));
+            return Err(bucket.damaged(&self.name(TAKEN), "the marker of this repair is missing; repeat the repair"));
         }
         if bucket.claim(&self.name(""), self.token.clone()).await? {
             return Ok(());

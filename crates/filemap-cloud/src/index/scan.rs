@@ -1,6 +1,6 @@
-//! Rows of the index in order. A reader may find a table gone: merged and collected, or replaced
-//! by a repair. Its scan then resumes behind the last row in a freshly opened view; a second miss
-//! is damage.
+//! Rows of the index in order. A reader may find a table missing: merged and collected, or
+//! replaced by a repair. Its scan then resumes after the last row in a freshly opened view; a
+//! second miss is damage.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl Wanted {
         index.scan_with_options(range.clone(), &options).await
     }
 
-    /// Drops the part already returned. False if nothing is left.
+    /// Drops the part already returned. Returns false if nothing is left.
     fn go_on(&mut self, last: Option<&Bytes>) -> bool {
         match last {
             Some(last) if self.is_backwards => self.range.end = last.to_vec(),
@@ -98,7 +98,7 @@ impl Scan {
     }
 }
 
-/// Whether a table was missing or invalid.
+/// Returns whether a table was missing or invalid.
 pub(super) fn is_gone(error: &slatedb::Error) -> bool {
     error.kind() == ErrorKind::Data
 }

@@ -1,5 +1,5 @@
-//! Settings of SlateDB: garbage collection of its log and tables, compaction, and what writer,
-//! reader and compactor have to agree on.
+//! Settings of SlateDB: garbage collection of its log and tables, compaction, and the settings on
+//! which writer, reader and compactor must agree.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ const FLUSH_EVERY: Duration = Duration::from_millis(20);
 const COLLECT_EVERY: Duration = Duration::from_secs(600);
 /// Bits a key of the Bloom filters: a false positive rate of 1 %.
 const FILTER_BITS: u32 = 10;
-/// The age before which nothing is collected that a reader may still use.
+/// The minimum age for collection: a reader may still use younger objects.
 pub(super) const MIN_AGE: Duration = Duration::from_secs(2 * 3600);
 
 pub(super) fn settings(
@@ -114,7 +114,7 @@ impl MergeOperator for Sum {
     }
 }
 
-/// Extracts what the filters hold: the key part of a version row, the whole of other rows.
+/// Extracts the entry of the filters: the key part of a version row, the whole of other rows.
 struct KeyOfRow;
 
 impl PrefixExtractor for KeyOfRow {

@@ -1,11 +1,12 @@
 //! A reader's view of an index: a snapshot that is refreshed by polling.
 //!
 //! A call polls if the last poll is older than `poll`; an idle handle makes no request. A poll
-//! lists new objects; if there are any, or a repair has made another index, it opens a new view.
+//! lists new objects; if there are any, or a repair has built another index, it opens a new view.
 //! Concurrent calls share one poll, and its error. The old view is closed when the last call that
 //! uses it has ended.
 //!
-//! If polls fail, the old view serves for a while longer, and then calls fail: stale answers end.
+//! If polls fail, the old view is used for a while longer, and then calls fail: answers do not
+//! stay stale.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -23,7 +24,7 @@ use crate::options::CloudOptions;
 
 /// Disables SlateDB's own polling.
 const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
-/// While polls fail, a view serves for `PATIENCE` times `poll`.
+/// While polls fail, a view is used for `PATIENCE` times `poll`.
 const PATIENCE: u32 = 5;
 
 /// The newest view of an index, and the poll for a newer one.
@@ -126,7 +127,7 @@ impl Views {
         let since = Instant::now();
         self.change(|state| state.tried = since);
         let looked = tokio::time::timeout(LONGEST_LOOK, self.news(is_sure, since)).await;
-        let late = |late| Err(self.bucket.unavailable("a look for news", self.bucket.retries(), &late));
+        let late = |late| Err(self.bucket.unavailable("a poll for changes", self.bucket.retries(), &late));
         let result = looked.unwrap_or_else(late);
         *last = Ended { nth, result: result.clone() };
         result

@@ -17,7 +17,7 @@ use crate::wire::Problem;
 /// Timeouts for connecting and for the head of a response.
 const CONNECT: Duration = Duration::from_secs(30);
 const ANSWER: Duration = Duration::from_secs(300);
-/// How long to wait for `100 Continue` before the body is sent anyway.
+/// Time to wait for `100 Continue` before the body is sent anyway.
 const CONSENT: Duration = Duration::from_secs(5);
 /// Longest silence within a response: a server that waits sends empty lines as keep-alives.
 const SILENCE: Duration = Duration::from_secs(120);
@@ -57,7 +57,7 @@ fn trusted(pem: &[u8], location: &str) -> Result<RootCerts> {
     for item in parse_pem(pem) {
         match item.map_err(|error| none(format!("the certificates to trust: {error}")))? {
             PemItem::Certificate(certificate) => certificates.push(certificate),
-            _ => return Err(none("the certificates to trust: something else is among them".to_owned())),
+            _ => return Err(none("the certificates to trust: not all of the PEM is certificates".to_owned())),
         }
     }
     if certificates.is_empty() {
@@ -75,7 +75,7 @@ fn check_location(location: &str) -> Result<()> {
     let Some((_, host)) = authority.rsplit_once('@') else { return Ok(()) };
     Err(Error::Remote {
         location: format!("{scheme}://{host}{path}"),
-        detail: "an address has no user and no password: the token is given beside it".to_owned(),
+        detail: "an address must have no user and no password: give the token separately".to_owned(),
         is_damage: false,
         is_of_one_page: false,
     })
@@ -188,7 +188,7 @@ impl Connection {
         self.unless_refused(answer)
     }
 
-    /// Separates refusals, which are final, from errors that a retry may pass.
+    /// Separates refusals, which are final, from errors that a retry may overcome.
     fn unless_refused(&self, answer: std::result::Result<Response<Body>, ureq::Error>) -> Result<Answered> {
         let status = answer.as_ref().map_or(StatusCode::OK, Response::status);
         let may_pass = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS];
@@ -198,13 +198,13 @@ impl Connection {
             return self.found(answer).map(Answered::Found);
         }
         match self.refused(answer)? {
-            // No problem document: a proxy answered. The request can be retried.
+            // Without a problem document, a proxy answered: the request can be retried.
             None => Err(self.other(format!("HTTP {status}; the answer is not from a FileMap server"))),
             Some(problem) => Ok(Answered::Refused(status, problem.detail)),
         }
     }
 
-    /// An answer as JSON; `None` if there is no such page.
+    /// An answer as JSON; `None` if the server has no such page.
     pub(super) fn json<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>> {
         self.get(path)?.map(|found| self.read_json(found)).transpose()
     }
@@ -276,11 +276,11 @@ impl Connection {
 
     /// The error for a response that broke off.
     pub(super) fn broken(&self, error: &io::Error) -> Error {
-        self.other(format!("the answer breaks off: {error}"))
+        self.other(format!("the answer broke off: {error}"))
     }
 
     /// The error for a response that no FileMap server would send.
     pub(super) fn strange(&self, what: &str) -> Error {
-        self.other(format!("this is no answer of a store's server: {what}"))
+        self.other(format!("not an answer of a FileMap server: {what}"))
     }
 }

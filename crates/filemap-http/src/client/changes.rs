@@ -51,13 +51,13 @@ const MAX_LINE: u64 = 256 << 20;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Line {
-    /// Cursor behind this line: where to continue in the store's history.
+    /// Cursor after this line: where to continue in the store's history.
     pub place: String,
-    /// What it says.
+    /// Content of the line.
     pub said: Said,
 }
 
-/// What a line of changes says.
+/// Content of a line of changes.
 ///
 /// ```
 /// use filemap::replica::Told;
@@ -71,7 +71,8 @@ pub struct Line {
 pub enum Said {
     /// A change, or an entry of a listing.
     Told(Told),
-    /// Damage on the server, so that something may be missing here: what it concerns, and why.
+    /// Damage on the server: pages may be missing here. The page or records affected, if known,
+    /// and the reason.
     Damage(Option<Beside>, String),
     /// The end: no more changes for now.
     End,
@@ -112,7 +113,7 @@ pub enum Said {
 /// ```
 pub struct Lines {
     connection: Connection,
-    /// `None` once nothing more comes.
+    /// `None` after the end of the feed.
     answer: Option<BufReader<Box<dyn Read + Send>>>,
     /// The only line, if the server answered `Gone`.
     outrun: Option<Line>,
@@ -125,7 +126,7 @@ impl std::fmt::Debug for Lines {
 }
 
 impl Lines {
-    /// Asks for them: see [`super::Client::changes`].
+    /// Requests the lines: see [`super::Client::changes`].
     pub(super) fn ask(connection: &Connection, since: Option<&str>, wait: Duration) -> Result<Lines> {
         let since = since.map_or(String::new(), |place| format!("&since={}", encoded(place.as_bytes())));
         let path = format!("/v1/changes?pages=1&wait={}{since}", wait.as_secs());
@@ -145,7 +146,7 @@ impl Lines {
         }
     }
 
-    /// The next line and those already buffered, at most `most` in all; empty at the end.
+    /// The next line and those already buffered, at most `most` in total; empty at the end.
     #[cfg(feature = "async")]
     pub(crate) fn part(&mut self, most: usize) -> Vec<Result<Line>> {
         let mut part = Vec::from_iter(self.next());
@@ -155,7 +156,7 @@ impl Lines {
         part
     }
 
-    /// Whether the next line can be read without waiting for it.
+    /// Returns whether the next line can be read without waiting.
     #[cfg(feature = "async")]
     fn has_next(&self) -> bool {
         self.answer.as_ref().is_some_and(|answer| answer.buffer().trim_ascii_start().contains(&b'\n'))
@@ -180,7 +181,7 @@ impl Lines {
         let mut line: Value = serde_json::from_slice(&bytes).map_err(|error| strange(&error.to_string()))?;
         let place = line["cursor"].as_str().or((line["change"] == "failed").then_some(""));
         let place = place.ok_or_else(|| strange("without a cursor"))?.to_owned();
-        let error = line["error"].as_str().unwrap_or("it does not say why").to_owned();
+        let error = line["error"].as_str().unwrap_or("no reason given").to_owned();
         let said = match line["change"].as_str().unwrap_or_default() {
             "put" => put(&mut line).map(Said::Told),
             "removed" => {
@@ -196,9 +197,9 @@ impl Lines {
             "failed" => {
                 return Err(connection.failed(wire::Problem { detail: error, ..wire::Problem::default() }));
             }
-            other => return Err(strange(&format!("of the kind `{other}`, which this build does not know"))),
+            other => return Err(strange(&format!("of the unknown kind `{other}`"))),
         };
-        let said = said.ok_or_else(|| strange("that is none"))?;
+        let said = said.ok_or_else(|| strange("that is invalid"))?;
         Ok(Some(Line { place, said }))
     }
 }
@@ -231,7 +232,7 @@ fn removed_version(line: Value) -> Option<Told> {
     Some(Told::RemovedVersion { of: beside(line)?, time_ms, version_time_ms, print })
 }
 
-/// A version: with its body, or its head alone.
+/// A version: with its body, or only its head.
 fn put(line: &mut Value) -> Option<Told> {
     let version = wire::read_version(line["version"].as_str()?)?;
     let digest = line["digest"].as_str().and_then(wire::read_digest);
@@ -245,7 +246,7 @@ fn put(line: &mut Value) -> Option<Told> {
     Some(Told::Put { page: Box::new(page), form: form.unwrap_or(BodyForm::Whole), version, elsewhere: None })
 }
 
-/// The page, variant or records that a line is about, if it names them.
+/// The page, variant or records that a line concerns, if it names them.
 fn beside(line: Value) -> Option<Beside> {
     let kind = RecordKind::named(line["kind"].as_str()?)?;
     let entry: wire::Entry = serde_json::from_value(line).ok()?;

@@ -54,8 +54,8 @@ pub struct Imported {
     pub report: ImportReport,
     /// Counts of the revisits among its records, after this file; zero if the response broke off.
     pub revisits: RevisitCount,
-    /// Why the import is incomplete. What the report counts is stored; sending the same file again
-    /// adds the rest.
+    /// Reason why the import is incomplete. Everything that the report counts is stored; sending
+    /// the same file again adds the rest.
     pub failure: Option<String>,
 }
 
@@ -82,11 +82,11 @@ pub(super) fn send(
     }
 }
 
-/// Adds to a connection's error how many bytes of the file were read.
+/// Appends the number of bytes read from the file to a connection's error.
 fn cut(error: Error, sent: u64) -> Error {
     match error {
         Error::Remote { location, detail, is_damage, is_of_one_page } if sent > 0 => {
-            let unknown = "what is stored of it is not known, and sent again the file adds the rest";
+            let unknown = "how many records are stored is unknown, and sending the file again adds the rest";
             let detail = format!("{detail}; {sent} bytes of the file were read, {unknown}");
             Error::Remote { location, detail, is_damage, is_of_one_page }
         }
@@ -100,10 +100,10 @@ fn read_answer(connection: &Connection, found: Found, file: &str) -> Result<Impo
     loop {
         line.clear();
         if let Err(error) = (&mut answer).take(MAX_LINE).read_until(b'\n', &mut line) {
-            return Ok(imported.broken(format!("the answer breaks off: {error}")));
+            return Ok(imported.broken(format!("the answer broke off: {error}")));
         }
         if !line.ends_with(b"\n") {
-            return Ok(imported.broken("the answer breaks off before its sums".to_owned()));
+            return Ok(imported.broken("the answer broke off before its sums".to_owned()));
         }
         match upload::read_line(&line, file, &mut imported.report) {
             Some(upload::Answered::Record) => {}
@@ -138,7 +138,7 @@ fn query(options: &ImportOptions) -> String {
     format!("as_received={}{keep}", u8::from(options.is_as_received()))
 }
 
-/// A reader that keeps its own error, so that it is not taken for the connection's.
+/// A reader that keeps its own error, to distinguish it from the connection's.
 struct Watched<'a> {
     source: &'a mut dyn Read,
     read: u64,

@@ -33,7 +33,7 @@ pub enum Mailed<T> {
     Done(T),
     /// The shard is owned by a later run or by another crawl: the caller has lost it.
     Fenced(String),
-    /// Refused for good, with the reason: the token does not allow it, the shard has another
+    /// Permanently refused, with the reason: the token does not allow it, the shard has another
     /// owner, or links before these are missing.
     Refused(String),
 }
@@ -77,7 +77,7 @@ pub struct LinksClient {
 
 impl LinksClient {
     /// Opens the mailboxes at `location`, such as `http://127.0.0.1:8640/v1/links`, with `shards`
-    /// shards; creates them if there are none. One request.
+    /// shards; creates them if they do not exist. One request.
     ///
     /// # Errors
     ///
@@ -100,7 +100,7 @@ impl LinksClient {
     }
 
     /// Posts links of `crawl`. `first` is the number of the first link among all that the crawl
-    /// has for the shard. Links that are already there are left out.
+    /// has for the shard. Links that the mailbox already has are skipped.
     ///
     /// # Errors
     ///
@@ -144,7 +144,7 @@ impl LinksClient {
         let answer = self.connection.get_unless_refused(&format!("/{shard}?epoch={epoch}{from}"))?;
         self.done(answer, |connection, found| {
             let part: LinksPart = connection.read_json(found)?;
-            let cursor = part.cursor.parse().map_err(|_| connection.strange("a cursor that is no number"))?;
+            let cursor = part.cursor.parse().map_err(|_| connection.strange("a cursor that is not a number"))?;
             Ok(Part { links: part.links.into_iter().map(Link::from).collect(), cursor })
         })
     }

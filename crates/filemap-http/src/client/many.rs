@@ -1,6 +1,6 @@
-//! Many pages in one request, `POST /v1/pages/get`. A page that the response neither has nor calls
-//! absent is requested by itself after the response is read to its end: so errors are those of a
-//! single get, and no response waits for another.
+//! Many pages in one request, `POST /v1/pages/get`. A page that the response neither contains nor
+//! calls absent is requested separately after the response is read to its end: so errors are those
+//! of a single get, and no response waits for another.
 
 use std::io::{BufRead, BufReader, Read};
 
@@ -15,8 +15,8 @@ use crate::wire::{self, Problem};
 /// description.
 const MAX_LINE: u64 = ((6 * 64) << 20) + wire::MAX_DESCRIPTION;
 
-/// The newest pages of `urls`, in their order. `alone` gets a page that the response lacks, or
-/// finds out why.
+/// The newest pages of `urls`, in order. `alone` gets a page that the response lacks, or finds out
+/// why it is missing.
 pub(super) fn get(
     connection: &Connection,
     urls: &[&[u8]],

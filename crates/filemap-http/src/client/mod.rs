@@ -69,7 +69,7 @@ pub struct Client {
 type Opened = (Page, Box<dyn Read + Send>);
 
 impl Client {
-    /// Whether a client can open `location`: it begins with `http://` or `https://`.
+    /// Returns whether a client can open `location`: it begins with `http://` or `https://`.
     ///
     /// ```
     /// assert!(filemap_http::Client::is_location("http://127.0.0.1:8640"));
@@ -93,13 +93,12 @@ impl Client {
         Ok(Client { connection, promises })
     }
 
-    /// Whether the server accepts puts.
+    /// Returns whether the server accepts puts.
     pub fn writes(&self) -> bool {
         self.promises.writes
     }
 
-    /// Name and version of the rules by which the server's store makes URLs canonical, if the
-    /// server reports them.
+    /// Name and version of the canonicaliser of the server's store, if the server reports them.
     pub fn rules(&self) -> Option<(&str, u32)> {
         Some((self.promises.canonicalizer.as_deref()?, self.promises.canonicalizer_version?))
     }
@@ -154,7 +153,7 @@ fn of_page(url: &[u8], variant: Option<&Variant>) -> String {
 
 fn of_lookup(lookup: &Lookup<'_>) -> String {
     let at = lookup.time_ms.map_or(String::new(), |at| match filemap::date::format(at) {
-        // A year of other than four digits.
+        // A year that does not have four digits.
         date if date.starts_with(['+', '-']) => format!("&at={at}"),
         date => format!("&at={date}"),
     });
@@ -163,8 +162,8 @@ fn of_lookup(lookup: &Lookup<'_>) -> String {
 
 impl Client {
     /// The change feed since a cursor: versions as they are stored, with bodies up to 16 MiB, and
-    /// removals, in order; only what a power loss cannot undo. `None`: the whole store first. The
-    /// feed ends with [`Said::End`]. If there is nothing to send, the server first waits up to
+    /// removals, in order; only changes that survive a power loss. `None`: the whole store first.
+    /// The feed ends with [`Said::End`]. If there is nothing to send, the server first waits up to
     /// `wait`, at most 300 seconds.
     ///
     /// # Errors
@@ -174,7 +173,7 @@ impl Client {
         Lines::ask(&self.connection, since, wait)
     }
 
-    /// The body of a version that the change feed sent without it; `None` if it is gone by now.
+    /// The body of a version that the change feed sent without it; `None` if it was removed since.
     ///
     /// # Errors
     ///
@@ -188,8 +187,9 @@ impl Client {
 
 impl Client {
     /// Uploads a WARC, ARC or WACZ file for import; a WARC file is imported while it arrives.
-    /// `file` is its name in the report. Records that are already there add nothing, so a file can
-    /// be sent again. Of `options`, only what is kept, and in which form, applies.
+    /// `file` is its name in the report. Records that the store already has add nothing, so a file
+    /// can be sent again. Of `options`, only those apply that choose the records kept and their
+    /// form.
     ///
     /// ```no_run
     /// use filemap::import::ImportOptions;
@@ -205,7 +205,7 @@ impl Client {
     /// # Errors
     ///
     /// [`Error::Read`] if `source` fails; [`Error::Remote`] if the server refuses the whole file,
-    /// or is gone before it was all sent: what it stored until then is unknown.
+    /// or becomes unreachable before all of it was sent: how much it has stored is unknown.
     pub fn import(
         &self,
         file: &str,
@@ -301,7 +301,7 @@ impl PageRead for Client {
 
     fn count(&self, scope: &Scope) -> Result<u64> {
         let found: Option<Value> = self.connection.json(&format!("/v1/count?{}", &paged::of_scope(scope)))?;
-        found.and_then(|found| found["count"].as_u64()).ok_or_else(|| self.connection.strange("no number"))
+        found.and_then(|found| found["count"].as_u64()).ok_or_else(|| self.connection.strange("no count"))
     }
 
     fn contents(&self) -> Result<Contents> {
@@ -343,7 +343,7 @@ impl PageWrite for Client {
         self.put_of(page, rule, page.body.len() as u64, &mut page.body.as_slice())
     }
 
-    /// Reads the body into memory first: a request states its length.
+    /// Reads the body into memory first: a request must state its length.
     fn put_reader(&self, page: &Page, body: &mut dyn Read) -> Result<Version> {
         let mut bytes = Vec::new();
         let offset = |bytes: &Vec<u8>| bytes.len() as u64;
@@ -384,7 +384,7 @@ impl PageWrite for Client {
         let mut removed = 0;
         let mut pages = scope.clone();
         pages.kind = ListKind::Pages;
-        // Variants by themselves first: a URL may have no page.
+        // Variants separately first: a URL may have no page.
         for scope in [pages.clone().variants(), pages] {
             for listed in self.list(&scope, None)? {
                 let gone = listed.and_then(|listed| {

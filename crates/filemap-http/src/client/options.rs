@@ -1,4 +1,4 @@
-//! How a client reaches its server: its token, and the certificates that it trusts.
+//! Options of a client: its token, and the certificates that it trusts.
 
 /// Options of a [`Client`](super::Client). By default it sends no token, and trusts the well-known
 /// authorities.
@@ -20,13 +20,13 @@ impl ClientOptions {
         ClientOptions::default()
     }
 
-    /// The token that the server asks for.
+    /// The token that the server requires.
     pub fn token(self, token: impl Into<String>) -> ClientOptions {
         ClientOptions { token: Some(token.into()), ..self }
     }
 
-    /// Trusts these certificates, in PEM, and no others: for a server whose certificate is not
-    /// signed by a well-known authority.
+    /// Trusts only these certificates, in PEM: for a server whose certificate is not signed by a
+    /// well-known authority.
     pub fn authorities(self, pem: impl Into<Vec<u8>>) -> ClientOptions {
         ClientOptions { authorities: pem.into(), ..self }
     }

@@ -13,7 +13,7 @@ use super::call::{Answered, Connection};
 use super::options::ClientOptions;
 use crate::wire::INVALID;
 
-/// Longest verdict, with its end of line.
+/// Longest verdict, with its line end.
 const MAX_WORD: u64 = 16;
 /// Time limit of a request, its response included.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -37,25 +37,25 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Added {
-    /// A verdict for each URL; `None` for one that is invalid by the set's rules.
+    /// A verdict for each URL; `None` for one that is invalid by the set's canonicaliser.
     Verdicts(Vec<Option<Verdict>>),
-    /// The request is so old that it may have been answered and forgotten: which of its URLs were
-    /// new is no longer known. Taking them all as new loses none. Sent with a new id they are
+    /// The request is so old that its answer may have been forgotten: which of its URLs were new
+    /// is no longer known. Taking all of them as new loses none. Sent with a new id they are
     /// added, in case the first request never arrived.
     Forgotten,
     /// The request's id lies in the future: one of two clocks is wrong.
     Ahead(String),
-    /// Refused for good, with the reason: another request had its id, the token does not allow it,
-    /// or there is no such set.
+    /// Permanently refused, with the reason: another request had its id, the token does not allow
+    /// it, or there is no such set.
     Refused(String),
 }
 
-/// When a request to add URLs is answered.
+/// When the server answers a request to add URLs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ack {
-    /// Once the URLs are durable: what is answered survives a power loss of the server.
+    /// After the URLs are durable: answered URLs survive a power loss of the server.
     Durable,
-    /// At once; they are durable about a second later.
+    /// Immediately; they are durable about a second later.
     Accepted,
 }
 
@@ -124,8 +124,8 @@ impl SeenClient {
         Ok(SeenClient { connection, figures })
     }
 
-    /// As [`SeenClient::open`], but creates the set if there is none. `set` describes it in JSON,
-    /// as `PUT /v1/seen/NAME` takes it. One request.
+    /// As [`SeenClient::open`], but creates the set if it does not exist. `set` describes it in
+    /// JSON, as in `PUT /v1/seen/NAME`. One request.
     ///
     /// ```no_run
     /// use filemap_http::{ClientOptions, Made, SeenClient};
@@ -154,7 +154,7 @@ impl SeenClient {
         }
     }
 
-    /// Whether the server accepts URLs to add.
+    /// Returns whether the server accepts URLs to add.
     pub fn writes(&self) -> bool {
         self.figures.writes
     }
@@ -164,7 +164,7 @@ impl SeenClient {
         (&self.figures.rules, self.figures.rules_version)
     }
 
-    /// Statistics of the set as it is now. One request.
+    /// Current statistics of the set. One request.
     ///
     /// # Errors
     ///
@@ -178,11 +178,11 @@ impl SeenClient {
     }
 
     /// Adds URLs, and returns which were new. With an id the request can be sent again, after an
-    /// error or a restart, and gets the same answer. `ack` says when it is answered.
+    /// error or a restart, and gets the same answer. `ack` chooses when it is answered.
     ///
     /// # Errors
     ///
-    /// [`filemap::Error::Remote`]; whether the URLs were added is unknown then.
+    /// [`filemap::Error::Remote`]; then it is unknown whether the URLs were added.
     pub fn add(&self, id: Option<RequestId>, urls: &[impl AsRef<[u8]>], ack: Ack) -> Result<Added> {
         let path = match ack {
             Ack::Durable => "/add",
@@ -216,7 +216,7 @@ impl SeenClient {
             .map_err(|error| self.connection.broken(&error))?;
         let verdicts: Option<Vec<Option<Verdict>>> = text.lines().map(verdict).collect();
         let whole = verdicts.filter(|verdicts| verdicts.len() == count && (text.is_empty() || text.ends_with('\n')));
-        whole.ok_or_else(|| self.connection.strange(&format!("{count} verdicts were to come")))
+        whole.ok_or_else(|| self.connection.strange(&format!("{count} verdicts expected")))
     }
 }
 
@@ -232,7 +232,7 @@ fn verdict(word: &str) -> Option<Option<Verdict>> {
     }
 }
 
-/// One URL a line. A URL with an end of line in it is invalid, and is sent as an empty line.
+/// One URL a line. A URL that contains a line end is invalid, and is sent as an empty line.
 fn lines(urls: &[impl AsRef<[u8]>]) -> Vec<u8> {
     let mut lines = Vec::new();
     for url in urls {

@@ -1,7 +1,7 @@
 //! State shared by the handlers of one server: the store and its pool, options, counters, locks.
 //!
 //! Handlers that read pages call [`Backend::call`] and [`Backend::read`], which apply the access
-//! rules. `whole` is the store itself, for puts, removals and figures.
+//! rules. `whole` is the store without rules, for puts, removals and figures.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +18,7 @@ use super::options::ServerOptions;
 use super::refusal::Refusal;
 use super::shown::Shown;
 
-/// Lock stripes for puts: pages of one stripe wait for each other.
+/// Number of lock stripes for puts: pages of one stripe wait for each other.
 const LOCKS: usize = 64;
 
 /// Memory for URLs of requests to seen sets, in bytes, and the unit in which it is granted.
@@ -28,16 +28,16 @@ const ROOM_PART: u64 = 1 << 10;
 /// that the store needs.
 const ASKING: usize = 16;
 
-/// Concurrent file imports, each on two threads of its own: a slow client holds them.
+/// Concurrent file imports, each on two threads: a slow client occupies them.
 const UPLOADS: u32 = 16;
 
-/// A read that took longer came from the device, or its body is large.
+/// A slower read came from the device, or its body is large.
 const QUICK: Duration = Duration::from_micros(150);
-/// Slowness of reads: a slow read adds `SLOWER`, a quick one takes 1 off. One read in fifty is
-/// slow if another process has taken the processor; from the device nearly all are.
+/// Slowness of reads: a slow read adds `SLOWER`, a quick one subtracts 1. One read in fifty is
+/// slow when another process uses the processor; from the device nearly all are.
 const SLOWER: u32 = 4;
 const TOO_SLOW: u32 = 32;
-/// Reads sent to the pool after that, before one is tried inline again.
+/// Number of reads then sent to the pool, before one is tried inline again.
 const POOLED: u32 = 64;
 
 /// The state of one server.
@@ -51,7 +51,7 @@ pub(super) struct Backend {
     pub(super) counters: Counters,
     pub(super) hour: Hour,
     sample: Mutex<Option<(Instant, CompressionSample)>>,
-    /// When the server was made.
+    /// Time at which the server was created.
     pub(super) begun: Instant,
     putting: [Arc<AsyncMutex<()>>; LOCKS],
     /// Number of changes that asked for a sync, and how many of them are synced.
@@ -114,12 +114,12 @@ impl Backend {
     }
 
     /// Reads one page. A read from memory takes 10 us, less than handing a call to another thread
-    /// and back: so it runs inline, unless reads turn out to be slow. Then they go to the pool.
+    /// and back. So it runs inline, unless reads prove to be slow: then they go to the pool.
     pub(super) async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Shown) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
-        // Lost updates of either counter do no harm.
+        // Lost updates of either counter are harmless.
         let pooled = self.pooled.load(Ordering::Relaxed);
         if pooled > 0 {
             self.pooled.store(pooled - 1, Ordering::Relaxed);
@@ -138,7 +138,7 @@ impl Backend {
         found
     }
 
-    /// The lock against other puts of the page with this key, held from condition to put. Taken
+    /// The lock against other puts of the page with this key, held from condition to put. Acquired
     /// before a turn of the pool, so that no pool thread waits for it. Moved into the call, which
     /// runs to its end even if its client disconnects.
     pub(super) fn putting(&self, key: &[u8]) -> Arc<AsyncMutex<()>> {
@@ -172,14 +172,14 @@ impl Backend {
         self.direct.key(url)
     }
 
-    /// Reserves memory for `bytes` of a request's URLs; waits for it.
+    /// Reserves memory for `bytes` of a request's URLs, waiting if necessary.
     pub(super) async fn room_for_urls(&self, bytes: u64) -> Option<OwnedSemaphorePermit> {
         let parts = bytes.min(ROOM) / ROOM_PART + 1;
         Arc::clone(&self.room).acquire_many_owned(parts as u32).await.ok()
     }
 
-    /// The answer that a page is absent. An error if a file of the store is missing, which may
-    /// have had the page.
+    /// The answer that a page is absent; an error if a missing file of the store may have held the
+    /// page.
     pub(super) fn absent(&self, words: String) -> Refusal {
         match self.missed() {
             Some(missed) => Refusal::damage(format!("{words}; but {missed}")),
@@ -190,7 +190,7 @@ impl Backend {
     /// The first missing file whose loss nobody has accepted.
     pub(super) fn missed(&self) -> Option<String> {
         let missed = self.direct.engine().absent().into_iter().find(|absent| absent.is_missed() && !absent.is_accepted);
-        missed.map(|absent| format!("{} is absent: {}; what it held cannot be read", absent.file, absent.why))
+        missed.map(|absent| format!("{} is missing: {}; its content cannot be read", absent.file, absent.why))
     }
 
     /// Begins shutdown: requests that only wait end.
@@ -202,7 +202,7 @@ impl Backend {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Tells long work under way to end where it can.
+    /// Asks running long work to end where it can.
     pub(super) fn stop(&self) {
         self.stopping.send_replace(true);
     }
@@ -221,22 +221,22 @@ impl Backend {
         Arc::clone(&self.uploads).acquire_owned().await.ok()
     }
 
-    /// The store, for a call bounded by another semaphore than the pool's.
+    /// The store, for a call that another semaphore than the pool's bounds.
     pub(super) fn direct(&self) -> PageStore {
         self.direct.clone()
     }
 
-    /// Waits until all file imports have ended; at shutdown their clients are gone or must go.
+    /// Waits until all file imports have ended; at shutdown their clients have left or must.
     pub(super) async fn uploads_ended(&self) {
         let _ = self.uploads.acquire_many(UPLOADS).await;
     }
 
-    /// Whether clients connect by HTTPS.
+    /// Returns whether clients connect by HTTPS.
     pub(super) fn is_secure(&self) -> bool {
         self.options.secure
     }
 
-    /// Whether the store was found healthy within the last second.
+    /// Returns whether the store was found healthy within the last second.
     pub(super) fn was_ready(&self) -> bool {
         let last = *self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         last.is_some_and(|last| last.elapsed() < Duration::from_secs(1))

@@ -1,6 +1,6 @@
 //! `GET /v1/changes`: the change feed since a cursor, as JSON lines or server-sent events. Each
-//! entry has the cursor behind it. A response ends at the end of the changes; it can be asked to
-//! wait for more first.
+//! entry has the cursor after it. A response ends when there are no more changes; on request it
+//! first waits for more.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -34,18 +34,18 @@ const EVENTS_TYPE: &str = "text/event-stream";
 /// Header with the cursor from which a broken event stream continues.
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Most seconds that a response of lines may be asked to wait.
+/// Maximum number of seconds that a response of lines may be asked to wait.
 const MAX_WAIT: u64 = 300;
-/// Most bytes of lines from one call of the store, and of a body within a line.
+/// Maximum number of bytes of lines from one call of the store, and of a body within a line.
 const PART: usize = 1 << 20;
 const MAX_BODY: u64 = 16 << 20;
-/// Most bytes of a record beside a page, which can be had only here.
+/// Maximum size of a record beside a page, which is available only here.
 const MAX_RECORD: u64 = 128 << 20;
-/// Time limit of one call of the store that looks for changes: others need the thread too.
+/// Time limit of one call of the store that searches for changes: others need the thread too.
 const TURN: Duration = Duration::from_millis(100);
-/// How often to look for more changes.
+/// Interval between searches for more changes.
 const LOOK: Duration = Duration::from_millis(200);
-/// Silence after which an empty line is sent, so that no proxy takes the connection for dead.
+/// Silence after which an empty line is sent, so that no proxy closes the connection.
 const ALIVE: Duration = Duration::from_secs(15);
 
 /// Format of a response.
@@ -63,7 +63,7 @@ struct Telling {
     form: Form,
     /// Changes that may still be sent.
     left: u64,
-    /// When to stop waiting; `None`: at the end of the server.
+    /// End of the wait for changes; `None`: the end of the server.
     until: Option<Instant>,
     said: Instant,
     has_told: bool,
@@ -90,7 +90,7 @@ pub(super) async fn changes(
         text.parse::<u64>().ok().filter(|seconds| *seconds <= MAX_WAIT)
     })?;
     let left = query.read("limit", "a number from 1 on", |text| text.parse().ok().filter(|n: &u64| *n > 0))?;
-    // A replica is equal to the store, and has access rules of its own.
+    // A replica is equal to the store, and has its own access rules.
     let sees_all = allowed.has_admin_token(&backend);
     let begin = move |shown: &Shown| match sees_all {
         true => shown.without_rules().changes(since.as_deref()),
@@ -119,7 +119,7 @@ pub(super) async fn changes(
     Ok(([(CONTENT_TYPE, kind), (CACHE_CONTROL, HeaderValue::from_static("no-store"))], body).into_response())
 }
 
-/// A call of the store under way.
+/// A running call of the store.
 type Call = Pin<Box<dyn Future<Output = Result<(Vec<u8>, Telling)>> + Send>>;
 
 /// State of a response between two of its parts.
@@ -149,7 +149,7 @@ async fn more(backend: Arc<Backend>, answering: Answering) -> std::io::Result<Op
             (telling.said, telling.has_told) = (Instant::now(), true);
             return Ok(Some((lines.into(), Answering::Between(telling.into()))));
         }
-        // Lines wait for the first change only: once some are sent, the end follows at once.
+        // Lines wait only for the first change: once some are sent, the end follows immediately.
         let is_late =
             telling.until.is_some_and(|until| Instant::now() >= until) || (telling.has_told && !telling.form.is_events);
         if !telling.is_over && telling.is_caught_up && (is_late || backend.is_draining()) {
@@ -182,13 +182,13 @@ impl Telling {
     }
 
     fn tell(&mut self, out: &mut Vec<u8>) -> Result<()> {
-        // Lines end at what was there when they began: otherwise they might never end.
+        // Lines end with the changes present when they began: otherwise they might never end.
         if self.form.is_events || !self.has_told {
             self.changes.renew()?;
         }
         let mut is_hidden = self.changes.is_listing();
         let told = self.tell_some(&mut is_hidden, out);
-        // Before the client has a cursor behind what was left out.
+        // Before the client gets a cursor after the changes that were left out.
         if is_hidden && let Err(error) = self.changes.settle() {
             out.clear();
             return Err(error);
@@ -212,7 +212,7 @@ impl Telling {
         Ok(())
     }
 
-    /// Writes a change. Returns true if it is gone by now, and so left out.
+    /// Writes a change. Returns true if it was removed since, and so left out.
     fn line(&self, change: PageChange, out: &mut Vec<u8>) -> Result<bool> {
         match change {
             PageChange::Put { head, .. } if !self.form.with_pages => {
@@ -246,7 +246,7 @@ impl Telling {
         Ok(false)
     }
 
-    /// Writes a version as stored. Returns true if it is gone by now.
+    /// Writes a version as stored. Returns true if it was removed since.
     fn page(&self, key: &[u8], head: &PageHead, digest: &[u8; 16], out: &mut Vec<u8>) -> Result<bool> {
         let version = wire::version(head.version);
         let damage = |words: String, out: &mut Vec<u8>| {
@@ -268,13 +268,13 @@ impl Telling {
         }
         let body_bytes = head.body_bytes;
         if body_bytes > MAX_BODY && head.page.kind.is_page() {
-            // To be fetched by its version.
+            // Without its body: the client fetches that by the version.
             let (digest, head) = (wire::digest(&digest), jsonl::head(&head)?);
             self.say("put", json!({ "version": version, "digest": digest, "head": head }), out);
             return Ok(false);
         }
         if body_bytes > MAX_RECORD {
-            damage(format!("a record of {body_bytes} bytes is too long to be told"), out);
+            damage(format!("a record of {body_bytes} bytes is too long to send"), out);
             return Ok(false);
         }
         match self.changes.stored(key, head.version) {
@@ -297,7 +297,8 @@ impl Telling {
         out
     }
 
-    /// Writes why the response breaks off. It has no cursor: what failed was not sent.
+    /// Writes the reason why the response breaks off, without a cursor: the failed change was not
+    /// sent.
     fn fail(&mut self, error: &Error, out: &mut Vec<u8>) {
         self.is_over = true;
         let is_outrun = matches!(error, Error::Engine(filemap_core::Error::Outrun { .. }));
@@ -341,7 +342,7 @@ fn of_page(url: &[u8], variant: Option<&Variant>, kind: RecordKind) -> Value {
     said
 }
 
-/// An erasure rule. Its target is a digest of a URL, or what the operator wrote.
+/// An erasure rule. Its target is a digest of a URL, or a text of the operator.
 fn rule(rule: &Rule) -> Value {
     json!({
         "id": rule.id,

@@ -1,4 +1,4 @@
-//! The server's own metrics: requests by route and status, and how long they took.
+//! The server's own metrics: requests by route and status, and their latency.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -32,7 +32,7 @@ struct Refused {
     by: &'static str,
 }
 
-/// Counts what access rules keep back.
+/// Counts captures withheld by access rules.
 #[derive(Clone, Default)]
 pub(super) struct KeptBack {
     all: Family<Refused, Counter<u64, AtomicU64>>,
@@ -41,7 +41,7 @@ pub(super) struct KeptBack {
 }
 
 impl KeptBack {
-    /// Counts a capture that a ruling keeps back.
+    /// Counts a capture that a ruling withholds.
     pub(super) fn add(&self, ruling: &Ruling<'_>) {
         let (is_blocked, access) = match ruling.access {
             Access::Allow => return,
@@ -60,11 +60,12 @@ impl KeptBack {
         self.all.get_or_create(&refused).inc();
     }
 
-    /// The counter for a monitor. Excluded captures show only with `tells_all`: otherwise
-    /// requests, with the counter read in turn, would reveal of each URL whether it is there.
+    /// The counter for a monitor. Excluded captures are included only with `tells_all`: otherwise
+    /// a client could request a URL, read the counter, and so learn whether it is stored.
     pub(super) fn registry(&self, tells_all: bool) -> Registry {
         let mut registry = Registry::with_prefix(PREFIX);
-        let help = "URLs and captures that rules of access kept back, each time it was asked for or left out of a list";
+        let help =
+            "URLs and captures withheld by access rules, counted each time one is requested or left out of a list";
         registry.register("kept_back", help, if tells_all { &self.all } else { &self.blocked }.clone());
         registry
     }

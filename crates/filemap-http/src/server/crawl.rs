@@ -12,7 +12,7 @@ use tokio::task::spawn_blocking;
 use super::backend::Backend;
 use super::refusal::{Answer, Refusal};
 
-/// Fields that name sites and pages: left out if there are access rules, which are not applied
+/// Fields that name hosts and pages: left out if there are access rules, which are not applied
 /// here.
 const NAMING: [(&str, &str); 2] = [("", "hosts"), ("run", "latest_failures")];
 
@@ -34,6 +34,6 @@ pub(super) async fn status(backend: &Arc<Backend>) -> Option<Value> {
 
 /// `GET /v1/crawl`.
 pub(super) async fn crawl(State(backend): State<Arc<Backend>>) -> Answer {
-    let none = || Refusal::new(StatusCode::NOT_FOUND, "no crawl into this store has said anything");
+    let none = || Refusal::new(StatusCode::NOT_FOUND, "no crawl has reported on this store");
     Ok(Json(status(&backend).await.ok_or_else(none)?).into_response())
 }

@@ -35,7 +35,8 @@ use crate::wire::Promises;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// `GET /v1/stat`: what the store promises and holds; with `figures=1` every figure of the engine.
+/// `GET /v1/stat`: what the store promises and contains; with `figures=1` every figure of the
+/// engine.
 pub(super) async fn stat(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQuery) -> Answer {
     let figures = Query::parse(raw.as_deref(), &["figures"])?.switch("figures")?.unwrap_or(false);
     let writes = backend.options.writes;
@@ -108,22 +109,22 @@ fn registry_of_replica(figures: &FollowingFigures) -> Registry {
         gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
         registry.register(name, help, gauge);
     };
-    figure("is_complete", "1 once the replica had all that the other store has", u64::from(figures.is_complete));
+    figure("is_complete", "1 once the replica has been equal to the followed store", u64::from(figures.is_complete));
     if let Some(ago) = figures.up_to_date {
-        figure("up_to_date_seconds_ago", "Seconds since the replica had heard of all", ago.as_secs());
+        figure("up_to_date_seconds_ago", "Seconds since the replica had all changes", ago.as_secs());
     }
     figure("put", "Versions that the replica has put", figures.counts.put);
     figure("removed", "Keys that the replica has removed", figures.counts.removed);
     figure("removed_versions", "Single versions that the replica has removed", figures.counts.removed_versions);
     figure("refused", "Versions that a rule of the replica refuses", figures.counts.refused);
-    figure("present", "Versions told of that the replica had", figures.counts.present);
-    figure("damaged", "What is damaged in the other store", figures.counts.damaged);
+    figure("present", "Versions in the change feed that the replica already had", figures.counts.present);
+    figure("damaged", "Damage reported by the followed store", figures.counts.damaged);
     figure(
         "does_not_get_on",
-        "1 while the other server is not reached, or something fails here",
+        "1 while the followed server is unreachable, or replication fails",
         u64::from(figures.error.is_some()),
     );
-    figure("begun_anew", "How often the replica has begun anew", figures.begun_anew);
+    figure("begun_anew", "Times that the replica started over", figures.begun_anew);
     registry
 }
 
@@ -194,7 +195,7 @@ struct Set {
     set: String,
 }
 
-/// Metrics of seen sets that need no count of bits.
+/// Metrics of seen sets that are available without counting bits.
 fn registry_of(sets: &[Arc<Served>]) -> Registry {
     let mut registry = Registry::with_prefix("filemap_seen");
     let mut figure = |name: &str, help: &str, of: &dyn Fn(&Served) -> u64| {
@@ -231,9 +232,9 @@ fn registry_of_links(shards: &[ShardStats]) -> Registry {
             family.get_or_create(&Shard { shard: shard.shard }).set(found);
         }
     };
-    figure("waiting", "Links that wait for the owner of a shard", &|shard| shard.waiting);
-    figure("waiting_bytes", "Bytes on disk of links that wait for the owner of a shard", &|shard| shard.bytes);
-    figure("entered", "Links that came for a shard in its whole life", &|shard| shard.entered);
+    figure("waiting", "Links waiting for the owner of a shard", &|shard| shard.waiting);
+    figure("waiting_bytes", "Bytes on disk of links waiting for the owner of a shard", &|shard| shard.bytes);
+    figure("entered", "Links ever received for a shard", &|shard| shard.entered);
     figure("is_owned", "1 if a shard has an owner", &|shard| u64::from(shard.owner.is_some()));
     figure("is_idle", "1 if the owner of a shard has nothing to do", &|shard| {
         u64::from(shard.owner.is_some_and(|owner| owner.is_idle))
@@ -253,8 +254,8 @@ pub(super) async fn alive() -> &'static str {
 }
 
 /// `GET /readyz`: the store can be read, and written if the server writes; a read-only server
-/// follows the writer. Checked at most once a second: it needs no token, and a check is a sync.
-/// The cause goes to the log.
+/// follows the writer. Checked at most once a second, because it needs no token, and a check is a
+/// sync. The cause goes to the log.
 pub(super) async fn ready(State(backend): State<Arc<Backend>>) -> Answer {
     if backend.was_ready() {
         return Ok("ok\n".into_response());
@@ -262,7 +263,7 @@ pub(super) async fn ready(State(backend): State<Arc<Backend>>) -> Answer {
     if let Some(following) = &backend.options.following {
         let figures = following.figures();
         let why = match (figures.has_ended, figures.is_complete) {
-            (true, _) => Some("it is a replica no longer; the server's log says why"),
+            (true, _) => Some("replication has ended; the server's log says why"),
             (false, false) => Some("the replica is not complete yet"),
             (false, true) => None,
         };
@@ -276,7 +277,7 @@ pub(super) async fn ready(State(backend): State<Arc<Backend>>) -> Answer {
             store.engine().refresh()?;
         }
         store.contains("http://filemap.invalid/ready").or_else(|error| match error {
-            // Not every canonicaliser takes this URL.
+            // Not every canonicaliser accepts this URL.
             Error::Url { .. } => Ok(false),
             error => Err(error),
         })?;
@@ -284,7 +285,7 @@ pub(super) async fn ready(State(backend): State<Arc<Backend>>) -> Answer {
             store.sync()?
         }
         let missed = store.engine().absent().into_iter().find(Absent::is_missed);
-        Ok(missed.map(|absent| format!("{} is absent: {}", absent.file, absent.why)))
+        Ok(missed.map(|absent| format!("{} is missing: {}", absent.file, absent.why)))
     };
     let why = match backend.whole.call(look).await {
         Ok(None) => {
@@ -295,5 +296,5 @@ pub(super) async fn ready(State(backend): State<Arc<Backend>>) -> Answer {
         Err(error) => error.to_string(),
     };
     backend.log(&format!("not ready: {why}"));
-    Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the store is not well; the server's log says why"))
+    Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the store is not ready; the server's log says why"))
 }

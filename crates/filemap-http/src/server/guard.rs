@@ -2,10 +2,10 @@
 //! every response.
 //!
 //! A page in an operator's browser must neither read nor write the store. DNS rebinding can point
-//! its own name at this server: so the name in `Host` must be one of ours, or an address. It can
-//! send a form or fetch from elsewhere: so `Origin` must be ours, and `Sec-Fetch-Site`
-//! `same-origin` or `none`. A plain link from elsewhere may open a page of the inspector: the
-//! operator sees it, the page with the link does not.
+//! the page's own name at this server: so the name in `Host` must be one of the server's, or an IP
+//! address. The page can submit a form or fetch cross-site: so `Origin` must be the server's, and
+//! `Sec-Fetch-Site` `same-origin` or `none`. A plain cross-site link may open a page of the
+//! inspector: the operator sees it, the page with the link does not.
 
 use std::net::IpAddr;
 
@@ -42,7 +42,8 @@ impl Allowed {
 }
 
 impl Allowed {
-    /// Whether the sender has an `admin` token: never, if the server asks for no token.
+    /// Returns whether the sender has an `admin` token: always false if the server requires no
+    /// token.
     pub(super) fn has_admin_token(self, backend: &Backend) -> bool {
         backend.options.tokens.is_some() && self.0 >= Right::Admin
     }
@@ -54,7 +55,7 @@ const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 /// A replay tool forwards its browser's headers, and so the origin of the replayed page. Nothing
 /// is written here, and a browser shows a page no response of another origin.
 const REPLAY: &str = "/web/";
-/// Routes without a token: they say whether the process lives, and nothing about the store.
+/// Routes without a token: they show whether the process is alive, and nothing about the store.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
 /// Completes the headers of a response.
@@ -100,7 +101,7 @@ pub(super) fn admitted(backend: &Backend, request: &Request) -> Result<Allowed, 
     let right = headers.get(AUTHORIZATION).and_then(|value| tokens.right_of(value.as_bytes()));
     let challenge = HeaderValue::from_static("Bearer realm=\"filemap\", Basic realm=\"filemap\", charset=\"UTF-8\"");
     right.map(Allowed).ok_or_else(|| {
-        Refusal::new(StatusCode::UNAUTHORIZED, "this server asks for a token: `Authorization: Bearer TOKEN`")
+        Refusal::new(StatusCode::UNAUTHORIZED, "this server requires a token: `Authorization: Bearer TOKEN`")
             .header(WWW_AUTHENTICATE, challenge)
     })
 }
@@ -109,7 +110,7 @@ fn host_of(headers: &HeaderMap) -> Result<&str, Refusal> {
     let mut hosts = headers.get_all(HOST).iter();
     match (hosts.next().and_then(|host| host.to_str().ok()), hosts.next()) {
         (Some(host), None) => Ok(host),
-        _ => Err(Refusal::bad("a request has one `Host` header")),
+        _ => Err(Refusal::bad("a request must have one `Host` header")),
     }
 }
 
@@ -144,7 +145,7 @@ fn check_origin(method: &Method, headers: &HeaderMap, host: &str) -> Result<(), 
     }
 }
 
-/// Whether the request follows a link in a top-level window.
+/// Returns whether the request follows a link in a top-level window.
 fn is_link(method: &Method, mode: Option<&str>, dest: Option<&str>) -> bool {
     *method == Method::GET && mode == Some("navigate") && dest == Some("document")
 }
@@ -157,16 +158,19 @@ pub(super) fn check_writes(backend: &Backend) -> Result<(), Refusal> {
     Err(Refusal::new(StatusCode::FORBIDDEN, "this server only reads: start it with `--write`"))
 }
 
-/// The answer to a path that is no route.
+/// The answer to an unknown path.
 pub(super) async fn no_route(request: Request) -> Answer {
     let path = request.uri().path();
-    Err(Refusal::new(StatusCode::NOT_FOUND, format!("there is no `{path}` here; docs/HTTP.md has the routes")))
+    Err(Refusal::new(StatusCode::NOT_FOUND, format!("unknown route `{path}`; docs/HTTP.md has the routes")))
 }
 
-/// The answer to a method that a route does not have.
+/// The answer to a method that the route does not support.
 pub(super) async fn no_method(request: Request) -> Answer {
     let (method, path) = (request.method(), request.uri().path());
-    Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, format!("`{path}` has no {method}; `Allow` has what it has")))
+    Err(Refusal::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        format!("`{path}` does not support {method}; `Allow` lists its methods"),
+    ))
 }
 
 #[cfg(test)]

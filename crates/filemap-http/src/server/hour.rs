@@ -16,8 +16,8 @@ pub(super) const KEPT: usize = 360;
 /// Counters of a point, by their names in the engine's figures.
 pub(super) const COUNTED: [&str; 5] = ["gets", "hits", "puts", "unchanged_puts", "removes"];
 
-/// Histogram buckets: from 32 us to 16 s, each bound a fourth root of 2 above the one before. So a
-/// quantile is at most 19% too high.
+/// Histogram buckets: from 32 us to 16 s, each bound a fourth root of 2 above the previous one. So
+/// a quantile is at most 19% too high.
 const BOUNDS: usize = 77;
 const FIRST_US: f64 = 32.0;
 
@@ -42,7 +42,8 @@ impl Times {
         self.0[(at as usize).min(BOUNDS - 1)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Median and 99th percentile in microseconds; resets the histogram. `None` if it is empty.
+    /// Takes median and 99th percentile in microseconds, and resets the histogram. `None` if it is
+    /// empty.
     fn take(&self) -> Option<Spread> {
         let counts: [u64; BOUNDS] = std::array::from_fn(|at| self.0[at].swap(0, Ordering::Relaxed));
         let all: u64 = counts.iter().sum();
@@ -109,7 +110,7 @@ impl Hour {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).points.iter().cloned().collect()
     }
 
-    /// Adds a point: what was counted since the one before.
+    /// Adds a point: the counts since the previous one.
     pub(super) fn note(&self, stats: &Stats) {
         let now = Instant::now();
         let counted = [stats.gets, stats.hits, stats.puts, stats.unchanged_puts, stats.removes];
@@ -126,7 +127,7 @@ impl Hour {
     }
 }
 
-/// A point as an object of JSON.
+/// A point as a JSON object.
 pub(super) fn of_point(point: &Point) -> Value {
     let mut fields = Map::new();
     fields.insert("time_ms".to_owned(), json!(point.time_ms));
@@ -155,7 +156,7 @@ mod tests {
         let spread = times.take().expect("a thousand");
         assert!((5000..=5950).contains(&spread.median_us), "{spread:?}");
         assert!((9900..=11_780).contains(&spread.p99_us), "{spread:?}");
-        assert_eq!(times.take(), None, "it begins anew");
+        assert_eq!(times.take(), None, "it was reset");
         times.add(Duration::from_secs(3600));
         times.add(Duration::ZERO);
         let spread = times.take().expect("two");

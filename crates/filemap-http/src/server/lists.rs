@@ -1,5 +1,5 @@
 //! Lists over HTTP: URLs, page counts, a page's versions, a URL's canonical form. Each response
-//! has a bounded part of a list, and the cursor to get the next.
+//! has a bounded part of a list, and the cursor of the next.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use super::shown::{Capture, Shown};
 use crate::query::Query;
 use crate::wire::{self, Entry, History, Listing, Url};
 
-/// Entries of a response: default and upper bound of `limit`; and most versions, which carry their
-/// headers.
+/// Entries of a response: default and upper bound of `limit`; and the maximum number of versions,
+/// which carry their headers.
 const LIMIT: usize = 1_000;
 const MAX_LIMIT: usize = 100_000;
 const MAX_VERSIONS: usize = 1_000;
@@ -33,7 +33,7 @@ fn limit(query: &Query, most: usize) -> Result<usize, String> {
 pub(super) async fn urls(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQuery) -> Answer {
     let query = Query::parse(raw.as_deref(), &[&SCOPE[..], &["cursor", "after", "limit", "cursors"]].concat())?;
     let (scope, limit) = (scope(&query)?, limit(&query, MAX_LIMIT)?);
-    let cursor = query.read("cursor", "what an earlier answer gave", wire::read_cursor)?;
+    let cursor = query.read("cursor", "a cursor from an earlier answer", wire::read_cursor)?;
     let after = query.bytes("after").map(<[u8]>::to_vec);
     let with_cursors = query.switch("cursors")?.unwrap_or(false);
     if cursor.is_some() && after.is_some() {
@@ -78,7 +78,7 @@ pub(super) async fn count(State(backend): State<Arc<Backend>>, RawQuery(raw): Ra
     Ok(Json(json!({ "count": number })).into_response())
 }
 
-/// `GET /v1/key`: the canonical form of a URL, and the cursor behind it.
+/// `GET /v1/key`: the canonical form of a URL, and the cursor after it.
 pub(super) async fn key(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQuery) -> Answer {
     let query = Query::parse(raw.as_deref(), &["url"])?;
     let url = query.needed("url")?.to_vec();
@@ -111,7 +111,7 @@ pub(super) async fn head(State(backend): State<Arc<Backend>>, RawQuery(raw): Raw
 pub(super) async fn history(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQuery) -> Answer {
     let query = Query::parse(raw.as_deref(), &["url", "variant", "at", "after", "limit"])?;
     let (asked, limit) = (Asked::of(&query)?, limit(&query, MAX_VERSIONS)?);
-    let after = query.read("after", "what an earlier answer gave", wire::read_version)?;
+    let after = query.read("after", "a value from an earlier answer", wire::read_version)?;
     let list = move |shown: &Shown| {
         let mut history = History { versions: Vec::new(), after: None };
         let mut last = None;
@@ -119,7 +119,7 @@ pub(super) async fn history(State(backend): State<Arc<Backend>>, RawQuery(raw): 
         let lookup = after.map_or(asked.lookup(), |after| asked.lookup().at(after.time_ms));
         for found in shown.history(lookup)? {
             let (version, row) = row(found)?;
-            // Newest first: by time, of equal times by sequence.
+            // Newest first: by time, then by sequence.
             let is_behind = |after: Version| (version.time_ms, version.sequence) < (after.time_ms, after.sequence);
             if !after.is_none_or(is_behind) {
                 continue;

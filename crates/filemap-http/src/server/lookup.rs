@@ -1,4 +1,4 @@
-//! Parses which page, or which pages, a query names.
+//! Parses the page, or the pages, of a query.
 
 use filemap::access::{PutRule, Scope};
 use filemap::{Lookup, Variant, Version, date};
@@ -6,7 +6,7 @@ use filemap::{Lookup, Variant, Version, date};
 use crate::query::{Query, encoded};
 use crate::wire;
 
-/// Numbers of digits of a time that is a date, not milliseconds.
+/// Numbers of digits of a time that is a date rather than milliseconds.
 const STAMPS: [usize; 2] = [4, 14];
 
 /// The page that a query names.
@@ -37,29 +37,29 @@ impl Asked {
         self.time_ms.map_or(lookup, |time_ms| lookup.at(time_ms))
     }
 
-    /// The version, if one was named.
+    /// The version, if the query names one.
     pub(super) fn version(&self) -> Option<Version> {
         self.version
     }
 
-    /// The time, if one was named.
+    /// The time, if the query names one.
     pub(super) fn time_ms(&self) -> Option<i64> {
         self.time_ms
     }
 
-    /// The query that names the page and its variant, whatever the time.
+    /// The query for the page and its variant, without a time.
     pub(super) fn query(&self) -> String {
         let variant =
             self.variant.as_ref().map_or(String::new(), |variant| format!("&variant={}", encoded(variant.as_bytes())));
         format!("url={}{variant}", encoded(&self.url))
     }
 
-    /// Whether a certain version is meant, and not the newest.
+    /// Returns whether a certain version is requested rather than the newest.
     pub(super) fn is_of_time(&self) -> bool {
         self.time_ms.is_some() || self.version.is_some()
     }
 
-    /// Message that the page has nothing of exactly this time.
+    /// Message that the page has no version of exactly this time.
     pub(super) fn none_of_time(&self) -> String {
         let Some(time_ms) = self.time_ms else { return self.absent() };
         let url = String::from_utf8_lossy(&self.url);
@@ -84,12 +84,12 @@ pub(super) fn time(query: &Query, name: &str) -> Result<Option<i64>, String> {
     })
 }
 
-/// The rule of a put, if one is given.
+/// The rule of a put, if given.
 pub(super) fn rule(query: &Query) -> Result<Option<PutRule>, String> {
     query.read("rule", "always, if-changed, if-new, restore or restore-unchanged", wire::read_rule)
 }
 
-/// Whether the response waits until the change is durable.
+/// Returns whether the response waits until the change is durable.
 pub(super) fn durable(query: &Query) -> Result<bool, String> {
     Ok(query.switch("durable")?.unwrap_or(true))
 }

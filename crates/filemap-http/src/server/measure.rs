@@ -26,12 +26,12 @@ impl Measured {
     /// Counts the request; logs the cause of a status of 500 and above.
     pub(super) fn end(self, backend: &Backend, response: &Response) {
         let Measured { begun, method, path, target } = self;
-        // Unknown paths count as one route: there is no end of names.
+        // Unknown paths count as one route: their number is unbounded.
         let route = path.as_ref().map_or("other", MatchedPath::as_str);
         let status = response.status();
         // The status of a capture is not the server's.
         if status.is_server_error() && !response.headers().contains_key("memento-datetime") {
-            let cause = response.extensions().get::<Cause>().map_or("the cause is not known", |cause| &cause.0);
+            let cause = response.extensions().get::<Cause>().map_or("unknown cause", |cause| &cause.0);
             backend.log(&format!("{method} {target}: {status}: {cause}"));
         }
         let took = begun.elapsed();

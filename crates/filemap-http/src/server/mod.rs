@@ -6,7 +6,7 @@
 //! what access rules allow (`shown`), and responds. `refusal` turns errors into responses.
 //!
 //! Invariants: no handler blocks a thread of the runtime for long; memory is bounded whatever a
-//! client sends or asks for; each answer of 500 and above has a line in the log with its cause.
+//! client sends or requests; each answer of 500 and above has a line in the log with its cause.
 
 mod archive;
 mod backend;

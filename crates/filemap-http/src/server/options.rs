@@ -1,4 +1,4 @@
-//! Options of a server: what it allows, to whom, and its limits.
+//! Options of a server: its permissions, tokens, and limits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ type Log = Arc<dyn Fn(&str) + Send + Sync>;
 /// Reads the latest status of a crawl into the store.
 type Status = Arc<dyn Fn() -> Option<Value> + Send + Sync>;
 
-/// Options of a [`Server`](super::Server). By default it is read-only, asks for no token, and
+/// Options of a [`Server`](super::Server). By default it is read-only, requires no token, and
 /// accepts only the host names of this machine.
 ///
 /// ```
@@ -83,7 +83,7 @@ impl ServerOptions {
     }
 
     /// Accepts another host name, without a port. `localhost` and IP addresses are always
-    /// accepted: a browser's page cannot make its own name lead to a literal address.
+    /// accepted: a browser's page cannot point its own name at a literal address.
     pub fn name(mut self, name: impl Into<String>) -> ServerOptions {
         self.names.push(name.into().to_ascii_lowercase());
         self
@@ -94,34 +94,34 @@ impl ServerOptions {
         ServerOptions { secure: true, ..self }
     }
 
-    /// Most concurrent calls of the store, each on a thread; default 64. Others wait.
+    /// Maximum number of concurrent calls of the store, each on a thread; default 64. Others wait.
     pub fn max_calls(self, max_calls: u32) -> ServerOptions {
         ServerOptions { max_calls: max_calls.max(1), ..self }
     }
 
-    /// Most open connections, default 16,384. Others wait to be accepted.
+    /// Maximum number of open connections, default 16,384. Others wait to be accepted.
     pub fn max_connections(self, max_connections: usize) -> ServerOptions {
         ServerOptions { max_connections: max_connections.max(1), ..self }
     }
 
     /// Time limit for a client to send the head of a request or the next part of its body, and to
-    /// take the next part of a response; default 30 s. Then the connection is closed.
+    /// take the next part of a response; default 30 s. After it the connection is closed.
     pub fn idle(self, idle: Duration) -> ServerOptions {
         ServerOptions { idle, ..self }
     }
 
-    /// Serves these seen sets too.
+    /// Also serves these seen sets.
     pub fn seen(self, sets: SeenSets) -> ServerOptions {
         ServerOptions { seen: Arc::new(sets), ..self }
     }
 
-    /// Serves the mailboxes of crawls that share their hosts too, if the server writes.
+    /// Also serves the mailboxes of crawls that share their hosts, if the server writes.
     pub fn links(self, boxes: LinkBoxes) -> ServerOptions {
         ServerOptions { links: Some(Arc::new(boxes)), ..self }
     }
 
-    /// The store is a replica, which other code in this process keeps equal to another store:
-    /// `following` shows its state. Until it is complete the server is not ready.
+    /// Declares the store a replica, which other code in this process keeps equal to another
+    /// store: `following` shows its state. Until it is complete the server is not ready.
     pub fn following(self, following: Arc<Following>) -> ServerOptions {
         ServerOptions { following: Some(following), ..self }
     }

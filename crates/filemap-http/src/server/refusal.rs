@@ -53,7 +53,7 @@ impl Refusal {
         Refusal { is_absent: true, ..Refusal::new(StatusCode::NOT_FOUND, detail) }
     }
 
-    /// An access rule keeps the page back.
+    /// An access rule withholds the page.
     pub(super) fn blocked(detail: impl Into<String>) -> Refusal {
         let refusal = Refusal::new(StatusCode::UNAVAILABLE_FOR_LEGAL_REASONS, detail);
         Refusal { is_of_one_page: true, ..refusal }
@@ -74,12 +74,12 @@ impl Refusal {
         Refusal { is_damage: true, ..Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, detail) }
     }
 
-    /// The same for an external seen set: its failure is not this server's.
+    /// The same for an external seen set: its failure is not the server's.
     pub(super) fn of_others(self, what: &str) -> Refusal {
         if self.status != StatusCode::INTERNAL_SERVER_ERROR {
             return self;
         }
-        let detail = format!("{what} is kept elsewhere, and was not reached: ask again: {}", self.detail);
+        let detail = format!("{what} is kept elsewhere and could not be reached: ask again: {}", self.detail);
         Refusal { status: StatusCode::SERVICE_UNAVAILABLE, detail, ..self }
     }
 
@@ -192,7 +192,7 @@ fn of_storage(error: &StorageError) -> StatusCode {
     }
 }
 
-/// Whether the disk was full.
+/// Returns whether the disk was full.
 pub(super) fn is_full(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
 }

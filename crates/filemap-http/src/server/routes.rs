@@ -148,5 +148,5 @@ fn after_panic(backend: &Backend, panic: &(dyn Any + Send)) -> Response {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no words");
     backend.log(&format!("a handler panicked: {text}"));
-    Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "a defect of the server: its log has it").into_response()
+    Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "internal error; the server's log has the cause").into_response()
 }

@@ -1,6 +1,6 @@
 //! Connections: accepting, TLS, serving, draining.
 //!
-//! HTTP/1.1 only: newer versions are for a proxy in front. Limits of a connection: the time for a
+//! HTTP/1.1 only: newer versions need a proxy in front. Limits of a connection: the time for a
 //! request's head, for the next part of its body, and for taking the next part of a response while
 //! sending nothing; bytes and number of its headers.
 
@@ -30,9 +30,9 @@ use super::routes::Server;
 /// The longest head of a request, in bytes, and the most headers in it.
 const MAX_HEAD: usize = 128 << 10;
 const MAX_HEADERS: usize = 256;
-/// Time limit for requests under way when the server stops.
+/// Time limit for running requests when the server stops.
 const DRAIN: Duration = Duration::from_secs(30);
-/// Points of the last hour between two samples of the value log, and bytes of a sample.
+/// Number of points of the last hour between two samples of the value log, and bytes of a sample.
 const SAMPLED: u32 = 60;
 const SAMPLE_BYTES: u64 = 16 << 20;
 /// Pause when no connection can be accepted for lack of file descriptors.
@@ -40,7 +40,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 impl Server {
     /// Serves connections until `stop` resolves. Then accepts no more, waits up to 30 s for
-    /// requests under way, and closes the store and the seen sets.
+    /// running requests, and closes the store and the seen sets.
     ///
     /// # Errors
     ///
@@ -93,9 +93,9 @@ impl Server {
         keeping.abort();
         backend.drain();
         if timeout(DRAIN, graceful.shutdown()).await.is_err() {
-            backend.log(&format!("requests were still under way after {} s, and were broken off", DRAIN.as_secs()));
+            backend.log(&format!("requests still running after {} s were cut off", DRAIN.as_secs()));
         }
-        // An upload still running has no client any more.
+        // An upload still running has lost its client.
         backend.stop();
         backend.uploads_ended().await;
         let (closed, seen) = (backend.whole.clone().close().await, Arc::clone(&backend.options.seen));
@@ -115,7 +115,7 @@ async fn keep_hour(backend: Arc<Backend>) {
             let sample = backend.whole.call(|store| Ok(store.engine().sample_compression(SAMPLE_BYTES)?)).await;
             match sample {
                 Ok(sample) => backend.note_sample(sample),
-                Err(error) => backend.log(&format!("how bodies are compressed could not be sampled: {error}")),
+                Err(error) => backend.log(&format!("sampling of body compression failed: {error}")),
             }
         }
         // A store that fails gets no point; requests to it report the error.

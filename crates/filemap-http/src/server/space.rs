@@ -55,7 +55,7 @@ impl Space {
         }
     }
 
-    /// The live share of the bytes that checkpoints have counted.
+    /// The live share of the bytes counted by checkpoints.
     pub(super) fn live_share(&self) -> Option<f64> {
         let counted = self.live + self.dead + self.tombstones;
         (counted > 0).then(|| self.live as f64 / counted as f64)
@@ -67,7 +67,7 @@ pub(super) struct Segments {
     pub(super) part: Vec<SegmentInfo>,
     /// Sum over all segments.
     pub(super) all: Space,
-    /// Ordinal behind which the next part begins.
+    /// Ordinal after which the next part begins.
     pub(super) after: Option<u64>,
 }
 
@@ -87,19 +87,20 @@ impl Segments {
     }
 }
 
-/// A dictionary as it is shown.
+/// A dictionary as shown.
 pub(super) struct Dictionary {
     pub(super) facts: DictionaryFacts,
-    /// Its group is a site of which access rules may exclude pages: left out of the facts.
+    /// Its group is a host with pages that access rules may exclude: the name is left out of the
+    /// facts.
     pub(super) is_kept_back: bool,
 }
 
 /// A part of the dictionaries.
 pub(super) struct Dictionaries {
     pub(super) part: Vec<Dictionary>,
-    /// How many there are.
+    /// Total number of dictionaries.
     pub(super) all: u64,
-    /// Id behind which the next part begins.
+    /// Id after which the next part begins.
     pub(super) after: Option<u32>,
 }
 
@@ -138,7 +139,7 @@ impl Dictionaries {
 
 /// The parameter `after`.
 pub(super) fn after<T: std::str::FromStr>(raw: Option<&str>) -> Result<Option<T>, String> {
-    Query::parse(raw, &["after"])?.read("after", "the number that an earlier answer gave", |text| text.parse().ok())
+    Query::parse(raw, &["after"])?.read("after", "a number from an earlier answer", |text| text.parse().ok())
 }
 
 /// `GET /v1/segments`.

@@ -1,7 +1,7 @@
 //! Authorization: tokens with rights.
 //!
-//! Invariant: a token is compared in constant time, and only by its digest; none is kept as text,
-//! printed or logged.
+//! Invariant: a token is compared in constant time, and only by its digest; no token is kept as
+//! text, printed or logged.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,7 +11,7 @@ use subtle::ConstantTimeEq;
 /// The shortest token, in characters.
 const MIN_TOKEN: usize = 16;
 
-/// What a token allows; each right includes those before it.
+/// Rights of a token; each right includes those before it.
 ///
 /// ```
 /// use filemap_http::server::Right;
@@ -42,11 +42,11 @@ pub struct Tokens(Vec<(Right, [u8; 32])>);
 
 impl Tokens {
     /// Parses tokens, a line each: `read`, `write` or `admin`, then the token. Empty lines and
-    /// lines that begin with `#` are skipped. The error is a sentence for the user, with the line.
+    /// lines that begin with `#` are skipped. The error is a message for the user, with the line.
     ///
     /// # Errors
     ///
-    /// A word other than these three, a token of fewer than 16 characters, or no token at all.
+    /// A word other than these three, a token of fewer than 16 characters, or no token.
     pub fn parse(text: &str) -> Result<Tokens, String> {
         let mut tokens = Vec::new();
         for (at, line) in text.lines().enumerate() {
@@ -69,7 +69,7 @@ impl Tokens {
             let token = token.trim();
             if token.len() < MIN_TOKEN || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
                 return Err(format!(
-                    "line {at} of the tokens: a token has {MIN_TOKEN} or more visible characters of ASCII"
+                    "line {at} of the tokens: a token must have {MIN_TOKEN} or more visible ASCII characters"
                 ));
             }
             tokens.push((right, digest(token.as_bytes())));
@@ -80,7 +80,7 @@ impl Tokens {
         Ok(Tokens(tokens))
     }
 
-    /// The right that an `Authorization` header gives: by a bearer token, or by a token as the
+    /// The right given by an `Authorization` header: by a bearer token, or by a token as the
     /// password of a browser's dialogue.
     pub(super) fn right_of(&self, authorization: &[u8]) -> Option<Right> {
         let (scheme, rest) = std::str::from_utf8(authorization).ok()?.split_once(' ')?;
@@ -93,7 +93,7 @@ impl Tokens {
             _ => return None,
         };
         let found = digest(&token);
-        // Compare all, whichever matches.
+        // Compares all, even after a match.
         let fitting = |best: Option<Right>, (right, own): &(Right, [u8; 32])| {
             if bool::from(own.ct_eq(&found)) { best.max(Some(*right)) } else { best }
         };

@@ -10,7 +10,7 @@ pub(crate) struct Shards {
     pub(crate) shards: u32,
 }
 
-/// A link, a line of JSON.
+/// A link, as a line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LinkLine {
@@ -53,7 +53,7 @@ pub(crate) struct Taken {
     pub(crate) epoch: u64,
 }
 
-/// A shard and the epoch in which it is owned.
+/// A shard, with the epoch in which it is owned.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OwnedShard {
@@ -102,7 +102,7 @@ pub(crate) struct FleetStanding {
     pub(crate) working: u32,
     pub(crate) silent: Vec<u32>,
     pub(crate) free: Vec<u32>,
-    /// Shards of a report in which the reporting crawl is fenced.
+    /// Shards of a report for which the reporting crawl is fenced.
     #[serde(default)]
     pub(crate) fenced: Vec<u32>,
 }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Url, outcome};
 
-/// Outcomes of a record that is not kept, and of one that cannot be.
+/// Outcome of a record that is not kept, and of one that cannot be kept.
 const SKIPPED: &str = "skipped";
 const FAILED: &str = "failed";
 
@@ -28,15 +28,15 @@ fn kind_name(kind: ProblemKind) -> &'static str {
     PROBLEMS.iter().find(|(own, _)| *own == kind).map_or("unusable", |(_, name)| name)
 }
 
-/// Why records of this type are skipped.
+/// Reason why records of this type are skipped.
 fn reason(record_type: &str) -> String {
     match RecordKind::named(record_type) {
         Some(kind) if !kind.is_page() => format!("without `keep={record_type}` such records are not kept"),
-        _ => "it holds no page".to_owned(),
+        _ => "it is not a page".to_owned(),
     }
 }
 
-/// The outcome of a record, or a problem at a place of the file.
+/// The outcome of a record, or a problem at a position of the file.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct RecordLine {
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -57,19 +57,19 @@ pub(crate) struct RecordLine {
     outcome: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     problem: Option<String>,
-    /// Why a record is skipped.
+    /// Reason why a record is skipped.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     reason: Option<String>,
-    /// Why something is lost.
+    /// Reason why something is lost.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     error: Option<String>,
-    /// By which rule something was read.
+    /// The rule by which something was corrected.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     warning: Option<String>,
 }
 
 impl RecordLine {
-    /// The line for a record of `file`, or of a file inside it, whose name it then gives.
+    /// The line for a record of `file`, or of a file inside it, whose name is then included.
     pub(crate) fn new(record: &ImportedRecord<'_>, file: &str) -> RecordLine {
         let mut line = RecordLine {
             offset: Some(record.place.offset),
@@ -116,7 +116,7 @@ impl RecordLine {
     }
 }
 
-/// What a line of an answer says.
+/// Content of a line of an answer.
 pub(crate) enum Answered {
     /// A record's outcome, or a problem: already counted.
     Record,
@@ -131,7 +131,7 @@ pub(crate) struct Sums {
     /// The report without its problems.
     pub(crate) report: ImportReport,
     pub(crate) revisits: RevisitCount,
-    /// Whether all of the file was read.
+    /// True if all of the file was read.
     pub(crate) is_whole: bool,
 }
 
@@ -163,7 +163,7 @@ pub(crate) fn read_line(line: &[u8], file: &str, so_far: &mut ImportReport) -> O
     Some(Answered::Record)
 }
 
-/// The numbers of a report with their names.
+/// The numbers of a report, with their names.
 fn numbers(report: &mut ImportReport) -> [(&'static str, &mut u64); 22] {
     [
         ("bytes_read", &mut report.bytes_read),
@@ -229,7 +229,7 @@ fn read_sums(line: &Value) -> Sums {
     Sums { report, revisits, is_whole: line["is_whole"] == true }
 }
 
-/// Counts what a line says, for the sums of a file that is not read to its end.
+/// Counts a line, for the sums of a file that is not read to its end.
 pub(crate) fn count(report: &mut ImportReport, fate: &Fate<'_>) {
     match fate {
         Fate::Stored(put) => {
@@ -308,7 +308,7 @@ mod tests {
     #[test]
     fn outcomes_are_counted_and_what_is_skipped_says_why() {
         let place = Place { offset: 7, inner: None };
-        for (record_type, words) in [("request", "keep=request"), ("warcinfo", "no page")] {
+        for (record_type, words) in [("request", "keep=request"), ("warcinfo", "not a page")] {
             let mut record = ImportedRecord::new("sent", place, Fate::Ignored);
             record.record_type = record_type;
             let line = serde_json::to_string(&RecordLine::new(&record, "sent")).unwrap();

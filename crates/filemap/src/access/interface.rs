@@ -1,4 +1,4 @@
-//! The two traits of a store, reading and writing, and how a page is named to them.
+//! The two traits of a store, reading and writing, and the lookup of a page.
 
 use std::io::Read;
 use std::ops::ControlFlow;
@@ -15,7 +15,7 @@ use crate::page::Page;
 use crate::page::variant::Variant;
 use crate::page::version::PageHead;
 
-/// Which page is meant: its URL, a variant of it, a time. A reference to a URL is a lookup of its
+/// Identifies a page: its URL, a variant of it, a time. A reference to a URL is a lookup of its
 /// newest page.
 ///
 /// ```
@@ -44,13 +44,13 @@ impl<'a> Lookup<'a> {
         Lookup { url: url.as_ref(), variant: None, time_ms: None }
     }
 
-    /// Of this variant.
+    /// Selects this variant.
     pub fn variant(mut self, variant: impl Into<Option<&'a Variant>>) -> Lookup<'a> {
         self.variant = variant.into();
         self
     }
 
-    /// The version that was newest at `time_ms`.
+    /// Selects the version that was newest at `time_ms`.
     pub fn at(mut self, time_ms: i64) -> Lookup<'a> {
         self.time_ms = Some(time_ms);
         self
@@ -92,17 +92,17 @@ impl<'a, U: AsRef<[u8]> + ?Sized> From<&'a U> for Lookup<'a> {
 /// # }
 /// ```
 pub trait PageRead: Send + Sync {
-    /// What this store promises.
+    /// The promises of this store.
     fn capabilities(&self) -> Capabilities;
 
-    /// A version of a page with its body; `None` if it is not there.
+    /// A version of a page with its body; `None` if the store does not have it.
     ///
     /// # Errors
     ///
     /// [`Error::Url`]; those of the store.
     fn get(&self, lookup: &Lookup<'_>) -> Result<Option<Page>>;
 
-    /// One version of those that [`PageRead::versions`] gives. The lookup's time is not used.
+    /// One of the versions that [`PageRead::versions`] returns. The lookup's time is not used.
     ///
     /// # Errors
     ///
@@ -125,7 +125,7 @@ pub trait PageRead: Send + Sync {
     /// As [`PageRead::get`].
     fn head(&self, lookup: &Lookup<'_>) -> Result<Option<PageHead>>;
 
-    /// Whether the version is there.
+    /// Returns whether the store has the version.
     ///
     /// # Errors
     ///
@@ -143,7 +143,7 @@ pub trait PageRead: Send + Sync {
         urls.iter().map(|url| self.get(&Lookup::new(url))).collect()
     }
 
-    /// The newest versions of pages, one for each URL of the iterator, `depth` of them read at
+    /// The newest versions of pages, one for each URL of the iterator. Reads `depth` of them at
     /// once where the store can.
     fn get_ahead<'s>(&'s self, urls: Box<dyn Iterator<Item = Vec<u8>> + 's>, depth: usize) -> Fetched<'s> {
         let _ = depth;
@@ -153,15 +153,15 @@ pub trait PageRead: Send + Sync {
         }))
     }
 
-    /// The versions of a page or variant, newest first; with a time, those up to it. A damaged one
-    /// is an error in its place, and the others follow.
+    /// The versions of a page or variant, newest first; with a time, those up to it. A damaged
+    /// version is an error in its position, and the others follow.
     ///
     /// # Errors
     ///
     /// As [`PageRead::get`].
     fn history<'s>(&'s self, lookup: &Lookup<'_>) -> Result<Results<'s, PageHead>>;
 
-    /// As [`PageRead::history`], times and sequences alone; unreadable versions are among them.
+    /// As [`PageRead::history`], but only times and sequences; includes unreadable versions.
     ///
     /// # Errors
     ///
@@ -186,8 +186,8 @@ pub trait PageRead: Send + Sync {
         Ok(Box::new(listed.filter_map(move |listed| listed.map(&of_url).transpose())))
     }
 
-    /// Whether a URL may have variants: false if it never had one. Sooner told than they are
-    /// listed.
+    /// Returns whether a URL may have variants: false if it never had one. Faster than listing
+    /// them.
     ///
     /// # Errors
     ///
@@ -203,15 +203,15 @@ pub trait PageRead: Send + Sync {
     /// [`Error::Url`].
     fn key(&self, url: &[u8]) -> Result<Vec<u8>>;
 
-    /// The pages or variants in `scope`; after `after`, if the store gives cursors.
+    /// The pages or variants in `scope`; after `after`, if the store supports cursors.
     ///
     /// # Errors
     ///
     /// [`Error::Unsupported`] for a cursor, or backwards, if the store lists in no order;
-    /// [`Error::Cursor`] for bytes that are no cursor; those of the store.
+    /// [`Error::Cursor`] for bytes that are not a cursor; those of the store.
     fn list<'s>(&'s self, scope: &Scope, after: Option<&Cursor>) -> Result<Results<'s, Listed>>;
 
-    /// The place behind the page of a URL, whether it is there or not: [`PageRead::list`]
+    /// The position after the page of a URL, whether the store has it or not: [`PageRead::list`]
     /// continues after it.
     ///
     /// # Errors
@@ -222,12 +222,12 @@ pub trait PageRead: Send + Sync {
         Err(Error::Unsupported { what: "cursors" })
     }
 
-    /// The number of pages or variants in `scope`: of what [`PageRead::list`] gives.
+    /// The number of pages or variants in `scope`: the length of [`PageRead::list`].
     ///
     /// # Errors
     ///
-    /// Those of [`PageRead::list`], also of its entries: a number is given only if nothing is
-    /// missed.
+    /// Those of [`PageRead::list`] and of its entries: a number is returned only if it is
+    /// complete.
     fn count(&self, scope: &Scope) -> Result<u64> {
         self.list(scope, None)?.try_fold(0, |number, listed| listed.map(|_| number + 1))
     }
@@ -241,7 +241,7 @@ pub trait PageRead: Send + Sync {
         heads_of_listed(self, scope)
     }
 
-    /// What the store holds.
+    /// The size of the store.
     ///
     /// # Errors
     ///
@@ -249,7 +249,7 @@ pub trait PageRead: Send + Sync {
     fn contents(&self) -> Result<Contents>;
 }
 
-/// The heads of a listing, one after the other.
+/// The heads of a listing, in order.
 pub(crate) fn heads_of_listed<'s, S: PageRead + ?Sized>(store: &'s S, scope: &Scope) -> Result<Results<'s, PageHead>> {
     let head = move |listed: Result<Listed>| match listed {
         // `None`: removed since it was listed.
@@ -284,7 +284,7 @@ pub trait PageWrite: PageRead {
     /// [`Error::Url`]; those of the store. Nothing was written.
     fn put(&self, page: &Page, rule: PutRule) -> Result<Option<Put>>;
 
-    /// Puts pages in their order. Not one transaction: an error leaves those before it in the
+    /// Puts pages in order. This is not a transaction: an error leaves those before it in the
     /// store.
     ///
     /// # Errors
@@ -295,13 +295,13 @@ pub trait PageWrite: PageRead {
         pages.iter().map(|page| load(page, rule)).collect()
     }
 
-    /// As [`PageWrite::put`] of one page after the other, in linear time over all of them where
-    /// the store can, however many versions one URL has.
+    /// As [`PageWrite::put`] for one page after the other. Takes linear time over all of them
+    /// where the store can, however many versions one URL has.
     fn load(&self) -> Loading<'_> {
         Box::new(|page, rule| self.put(page, rule))
     }
 
-    /// Puts a page as a version of its own, with the body from `body` instead of `page.body`, in
+    /// Puts a page as a separate version, with the body from `body` instead of `page.body`, in
     /// bounded memory where the store can.
     ///
     /// # Errors
@@ -309,8 +309,8 @@ pub trait PageWrite: PageRead {
     /// As [`PageWrite::put`]; [`Error::Read`] if `body` fails.
     fn put_reader(&self, page: &Page, body: &mut dyn Read) -> Result<Version>;
 
-    /// Removes a page with all versions and variants; with a variant, that variant alone. Returns
-    /// true if it was there.
+    /// Removes a page with all versions and variants; with a variant, only that variant. Returns
+    /// true if the store had it.
     ///
     /// # Errors
     ///
@@ -318,32 +318,32 @@ pub trait PageWrite: PageRead {
     fn remove(&self, url: &[u8], variant: Option<&Variant>) -> Result<bool>;
 
     /// Removes the versions of a page, or of a variant, that were fetched at exactly this time, in
-    /// ms since 1970, and the records beside them. `None` if there is none. Revisits of the same
-    /// page keep their bodies; those of other URLs are not looked for.
+    /// ms since 1970, and the records beside them. Returns `None` if there is no such version.
+    /// Revisits of the same page keep their bodies; revisits of other URLs are not searched.
     ///
     /// # Errors
     ///
     /// As [`PageWrite::put`].
     fn remove_at(&self, url: &[u8], variant: Option<&Variant>, time_ms: i64) -> Result<Option<RemovedVersions>>;
 
-    /// Removes every page in
-    /// `scope` with all its versions, its variants and the records beside it. `each` gets every
-    /// removal and all damage found, and may cancel the work. Returns the number of pages removed.
+    /// Removes every page in `scope` with all its versions, its variants and the records beside
+    /// it. `each` gets every removal and all damage found, and may cancel the work. Returns the
+    /// number of pages removed.
     ///
     /// # Errors
     ///
-    /// As [`PageWrite::put`]: what `each` got before is removed.
+    /// As [`PageWrite::put`]: everything that `each` got before is removed.
     fn remove_all(&self, scope: &Scope, each: &mut dyn FnMut(Result<Removed<'_>>) -> ControlFlow<()>) -> Result<u64>;
 
-    /// Makes durable what was put before.
+    /// Makes all earlier puts durable.
     ///
     /// # Errors
     ///
     /// Those of the store.
     fn sync(&self) -> Result<()>;
 
-    /// Closes the store: makes durable what was put; later calls fail. A second call returns what
-    /// the first did.
+    /// Closes the store and makes puts durable; later calls fail. A second call returns the result
+    /// of the first.
     ///
     /// # Errors
     ///

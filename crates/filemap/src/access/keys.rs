@@ -1,11 +1,11 @@
 //! Keys for an implementation of a store: of a page, in order, and the ranges and cursors of a
-//! listing. Every store lists in this order and takes every other's cursors.
+//! listing. Every store lists in this order and accepts every other store's cursors.
 //!
 //! A key's *ordered form* sorts as plain bytes (see `page::order`): by host from its last label
 //! on, then by path. Forms of pages, of variants and of records beside them are three ranges.
 //!
-//! A cursor is the byte `OF_URLS_1` and the ordered form of the key given last. All ranges are
-//! of one order, so it says in which of them to go on.
+//! A cursor is the byte `OF_URLS_1` and the ordered form of the last key returned. All ranges are
+//! of one order, so the form shows in which of them to continue.
 
 use std::ops::Range;
 
@@ -15,10 +15,10 @@ use crate::page::order::{self, Class};
 use crate::page::variant::Variant;
 use crate::page::{Page, RecordKind, key};
 
-/// Begins a cursor that holds a form of the order "urls 1".
+/// First byte of a cursor that holds a form of the order "urls 1".
 const OF_URLS_1: u8 = 1;
 
-/// The key of a record of this kind under a canonical URL: a page's own kinds share one.
+/// The key of a record of this kind under a canonical URL. All kinds of pages share one key.
 ///
 /// ```
 /// use filemap::access::keys;
@@ -43,7 +43,7 @@ pub fn variant(key: &[u8]) -> Option<Variant> {
     key::variant(key)
 }
 
-/// Whether a key is of a listing of this kind.
+/// Returns whether a key belongs to a listing of this kind.
 ///
 /// ```
 /// use filemap::access::{ListKind, keys};
@@ -80,8 +80,8 @@ pub fn key_of_form(form: &[u8]) -> Option<Vec<u8>> {
     order::key(form, &mut key).then_some(key)
 }
 
-/// The ranges of forms that hold the pages or variants of a scope, in order. They may hold keys of
-/// others too: [`Scope::filter`] refuses those.
+/// The ranges of forms that hold the pages or variants of a scope, in order. They may also hold
+/// keys outside the scope: [`Scope::filter`] refuses those.
 ///
 /// ```
 /// use filemap::access::{Scope, keys};
@@ -92,8 +92,7 @@ pub fn ranges(scope: &Scope) -> Vec<Range<Vec<u8>>> {
     spans(scope).into_iter().map(|span| span.range).collect()
 }
 
-/// As [`ranges`], of all that lies under the URLs of a scope: pages, variants, records beside
-/// them.
+/// As [`ranges`], of everything under the URLs of a scope: pages, variants, records beside them.
 ///
 /// ```
 /// use filemap::access::{Scope, keys};
@@ -104,7 +103,7 @@ pub fn ranges_of_all(scope: &Scope) -> Vec<Range<Vec<u8>>> {
     Class::ALL.into_iter().flat_map(|class| spans_of(scope, class)).map(|span| span.range).collect()
 }
 
-/// The ranges of all that lies under one canonical URL, or under a variant of it.
+/// The ranges of everything under one canonical URL, or under a variant of it.
 ///
 /// ```
 /// use filemap::access::keys;
@@ -116,7 +115,7 @@ pub fn ranges_of_url(canonical_url: &[u8]) -> Vec<Range<Vec<u8>>> {
     Class::ALL.into_iter().map(|class| class.of_url(canonical_url)).collect()
 }
 
-/// The place behind a form: [`form_of_cursor`] undoes it.
+/// The cursor after a form: [`form_of_cursor`] reverses it.
 ///
 /// ```
 /// use filemap::access::{ListKind, keys};
@@ -141,10 +140,10 @@ pub fn cursor(form: &[u8]) -> Cursor {
 pub fn form_of_cursor(cursor: &Cursor, kind: ListKind) -> Result<&[u8]> {
     let none = |what| Error::Cursor { what };
     let Some((&OF_URLS_1, form)) = cursor.0.split_first() else {
-        return Err(none("its first byte is none that this build knows"));
+        return Err(none("its first byte is unknown to this program"));
     };
     match order::class(form) {
-        _ if !order::key(form, &mut Vec::new()) => Err(none("it names no URL")),
+        _ if !order::key(form, &mut Vec::new()) => Err(none("it has no URL")),
         Some(class) if class == class_of(kind) => Ok(form),
         _ => Err(none("it is of the other kind of listing, pages or variants")),
     }
@@ -163,7 +162,7 @@ pub fn description(page: &Page) -> Page {
 /// A range of keys of a scope.
 pub(crate) struct Span {
     pub(crate) range: Range<Vec<u8>>,
-    /// All its keys are of the scope: the filter refuses none.
+    /// True if all its keys are in the scope: the filter refuses none.
     pub(crate) is_exact: bool,
 }
 

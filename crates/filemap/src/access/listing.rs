@@ -1,8 +1,8 @@
-//! What a listing is asked for and what it gives: scope, entries, cursors.
+//! Request and result of a listing: scope, entries, cursors.
 
 use crate::page::variant::Variant;
 
-/// Which pages or variants a listing gives.
+/// The pages or variants that a listing returns.
 ///
 /// ```
 /// use filemap::access::Scope;
@@ -19,13 +19,13 @@ pub struct Scope {
     pub domain: Option<String>,
     /// Only those whose canonical URL begins with these bytes.
     pub prefix: Vec<u8>,
-    /// Pages, or variants.
+    /// Pages or variants.
     pub kind: ListKind,
-    /// From the last to the first. An error in a store that lists in no order.
+    /// Lists from the last to the first. An error in a store that lists in no order.
     pub is_backwards: bool,
 }
 
-/// What a listing gives.
+/// Kind of the entries of a listing.
 ///
 /// ```
 /// use filemap::access::{ListKind, Scope};
@@ -38,7 +38,7 @@ pub enum ListKind {
     /// Pages.
     #[default]
     Pages,
-    /// Variants: answers to other requests than a plain `GET`.
+    /// Variants: answers to requests other than a plain `GET`.
     Variants,
 }
 
@@ -68,17 +68,17 @@ impl Scope {
         Scope { kind: ListKind::Variants, ..self }
     }
 
-    /// From the last to the first: a cursor continues with what is before it.
+    /// Lists from the last to the first: a cursor continues with the entries before it.
     pub fn backwards(self) -> Scope {
         Scope { is_backwards: true, ..self }
     }
 
-    /// Whether neither host nor domain nor prefix is given.
+    /// Returns whether neither host nor domain nor prefix is set.
     pub fn is_all(&self) -> bool {
         self.host.is_none() && self.domain.is_none() && self.prefix.is_empty()
     }
 
-    /// Whether a canonical URL is in the scope.
+    /// A test of whether a canonical URL is in the scope.
     pub fn filter(&self) -> impl Fn(&[u8]) -> bool + Send + Sync + use<> {
         let canonical = |host: &String| urlindex::canonical::canonical_host(host).unwrap_or_else(|| host.clone());
         let host = self.host.as_ref().map(canonical);
@@ -92,13 +92,13 @@ impl Scope {
     }
 }
 
-/// Whether a host is a domain's own, or that of a subdomain; both canonical.
+/// Returns whether a host is the domain itself or one of its subdomains; both are canonical.
 fn is_within(host: &[u8], domain: &[u8]) -> bool {
     host.strip_suffix(domain).is_some_and(|before| before.is_empty() || before.ends_with(b"."))
 }
 
-/// A place in a listing, to continue from. Opaque; it can be kept and sent, and used for another
-/// scope and in the other direction, if that lists the same kind.
+/// A position in a listing, to continue from. It is opaque. It can be stored and sent, and used
+/// with another scope and in the other direction, if that lists the same kind.
 ///
 /// ```
 /// use filemap::access::{Cursor, Listed};
@@ -130,12 +130,12 @@ pub struct Listed {
     pub url: Vec<u8>,
     /// The variant; `None` for a page.
     pub variant: Option<Variant>,
-    /// Where to continue after it; `None` if the store gives no cursors.
+    /// Position after it, to continue from; `None` if the store has no cursors.
     pub cursor: Option<Cursor>,
 }
 
 impl Listed {
-    /// A page or variant, and where to continue after it.
+    /// A page or variant, and the position after it.
     pub fn new(url: Vec<u8>, variant: Option<Variant>, cursor: Option<Cursor>) -> Listed {
         Listed { url, variant, cursor }
     }

@@ -1,12 +1,12 @@
-//! Rules of access: which captures a store shows, by the rules of pywb.
+//! Access rules: which captures a store shows, by the rules of pywb.
 //!
 //! [`AccessRules`] holds `.aclj` files, a default and an embargo, and decides for a URL and a
-//! time: allow, block (listed, but the body is refused) or exclude (as if it were not stored). The
-//! longest prefix of the URL's SURT key decides, before it a rule of that very key. Pure: no file
-//! is read here, and the time of the decision is an argument.
+//! time: allow, block (listed, but the body is refused) or exclude (as if it were not stored). A
+//! rule of exactly the URL's SURT key decides; otherwise the longest prefix of the key. Pure: no
+//! file is read here, and the time of the decision is an argument.
 //!
-//! Layers: `when` (conditions on a capture's time), `never` (keys of no URL), `parse` (files),
-//! this file.
+//! Layers: `when` (conditions on a capture's time), `never` (keys that no URL has), `parse`
+//! (files), this file.
 
 mod never;
 mod parse;
@@ -23,10 +23,10 @@ use crate::dump::surt::surt as index_key;
 use crate::page::variant::Variant;
 use when::When;
 
-/// The key of a rule that holds for every URL.
+/// The key of a rule for every URL.
 const EVERY_URL: &[u8] = b"*,";
 
-/// What becomes of a capture.
+/// Decision for a capture.
 ///
 /// ```
 /// use filemap::acl::Access;
@@ -34,15 +34,15 @@ const EVERY_URL: &[u8] = b"*,";
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
-    /// It is shown.
+    /// The capture is shown.
     Allow,
-    /// It is listed; its body and headers are refused.
+    /// The capture is listed; its body and headers are refused.
     Block,
-    /// As if it were not stored.
+    /// The capture is hidden, as if it were not stored.
     Exclude,
 }
 
-/// What a rule says.
+/// The decision of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Word {
     Is(Access),
@@ -64,7 +64,7 @@ impl Word {
         }
     }
 
-    /// Whether an embargo has no say in it.
+    /// Returns whether an embargo cannot change the decision.
     fn is_final(self) -> bool {
         matches!(self, Word::AllowIgnoreEmbargo | Word::Is(Access::Exclude))
     }
@@ -88,11 +88,11 @@ pub struct Rule {
     reason: Option<String>,
     file: Arc<str>,
     line: u64,
-    /// The line behind its key: of several files' rules of one key pywb takes the greatest.
+    /// The line after its key: of several files' rules for one key pywb takes the greatest line.
     rest: Box<[u8]>,
 }
 
-/// An embargo: captures of some time are kept back, whatever their URL.
+/// An embargo: captures of a time range are withheld, whatever their URL.
 ///
 /// ```
 /// use filemap::acl::AccessRules;
@@ -111,7 +111,7 @@ pub struct Embargo {
     file: Arc<str>,
 }
 
-/// Rules that cannot be used: where, and why.
+/// An error in the rules: file, line and reason.
 ///
 /// ```
 /// let mut rules = filemap::acl::AccessRules::new();
@@ -136,7 +136,7 @@ impl fmt::Display for AccessError {
 
 impl std::error::Error for AccessError {}
 
-/// A decision, and what made it.
+/// A decision, with its cause.
 ///
 /// ```
 /// use filemap::acl::{Access, AccessRules};
@@ -149,13 +149,13 @@ impl std::error::Error for AccessError {}
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Ruling<'r> {
-    /// What becomes of the capture.
+    /// The decision for the capture.
     pub access: Access,
-    /// What decided.
+    /// The cause of the decision.
     pub cause: Cause<'r>,
 }
 
-/// What made a decision.
+/// Cause of a decision.
 ///
 /// ```
 /// use filemap::acl::{AccessRules, Cause};
@@ -167,7 +167,7 @@ pub struct Ruling<'r> {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Cause<'r> {
-    /// No rule holds: the default.
+    /// The default: no rule applies.
     Default,
     /// A rule.
     Rule(&'r Rule),
@@ -176,7 +176,7 @@ pub enum Cause<'r> {
 }
 
 impl Ruling<'_> {
-    /// Why, as the file says under `reason`.
+    /// The reason given in the file, under `reason`.
     pub fn reason(&self) -> Option<&str> {
         match self.cause {
             Cause::Default => None,
@@ -185,7 +185,7 @@ impl Ruling<'_> {
         }
     }
 
-    /// What decided, for a log: file and line of a rule.
+    /// The cause of the decision, for a log: file and line of a rule.
     pub fn place(&self) -> String {
         match self.cause {
             Cause::Default => "the default".to_owned(),
@@ -194,13 +194,13 @@ impl Ruling<'_> {
         }
     }
 
-    /// Whether the embargo decided.
+    /// Returns whether the embargo decided.
     pub fn is_embargo(&self) -> bool {
         matches!(self.cause, Cause::Embargo(_))
     }
 }
 
-/// Rules of access, a default, and an embargo. Without any, all is allowed.
+/// Access rules, a default, and an embargo. Without any of them, everything is allowed.
 ///
 /// ```
 /// use filemap::acl::{Access, AccessRules};
@@ -246,53 +246,54 @@ impl Default for AccessRules {
 }
 
 impl AccessRules {
-    /// No rule: all is allowed.
+    /// No rule: everything is allowed.
     pub fn new() -> AccessRules {
         AccessRules::default()
     }
 
-    /// The number of rules that can hold.
+    /// Number of rules that can apply.
     pub fn len(&self) -> usize {
         self.prefixes.len() + self.exact.len() + usize::from(self.every.is_some())
     }
 
-    /// Whether there is no rule; there may be a default and an embargo.
+    /// Returns whether there is no rule; there may still be a default and an embargo.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Rules of a `user`, which hold for nobody here.
+    /// Number of rules with a `user`, which apply to nobody here.
     pub fn of_users(&self) -> u64 {
         self.of_users
     }
 
-    /// The first line of each file that is out of pywb's order, as `FILE:LINE`. Here order does
-    /// not matter; pywb may miss such rules.
+    /// The first line of each file that violates pywb's order, as `FILE:LINE`. Order does not
+    /// matter here, but pywb may miss such rules.
     pub fn out_of_order(&self) -> &[String] {
         &self.out_of_order
     }
 
-    /// Rules that may not do what is expected, each with file and line: of two about one key one
-    /// holds; of several conditions the first; and a path with a slash at its end.
+    /// Rules that may not do what their author expects, each with file and line: two rules with
+    /// one key, of which one applies; several conditions, of which the first applies; a path with
+    /// a slash at its end.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// The rule that is about a URL. Of a variant that about the variant's key in indexes, and
-    /// that about its URL: the stricter decision holds. Costs the SURT keys and some steps in an
-    /// ordered map.
+    /// The rule for a URL. For a variant, both the rule for the variant's key in indexes and the
+    /// rule for its URL apply: the stricter decision counts. Costs the SURT keys and some steps in
+    /// an ordered map.
     pub fn of_url(&self, url: &[u8], variant: Option<&Variant>) -> OfUrl<'_> {
         self.of_keys(&RuleKeys::new(url, variant))
     }
 
-    /// As [`AccessRules::of_url`], by keys that are at hand.
+    /// As [`AccessRules::of_url`], for keys already made.
     pub fn of_keys(&self, keys: &RuleKeys) -> OfUrl<'_> {
         let rule = |key: &[u8]| self.exact.get(key).or_else(|| self.longest(key)).or(self.every.as_ref());
         OfUrl { rules: self, rule: rule(&keys.own), beside: keys.beside.as_deref().map(rule) }
     }
 
-    /// The rule of the longest prefix of a key. The greatest one not behind the key either is a
-    /// prefix of it, or no prefix is longer than what both share.
+    /// The rule with the longest prefix of a key. The greatest rule not after the key is either a
+    /// prefix of it, or no prefix is longer than what the two share.
     fn longest(&self, key: &[u8]) -> Option<&Rule> {
         let mut rest = key;
         loop {
@@ -306,8 +307,8 @@ impl AccessRules {
         }
     }
 
-    /// Whether some capture may be excluded whose SURT key begins with `prefix`: if not, counts
-    /// that know no rules are right. Costs the rules of such keys.
+    /// Returns whether a capture whose SURT key begins with `prefix` may be excluded. If not,
+    /// counts made without the rules are right. Costs the rules of such keys.
     pub fn may_exclude_within(&self, prefix: &[u8]) -> bool {
         let excludes = |rule: &Rule| rule.word == Word::Is(Access::Exclude);
         let is_within = |rules: &BTreeMap<Box<[u8]>, Rule>| {
@@ -322,8 +323,8 @@ impl AccessRules {
             || is_within(&self.exact)
     }
 
-    /// A digest of what the rules decide: other rules have another one, the same rules in another
-    /// file or order have the same.
+    /// A digest of the decisions of the rules: different rules have different digests, the same
+    /// rules in another file or order have the same.
     pub fn fingerprint(&self) -> u64 {
         let mut text = format!("{:?} {:?}", self.default, self.embargo.as_ref().map(|e| (e.access, &e.when)));
         let named = |rules: &BTreeMap<Box<[u8]>, Rule>, text: &mut String| {
@@ -339,8 +340,8 @@ impl AccessRules {
     }
 }
 
-/// The SURT keys by which rules are asked about a URL: its own; for a variant that of its URL with
-/// the request; and for what a crawler keeps of a page beside it (`urn:text:URL`,
+/// The SURT keys under which rules are looked up for a URL: its own; for a variant that of its URL
+/// with the request; and for what a crawler keeps beside a page (`urn:text:URL`,
 /// `urn:pageinfo:URL`) that of the page.
 ///
 /// ```
@@ -375,7 +376,7 @@ fn page_of(url: &[u8]) -> Option<&[u8]> {
     (is_web(b"http://") || is_web(b"https://")).then_some(page)
 }
 
-/// What is decided for the captures of one URL.
+/// The decisions for the captures of one URL.
 ///
 /// ```
 /// use filemap::acl::{Access, AccessRules};
@@ -391,7 +392,7 @@ fn page_of(url: &[u8]) -> Option<&[u8]> {
 pub struct OfUrl<'r> {
     rules: &'r AccessRules,
     rule: Option<&'r Rule>,
-    /// The rule about the other key, if there is one.
+    /// The rule for the other key, if there is one.
     beside: Option<Option<&'r Rule>>,
 }
 

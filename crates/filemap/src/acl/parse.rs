@@ -1,8 +1,8 @@
-//! The files of rules: `.aclj`, a rule a line, as `wb-manager acl` writes them; and default and
-//! embargo, as JSON in the words of pywb's `config.yaml`.
+//! Parses files of access rules: `.aclj`, one rule a line, as `wb-manager acl` writes them; and a
+//! default and an embargo, as JSON with the names of pywb's `config.yaml`.
 //!
-//! A file is refused for what pywb would take for another rule or for none: rules that do nothing
-//! in silence let out what they were to keep.
+//! A file is refused if pywb would read one of its lines as another rule or as none: a rule that
+//! silently has no effect would show captures that it should withhold.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -13,21 +13,21 @@ use serde_json::{Map, Value};
 use super::when::When;
 use super::{Access, AccessError, AccessRules, EVERY_URL, Embargo, Rule, Word, never};
 
-/// What the key of a rule ends with that is about this very URL.
+/// Suffix of the key of a rule for exactly this URL.
 const EXACT: &[u8] = b"###";
-/// What some editors write before UTF-8.
+/// Byte order mark, which some editors write before UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-/// The fields of a rule; `wb-manager` writes `url`, too.
+/// The fields of a rule; `wb-manager` also writes `url`.
 const FIELDS: [&str; 8] = ["access", "user", "url", "reason", "before", "after", "newer", "older"];
 
 impl AccessRules {
-    /// Adds the rules of an `.aclj` file. Of two rules of one key the first of a file holds, and
-    /// of several files the one whose line is greater, as in pywb. After an error the rules are
-    /// as before.
+    /// Adds the rules of an `.aclj` file. Of two rules with one key, the first in a file applies,
+    /// and of several files that with the greater line, as in pywb. After an error the rules are
+    /// unchanged.
     ///
     /// # Errors
     ///
-    /// The first line that is no rule.
+    /// The first line that is not a rule.
     pub fn add(&mut self, file: &str, text: &[u8]) -> Result<(), AccessError> {
         let name: Arc<str> = file.into();
         let (mut rules, mut of_users) = (BTreeMap::new(), 0);
@@ -82,13 +82,13 @@ impl AccessRules {
         self.warnings.extend(warning);
     }
 
-    /// Takes default and embargo from a file of JSON:
-    /// `{"default_access": "block", "embargo": {"newer": {"years": 1}, "access": "exclude"}}`,
-    /// either of them alone, too. A later file takes the place of an earlier one.
+    /// Takes default and embargo, or one of them, from a JSON file:
+    /// `{"default_access": "block", "embargo": {"newer": {"years": 1}, "access": "exclude"}}`.
+    /// A later file replaces an earlier one.
     ///
     /// # Errors
     ///
-    /// What it has else, or in another form. The rules are as before then.
+    /// An unknown field, or an invalid value. The rules are then unchanged.
     pub fn configure(&mut self, file: &str, text: &[u8]) -> Result<(), AccessError> {
         let failed = |line: usize, what: String| {
             let line = Some(line as u64).filter(|line| *line > 0);
@@ -101,7 +101,7 @@ impl AccessRules {
     }
 }
 
-/// Of two files' rules of one key the one that holds, and a word about the other.
+/// Of two files' rules with one key, the one that applies, and a warning about the other.
 fn greater(there: Option<Rule>, rule: Rule) -> (Rule, Option<String>) {
     let Some(there) = there else { return (rule, None) };
     let (holds, other) = if there.rest < rule.rest { (rule, there) } else { (there, rule) };
@@ -109,18 +109,15 @@ fn greater(there: Option<Rule>, rule: Rule) -> (Rule, Option<String>) {
     (holds, warning)
 }
 
-/// What is to be said of a rule that does not hold, since another of its key does.
+/// The warning about a rule that does not apply because another one has its key.
 fn contradiction(holds: &Rule, other: &Rule) -> Option<String> {
     let differs = (holds.word, holds.when) != (other.word, other.when);
     differs.then(|| {
-        format!(
-            "{}:{}: not used: {}:{} is about the same URLs and holds",
-            other.file, other.line, holds.file, holds.line
-        )
+        format!("{}:{}: not used: {}:{} has the same key and applies", other.file, other.line, holds.file, holds.line)
     })
 }
 
-/// A word about a key; an error if no URL has it.
+/// A warning about a key; an error if no URL has it.
 fn doubt(key: &[u8]) -> Result<Option<String>, String> {
     match key.strip_suffix(EXACT) {
         _ if key == EVERY_URL => Ok(None),
@@ -129,7 +126,7 @@ fn doubt(key: &[u8]) -> Result<Option<String>, String> {
     }
 }
 
-/// A word about more conditions than the one that holds.
+/// A warning about more conditions than the one that applies.
 fn several(fields: &Map<String, Value>) -> Option<String> {
     let names: Vec<_> =
         ["before", "after", "newer", "older"].into_iter().filter(|name| fields.contains_key(*name)).collect();
@@ -137,7 +134,7 @@ fn several(fields: &Map<String, Value>) -> Option<String> {
     Some(format!("of the conditions {} only `{first}` is used, as by pywb", names.join(", ")))
 }
 
-/// The key of a line, what follows it, and its fields.
+/// The key of a line, the text after it, and its fields.
 type Line<'l> = (&'l [u8], &'l [u8], Map<String, Value>);
 
 fn split(line: &[u8]) -> Result<Line<'_>, String> {
@@ -150,7 +147,7 @@ fn split(line: &[u8]) -> Result<Line<'_>, String> {
         return Err(format!("{wanted}: this one has no key"));
     }
     if key.starts_with(BYTE_ORDER_MARK) {
-        return Err("the file begins with a byte order mark: write it without".to_owned());
+        return Err("the file begins with a byte order mark: remove it".to_owned());
     }
     let fields = serde_json::from_slice::<Map<String, Value>>(fields).map_err(|error| format!("{wanted}: {error}"))?;
     known(&fields, &FIELDS)?;
@@ -158,7 +155,7 @@ fn split(line: &[u8]) -> Result<Line<'_>, String> {
 }
 
 fn rule(fields: &Map<String, Value>, rest: &[u8], file: Arc<str>, line: u64) -> Result<Rule, String> {
-    // Without it pywb excludes.
+    // Without `access` pywb excludes.
     let word = fields.get("access").map_or(Ok(Word::Is(Access::Exclude)), word)?;
     let when = When::read(fields, false)?;
     Ok(Rule { word, when, reason: reason(fields)?, file, line, rest: rest.into() })
@@ -192,14 +189,14 @@ fn configured(config: &Value, file: &str) -> Result<(Word, Option<Embargo>), Str
     let Some(when) = When::read(fields, true)? else {
         return Err("`embargo` has no `before`, `after`, `newer` or `older`".to_owned());
     };
-    // One that allows does nothing.
+    // An embargo that allows does nothing.
     let embargo = Embargo { access, when, reason: reason(fields)?, file: file.into() };
     Ok((default, Some(embargo).filter(|embargo| embargo.access != Access::Allow)))
 }
 
 fn known(fields: &Map<String, Value>, names: &[&str]) -> Result<(), String> {
     match fields.keys().find(|name| !names.contains(&name.as_str())) {
-        Some(other) => Err(format!("`{other}` is not known here: {} are", names.join(", "))),
+        Some(other) => Err(format!("unknown field `{other}`: known are {}", names.join(", "))),
         None => Ok(()),
     }
 }

@@ -1,5 +1,5 @@
-//! What rules decide: for 256 cases as pywb decided, and where pywb differs, as it documents it;
-//! which lines are refused; that order and names of files do not matter.
+//! Decisions of rules: 256 cases as pywb decided, and where pywb differs, as it documents it; the
+//! refusal of lines; independence of the order and names of files.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::date;
 
 const NOW: i64 = 1_711_886_400_000;
 
-/// What pywb 2.10.0 decided; `tests/foreign/access.py` made it.
+/// Decisions of pywb 2.10.0, made by `tests/foreign/access.py`.
 const BY_PYWB: &str = include_str!("../../../../tests/data/access/pywb.jsonl");
 
 fn rules(text: &str) -> AccessRules {
@@ -64,7 +64,7 @@ fn a_rule_of_every_url_holds_where_no_other_does() {
 
 #[test]
 fn a_rule_of_a_host_of_one_label_holds_behind_rules_of_its_paths() {
-    // pywb does not come to it.
+    // pywb does not reach this rule.
     let rules = rules("intranet)/?x - {\"access\": \"allow\"}\nintranet - {\"access\": \"block\"}\n");
     assert_eq!(of(&rules, "http://intranet/a").access, Access::Block);
     assert_eq!(of(&rules, "http://intranet/?x").access, Access::Allow);
@@ -267,7 +267,7 @@ fn the_answer_to_a_form_is_under_the_stricter_of_the_rules_of_its_url_and_its_ow
     let variant = Variant::new("__wb_method=POST&a=1").expect("a variant");
     let url = "http://a.com/form?id=1";
     for (text, of_url, of_variant) in [
-        // As an index has it, the request is among the arguments.
+        // In an index, the request is among the arguments.
         ("com,a)/form?id=1 - {\"access\": \"exclude\"}\n", Access::Exclude, Access::Exclude),
         ("com,a)/form?id=1### - {\"access\": \"block\"}\n", Access::Block, Access::Block),
         ("com,a)/form?__wb_method - {\"access\": \"block\"}\n", Access::Allow, Access::Block),

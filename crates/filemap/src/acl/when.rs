@@ -1,24 +1,24 @@
-//! Conditions on the time of a capture, in pywb's terms. One of the four holds, in this order:
+//! Conditions on the time of a capture, in pywb's terms. One of the four applies, in this order:
 //! `before`, `after`, `newer`, `older`.
 
 use serde_json::{Map, Value};
 
 use crate::date;
 
-/// The longest span, in each of its units: nothing overflows.
+/// The longest span, in each of its units, so that nothing overflows.
 const MOST: u64 = 100_000;
 const DAY_MS: i64 = 86_400_000;
 
-/// When a rule holds.
+/// Condition on the time of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
     /// Captures before this second.
     Before(i64),
     /// Captures after this second.
     After(i64),
-    /// Captures that are not so old.
+    /// Captures younger than the span.
     Newer(Span),
-    /// Captures that are older.
+    /// Captures older than the span.
     Older(Span),
 }
 
@@ -52,8 +52,8 @@ impl When {
         }
     }
 
-    /// The condition among these fields, if there is one. As in pywb an empty one is none; in an
-    /// embargo (`skips_nothing`) a span of nothing is none, too.
+    /// The condition among these fields, if there is one. As in pywb an empty one does not count;
+    /// in an embargo (`skips_nothing`) neither does a span of zero.
     pub(super) fn read(fields: &Map<String, Value>, skips_nothing: bool) -> Result<Option<When>, String> {
         for name in ["before", "after"] {
             if let Some(text) = fields.get(name).filter(|value| !is_empty(value)) {
@@ -101,13 +101,13 @@ fn span(value: &Value) -> Result<Span, String> {
     Ok(Span { months, days })
 }
 
-/// A time in seconds since 1970. What is not written is the last of its kind, and what is out of
-/// its range the nearest in it, as pywb reads it: `2024` is the end of that year.
+/// A time in seconds since 1970. Missing fields take their last value, and values out of range the
+/// nearest in it, as in pywb: `2024` is the end of that year.
 fn second(text: &str) -> Option<i64> {
     if !(4..=14).contains(&text.len()) || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    // Of five digits the fifth is followed by that of the last month.
+    // With five digits, the fifth is followed by that of the last month.
     let text = if text.len() == 5 { format!("{text}2") } else { text.to_owned() };
     let field = |from: usize, to: usize, least: i64, most: i64| {
         let number = text.get(from..to).and_then(|digits| digits.parse::<i64>().ok());
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_time_that_is_cut_means_its_last_second() {
-        // By warcio 1.8.1, which pywb reads them with.
+        // Values of warcio 1.8.1, which pywb uses to read them.
         for (text, whole) in [
             ("20141226095010", "20141226095010"),
             ("201412260950", "20141226095059"),

@@ -1,4 +1,4 @@
-//! The index of the WARC files of a dump, in CDXJ: one line a capture, with the place of its
+//! The CDXJ index of the WARC files of a dump: one line a capture, with the position of its
 //! record.
 //!
 //! A line is the URL's SURT key, the time in 14 digits, and a JSON object with `url`, `mime`,
@@ -6,7 +6,7 @@
 //! (cdxj-indexer puts the algorithm's name before the digest). A variant has its request in the
 //! key (`__wb_method=POST&...`, see [`crate::Variant`]) and in `method` and `requestBody`, as
 //! cdxj-indexer and pywb write it with `--post-append`. `length` and `offset` are those of the
-//! compressed member. Lines are sorted by their bytes, as readers need them.
+//! compressed member. Lines are sorted by their bytes, as readers require.
 
 use std::io;
 

@@ -1,8 +1,8 @@
 //! The WARC files of a dump: records as compressed members, in files of about a gigabyte, with
 //! their index.
 //!
-//! Invariants: an unchanged store gives the same files, byte for byte; until the dump has ended,
-//! one file is open.
+//! Invariants: an unchanged store gives the same files, byte for byte; one file is open until the
+//! dump has ended.
 
 use std::io;
 
@@ -11,16 +11,16 @@ use super::target::{OutputFile, Target};
 use crate::names;
 use crate::warc::write::{Compression, Draft, Entry, Packer, warcinfo};
 
-/// Bytes of records that are compressed together, on as many threads as there are cores.
+/// Number of bytes of records that are compressed together, on one thread per core.
 const BATCH_BYTES: usize = 4 << 20;
-/// The same for the first batch where it trains a dictionary.
+/// The same for the first batch, if it trains a dictionary.
 const TRAINING_BYTES: usize = 16 << 20;
 
 /// Writes the WARC files of a dump, and their index.
 pub(crate) struct WarcFiles {
     stem: String,
     packer: Packer,
-    /// A file is closed when it has reached this length; `None`: there is one file only.
+    /// Length at which a file is closed; `None`: there is only one file.
     roll_bytes: Option<u64>,
     index: Option<CdxjIndex>,
     waiting: Vec<Waiting>,
@@ -73,7 +73,7 @@ impl WarcFiles {
         }
     }
 
-    /// Writes a record. `time_ms` is that of its page.
+    /// Writes a record. `time_ms` is the time of its page.
     pub(crate) fn put(&mut self, target: &mut dyn Target, draft: Draft, body: &[u8], time_ms: i64) -> io::Result<()> {
         let record = record(&draft, body);
         self.waiting_bytes += record.len();
@@ -83,8 +83,9 @@ impl WarcFiles {
         if self.waiting_bytes < enough { Ok(()) } else { self.write(target) }
     }
 
-    /// Closes the last file and writes the index. Returns the names of the files, and their bytes.
-    /// If not `whole`, the dump was cancelled: the last file is not closed, and there is no index.
+    /// Closes the last file and writes the index. Returns the names of the files, and their total
+    /// bytes. If not `whole`, the dump was cancelled: the last file is not closed, and there is no
+    /// index.
     pub(crate) fn finish(mut self, target: &mut dyn Target, whole: bool) -> io::Result<(Vec<String>, u64)> {
         self.write(target)?;
         if !whole {

@@ -1,4 +1,5 @@
-//! Records of what is put into a store, as it is put: for WARC files that grow with it.
+//! WARC records of what is put into a store, while it is put: for WARC files that grow with the
+//! store.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,14 +16,13 @@ use crate::store::{ChangesPlace, PageChange, PageChanges, PageStore, take_body};
 use crate::warc::Compression;
 use crate::warc::write::{Form, Packer, draft, warcinfo};
 
-/// Bytes of records that are compressed together, on as many threads as there are cores.
+/// Number of bytes of records that are compressed together, on one thread per core.
 const PART_BYTES: usize = 4 << 20;
 
-/// Follows a store, and makes a WARC record of every version that is put, in their order: of
-/// pages, and of what is kept beside them. Versions that are removed before they are reached are
-/// passed over.
+/// Follows a store, and makes a WARC record of every version that is put, in order: of pages, and
+/// of the records beside them. Versions that are removed before they are reached are skipped.
 ///
-/// A revisit whose original was put before the following began is written as an answer with its
+/// A revisit whose original was put before the follower began is written as an answer with its
 /// body, so that the records need no others. Memory is bounded by the largest page and some MiB.
 ///
 /// ```
@@ -56,7 +56,7 @@ pub struct WarcFollower {
     last: Option<(Vec<u8>, Version)>,
 }
 
-/// How far a follower has come, as text that is kept beside the files.
+/// Position of a follower, as text that is stored beside the files.
 ///
 /// ```
 /// # use filemap::{Options, PageStore};
@@ -71,9 +71,9 @@ pub struct WarcFollower {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WarcPlace {
-    /// The place in the store's history after the last record.
+    /// The position in the store's history after the last record.
     changes: ChangesPlace,
-    /// The sequence at which the following began: what was put before is in no record.
+    /// The sequence at which the follower began: what was put before is in no record.
     from: u64,
     /// Key and version of the last record.
     last: Option<(Vec<u8>, Version)>,
@@ -101,7 +101,7 @@ impl FromStr for WarcPlace {
     ///
     /// [`Error::Cursor`] for any other text.
     fn from_str(text: &str) -> Result<WarcPlace> {
-        let none = || Error::Cursor { what: "it is no place that a follower has come to" };
+        let none = || Error::Cursor { what: "it is not the position of a WARC follower" };
         let number = |text: &str| text.parse::<u64>().map_err(|_| none());
         let parts: Vec<&str> = text.split(' ').collect();
         let (changes, from, last) = match parts[..] {
@@ -116,7 +116,7 @@ impl FromStr for WarcPlace {
     }
 }
 
-/// Records that follow each other, each a gzip member.
+/// Consecutive records, each a gzip member.
 ///
 /// ```
 /// # use filemap::{Options, Page, PageStore};
@@ -136,10 +136,10 @@ impl FromStr for WarcPlace {
 pub struct WarcPart {
     /// The members.
     pub bytes: Vec<u8>,
-    /// How many they are.
+    /// Number of records.
     pub records: u64,
-    /// Versions that cannot be read, and are left out; and originals that cannot, whose revisits
-    /// have no body then.
+    /// Versions that cannot be read, and are left out; and unreadable originals, whose revisits
+    /// then have no body.
     pub damaged: Vec<Error>,
 }
 
@@ -154,14 +154,14 @@ impl WarcFollower {
         WarcFollower::resume(store, &WarcPlace { from: changes.next_sequence(), changes, last: None })
     }
 
-    /// Goes on from a place. It does so where a recovery has dropped what was not durable, and in
-    /// a copy of the store, if that still has the version of the last record, or nothing was
+    /// Resumes at a position. This also works after a recovery has dropped what was not durable,
+    /// and in a copy of the store, if it still has the version of the last record, or nothing was
     /// written.
     ///
     /// # Errors
     ///
-    /// [`filemap_core::Error::Outrun`] if the place is of another store or of another history of
-    /// it: the store is an older state, or was one; those of [`PageStore::changes`].
+    /// [`filemap_core::Error::Outrun`] if the position is of another store or of another history
+    /// of it: the store is an older state, or was one; those of [`PageStore::changes`].
     pub fn resume(store: &PageStore, place: &WarcPlace) -> Result<WarcFollower> {
         let WarcPlace { changes, from, last } = place;
         let has_last = |(key, version): &(Vec<u8>, Version)| -> Result<bool> {
@@ -180,31 +180,31 @@ impl WarcFollower {
         Ok(WarcFollower { store: store.clone(), changes, from: *from, last: last.clone() })
     }
 
-    /// The place after the last part; after an error go on from the one before.
+    /// The position after the last part; after an error, resume at the one before.
     pub fn place(&self) -> WarcPlace {
         WarcPlace { changes: self.changes.place().clone(), from: self.from, last: self.last.clone() }
     }
 
-    /// What a WARC file of this name begins with.
+    /// The beginning of a WARC file of this name.
     ///
     /// # Errors
     ///
-    /// [`Error::Write`] if it cannot be compressed.
+    /// [`Error::Write`] if compression fails.
     pub fn head(&self, name: &str, time_ms: i64) -> Result<Vec<u8>> {
         members(&[warcinfo(name, time_ms)])
     }
 
     /// The records of what has been put and synced since the last part, some MiB of them; `None`
-    /// if there is nothing.
+    /// if there is nothing new.
     ///
     /// # Errors
     ///
-    /// Those of the store but for damage, which the part names.
+    /// Those of the store except damage, which the part lists.
     pub fn part(&mut self) -> Result<Option<WarcPart>> {
         let (mut part, mut records, mut bytes, mut is_renewed) = (WarcPart::default(), Vec::new(), 0, false);
         while bytes < PART_BYTES {
             let Some(change) = self.changes.next() else {
-                // What comes next may wait for a sync.
+                // The next versions may wait for a sync.
                 if is_renewed || !self.changes.renew()? {
                     break;
                 }

@@ -1,5 +1,5 @@
-//! Decides in which form a version is written to WARC files: with its body, or as a revisit of one
-//! that they hold.
+//! Decides the form in which a version is written to WARC files: with its body, or as a revisit of
+//! another version in them.
 
 use crate::date;
 use crate::error::Result;
@@ -10,7 +10,7 @@ use crate::store::PageStore;
 use crate::warc::write::{Form, Reference};
 
 /// The form of a version. `original`: that of a revisit, and whether the files have it; `has`:
-/// whether they have a version of the same page with its body, by its sequence.
+/// tests, by its sequence, whether they have a version of the same page with its body.
 pub(super) fn of(
     store: &PageStore,
     version: &StoredVersion,

@@ -23,12 +23,12 @@
 //! | `body` | text | the body |
 //!
 //! Empty fields are absent; `url`, `time`, `time_ms`, `kind`, `headers` and the body are always
-//! there. A line of another program needs the URL, one of the two times and the body; unknown
+//! present. A line of another program needs the URL, one of the two times and the body; unknown
 //! fields are refused. A program that changes a body must drop its `body_xxh3`. If the bytes of
 //! `url`, `variant`, `reason`, a header's `name` or `value`, a revisit's `url`, `original_url` or
 //! `original_variant`, or `body` are not UTF-8, the field is called `url_base64`, `reason_base64`
 //! and so on, and holds them in base 64 (RFC 4648, with padding). Nothing is re-coded: [`read`]
-//! returns the very page that [`write()`] was given.
+//! returns exactly the page that [`write()`] was given.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -47,7 +47,7 @@ use crate::page::variant::Variant;
 use crate::page::version::{BodyForm, PageHead};
 use crate::page::{ArchiveId, HttpVersion, InPlace, Original, Page, RecordKind, Revisit, RevisitProfile, key};
 
-/// Why a line is no page.
+/// Reason why a line is not a page.
 ///
 /// ```
 /// use filemap::dump::jsonl::{LineError, read};
@@ -56,19 +56,19 @@ use crate::page::{ArchiveId, HttpVersion, InPlace, Original, Page, RecordKind, R
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LineError {
-    /// It is not JSON, or has a field of the wrong type, or one that no page has.
+    /// The line is not JSON, or has a field of the wrong type, or an unknown field.
     #[error("not a page in JSON: {0}")]
     Json(#[from] serde_json::Error),
-    /// It is from the list of a dump of plain files: its body is in one of those.
-    #[error("its body is in a file, `{0}`: a list of files is no dump to load")]
+    /// The line is from the list of a dump of plain files: its body is in one of those files.
+    #[error("its body is in a file, `{0}`: a list of plain files cannot be loaded")]
     InFile(String),
-    /// It lacks a required field.
+    /// The line lacks a required field.
     #[error("it lacks the field `{0}`")]
     Lacks(&'static str),
-    /// Its body is not the one that was written.
+    /// Hash mismatch of the body.
     #[error("{url}: the body is damaged: its XXH3-64 is {found:016x}, and `body_xxh3` says {noted:016x}")]
     Body {
-        /// The page's URL, with replacement characters for what is not text.
+        /// The page's URL, with replacement characters for bytes that are not text.
         url: String,
         /// The hash in the line.
         noted: u64,
@@ -79,12 +79,12 @@ pub enum LineError {
     #[error("`time` is {0} and `time_ms` is {1}: not the same time")]
     Times(String, i64),
     /// A field has an invalid value.
-    #[error("the field `{0}` holds no valid value")]
+    #[error("the field `{0}` has an invalid value")]
     Field(&'static str),
 }
 
-/// Declares a JSON object: optional fields, left out where `None`, around one that is always
-/// there.
+/// Declares a JSON object: optional fields, omitted where `None`, around one that is always
+/// present.
 macro_rules! object {
     ($name:ident { $($before:ident: $Before:ty,)* } $({ $always:ident: $Always:ty } { $($after:ident: $After:ty,)* })?) => {
         #[derive(Default, Serialize, Deserialize)]
@@ -167,7 +167,7 @@ pub fn write(page: &Page, out: &mut impl Write) -> Result<()> {
     end(&with_body(page), out)
 }
 
-/// As [`write()`], with the form in which the store has the body.
+/// As [`write()`], with the form in which the store holds the body.
 ///
 /// # Errors
 ///
@@ -176,7 +176,7 @@ pub fn write_stored(page: &Page, form: BodyForm, out: &mut impl Write) -> Result
     end(&Line { unchanged: Some(form == BodyForm::Reference), ..with_body(page) }, out)
 }
 
-/// Writes `page` as one line without its body, for a protocol that sends the body by itself.
+/// Writes `page` as one line without its body, for a protocol that sends the body separately.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -199,8 +199,8 @@ pub fn write_description(page: &Page, out: &mut impl Write) -> Result<()> {
     end(&line(page), out)
 }
 
-/// A version without its body: the fields of a description, and the store's own, `sequence`,
-/// `body_bytes`, `stored_bytes` and, of a reference, `unchanged_since`.
+/// A version without its body: the fields of a description, and the store's own: `sequence`,
+/// `body_bytes`, `stored_bytes` and, for a reference, `unchanged_since`.
 ///
 /// # Errors
 ///
@@ -219,7 +219,7 @@ pub fn head(head: &PageHead) -> Result<Value> {
     Ok(line)
 }
 
-/// Reads what [`head()`] gave; `None` if it is none.
+/// Reads the output of [`head()`]; `None` for anything else.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -252,7 +252,7 @@ fn read_place(place: &Value) -> Option<InPlace> {
     Some(InPlace { archive, offset: place["offset"].as_u64()?, length: place["length"].as_u64()? })
 }
 
-/// Writes `page` without its body, which is in `file` if that is given.
+/// Writes `page` without its body, which is in `file` if given.
 pub(super) fn write_listed(page: &Page, file: Option<&str>, out: &mut impl Write) -> Result<()> {
     end(&Line { file: file.map(Cow::Borrowed), ..line(page) }, out)
 }
@@ -299,25 +299,25 @@ fn line(page: &Page) -> Line<'_> {
 ///
 /// # Errors
 ///
-/// [`LineError`] if the line is no page.
+/// [`LineError`] if the line is not a page.
 pub fn read(line: &[u8]) -> std::result::Result<Page, LineError> {
     read_stored(line).map(|(page, _)| page)
 }
 
-/// As [`read`], with the form in which a store had the body; `None` if the line has none.
+/// As [`read`], with the form in which a store held the body; `None` if the line has none.
 ///
 /// # Errors
 ///
-/// [`LineError`] if the line is no page.
+/// [`LineError`] if the line is not a page.
 pub fn read_stored(line: &[u8]) -> std::result::Result<(Page, Option<BodyForm>), LineError> {
     of_line(serde_json::from_slice(line)?)
 }
 
-/// Reads a page of [`write_description`], with an empty body.
+/// Reads the output of [`write_description`], with an empty body.
 ///
 /// # Errors
 ///
-/// [`LineError`] if the line is no page, or has a body.
+/// [`LineError`] if the line is not a page, or has a body.
 pub fn read_description(line: &[u8]) -> std::result::Result<Page, LineError> {
     let line: Line<'_> = serde_json::from_slice(line)?;
     if line.body.is_some() || line.body_base64.is_some() {
@@ -373,8 +373,8 @@ fn check_body(page: &Page, noted: &str) -> std::result::Result<(), LineError> {
     Err(LineError::Body { url: String::from_utf8_lossy(&page.url).into_owned(), noted, found })
 }
 
-/// The time of a line, which may have it in either of two fields, or in both: then they must agree
-/// to the precision of the text.
+/// The time of a line, which may be in either of two fields, or in both: then they must agree to
+/// the precision of the text.
 fn time(text: Option<String>, time_ms: Option<i64>) -> std::result::Result<i64, LineError> {
     let (text, time_ms) = match (text, time_ms) {
         (None, time_ms) => return time_ms.ok_or(LineError::Lacks("time")),

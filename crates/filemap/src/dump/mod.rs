@@ -1,5 +1,5 @@
 //! Dumps: the selected versions of a store as files of other formats, in one pass in the order of
-//! the log; of a host or a prefix with few pages, in the order of the puts.
+//! the log; for a host or a prefix with few pages, in the order of the puts.
 //!
 //! [`dump()`] writes JSON Lines ([`jsonl`], which reads them too), WARC files with their index in
 //! CDXJ, and plain files, in several formats at once; the files go to a [`Target`], for instance a

@@ -1,4 +1,4 @@
-//! Options of a dump: which versions, and in which formats.
+//! Options of a dump: its formats, its files, and the versions that it contains.
 
 use super::select::Selection;
 use crate::spool::Spool;
@@ -68,7 +68,7 @@ impl DumpOptions {
         self
     }
 
-    /// Whether versions may be left out.
+    /// Returns whether versions may be left out.
     pub(super) fn is_part(&self) -> bool {
         self.newest_only || self.limit.is_some() || self.selection != Selection::new()
     }
@@ -86,7 +86,7 @@ filemap_io::setters! {
     /// At most this many versions. Default: no limit.
     limit: Option<u64>,
 
-    /// How WARC files are compressed. Default: gzip.
+    /// Compression of WARC files. Default: gzip.
     compression: Compression,
 
     /// The size at which a WARC file is closed and the next one begun; `None`: one file, without a

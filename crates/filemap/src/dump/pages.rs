@@ -1,7 +1,7 @@
-//! The list of pages of a WACZ file (`pages.jsonl`): what a player shows first.
+//! The list of pages of a WACZ file (`pages.jsonl`), which a player shows first.
 //!
 //! One line for each capture of an HTML page with status 200, fetched over HTTP by a plain `GET`,
-//! in the order of the dump. `url` is that of the WARC record, `ts` its date, `id` is made of
+//! in the order of the dump. `url` is that of the WARC record, `ts` its date, `id` is made from
 //! both.
 
 use serde::Serialize;

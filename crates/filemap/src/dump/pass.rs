@@ -1,8 +1,9 @@
-//! The pass of a dump: every selected version goes to every format. It is over the value log, or
-//! over the versions of few pages, looked up.
+//! The pass of a dump: every selected version goes to every format. It scans the value log, or
+//! looks up the versions of few pages.
 //!
-//! Decides what becomes a revisit: a version refers to the body of another only if that is in the
-//! dump too; otherwise it is written with the body, so that a partial dump is self-contained.
+//! Decides which versions become revisits: a version refers to the body of another only if that is
+//! in the dump too; otherwise it is written with the body, so that a partial dump is
+//! self-contained.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -51,7 +52,7 @@ pub enum DumpEvent<'a> {
     Progress(&'a DumpReport),
     /// A version is damaged, and left out.
     Damage(&'a Error),
-    /// A revisit was written without a body, since its original cannot be read.
+    /// A revisit was written without a body, because its original cannot be read.
     NoBody(&'a Error),
 }
 
@@ -64,21 +65,22 @@ pub enum DumpEvent<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DumpReport {
-    /// Versions read.
+    /// Number of versions read.
     pub seen: u64,
     /// Their bytes in the value log.
     pub seen_bytes: u64,
-    /// Versions written.
+    /// Number of versions written.
     pub written: u64,
-    /// Versions that no format can hold: requests, metadata and conversions in a dump of plain
-    /// files only.
+    /// Number of versions that no format can hold: requests, metadata and conversions in a dump of
+    /// plain files only.
     pub without_place: u64,
-    /// Versions left out because they are damaged.
+    /// Number of damaged versions, which were left out.
     pub damaged: u64,
-    /// Revisits written without a body, since their original cannot be read. Revisits whose
-    /// original the store never had are not counted.
+    /// Number of revisits written without a body, because their original cannot be read. Revisits
+    /// whose original the store never had are not counted.
     pub bodiless: u64,
-    /// Versions in WARC files whose headers are too large to come back the same from an import.
+    /// Number of versions in WARC files whose headers are too large for an import to restore them
+    /// exactly.
     pub inexact: u64,
     /// The files that were created and closed, without those of a tree.
     pub files: Vec<String>,
@@ -96,7 +98,7 @@ pub struct DumpReport {
 ///
 /// # Errors
 ///
-/// [`Error::Write`] if `target` fails, and those of the store but for damage.
+/// [`Error::Write`] if `target` fails, and those of the store except damage.
 pub fn dump(
     store: &PageStore,
     options: &DumpOptions,
@@ -128,11 +130,11 @@ pub fn dump(
     pass.finish()
 }
 
-/// The versions among which the selected ones are.
+/// The versions to select from.
 fn chosen(store: &PageStore, options: &DumpOptions) -> Result<Box<dyn Iterator<Item = Result<StoredVersion>>>> {
     match store.looked_up(&options.selection.scope(), options.newest_only) {
         Ok(Some(versions)) => return Ok(versions),
-        // The order of keys is damaged: the log has all that it leads to.
+        // The order of keys is damaged: the log has everything that it leads to.
         Err(error) if !error.is_damage() => return Err(error),
         _ => {}
     }
@@ -157,7 +159,7 @@ impl Last {
         is_part.then(|| Last { key: key(), time_ms: page.fetched_at_ms, is_request, id: id.to_owned() })
     }
 
-    /// Whether it and this version are a request and its answer.
+    /// Returns whether it and this version are a request and its answer.
     fn belongs_to(&self, version: &StoredVersion) -> bool {
         let other = Last::of(version, "");
         other.is_some_and(|other| {
@@ -174,7 +176,7 @@ struct Pass<'a> {
     written: Sequences,
     /// The last record, if it is a request or an answer.
     last: Option<Last>,
-    /// Why the current version has no body, if that is lost.
+    /// Reason why the current version has no body, if that is lost.
     lost: Option<Error>,
     lines: Option<(String, Box<dyn OutputFile>)>,
     list: Option<(String, Box<dyn OutputFile>)>,
@@ -222,7 +224,7 @@ impl<'a> Pass<'a> {
             }
             None => Form::Full,
         };
-        // A revisit whose original is not in the dump is written as an answer of its own.
+        // A revisit whose original is not in the dump is written as an answer.
         let is_whole_record = original.is_some() && matches!(form, Form::Full);
         let is_whole_line = original.is_some() && is_part && (self.options.newest_only || !is_in);
         if !is_whole_record {
@@ -257,7 +259,7 @@ impl<'a> Pass<'a> {
     }
 
     /// The original of a revisit, and the length of the path to it. If it cannot be read, the
-    /// revisit is written alone, and `lost` says why.
+    /// revisit is written alone, and `lost` holds the reason.
     fn original(&mut self, version: &StoredVersion) -> Result<Option<(StoredVersion, usize)>> {
         match self.store.original_and_steps(&version.key, &version.page) {
             Err(error) if error.is_damage() => {
@@ -268,7 +270,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Whether this version has been written, or will be.
+    /// Returns whether this version has been written, or will be.
     fn will_hold(&self, original: &StoredVersion) -> bool {
         let options = self.options;
         let is_ahead = || options.selection.takes(original.canonical_url(), &original.page) && options.limit.is_none();
@@ -318,7 +320,7 @@ impl<'a> Pass<'a> {
                 return jsonl::write_listed(page, Some(&path), list);
             }
         }
-        let what = format!("the places for {:?} are taken", String::from_utf8_lossy(&page.url));
+        let what = format!("both file names for {:?} are taken", String::from_utf8_lossy(&page.url));
         Err(Error::Write(io::Error::new(io::ErrorKind::AlreadyExists, what)))
     }
 

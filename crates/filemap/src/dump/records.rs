@@ -1,4 +1,4 @@
-//! Single pages as records of a WARC stream, for whoever asks for some of them.
+//! Single pages as records of a WARC stream, for callers that need a few of them.
 
 use filemap_core::Version;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use crate::page::RecordKind;
 use crate::store::{PageStore, take_body};
 use crate::warc::write::{Form, draft, info, warcinfo};
 
-/// The record with which a WARC stream of this name begins.
+/// The first record of a WARC stream of this name.
 ///
 /// ```
 /// let begin = filemap::dump::warc_begin("answer", 1_700_000_000_000);
@@ -20,9 +20,9 @@ pub fn warc_begin(name: &str, time_ms: i64) -> Vec<u8> {
     warcinfo(name, time_ms)
 }
 
-/// A version of a page as a WARC record, not compressed; `None` if it is not there. A revisit is
-/// written as an answer with its original's body, as nothing else of the stream may hold that. The
-/// body is in memory.
+/// A version of a page as an uncompressed WARC record; `None` if the store does not have it. A
+/// revisit is written as an answer with its original's body, because the stream may not contain
+/// that. The body is in memory.
 ///
 /// # Errors
 ///
@@ -45,8 +45,8 @@ pub fn warc_record<'l>(store: &PageStore, lookup: impl Into<Lookup<'l>>) -> Resu
     warc_record_of(store, lookup, head.version)
 }
 
-/// As [`warc_record`], of one version, as [`PageStore::history`] lists them. The lookup's time is
-/// ignored.
+/// As [`warc_record`], for one of the versions that [`PageStore::history`] lists. The lookup's
+/// time is ignored.
 ///
 /// # Errors
 ///
@@ -86,8 +86,7 @@ pub fn warc_record_of<'l>(
     Ok(Some(record(&draft(&version, &form, None), &version.page.body)))
 }
 
-/// A record of a WARC stream of this name that says something in JSON: a `warcinfo` record, which
-/// readers of pages pass over.
+/// A JSON note in a WARC stream of this name: a `warcinfo` record, which readers of pages skip.
 ///
 /// ```
 /// let said = serde_json::json!({ "url": "http://example.com/", "is_absent": true });

@@ -1,14 +1,14 @@
-//! Which versions a dump takes: by host, prefix, time, status and type.
+//! Selects the versions of a dump: by host, prefix, time, status and type.
 //!
-//! The canonical URL and the description of a version decide, not its body. A condition on a field
-//! that a version lacks (a status, say) is not met.
+//! The canonical URL and the description of a version decide, not its body. A version that lacks
+//! the field of a condition (such as a status) does not match.
 
 use std::str::FromStr;
 
 use crate::access::Scope;
 use crate::page::Page;
 
-/// The versions that a dump takes; by default all.
+/// The versions that a dump selects; by default all.
 ///
 /// ```
 /// use filemap::dump::Selection;
@@ -18,7 +18,7 @@ use crate::page::Page;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     host: Option<Vec<u8>>,
-    /// The host that counts with its subdomains.
+    /// The host, if its subdomains are included.
     domain: Option<Vec<u8>>,
     prefix: Vec<u8>,
     from_ms: Option<i64>,
@@ -27,7 +27,7 @@ pub struct Selection {
     mimes: Vec<MimeRange>,
 }
 
-/// A range of status codes: one (`404`), a class (`2xx`), or a first and a last (`200-299`).
+/// A range of status codes: one (`404`), a class (`2xx`), or first and last (`200-299`).
 ///
 /// ```
 /// use filemap::Page;
@@ -62,13 +62,13 @@ impl FromStr for StatusRange {
         };
         match range {
             Some((first, last)) if first <= last => Ok(StatusRange { first, last }),
-            _ => Err(format!("`{text}` is no status; write 404, 2xx or 200-299")),
+            _ => Err(format!("`{text}` is not a status; write 404, 2xx or 200-299")),
         }
     }
 }
 
 /// A media type (`text/html`), a prefix (`text/*`, `image/svg*`), or all (`*/*`, `*`): without
-/// parameters, in any case.
+/// parameters, case-insensitive.
 ///
 /// ```
 /// use filemap::dump::MimeRange;
@@ -76,7 +76,7 @@ impl FromStr for StatusRange {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MimeRange {
-    /// In lower case; for a prefix, what is before the `*`.
+    /// In lower case; for a prefix, the text before the `*`.
     beginning: String,
     is_range: bool,
 }
@@ -103,7 +103,9 @@ impl FromStr for MimeRange {
             {
                 Ok(MimeRange { beginning: beginning.to_owned(), is_range })
             }
-            _ => Err(format!("`{text}` is no type; write text/html, without parameters, or text/* for a group")),
+            _ => {
+                Err(format!("`{text}` is not a media type; write text/html, without parameters, or text/* for a group"))
+            }
         }
     }
 }
@@ -124,8 +126,8 @@ impl Selection {
         Selection::default()
     }
 
-    /// Only pages of this host, in any spelling; not those of its subdomains. Given together with
-    /// [`Selection::host_with_subdomains`] both must hold.
+    /// Only pages of this host, in any spelling; not those of its subdomains. If combined with
+    /// [`Selection::host_with_subdomains`], both conditions apply.
     pub fn host(mut self, host: impl AsRef<str>) -> Selection {
         self.host = Some(canonical(host.as_ref()));
         self
@@ -167,12 +169,12 @@ impl Selection {
         self
     }
 
-    /// Whether a version is taken; `url` is its canonical URL.
+    /// Returns whether a version is selected; `url` is its canonical URL.
     pub fn takes(&self, url: impl AsRef<[u8]>, page: &Page) -> bool {
         self.takes_key(url.as_ref(), page.fetched_at_ms) && self.takes_description(page)
     }
 
-    /// The pages, by URL alone, among which all versions are that it takes.
+    /// A scope, by URL alone, that contains all selected versions.
     pub(crate) fn scope(&self) -> Scope {
         let text = |host: &Vec<u8>| String::from_utf8_lossy(host).into_owned();
         let mut scope = Scope::new().prefix(self.prefix.clone());
@@ -180,7 +182,7 @@ impl Selection {
         scope
     }
 
-    /// Whether a version of this canonical URL and time may be taken.
+    /// Returns whether a version of this canonical URL and time may be selected.
     pub(crate) fn takes_key(&self, url: &[u8], time_ms: i64) -> bool {
         url.starts_with(&self.prefix)
             && self.from_ms.is_none_or(|from| time_ms >= from)
@@ -188,12 +190,12 @@ impl Selection {
             && self.takes_host(url)
     }
 
-    /// Whether a version with this status and type may be taken.
+    /// Returns whether a version with this status and type may be selected.
     pub(crate) fn takes_description(&self, page: &Page) -> bool {
         (self.statuses.is_empty() || self.takes_status(page.status)) && (self.mimes.is_empty() || self.takes_mime(page))
     }
 
-    /// Whether it asks for a status or type.
+    /// Returns whether it has a condition on status or type.
     #[cfg(feature = "arrow")]
     pub(crate) fn is_of_description(&self) -> bool {
         !self.statuses.is_empty() || !self.mimes.is_empty()

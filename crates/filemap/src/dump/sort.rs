@@ -1,10 +1,9 @@
 //! External merge sort of lines by their bytes, as `LC_ALL=C sort`: sorted runs on disk, merged at
 //! the end.
 //!
-//! Readers bisect an index of captures, so it must be sorted; it has a line for each page of the
-//! dump.
+//! Readers bisect a capture index, so it must be sorted; it has a line for each page of the dump.
 //!
-//! Invariants: memory is bounded by the spool's, open files by [`MAX_RUNS`].
+//! Invariants: memory is bounded by the spool's limit, open files by [`MAX_RUNS`].
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,14 +13,14 @@ use tempfile::SpooledTempFile;
 
 use crate::spool::Spool;
 
-/// Runs merged into one.
+/// Number of runs merged into one.
 const MAX_RUNS: usize = 64;
 
 /// Sorts lines.
 pub(super) struct LineSorter {
     spool: Spool,
     max_runs: usize,
-    /// Lines, each with its end.
+    /// Lines, each with its line end.
     text: Vec<u8>,
     /// The end of each line in `text`.
     ends: Vec<usize>,
@@ -33,7 +32,7 @@ impl LineSorter {
         LineSorter { spool, max_runs: MAX_RUNS, text: Vec::new(), ends: Vec::new(), runs: Vec::new() }
     }
 
-    /// Adds a line, which must hold no line end.
+    /// Adds a line, which must not contain a line end.
     pub(super) fn push(&mut self, line: &[u8]) -> io::Result<()> {
         self.text.extend_from_slice(line);
         self.text.push(b'\n');
@@ -81,7 +80,7 @@ impl LineSorter {
             lines.push(&self.text[from..end]);
             from = end;
         }
-        // Without the line end, which sorts after some control characters.
+        // Compares without the line end, which sorts after some control characters.
         lines.sort_unstable_by_key(|line| &line[..line.len() - 1]);
         lines.into_iter().try_for_each(|line| out.write_all(line))
     }
@@ -112,7 +111,7 @@ fn merge(runs: Vec<SpooledTempFile>, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads a line without its end. Returns false at the end.
+/// Reads a line without its line end. Returns false at the end.
 fn next_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     line.clear();
     let is_there = reader.read_until(b'\n', line)? > 0;

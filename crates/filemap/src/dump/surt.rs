@@ -1,21 +1,21 @@
 //! SURT keys: the sort-friendly form of a URL in indexes of web archives
 //! (`com,example)/path?query`).
 //!
-//! A player looks a page up under the key that *it* makes of the URL, so the keys must equal those
-//! of the tools in use (the Python package `surt` with its default options, as in pywb and the
-//! Wayback Machine): no scheme, user or fragment; the host reversed, without `www.`; escapes
+//! A player looks a page up under the key that *it* makes from the URL, so the keys must equal
+//! those of the tools in use (the Python package `surt` with its default options, as in pywb and
+//! the Wayback Machine): no scheme, user or fragment; the host reversed, without `www.`; escapes
 //! decoded and encoded again; lower case; no session ids; the arguments of the query sorted. Many
 //! URLs may share a key: it is an index's key, never the store's.
 //!
-//! Any bytes have a key. It holds no space and no line end, so it can stand first in a line of an
-//! index.
+//! Any bytes have a key. It contains no space and no line end, so it can come first in a line of
+//! an index.
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
 
 /// ASCII that is escaped in a key.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'#').add(b'%');
 
-/// The key under which indexes of archives have `url`.
+/// The key of `url` in archive indexes.
 ///
 /// ```
 /// assert_eq!(filemap::dump::index_key(b"http://www.example.com/A?b=2&a=1"), b"com,example)/a?a=1&b=2");
@@ -24,8 +24,8 @@ pub fn surt(url: &[u8]) -> Vec<u8> {
     of_plain(url).unwrap_or_else(|| of_any(url))
 }
 
-/// The key of a URL in which nothing but the host's order and the case of letters changes, as in
-/// most: in a tenth of the time. `None` if there may be more to do.
+/// The key of a URL of which only the host's order and the case of letters change, as in most:
+/// takes a tenth of the time. `None` if more may have to change.
 fn of_plain(url: &[u8]) -> Option<Vec<u8>> {
     let rest = url.strip_prefix(b"http://").or_else(|| url.strip_prefix(b"https://"))?;
     let (host, path) = rest.split_at(memchr::memchr(b'/', rest)?);
@@ -94,16 +94,16 @@ fn of_any(url: &[u8]) -> Vec<u8> {
     key
 }
 
-/// The scheme in lower case, and what follows its colon; `http` where there is none.
+/// The scheme in lower case, and the rest after its colon; `http` if there is none.
 fn split_scheme(url: &[u8]) -> (Vec<u8>, &[u8]) {
     let colon = url.iter().position(|&byte| byte == b':').filter(|&at| at > 0 && url[0].is_ascii_alphabetic());
     let is_scheme = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
     let Some(colon) = colon.filter(|&at| url[..at].iter().all(is_scheme)) else {
-        // As in a browser's address line.
+        // As in a browser's address bar.
         return (b"http".to_vec(), url);
     };
     let (scheme, rest) = (&url[..colon], &url[colon + 1..]);
-    // `http://http://host/` is a common slip.
+    // `http://http://host/` is a common mistake.
     let is_web = |rest: &&[u8]| rest.starts_with(b"http://") || rest.starts_with(b"https://");
     match rest.strip_prefix(b"//").filter(is_web) {
         Some(inner) if matches!(scheme, b"http" | b"https") => split_scheme(inner),
@@ -155,11 +155,11 @@ fn without_www(host: &[u8]) -> &[u8] {
     rest[digits..].strip_prefix(b".").unwrap_or(host)
 }
 
-/// Whether a host is a name that is canonical already, as nearly all are: to find that out from
-/// the canonicaliser takes half of the time of a key.
+/// Returns whether a host is a name that is already canonical, as nearly all are: asking the
+/// canonicaliser would take half of the time of a key.
 fn is_plain_name(host: &[u8]) -> bool {
     let is_plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
-    // An address has a number last.
+    // An IP address ends with a number.
     let last = host.iter().rposition(|&byte| byte == b'.').map_or(0, |at| at + 1);
     host.iter().all(is_plain)
         && host.get(last).is_some_and(u8::is_ascii_lowercase)
@@ -271,8 +271,8 @@ fn strip_name<'a>(rest: &'a [u8], name: &str) -> Option<&'a [u8]> {
     head.eq_ignore_ascii_case(name.as_bytes()).then_some(after)
 }
 
-/// Removes the last session id, with the `&` after it. `session` returns the length of one at the
-/// start of its argument; it must end an argument.
+/// Removes the last session id, with the `&` after it. `session` returns the length of a session
+/// id at the start of its argument; it must end an argument.
 fn cut_session(query: &mut Vec<u8>, session: impl Fn(&[u8]) -> Option<usize>) {
     for at in (0..query.len()).rev() {
         let Some(length) = session(&query[at..]) else { continue };
@@ -284,7 +284,7 @@ fn cut_session(query: &mut Vec<u8>, session: impl Fn(&[u8]) -> Option<usize>) {
     }
 }
 
-/// `text` with its escapes decoded until none is left.
+/// Decodes the escapes of `text` until none is left.
 fn undone(text: &[u8]) -> Vec<u8> {
     let mut text = text.to_vec();
     while text.contains(&b'%') {
@@ -297,7 +297,7 @@ fn undone(text: &[u8]) -> Vec<u8> {
     text
 }
 
-/// `text` with all bytes escaped that are not printable ASCII, and the space, `#` and `%`.
+/// Escapes all bytes of `text` that are not printable ASCII, and the space, `#` and `%`.
 fn escaped(text: &[u8]) -> Vec<u8> {
     if text.iter().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'#' | b'%')) {
         return text.to_vec();
@@ -340,7 +340,7 @@ mod tests {
 
     #[test]
     fn keys_are_those_of_the_tools_in_use() {
-        // Each as the Python package surt 0.3.1 gives it.
+        // Keys of the Python package surt 0.3.1.
         let cases = [
             ("http://www.Example.com:80/A/../b/?z=1&a=2#top", "com,example)/b?a=2&z=1"),
             ("https://www2.example.co.uk:8443/x%2fy", "uk,co,example:8443)/x/y"),

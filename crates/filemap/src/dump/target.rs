@@ -1,10 +1,11 @@
-//! Where the files of a dump go: this crate creates no files itself.
+//! Destination of the files of a dump: this crate creates no files itself.
 //!
-//! The command line implements it by a folder, the tests by memory.
+//! The command line implements it with a folder, the tests in memory.
 
 use std::io::{self, Write};
 
-/// A place for the files of a dump. Errors should name the file: they are passed on unchanged.
+/// A destination for the files of a dump. Errors should name the file: they are passed on
+/// unchanged.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -44,20 +45,20 @@ use std::io::{self, Write};
 /// ```
 pub trait Target {
     /// Creates a file of this name, which must not exist. Until it is closed, it must not look
-    /// like a whole file. The next file may be created before it is closed; after that, nothing is
-    /// written to it.
+    /// like a complete file. The next file may be created before it is closed; after that, nothing
+    /// is written to it.
     ///
     /// # Errors
     ///
-    /// The system's, and `AlreadyExists`.
+    /// Those of the system, and `AlreadyExists`.
     fn create(&mut self, name: &str) -> io::Result<Box<dyn OutputFile>>;
 
     /// Writes a small file and the folders above it (`path` has `/` between its parts, which are
-    /// safe names). Returns false if its place is taken.
+    /// safe names). Returns false if the name is taken.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Those of the system.
     fn place(&mut self, path: &str, content: &[u8]) -> io::Result<bool>;
 }
 
@@ -84,10 +85,10 @@ pub trait Target {
 /// file.write_all(b"hello").and_then(|()| file.close()).unwrap();
 /// ```
 pub trait OutputFile: Write {
-    /// Closes the file, which is whole then.
+    /// Closes the file, which is then complete.
     ///
     /// # Errors
     ///
-    /// The system's; the file is not whole then.
+    /// Those of the system; the file is then incomplete.
     fn close(self: Box<Self>) -> io::Result<()>;
 }

@@ -2,10 +2,10 @@
 //!
 //! Names are for people; the list beside the tree has the URLs. So names may differ from the URL:
 //! characters with a meaning for a file system or shell are percent-encoded, long parts are cut,
-//! and if two pages would share a name (a file that is also a folder, names that differ in case
-//! only), the second one gets a unique name.
+//! and if two pages would share a name (a file that is also a folder, names that differ only in
+//! case), the second one gets a unique name.
 //!
-//! Invariants: a path is relative, none of its parts is empty, `.` or `..`, begins with a dot, or
+//! Invariants: a path is relative; none of its parts is empty, `.` or `..`, begins with a dot, or
 //! is longer than [`MAX_PART_BYTES`]; no path of a URL leads into [`APART`].
 
 use crate::date;
@@ -16,7 +16,7 @@ const MAX_PART_BYTES: usize = 200;
 /// The longest path, in bytes; some programs allow 1024.
 const MAX_PATH_BYTES: usize = 800;
 /// The folder for pages whose usual name is taken. No part of a URL begins with it: `~` is encoded
-/// there.
+/// in those.
 const APART: &str = "~";
 
 /// The names of one page; the second is used if the first is taken.
@@ -55,9 +55,9 @@ pub(super) fn names(canonical_url: &[u8], page: &Page, digest: u128, with_time: 
     Names { usual, apart }
 }
 
-/// The parts of a URL that a name is made of.
+/// The parts of a URL from which a name is made.
 struct Parts<'a> {
-    /// Host and port; the scheme, where there is no host.
+    /// Host and port; the scheme, if there is no host.
     host: &'a [u8],
     path: &'a [u8],
     query: Option<&'a [u8]>,
@@ -79,13 +79,13 @@ fn split(url: &[u8]) -> Parts<'_> {
     Parts { host: host.unwrap_or(scheme), path, query }
 }
 
-/// A part of a path; one that would be empty is `_`.
+/// A part of a path; an empty one becomes `_`.
 fn part(text: &[u8]) -> String {
     let name = cut(encoded(text), MAX_PART_BYTES, u128::from(crc32fast::hash(text)));
     if name.is_empty() { "_".to_owned() } else { name }
 }
 
-/// `text` with all characters percent-encoded that may have a meaning.
+/// Percent-encodes all characters of `text` that may have a special meaning.
 fn encoded(text: &[u8]) -> String {
     let mut out = String::with_capacity(text.len());
     for (at, &byte) in text.iter().enumerate() {
@@ -103,7 +103,7 @@ fn encoded(text: &[u8]) -> String {
     out
 }
 
-/// Whether the name, without its extension, is a device on Windows.
+/// Returns whether the name, without its extension, is a device on Windows.
 fn is_device(name: &[u8]) -> bool {
     let stem = name.split(|&byte| byte == b'.').next().unwrap_or_default().to_ascii_lowercase();
     match stem.as_slice() {
@@ -124,7 +124,7 @@ fn cut(name: String, bytes: usize, digest: u128) -> String {
     kept + &mark
 }
 
-/// The extension to add for the media type: none if the name has the right one.
+/// The extension to add for the media type: empty if the name already has the right one.
 fn extension(last: &[u8], has_query: bool, page: &Page) -> &'static str {
     let wanted = match page.headers.mime().as_deref() {
         Some("text/html" | "application/xhtml+xml") => ".html",

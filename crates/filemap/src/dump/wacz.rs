@@ -23,7 +23,7 @@ use crate::page::digest::hex;
 /// The version of the format.
 const VERSION: &str = "1.1.1";
 
-/// Makes one WACZ file of a dump in the formats [`Format::Warc`](super::Format::Warc),
+/// Makes one WACZ file from a dump in the formats [`Format::Warc`](super::Format::Warc),
 /// [`Format::Cdxj`](super::Format::Cdxj) and [`Format::Pages`](super::Format::Pages).
 ///
 /// ```
@@ -48,7 +48,7 @@ pub struct Wacz<W: Write + Seek>(Rc<RefCell<Inside<W>>>);
 struct Inside<W: Write + Seek> {
     zip: ZipWriter<W>,
     entries: Vec<Resource>,
-    /// The hash of the last entry while that is being written.
+    /// The hash of the last entry, while it is written.
     digest: Option<Sha256>,
 }
 
@@ -77,17 +77,17 @@ struct PackageDigest<'a> {
 }
 
 impl<W: Write + Seek + 'static> Wacz<W> {
-    /// A WACZ file that is written to `out`.
+    /// A WACZ file, written to `out`.
     pub fn new(out: W) -> Wacz<W> {
         Wacz(Rc::new(RefCell::new(Inside { zip: ZipWriter::new(out), entries: Vec::new(), digest: None })))
     }
 
-    /// Writes the description and the zip file's directory; `report` is that of the dump. Returns
-    /// the writer.
+    /// Writes the description and the central directory of the zip file; `report` is that of the
+    /// dump. Returns the writer.
     ///
     /// # Errors
     ///
-    /// The system's; the file is not whole then.
+    /// Those of the system; the file is then incomplete.
     pub fn finish(self, report: &DumpReport) -> io::Result<W> {
         let mut inside = match Rc::try_unwrap(self.0) {
             Ok(inside) => inside.into_inner(),
@@ -135,7 +135,7 @@ fn hash(digest: &[u8]) -> String {
 impl<W: Write + Seek + 'static> Target for Wacz<W> {
     fn create(&mut self, name: &str) -> io::Result<Box<dyn OutputFile>> {
         let Some(path) = names::in_wacz(name) else {
-            return Err(io::Error::other(format!("a WACZ file has no place for {name}")));
+            return Err(io::Error::other(format!("a WACZ file cannot contain {name}")));
         };
         let mut inside = self.0.borrow_mut();
         inside.end();
@@ -149,14 +149,14 @@ impl<W: Write + Seek + 'static> Target for Wacz<W> {
     }
 
     fn place(&mut self, _path: &str, _content: &[u8]) -> io::Result<bool> {
-        Err(io::Error::other("a WACZ file holds no tree of files"))
+        Err(io::Error::other("a WACZ file cannot contain a tree of files"))
     }
 }
 
-/// A file in a WACZ, until the next one is made.
+/// A file in a WACZ, until the next one is created.
 struct EntryFile<W: Write + Seek> {
     inside: Rc<RefCell<Inside<W>>>,
-    /// The number of files up to this one.
+    /// Number of files up to and including this one.
     nth: usize,
 }
 

@@ -1,9 +1,9 @@
 //! Decodes the body of an answer for the store, and adjusts its headers.
 //!
 //! Transfer codings are undone, and content codings too unless bodies are kept as received.
-//! Headers lie: a coding is undone only if it covers exactly the whole body; else the body stays
-//! as received, and the caller gets the reason. Fields that no longer hold are renamed, as Common
-//! Crawl does (`X-Crawler-Transfer-Encoding`, `X-Crawler-Content-Encoding`,
+//! Headers lie: a coding is undone only if it covers exactly the whole body; otherwise the body
+//! stays as received, and the caller gets the reason. Fields that no longer hold are renamed, as
+//! Common Crawl does (`X-Crawler-Transfer-Encoding`, `X-Crawler-Content-Encoding`,
 //! `X-Crawler-Content-Length`), and `Content-Length` gives the length of the body kept.
 //!
 //! Invariant: an unchanged body keeps its headers, except a `Transfer-Encoding: chunked` that the
@@ -21,18 +21,18 @@ use crate::spool::{Payload, Spool};
 /// The chunked transfer coding.
 const CHUNKED: &str = "chunked";
 
-/// How bodies are kept.
+/// Form in which bodies are kept.
 #[derive(Clone, Debug)]
 pub(crate) struct BodyRules {
     /// Keep content codings.
     pub(crate) as_received: bool,
-    /// The longest decoded body.
+    /// The longest decoded body, in bytes.
     pub(crate) max_decoded_bytes: u64,
     pub(crate) spool: Spool,
 }
 
 impl BodyRules {
-    /// Bodies are decoded, up to 256 MiB.
+    /// Rules that decode bodies up to 256 MiB.
     pub(crate) fn decoded() -> BodyRules {
         BodyRules { as_received: false, max_decoded_bytes: 256 << 20, spool: Spool::default() }
     }
@@ -64,7 +64,7 @@ pub(crate) fn undo(headers: &mut Headers, payload: Payload, rules: &BodyRules) -
 }
 
 /// Undoes the content codings of `payload`, and adjusts `headers`: for a body whose transfer
-/// codings are gone, whatever the headers say.
+/// codings have been undone, whatever the headers say.
 pub(crate) fn undo_content_only(headers: &mut Headers, payload: Payload, rules: &BodyRules) -> Result<Body> {
     let mut body = Body { payload, decoded: false, as_received: false, cut: false };
     if !rules.as_received {
@@ -76,7 +76,7 @@ pub(crate) fn undo_content_only(headers: &mut Headers, payload: Payload, rules: 
     Ok(body)
 }
 
-/// Adjusts the headers of a revisit, whose body [`undo`] decoded as another record's.
+/// Adjusts the headers of a revisit whose body [`undo`] decoded as another record's.
 pub(crate) fn undo_revisit(headers: &mut Headers) {
     let is_known = |coding: &String| coding == CHUNKED || !Coding::named(coding).is_empty();
     if headers.items("Transfer-Encoding").iter().any(is_known) {
@@ -116,7 +116,7 @@ fn undo_transfer(headers: &mut Headers, body: &mut Body, rules: &BodyRules) -> R
         }
         let undone = if coding == CHUNKED {
             match unchunk(source, rules)? {
-                // The archive had undone it already.
+                // The archive had already undone it.
                 (End::NotChunked, _) => continue,
                 (End::Invalid, _) => Err(CodingError::Damaged),
                 (End::Cut, _) => {
@@ -135,7 +135,7 @@ fn undo_transfer(headers: &mut Headers, body: &mut Body, rules: &BodyRules) -> R
             Ok(payload) => current = Some(payload),
             Err(why) => {
                 body.as_received = true;
-                // An unknown word (`binary`, say) does not affect the content codings.
+                // An unknown word (such as `binary`) does not affect the content codings.
                 let is_left = matches!(why, CodingError::Unknown) && !is_chunked;
                 return Ok(if is_left { Transfer::Left } else { Transfer::Damaged });
             }
@@ -148,7 +148,7 @@ fn undo_transfer(headers: &mut Headers, body: &mut Body, rules: &BodyRules) -> R
     Ok(Transfer::Undone)
 }
 
-/// Undoes the chunked coding. Returns how it ended, and the decoded body.
+/// Undoes the chunked coding. Returns its ending, and the decoded body.
 fn unchunk(body: &mut Payload, rules: &BodyRules) -> Result<(End, Payload)> {
     let mut out = rules.spool.writer(u64::MAX);
     let mut source = BufReader::with_capacity(64 << 10, body.reader()?);
@@ -348,7 +348,7 @@ mod tests {
             assert_eq!((told, &bytes[..]), (headers(&fields), wire), "{codings}");
             assert!(body.as_received && !body.cut, "{codings}");
         }
-        // A word that is no coding says nothing of the one below it; nothing is no lie.
+        // A word that is not a coding does not affect the one below it; an empty body is valid.
         let fields = [("Transfer-Encoding", "binary"), ("Content-Encoding", "gzip")];
         let (_, bytes, body) = run(&fields, &gz(b"hello"), false);
         assert!(bytes == b"hello" && body.decoded && body.as_received);

@@ -1,8 +1,9 @@
 //! Streaming decoder of the chunked transfer coding (RFC 9112, section 7.1).
 //!
-//! Accepts sizes with spaces or leading zeros, bare LF, extensions, no line end after the last
-//! chunk. Many archives keep the header `Transfer-Encoding: chunked` on a body that is no longer
-//! chunked: such a body mostly fails at its first size line, and the caller keeps it unchanged.
+//! Accepts sizes with spaces or leading zeros, bare LF, extensions, a missing line end after the
+//! last chunk. Many archives keep the header `Transfer-Encoding: chunked` on a body that is no
+//! longer chunked: such a body mostly fails at its first size line, and the caller keeps it
+//! unchanged.
 //!
 //! Invariant: [`End::Whole`] means that every byte of the body was part of the coding. An empty
 //! body (`0`) must be coded strictly, since a short text can look like one.
@@ -14,19 +15,19 @@ use crate::page::headers::Headers;
 
 /// The longest size line or trailer line.
 const MAX_LINE_BYTES: usize = 16 << 10;
-/// Most lines of a trailer.
+/// Maximum number of lines of a trailer.
 const MAX_TRAILERS: usize = 256;
 
-/// How a chunked body ended.
+/// Ending of a chunked body.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// With its last chunk, these trailer fields, and nothing after them.
     Whole(Headers),
     /// In the middle of a chunk, or before the last one.
     Cut,
-    /// It was never chunked: not even the first size line is one.
+    /// It was never chunked: even the first size line is invalid.
     NotChunked,
-    /// It stops being chunked in the middle, or goes on after its end.
+    /// It stops being chunked in the middle, or continues after its end.
     Invalid,
 }
 
@@ -72,13 +73,13 @@ pub(crate) fn decode<E: From<io::Error>>(
 
 struct Line {
     text: Vec<u8>,
-    /// Whether the line had its LF.
+    /// True if the line ended with LF.
     ended: bool,
-    /// Whether a CR stood before it.
+    /// True if a CR came before the LF.
     has_cr: bool,
 }
 
-/// A line without its end; `None` if it is too long.
+/// A line without its line end; `None` if it is too long.
 fn read_line(source: &mut impl BufRead) -> io::Result<Option<Line>> {
     let mut text = Vec::new();
     let mut limited = io::Read::take(source, MAX_LINE_BYTES as u64);

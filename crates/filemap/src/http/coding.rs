@@ -15,8 +15,8 @@ use zstd::stream::raw::{DParameter, Decoder as ZstdDecoder, InBuffer, Operation,
 const BUFFER_BYTES: usize = 64 << 10;
 /// The longest gzip header: 64 KiB of extra field, name and comment each.
 const MAX_GZIP_HEADER_BYTES: usize = 256 << 10;
-/// Windows of 8 MiB, the most that servers may use (RFC 9659): larger ones would let a server
-/// allocate the reader's memory.
+/// Windows of 8 MiB, the most that servers may use (RFC 9659): with larger ones a server could
+/// make the reader allocate any amount of memory.
 const ZSTD_WINDOW_LOG: u32 = 23;
 
 /// A content coding. HTTP's `deflate` means [`Coding::Zlib`]; some servers send
@@ -47,8 +47,8 @@ pub enum Coding {
 }
 
 impl Coding {
-    /// What a name in `Content-Encoding`, in lower case, may stand for, the likeliest first:
-    /// nothing if it is unknown.
+    /// The codings that a lower-case name in `Content-Encoding` may stand for, the most likely
+    /// first: empty if the name is unknown.
     pub fn named(name: &str) -> &'static [Coding] {
         match name {
             "gzip" | "x-gzip" => &[Coding::Gzip],
@@ -60,7 +60,7 @@ impl Coding {
     }
 }
 
-/// Why a body does not decode.
+/// Reason why a body does not decode.
 ///
 /// ```
 /// use filemap::coding::{Coding, CodingError, Decoder};
@@ -72,7 +72,7 @@ impl Coding {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodingError {
-    /// The data is not of this coding, or a checksum does not match.
+    /// The data is not of this coding, or checksum mismatch.
     #[error("the data is damaged")]
     Damaged,
     /// The data ends inside the coding.
@@ -84,10 +84,10 @@ pub enum CodingError {
     /// The output exceeds [`Decoder::max_bytes`]; its beginning was written.
     #[error("the decoded body is over the limit")]
     TooLong,
-    /// The coding has a name that is not known.
+    /// The name of the coding is unknown.
     #[error("the coding is unknown")]
     Unknown,
-    /// There are more codings than are undone.
+    /// There are more codings than the limit.
     #[error("there are too many codings")]
     TooMany,
     /// The output is larger than the input by more than [`Decoder::max_ratio`] allows.
@@ -119,7 +119,7 @@ pub struct Decoder {
     bytes_in: u64,
     bytes_out: u64,
     max_bytes: u64,
-    /// The greatest ratio of output to input, and the number of output bytes from which it holds.
+    /// The maximum ratio of output to input, and the number of output bytes from which it applies.
     max_ratio: Option<(u32, u64)>,
 }
 
@@ -183,7 +183,7 @@ impl Decoder {
         self
     }
 
-    /// Limits the output to `ratio` times the input, once it is more than `from_bytes`.
+    /// Limits the output to `ratio` times the input, once it exceeds `from_bytes`.
     pub fn max_ratio(mut self, ratio: u32, from_bytes: u64) -> Decoder {
         self.max_ratio = Some((ratio, from_bytes));
         self
@@ -193,7 +193,7 @@ impl Decoder {
     ///
     /// # Errors
     ///
-    /// [`CodingError`]; then nothing more can be decoded, and output written before is valid.
+    /// [`CodingError`]; after it nothing more can be decoded, but output written before is valid.
     pub fn push(&mut self, mut piece: &[u8], out: &mut dyn Write) -> Result<(), CodingError> {
         self.bytes_in += piece.len() as u64;
         let mut is_full = false;
@@ -301,7 +301,7 @@ struct Gzip {
     engine: Decompress,
     crc: crc32fast::Hasher,
     bytes_out: u32,
-    /// It is not the first member.
+    /// True after the first member.
     is_later: bool,
 }
 
@@ -374,7 +374,7 @@ impl Gzip {
     }
 }
 
-/// Whether these may be the first bytes of a gzip member.
+/// Returns whether these may be the first bytes of a gzip member.
 fn begins(bytes: &[u8]) -> bool {
     let magic = [0x1f, 0x8b, 8];
     let known = bytes.len().min(magic.len());

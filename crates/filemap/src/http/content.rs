@@ -1,10 +1,10 @@
 //! Undoes the content codings of a body: gzip, deflate (zlib, or raw as some servers send it), br
 //! and zstd.
 //!
-//! A body decodes whole or not at all: an unknown coding, data that is damaged, ends early or goes
-//! on after the coding's end, and output over the bound (a decompression bomb) leave the body as
-//! received, with the reason. Headers lie: the first byte of a text can be a whole brotli or
-//! deflate stream, and the page would be the rest.
+//! A body decodes whole or not at all. An unknown coding, data that is damaged, ends early or
+//! continues after the end of the coding, and output over the limit (a decompression bomb) leave
+//! the body as received, with the reason. Headers lie: the first byte of a text can be a complete
+//! brotli or deflate stream, and the page would be the rest.
 
 use std::io::{self, Read, Write};
 
@@ -13,14 +13,15 @@ use crate::error::{Error, Result};
 use crate::spool::{Payload, PayloadWriter, Spool};
 
 const STEP_BYTES: usize = 64 << 10;
-/// Most stacked codings that are undone: each costs a pass over a possible bomb.
+/// Maximum number of stacked codings that are undone: each costs a pass over a possible bomb.
 pub(crate) const MAX_CODINGS: usize = 8;
 
-/// The decoded body, or why there is none.
+/// The decoded body, or the reason why there is none.
 pub(crate) type Attempt = std::result::Result<Payload, CodingError>;
 
-/// Undoes the content codings of a body in memory. Their names are as in `Content-Encoding`, in
-/// the order in which they were applied; `identity` is none. Each may give up to `max_bytes`.
+/// Undoes the content codings of a body in memory. Their names are those of `Content-Encoding`, in
+/// the order in which they were applied; `identity` is ignored. Each may produce up to
+/// `max_bytes`.
 ///
 /// ```
 /// use filemap::coding::{CodingError, decode};
@@ -41,8 +42,8 @@ pub fn decode(codings: &[impl AsRef<str>], body: Vec<u8>, max_bytes: u64) -> std
     decoded?.into_bytes().map_err(output)
 }
 
-/// Undoes `codings`, names in lower case in the order in which they were applied; each may give up
-/// to `limit` bytes. Takes the body if it decodes.
+/// Undoes `codings`, names in lower case in the order in which they were applied; each may produce
+/// up to `limit` bytes. Takes the body if it decodes.
 pub(crate) fn undo(codings: &[String], body: &mut Payload, spool: &Spool, limit: u64) -> Result<Attempt> {
     if codings.len() > MAX_CODINGS {
         return Ok(Err(CodingError::TooMany));
@@ -57,7 +58,7 @@ pub(crate) fn undo(codings: &[String], body: &mut Payload, spool: &Spool, limit:
     Ok(Ok(decoded.unwrap_or_else(|| std::mem::take(body))))
 }
 
-/// Undoes one coding, which may give up to `limit` bytes.
+/// Undoes one coding, which may produce up to `limit` bytes.
 pub(crate) fn undo_one(coding: &str, body: &mut Payload, spool: &Spool, limit: u64) -> Result<Attempt> {
     let mut attempt = Err(CodingError::Unknown);
     for coding in Coding::named(coding) {
@@ -90,7 +91,7 @@ fn decode_as(coding: Coding, body: &mut Payload, spool: &Spool, limit: u64) -> R
     }
 }
 
-/// A payload as a decoder writes it.
+/// A payload as the output of a decoder.
 struct Spooled<'a>(&'a mut PayloadWriter);
 
 impl Write for Spooled<'_> {
@@ -103,7 +104,7 @@ impl Write for Spooled<'_> {
     }
 }
 
-/// The error of [`PayloadWriter::push`] inside an I/O error.
+/// Extracts the error of [`PayloadWriter::push`] from an I/O error.
 fn spool_error(error: io::Error, spool: &Spool) -> Error {
     error.downcast().unwrap_or_else(|source| Error::Spool { dir: spool.dir.clone(), source })
 }
@@ -196,7 +197,7 @@ mod tests {
         assert_eq!(run(&["zstd"], &[zst(TEXT), zst(b"more")].concat(), 1 << 20), Ok([TEXT, b"more"].concat()));
     }
 
-    /// A coding, what it makes of [`TEXT`], and its shortest whole stream: of no bytes.
+    /// A coding, its encoding of [`TEXT`], and its shortest complete stream: of no bytes.
     type Case = (&'static str, Vec<u8>, Vec<u8>);
 
     fn coded() -> Vec<Case> {
@@ -232,7 +233,7 @@ mod tests {
                 "{coding}"
             );
         }
-        // `;` is 0x3b: to brotli the last, empty block.
+        // `;` is 0x3b, which brotli reads as the last, empty block.
         assert_eq!(run(&["br"], b"; a comment\n", 1 << 20), Err(GOES_ON));
     }
 

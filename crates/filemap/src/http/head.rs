@@ -3,20 +3,21 @@
 //! Accepted are: bare LF, a status line without a reason, unknown protocol tokens, names with
 //! spaces, values in any bytes, a head that ends with the message. Folded lines are joined by a
 //! space; a line without a colon becomes a field with that name and no value, so that nothing is
-//! lost. A message that begins neither as an answer nor as a request is not HTTP: `None`.
+//! lost. A message that begins neither like an answer nor like a request is not HTTP: `None`.
 
 use memchr::{memchr, memchr2};
 
 use crate::page::headers::{self, Header, Headers};
 use crate::page::{HttpVersion, Page};
 
-/// The longest head; a message with a longer one is kept unparsed.
+/// The longest head, in bytes; a message with a longer one is kept unparsed.
 pub(crate) const MAX_HEAD_BYTES: usize = 1 << 20;
 
-/// Most fields of a head, of HTTP or of WARC: a field of two bytes takes a hundred in memory.
+/// Maximum number of fields of a head, of HTTP or of WARC: a field of two bytes takes a hundred in
+/// memory.
 pub(crate) const MAX_FIELDS: usize = 10_000;
 
-/// A longer token is no method.
+/// A longer token is not a method.
 const MAX_METHOD_BYTES: usize = 1024;
 
 /// The first line of a message.
@@ -78,12 +79,12 @@ pub(crate) fn parse(message: &[u8]) -> Option<Head> {
     }
 }
 
-/// Whether a line is a strict header field (RFC 9110): a token and a colon.
+/// Returns whether a line is a strict header field (RFC 9110): a token and a colon.
 pub(crate) fn is_field(line: &[u8]) -> bool {
     memchr(b':', line).is_some_and(|colon| colon > 0 && line[..colon].iter().all(is_token))
 }
 
-/// Whether a byte may stand in a token (RFC 9110, section 5.6.2).
+/// Returns whether a byte may be part of a token (RFC 9110, section 5.6.2).
 fn is_token(byte: &u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte)
 }
@@ -116,8 +117,8 @@ fn status_line(line: &[u8]) -> Option<FirstLine> {
     Some(FirstLine::Response { version, status, reason: trim(reason).to_vec() })
 }
 
-/// Any token is a method. Without a protocol at the end of the line, as the oldest clients sent
-/// it, the method must be in capitals: it could be the first word of any text.
+/// Parses a request line. Any token is a method. Without a protocol at the end of the line, as the
+/// oldest clients sent it, the method must be in capitals: it could be the first word of any text.
 fn request_line(line: &[u8]) -> Option<FirstLine> {
     let (token, rest) = split_word(line);
     if token.is_empty() || token.len() > MAX_METHOD_BYTES || !token.iter().all(is_token) || rest.is_empty() {

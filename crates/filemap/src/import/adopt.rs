@@ -1,8 +1,8 @@
-//! Adoption: pages in place get their bodies into the store.
+//! Adoption: copies the bodies of pages in place into the store.
 //!
-//! Each record is read from its file and put with its body, at its time; when a batch of them is
-//! durable, the descriptions in place are dropped. So a crash leaves both at worst, and the same
-//! adoption goes on from there.
+//! Each record is read from its file and put with its body, at its time. When a batch is durable,
+//! the descriptions in place are dropped. So a crash leaves both at worst, and the same adoption
+//! resumes from there.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -16,7 +16,7 @@ use crate::page::{Page, key};
 use crate::store::{Known, PageStore};
 use crate::warc::capture::Capture;
 
-/// Versions, and bytes of their bodies, after which descriptions are dropped.
+/// Number of versions, and of bytes of their bodies, after which descriptions are dropped.
 const BATCH_VERSIONS: usize = 2048;
 const BATCH_BYTES: u64 = 256 << 20;
 
@@ -29,18 +29,19 @@ const BATCH_BYTES: u64 = 256 << 20;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Adopted {
-    /// Versions that are in the store now.
+    /// Versions that were copied into the store.
     pub pages: u64,
     /// Bytes of their bodies, before compression.
     pub body_bytes: u64,
-    /// Versions that cannot be: their record is not there, or is another, or a limit or rule
+    /// Versions that cannot be copied: their record is missing or differs, or a limit or rule
     /// refuses it. They stay as they are.
     pub lost: u64,
-    /// The callback cancelled it: what was adopted stays, and the same adoption does the rest.
+    /// The callback cancelled the adoption: what was adopted stays, and repeating it does the
+    /// rest.
     pub is_cancelled: bool,
 }
 
-/// What was found on the way.
+/// Outcome for one version.
 ///
 /// ```
 /// fn shown(step: &filemap::import::AdoptStep<'_>) -> String {
@@ -52,14 +53,14 @@ pub struct Adopted {
 /// ```
 #[derive(Debug)]
 pub enum AdoptStep<'a> {
-    /// A page of this canonical URL was copied, or is whole.
+    /// A page of this canonical URL was copied, or already was in the store.
     Page(&'a [u8]),
     /// A page cannot be read or stored.
     Lost(&'a Error),
 }
 
-/// Copies the bodies of all pages in place into the store. `each` is told of every version, and
-/// cancels the work with `Break`. A pass over the value log, and a read of each record.
+/// Copies the bodies of all pages in place into the store. `each` is called for every version, and
+/// cancels the work with `Break`. Costs a pass over the value log and a read of each record.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -85,7 +86,7 @@ pub enum AdoptStep<'a> {
 ///
 /// # Errors
 ///
-/// `InvalidOption` in a store that drops versions by itself (retention); those of the store;
+/// `InvalidOption` in a store with retention (`keep_versions`, `keep_age`); those of the store;
 /// [`Error::Read`] if another machine does not answer: what was copied stays.
 pub fn adopt(store: &PageStore, each: &mut dyn FnMut(AdoptStep<'_>) -> ControlFlow<()>) -> Result<Adopted> {
     if store.engine().has_retention() {
@@ -125,9 +126,9 @@ struct Adoption<'a> {
 type Each<'a> = dyn FnMut(AdoptStep<'_>) -> ControlFlow<()> + 'a;
 
 impl Adoption<'_> {
-    /// Copies a version in place. Of versions of one time the one put last is the newest: those
-    /// behind it are put again, so that it does not take their place. What an adoption that was
-    /// broken off has put already is among those behind.
+    /// Copies a version in place. Among versions of one time the last one put is the newest: those
+    /// after it are put again, so that it does not take their place. They include what an
+    /// interrupted adoption has already put.
     fn take(&mut self, key: &[u8], head: PageHead, each: &mut Each<'_>) -> Result<ControlFlow<()>> {
         let versions = self.store.engine().versions_of(key)?;
         let of_time = versions.into_iter().filter(|version| version.time_ms == head.version.time_ms);
@@ -147,8 +148,8 @@ impl Adoption<'_> {
         Ok(told)
     }
 
-    /// Puts a version of the time of one that was copied again, unless it is that one, or a later
-    /// one is the same.
+    /// Puts again a version with the time of a copied one, unless it is that one, or a later
+    /// version equals it.
     fn put_behind(
         &mut self,
         key: &[u8],
@@ -187,8 +188,9 @@ impl Adoption<'_> {
         Ok(false)
     }
 
-    /// Puts a version in place with its body, and returns it; one that cannot be copied stays.
-    /// With others of its time its body is no reference: what it would refer to is dropped.
+    /// Puts a version in place with its body, and returns it. A version that cannot be copied
+    /// stays. If it has others of its time, its body is not stored as a reference: the target
+    /// would be dropped.
     fn copy(
         &mut self,
         key: &[u8],
@@ -199,7 +201,7 @@ impl Adoption<'_> {
         let version = head.version;
         let put = self.store.whole_of_archive(key, head).and_then(|(page, body)| {
             let bytes = body.len();
-            // One of no bytes would refer to the version in place, which has none in the store.
+            // An empty body would refer to the version in place, which has no body in the store.
             let form = if bytes == 0 || !is_alone { BodyForm::Whole } else { BodyForm::if_changed(&page) };
             let mut capture = Capture { page, body, ..Capture::default() };
             put_page(self.store, &mut self.known, &mut capture, form)?;
@@ -236,7 +238,7 @@ impl Adoption<'_> {
     }
 }
 
-/// Versions that stand anew with their bodies.
+/// Versions that were put again with their bodies.
 #[derive(Default)]
 struct Old {
     versions: Vec<(Vec<u8>, Version)>,
@@ -259,7 +261,7 @@ impl Old {
         self.versions.len() >= BATCH_VERSIONS || self.bytes >= BATCH_BYTES
     }
 
-    /// Drops them, once the new ones are durable.
+    /// Drops the old versions, once the new ones are durable.
     fn settle(&mut self, store: &PageStore) -> Result<()> {
         if self.versions.is_empty() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Request records: method and URL in words, and the variant of their answer.
+//! Request records: method and URL as text, and the variant of their answer.
 //!
 //! Invariant: a request with an unreadable head makes no variant and is reported.
 
@@ -10,7 +10,7 @@ use crate::page::{Page, RecordKind};
 use crate::warc::capture::Capture;
 use crate::warc::digest::digest_of;
 
-/// Method and URL of a request, in words.
+/// Method and URL of a request, as text.
 pub(super) fn asked_for(request: &Page) -> String {
     format!("{} {}", request.method.as_deref().unwrap_or("?"), String::from_utf8_lossy(&request.url))
 }
@@ -31,7 +31,7 @@ fn variant(request: &mut Capture) -> Result<Option<Variant>> {
 pub(super) fn role(capture: &mut Capture) -> Result<Role> {
     Ok(match capture.page.kind {
         RecordKind::Response | RecordKind::Revisit => Role::Answer,
-        // A request with an unreadable head is no answer's.
+        // A request with an unreadable head belongs to no answer.
         RecordKind::Request if capture.page.method.is_none() => Role::Other,
         RecordKind::Request => Role::Request(variant(capture)?),
         RecordKind::Metadata | RecordKind::Conversion => Role::Beside,
@@ -39,7 +39,7 @@ pub(super) fn role(capture: &mut Capture) -> Result<Role> {
     })
 }
 
-/// The length of a request's body: some writers put one more line after the head of a `GET`.
+/// Length of a request's body: some writers put another line after the head of a `GET`.
 fn sent_bytes(method: &str, headers: &Headers, bytes: u64) -> u64 {
     let text = |name: &str| headers.text(name);
     match text("Content-Length").map(|length| length.trim().parse::<u64>()) {
@@ -58,6 +58,6 @@ pub(super) fn unread(request: &Capture) -> Option<String> {
     }
     let url = String::from_utf8_lossy(&page.url);
     Some(format!(
-        "{url}: the head of the request cannot be read: what was asked is not known, and its answer counts as the page of its URL"
+        "{url}: unreadable request head: its variant is unknown, and its answer counts as the page of its URL"
     ))
 }

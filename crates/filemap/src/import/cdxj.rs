@@ -1,15 +1,15 @@
-//! An index of an archive into a store: each line becomes the description of a page in place.
+//! Imports an archive's index into a store: each line becomes the description of a page in place.
 //!
-//! CDXJ has a key, a time in 14 digits and a JSON object a line, as pywb, cdxj-indexer and Common
-//! Crawl write it; CDX has fields between spaces, 9 or 11 of them or those that its first line
-//! names (` CDX N b a m s k r M S V g`). Both may be gzip. The record itself is not read: what the
-//! line says is the description, until the page is.
+//! A CDXJ line has a key, a time of 14 digits and a JSON object, as pywb, cdxj-indexer and Common
+//! Crawl write it. A CDX line has fields between spaces: 9 or 11, or those named by the first line
+//! (` CDX N b a m s k r M S V g`). Both may be gzip. The record itself is not read: the line is
+//! the description until the page is read.
 //!
-//! A line that cannot be kept is a problem with its offset in the index. So is a file of this
-//! machine that is not where it should be, once, with the number of its captures: they are
-//! described all the same, and read when it is there.
+//! A line that cannot be kept is a problem with its offset in the index. So is a missing file of
+//! this machine, reported once with the number of its captures: they are described all the same,
+//! and can be read once the file is there.
 //!
-//! Two threads: one reads and parses, the caller's puts.
+//! Two threads: one reads and parses, the caller's thread puts.
 
 mod line;
 
@@ -31,18 +31,19 @@ use crate::page::{ArchiveId, InPlace, Page};
 use crate::store::{Held, PageStore, unknown};
 use crate::warc::{Place, Problem, ProblemKind};
 
-/// Lines that go to the storing thread at once, and batches that may wait for it.
+/// Lines passed to the storing thread at once, and batches that may wait for it.
 const BATCH_LINES: usize = 1024;
 const BATCHES_WAITING: usize = 4;
-/// Descriptions that are put at once.
+/// Descriptions put at once.
 const BATCH_PUTS: usize = 128;
-/// The longest line: more is a problem, and left out.
+/// The longest line, in bytes: a longer one is a problem, and left out.
 const MAX_LINE_BYTES: u64 = 1 << 20;
 
-/// The location of a file by the name that the index has for it; or why it may not have that.
+/// Returns the location of a file from its name in the index, or the reason why the name is
+/// refused.
 pub type Locate<'a> = dyn Fn(&str) -> std::result::Result<String, String> + Sync + 'a;
 
-/// What a line became.
+/// Result of parsing a line.
 enum Parsed {
     Page(Box<Page>),
     Ignored,
@@ -52,9 +53,9 @@ enum Parsed {
 /// Lines in the order of the index.
 #[derive(Default)]
 struct Batch {
-    /// Each with its offset in the index.
+    /// Each line with its offset in the index.
     lines: Vec<(u64, Parsed)>,
-    /// Locations of files that no batch before had.
+    /// Locations of files that no earlier batch had.
     files: Vec<String>,
     bytes_read: u64,
 }
@@ -89,8 +90,8 @@ struct Batch {
 ///
 /// # Errors
 ///
-/// [`Error::Read`] if `source` fails: all that came before is stored. Those of the store: up to
-/// 127 of the lines before may not be stored.
+/// [`Error::Read`] if `source` fails: everything before the failure is stored. Those of the store:
+/// up to 127 of the preceding lines may not be stored.
 pub fn import<R: Read + Send>(
     store: &PageStore,
     file: &str,
@@ -101,9 +102,9 @@ pub fn import<R: Read + Send>(
     import_into(&mut |_| Ok(store.clone()), file, source, locate, watch)
 }
 
-/// As [`import`], into the store that `stores` returns for the URL of a page: it is called for
-/// every page, on this thread, so that an index without captures needs no store. A store stays
-/// open until the end. After a `Break` of `watch` it is told of up to 127 pages that came before.
+/// As [`import`], into the store that `stores` returns for the URL of a page. It is called for
+/// every page, on this thread, so an index without captures needs no store. A store stays open
+/// until the end. After a `Break`, `watch` is still called for up to 127 pages that came before.
 ///
 /// # Errors
 ///
@@ -136,8 +137,8 @@ pub fn import_into<R: Read + Send>(
     })
 }
 
-/// Whether a file begins as an index does: with the first line of a CDX file, a line of a CDXJ
-/// file, or a line about itself.
+/// Returns whether a file begins like an index: with the first line of a CDX file, a CDXJ line, or
+/// a line about the index itself.
 pub fn is_index(start: &[u8]) -> bool {
     let line = &start[..memchr::memchr(b'\n', start).unwrap_or(start.len())];
     let mut words = line.splitn(3, |&byte| byte == b' ');
@@ -164,7 +165,7 @@ fn produce<R: Read>(file: &str, source: R, locate: &Locate<'_>, batches: &SyncSe
         let count = match lines.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut text) {
             Ok(0) => break,
             Ok(count) => count as u64,
-            // What came before it is taken in, but for a line that it cuts.
+            // What came before the error is imported, except for a line that it cuts.
             Err(error) => {
                 failure = Some(read(offset)(error));
                 break;
@@ -173,7 +174,7 @@ fn produce<R: Read>(file: &str, source: R, locate: &Locate<'_>, batches: &SyncSe
         let at = offset;
         offset += count;
         let parsed = if count == MAX_LINE_BYTES && !text.ends_with(b"\n") {
-            // A failure comes again with the next line.
+            // A read failure recurs with the next line.
             offset += lines.skip_until(b'\n').unwrap_or(0) as u64;
             Parsed::Problem(format!("the line is longer than {MAX_LINE_BYTES} bytes"))
         } else {
@@ -214,12 +215,12 @@ fn page(line: Line<'_>, archive: impl FnOnce(&str) -> std::result::Result<Archiv
     described.map_or_else(Parsed::Problem, |page| Parsed::Page(Box::new(page)))
 }
 
-/// A description that waits to be put.
+/// A description waiting to be put.
 struct Waiting {
     place: Place,
     page: Box<Page>,
     key: Vec<u8>,
-    /// Versions that it stands for.
+    /// Versions that it replaces.
     gone: Vec<Version>,
 }
 
@@ -228,12 +229,12 @@ struct Consumer<'a> {
     stores: &'a mut dyn FnMut(&[u8]) -> Result<PageStore>,
     file: &'a str,
     describing: Describing,
-    /// All of the store of `describing`, and of different keys.
+    /// All of the store of `describing`, with different keys.
     waiting: Vec<Waiting>,
     /// Hashes of their keys.
     keys: HashSet<u64>,
     hashing: RandomState,
-    /// Location of each file, and how many captures of it were met.
+    /// Location of each file, and the number of its captures in the index.
     files: HashMap<ArchiveId, (String, u64)>,
     report: ImportReport,
 }
@@ -241,7 +242,7 @@ struct Consumer<'a> {
 impl Consumer<'_> {
     fn consume(mut self, batches: Receiver<Batch>, watch: &mut dyn ImportWatch) -> Result<ImportReport> {
         let taken = self.take_all(batches, watch);
-        // Also of what came before an error, or before a stop.
+        // Also for what came before an error, or before a stop.
         let put = self.put_waiting(watch);
         let settled = self.describing.settle();
         taken?;
@@ -259,7 +260,7 @@ impl Consumer<'_> {
         for batch in batches {
             for location in batch.files {
                 let id = ArchiveId::of(&location);
-                // Another name may lead there.
+                // Another name may lead to the same file.
                 self.files.entry(id).or_insert((location, 0));
             }
             for (offset, parsed) in batch.lines {
@@ -297,7 +298,7 @@ impl Consumer<'_> {
 
     fn take_page(&mut self, place: Place, page: Box<Page>, watch: &mut dyn ImportWatch) -> Result<()> {
         if page.variant.is_some() {
-            // Its put also writes a mark on the page, which a batch does not.
+            // Its put also marks the page, which a batch does not.
             self.put_waiting(watch)?;
         }
         let (key, held) = match self.look(&page, watch) {
@@ -318,8 +319,8 @@ impl Consumer<'_> {
         if is_alone || self.waiting.len() >= BATCH_PUTS { self.put_waiting(watch) } else { Ok(()) }
     }
 
-    /// The key of a page, and what its store has of the visit. What waits is put before, if it is
-    /// of the same key or of another store.
+    /// The key of a page, and what its store has of the visit. Waiting descriptions are put first
+    /// if they are of the same key or of another store.
     fn look(&mut self, page: &Page, watch: &mut dyn ImportWatch) -> Result<(Vec<u8>, Held)> {
         let store = (self.stores)(&page.url)?;
         let key = store.key_of_page(page)?;
@@ -328,12 +329,12 @@ impl Consumer<'_> {
         }
         let file = page.in_place.and_then(|place| self.files.get(&place.archive));
         let (location, _) = file.ok_or_else(|| unknown(page.in_place))?;
-        // What a revisit refers to is known when its record is read.
+        // The target of a revisit is known when its record is read.
         let held = self.describing.held(&store, &key, page, location, None)?;
         Ok((key, held))
     }
 
-    /// Puts what waits: at once, or if one of the pages is refused, each for itself.
+    /// Puts the waiting descriptions: at once, or one by one if a page is refused.
     fn put_waiting(&mut self, watch: &mut dyn ImportWatch) -> Result<()> {
         self.keys.clear();
         let waiting = std::mem::take(&mut self.waiting);
@@ -360,7 +361,7 @@ impl Consumer<'_> {
         Ok(())
     }
 
-    /// Counts and tells what became of a page; `None` if the store has the visit.
+    /// Counts and reports the outcome for a page; `None` if the store has the visit.
     fn done(&mut self, place: Place, page: &Page, put: Result<Option<Put>>, watch: &mut dyn ImportWatch) -> Result<()> {
         let put = match put {
             Ok(put) => put,
@@ -387,19 +388,19 @@ impl Consumer<'_> {
         self.report.problem(problem);
     }
 
-    /// Tells of files of this machine that are not there, nor where they were moved to.
+    /// Reports files of this machine that are missing, and were not moved to a known place.
     fn miss_files(&mut self, watch: &mut dyn ImportWatch) -> Result<()> {
         let Some(store) = self.describing.store() else { return Ok(()) };
         let mut gone = Vec::new();
         for (id, (_, captures)) in self.files.drain() {
-            // One of which nothing was described is not known, and not missed.
+            // A file without a described page is not known to the store, and not missed.
             let known = store.archive(id)?.map(|archive| archive.location);
             gone.extend(known.filter(|location| !store.is_there(location)).map(|location| (location, captures)));
         }
         gone.sort();
         for (location, captures) in gone {
             let what = format!(
-                "{location}: the file is not there, or cannot be opened: the {captures} captures that the index has of \
+                "{location}: the file is missing or cannot be opened: the {captures} captures that the index has of \
                  it are described, and cannot be read before it is"
             );
             let problem = Problem::new(self.file, Place::default(), ProblemKind::Damage, what);

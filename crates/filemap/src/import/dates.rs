@@ -1,5 +1,5 @@
-//! The time of every record that is kept: that of its header, else one by the rules of
-//! [`crate::date::mend`], of `Date` headers or of neighbours.
+//! The time of every record that is kept: that of its header, otherwise one by the rules of
+//! [`crate::date::mend`], from `Date` headers or from neighbours.
 //!
 //! An invalid date in a record's header is replaced, so later steps see a valid one.
 
@@ -25,7 +25,7 @@ pub(super) struct Dates {
 }
 
 impl Dates {
-    /// Gives a record that `is_read` a valid date, and counts it if it `is_kept`. Returns a
+    /// Gives a valid date to a record that `is_read`, and counts it if it `is_kept`. Returns a
     /// warning at the first use of each rule.
     pub(super) fn settle(&mut self, record: &mut Record, is_read: bool, is_kept: bool) -> Result<Option<String>> {
         if let Some(time_ms) = record.header.date_ms() {
@@ -58,7 +58,7 @@ impl Dates {
                 Some(text) => format!("the date {:?}", text.chars().take(SHOWN_CHARS).collect::<String>()),
                 None => "no date".to_owned(),
             };
-            format!("the record has {shown}: kept as of {written}, by the rule {rule}; of this file's others the number is told")
+            format!("the record has {shown}: kept as of {written}, by the rule {rule}; more of them in this file are only counted")
         }))
     }
 }

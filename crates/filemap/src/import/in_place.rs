@@ -1,4 +1,4 @@
-//! Records of a file that stay in it: their descriptions are stored.
+//! Records that stay in their file: only their descriptions are stored.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +11,7 @@ use crate::store::{Held, PageStore, kept_digest};
 use crate::warc::Place;
 use crate::warc::capture::Capture;
 
-/// Descriptions that are dropped at once.
+/// Number of descriptions dropped at once.
 const BATCH_VERSIONS: usize = 4096;
 
 /// Puts descriptions into one store, or into several in turn.
@@ -19,16 +19,16 @@ const BATCH_VERSIONS: usize = 4096;
 pub(super) struct Describing {
     /// The store of the last page.
     store: Option<PageStore>,
-    /// Archives that the store was told of, and whether those that it knows can be opened.
+    /// Archives that the store has registered, and whether those that it knows can be opened.
     told: HashSet<ArchiveId>,
     there: HashMap<ArchiveId, bool>,
-    /// Versions in place in files that are not there any more: the same visits are described anew.
+    /// Versions in place whose files are missing: the same visits are described again.
     replaced: Vec<(Vec<u8>, Version)>,
 }
 
 impl Describing {
-    /// Puts a description. `body` is the digest of what the store would keep as its body, if it is
-    /// known; `location` is that of its file. `None` if the store has the visit.
+    /// Puts a description. `body` is the digest of the body that the store would keep, if it is
+    /// known; `location` is that of the file. Returns `None` if the store has the visit.
     pub(super) fn put(
         &mut self,
         store: &PageStore,
@@ -43,8 +43,9 @@ impl Describing {
         Ok(put.map(Put::Stored))
     }
 
-    /// What the store has of a visit, for whoever puts many at once. The store is told where its
-    /// file is. What is gone is to be replaced once the description that stands for it was put.
+    /// Returns what the store has of a visit, for callers that put many at once. Registers the
+    /// location of the file in the store. Replace the missing versions only after the new
+    /// description was put.
     pub(super) fn held(
         &mut self,
         store: &PageStore,
@@ -75,12 +76,12 @@ impl Describing {
         Ok(held)
     }
 
-    /// Whether the last page was of this store.
+    /// Returns whether the last page was of this store.
     pub(super) fn is_of(&self, store: &PageStore) -> bool {
         self.store.as_ref().is_some_and(|last| last.engine().path() == store.engine().path())
     }
 
-    /// Tells the store where the file of a page is, once.
+    /// Registers the location of a page's file in the store, once.
     fn tell(&mut self, store: &PageStore, page: &Page, location: &str) -> Result<()> {
         if let Some(id) = page.in_place.map(|place| place.archive).filter(|id| !self.told.contains(id)) {
             store.put_archive(location)?;
@@ -90,13 +91,13 @@ impl Describing {
         Ok(())
     }
 
-    /// Notes versions of a key that are to be dropped: what stands for them was put.
+    /// Notes versions of a key to be dropped: their replacement was put.
     pub(super) fn replace(&mut self, key: &[u8], gone: Vec<Version>) -> Result<()> {
         self.replaced.extend(gone.into_iter().map(|version| (key.to_vec(), version)));
         if self.replaced.len() >= BATCH_VERSIONS { self.settle() } else { Ok(()) }
     }
 
-    /// Drops what was described anew, once that is durable.
+    /// Drops the versions that were described again, once the new ones are durable.
     pub(super) fn settle(&mut self) -> Result<()> {
         let Some(store) = self.store.as_ref().filter(|_| !self.replaced.is_empty()) else { return Ok(()) };
         store.sync()?;
@@ -112,7 +113,7 @@ impl Describing {
     }
 }
 
-/// The file whose records stay in it.
+/// The file in which records stay.
 pub(super) struct LeftIn<'a> {
     location: &'a str,
     archive: ArchiveId,
@@ -124,13 +125,14 @@ impl<'a> LeftIn<'a> {
         LeftIn { location, archive: ArchiveId::of(location), describing: Describing::default() }
     }
 
-    /// Whether the record can be read from its offset alone, and has a body worth leaving.
+    /// Returns whether the record can be read from its offset alone, and has a body worth leaving
+    /// there.
     pub(super) fn can_have(page: &Capture) -> bool {
         let is_sound = page.reads_alone && page.stored.is_none() && page.digests.wrong == 0;
         is_sound && (page.body.len() > 0 || page.page.kind == RecordKind::Revisit)
     }
 
-    /// Stores the description of a page. `None` if the store has the visit.
+    /// Stores the description of a page. Returns `None` if the store has the visit.
     pub(super) fn describe(
         &mut self,
         store: &PageStore,
@@ -140,7 +142,7 @@ impl<'a> LeftIn<'a> {
     ) -> Result<Option<Put>> {
         page.body.take_back()?;
         report.digests.add(page.digests);
-        // The description alone does not tell what its body is.
+        // The description alone does not show what its body is.
         store.admits_body(&page.page, &mut page.body)?;
         let in_place = Some(InPlace { archive: self.archive, offset: place.offset, length: 0 });
         let described = Page { in_place, ..page.page.description() };
@@ -156,7 +158,7 @@ impl<'a> LeftIn<'a> {
 }
 
 impl ImportReport {
-    /// Counts a description that was put, or that the store had.
+    /// Counts a description that was put, or that the store already had.
     pub(super) fn count_in_place(&mut self, page: &Page, is_put: bool) {
         if !is_put {
             self.already_there += 1;

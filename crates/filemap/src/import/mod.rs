@@ -1,10 +1,10 @@
 //! Import: WARC, ARC and WACZ files into a store.
 //!
 //! Layers: `asked` (requests), `dates` (dates repaired by rule), `pair` (answers with their
-//! requests), `watch` (what is told meanwhile), `produce` (a WARC file into batches), `in_place`
-//! (records that stay in their file), [`import`] (batches into a store), [`import_wacz`] (the WARC
-//! files in a WACZ file); [`cdxj`] (the index of an archive that stays where it is), [`adopt`]
-//! (which copies it afterwards); `cache`, the caches of other programs.
+//! requests), `watch` (progress), `produce` (a WARC file into batches), `in_place` (records that
+//! stay in their file), [`import`] (batches into a store), [`import_wacz`] (the WARC files in a
+//! WACZ file); [`cdxj`] (the index of an archive that stays where it is), [`adopt`] (which copies
+//! it afterwards); `cache`, the caches of other programs.
 
 mod adopt;
 mod asked;

@@ -1,4 +1,4 @@
-//! Options of an import: what is kept, in which form, within which bounds.
+//! Options of an import: the records kept, their form, and limits.
 
 use crate::http::body::BodyRules;
 use crate::page::RecordKind;
@@ -15,7 +15,7 @@ use crate::spool::Spool;
 #[derive(Clone, Debug)]
 pub struct ImportOptions {
     kept: Vec<RecordKind>,
-    /// Where the file is whose records stay in place.
+    /// Location of the file whose records stay in place.
     pub(super) in_place: Option<String>,
     pub(super) body_rules: BodyRules,
 }
@@ -32,20 +32,20 @@ impl ImportOptions {
         ImportOptions::default()
     }
 
-    /// Keeps content codings (gzip, br, ...) as received; chunked transfer coding is undone all
-    /// the same. Default: they are undone.
+    /// Keeps content codings (gzip, br, ...) as received; chunked transfer coding is undone in any
+    /// case. Default: they are undone.
     pub fn as_received(mut self) -> ImportOptions {
         self.body_rules.as_received = true;
         self
     }
 
-    /// Whether content codings are kept as received.
+    /// Returns whether content codings are kept as received.
     pub fn is_as_received(&self) -> bool {
         self.body_rules.as_received
     }
 
-    /// Keeps records of this kind beside their pages: requests, metadata, or conversions (the text
-    /// of a page, say). Default: only requests other than a plain `GET`, which make variants.
+    /// Keeps records of this kind beside their pages: requests, metadata, or conversions (such as
+    /// the text of a page). Default: only requests other than a plain `GET`, which make variants.
     pub fn keep(mut self, kind: RecordKind) -> ImportOptions {
         self.kept.push(kind);
         self
@@ -57,23 +57,23 @@ impl ImportOptions {
         self
     }
 
-    /// Where large blocks are set aside, and from which size on. Default: 8 MiB, the system's
-    /// temporary folder.
+    /// Folder in which large blocks are set aside, and the size from which they are. Default: the
+    /// system's temporary folder, 8 MiB.
     pub fn spool(mut self, spool: Spool) -> ImportOptions {
         self.body_rules.spool = spool;
         self
     }
 
-    /// Keeps descriptions only, and leaves the records in the file, which is at `location` for as
-    /// long as pages are to be read: an absolute path, or an `http(s)` address. Records that
-    /// cannot be read from their offset alone (several in one compressed member, or from the dump
-    /// of a store) are stored whole. Default: all are.
+    /// Keeps descriptions only, and leaves the records in the file. The file must be at `location`
+    /// whenever pages are read: an absolute path, or an `http(s)` address. Records that cannot be
+    /// read from their offset alone (several in one compressed member, or from the dump of a
+    /// store) are stored whole. Default: all are stored whole.
     pub fn in_place(mut self, location: impl Into<String>) -> ImportOptions {
         self.in_place = Some(location.into());
         self
     }
 
-    /// Whether records of this kind are kept.
+    /// Returns whether records of this kind are kept.
     pub fn keeps(&self, kind: RecordKind) -> bool {
         kind.is_page() || self.kept.contains(&kind)
     }

@@ -2,19 +2,19 @@
 //! a variant.
 //!
 //! A request and its answer are two records. `WARC-Concurrent-To` of either names the other; if
-//! neither has that field, two consecutive records with the same URL and date belong together. An
-//! answer that no such link gives a request takes, when it is released, the nearest one of its
-//! URL, in time and then in place, that has no answer. For writers leave the field out, name
-//! records that are not there, date the two apart, or write one URL with a fragment or another
-//! scheme. It waits up to twice as long where such a request is so young that its own answer may
-//! still come. Writers differ in which comes first, so an answer is held until its request
-//! arrives, or for [`HELD_RECORDS`] records. Beyond [`HELD_BYTES`] of memory, held answers are set
-//! aside on disk, up to [`HELD_DISK_BYTES`]. A request that comes before its answer is remembered
-//! for longer. Records from a dump name their variants themselves.
+//! neither has that field, two consecutive records with the same URL and date belong together.
+//! Writers may leave the field out, name missing records, date the two apart, or write one URL
+//! with a fragment or another scheme. So an answer without such a link takes, when it is released,
+//! the nearest unanswered request of its URL, in time and then in place. If that request is so
+//! young that its own answer may still come, the answer waits up to twice as long. Writers differ
+//! in which comes first, so an answer is held until its request arrives, or for [`HELD_RECORDS`]
+//! records. Beyond [`HELD_BYTES`] of memory, held answers are set aside on disk, up to
+//! [`HELD_DISK_BYTES`]. A request that comes before its answer is remembered for longer. Records
+//! from a dump name their variants themselves.
 //!
 //! Invariants: records keep their order; memory is bounded; an answer that names another record
 //! and is released before its request arrives is counted; a request that comes too late is
-//! reported, with the place of its answer; other requests without an answer are counted.
+//! reported, with the position of its answer; other requests without an answer are counted.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -26,9 +26,9 @@ use crate::page::variant::Variant;
 use crate::warc::Place;
 use crate::warc::header::RecordHeader;
 
-/// Records for which an answer waits for its request.
+/// Number of records for which an answer waits for its request.
 const HELD_RECORDS: u64 = 64;
-/// Items that are held, with problems between records.
+/// Maximum number of held items, including problems between records.
 const HELD_ITEMS: usize = 4096;
 /// Memory for held bodies; one record may exceed it.
 const HELD_BYTES: u64 = 8 << 20;
@@ -38,7 +38,7 @@ const HELD_WITH_HEADERS: u64 = 2 * HELD_BYTES;
 const HELD_DISK_BYTES: u64 = 256 << 20;
 /// Memory for the variants of requests other than `GET`.
 const REMEMBERED_BYTES: usize = 16 << 20;
-/// Ids remembered of released answers, and of plain `GET`s.
+/// Number of ids remembered of released answers, and of plain `GET`s.
 const LATEST_IDS: usize = 1 << 16;
 
 /// The fields of a record that link it with others.
@@ -54,7 +54,7 @@ pub(super) struct Links {
     place: Option<Place>,
 }
 
-/// Bytes that a record takes while it is held.
+/// Size of a record while it is held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Size {
     pub(super) memory: u64,
@@ -82,13 +82,13 @@ impl Links {
         names(self, other) || names(other, self)
     }
 
-    /// Whether two consecutive records may belong together, since neither names another.
+    /// Returns whether two consecutive records may belong together, since neither names another.
     fn may_belong_to(&self, other: &Links) -> bool {
         self.names.is_empty() && other.names.is_empty() && self.url == other.url && self.date == other.date
     }
 }
 
-/// An id without the brackets that some writers leave out.
+/// An id without the brackets that some writers omit.
 fn bare_id(id: &[u8]) -> Vec<u8> {
     let id = id.trim_ascii();
     id.strip_prefix(b"<").and_then(|id| id.strip_suffix(b">")).unwrap_or(id).to_vec()
@@ -100,7 +100,7 @@ fn page_of(url: &[u8]) -> Option<u64> {
     (!url.is_empty()).then(|| xxh3_64(bare.unwrap_or(&canonical)))
 }
 
-/// The role of a record in a pair.
+/// Role of a record in a pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// An answer: waits for its request.
@@ -113,7 +113,7 @@ pub(super) enum Role {
     Other,
 }
 
-/// A record that is held, with the caller's value for it.
+/// A held record, with the caller's value for it.
 pub(super) struct Held<T> {
     pub(super) what: T,
     pub(super) variant: Option<Variant>,
@@ -127,14 +127,14 @@ pub(super) struct Held<T> {
 pub(super) struct Pairing<T> {
     held: VecDeque<Held<T>>,
     held_size: Size,
-    /// Records taken so far.
+    /// Number of records taken.
     number: u64,
     requests: VecDeque<Asked>,
     variants: Remembered,
     /// Ids of plain `GET`s, and of the records that they name.
     plain: Latest<()>,
     passed: Passed,
-    /// Requests without an answer that were forgotten; the ids of the latest, and those they name.
+    /// Forgotten requests without an answer: their number; ids of the latest, and those they name.
     unanswered: u64,
     dropped: Latest<()>,
 }
@@ -148,12 +148,12 @@ struct Asked {
 }
 
 impl Asked {
-    /// Whether it has no answer and asks for this page.
+    /// Returns whether it has no answer and asks for this page.
     fn is_open_for(&self, page: Option<u64>) -> bool {
         !self.has_answer && page.is_some() && self.links.page == page
     }
 
-    /// Whether its own answer may still come: as the next record, or as one that it names.
+    /// Returns whether its own answer may still come: as the next record, or as one that it names.
     fn is_young(&self, last: u64) -> bool {
         self.number == last || !self.links.names.is_empty() && self.number + HELD_RECORDS > last
     }
@@ -162,7 +162,7 @@ impl Asked {
         self.variant.is_some() && !self.has_answer
     }
 
-    /// How far an answer is, in time and then in records.
+    /// Distance of an answer, in time and then in records.
     fn distance(&self, number: u64, answer: &Links) -> (u64, u64) {
         (self.links.time_ms.abs_diff(answer.time_ms), self.number.abs_diff(number))
     }
@@ -183,8 +183,8 @@ impl<T> Pairing<T> {
         }
     }
 
-    /// Takes the next record. Returns the place of its answer if it is a request other than a
-    /// plain `GET` and the answer was released without it.
+    /// Takes the next record. If it is a request other than a plain `GET` whose answer was already
+    /// released, returns the position of that answer.
     pub(super) fn push(&mut self, what: T, role: Role, links: Links, size: Size) -> Option<Place> {
         self.number += 1;
         let mut held = Held { what, variant: None, number: self.number, size, links, waits: role == Role::Answer };
@@ -203,13 +203,13 @@ impl<T> Pairing<T> {
         misplaced
     }
 
-    /// Takes an item that is no record.
+    /// Takes an item that is not a record.
     pub(super) fn push_other(&mut self, what: T) {
         let (number, links, size) = (self.number, Links::default(), Size::default());
         self.held.push_back(Held { what, variant: None, number, size, links, waits: false });
     }
 
-    /// The next record if it no longer waits; with `is_end`, none waits.
+    /// The next record if it no longer waits; with `is_end`, no record waits.
     pub(super) fn next(&mut self, is_end: bool) -> Option<Held<T>> {
         let front = self.held.front()?;
         // A record of any size waits for the next one.
@@ -233,14 +233,14 @@ impl<T> Pairing<T> {
         Some(held)
     }
 
-    /// Whether a request of the URL of an answer that waits is too young to be given to it.
+    /// Returns whether a request of the URL of a waiting answer is too young to be given to it.
     fn may_have_late_request(&self, answer: &Held<T>) -> bool {
         let is_late = |asked: &Asked| asked.is_open_for(answer.links.page) && asked.is_young(self.number);
         answer.waits && self.requests.iter().any(is_late)
     }
 
-    /// Gives an answer that no link gave a request the nearest of its URL that belongs to no
-    /// answer, and to no other that waits and is nearer.
+    /// Gives an answer without a linked request the nearest request of its URL that has no answer
+    /// and is not nearer to another waiting one.
     fn take_nearest_request(&mut self, answer: &mut Held<T>, is_end: bool) {
         let (held, last, page) = (&self.held, self.number, answer.links.page);
         let is_nearest = |asked: &&mut Asked| {
@@ -260,8 +260,8 @@ impl<T> Pairing<T> {
         }
     }
 
-    /// Moves held bodies to disk with `set_aside`, which returns the new size, from the last
-    /// record on, until they fit in [`HELD_BYTES`].
+    /// Moves held bodies to disk with `set_aside`, which returns the new size, starting at the
+    /// last record, until they fit in [`HELD_BYTES`].
     pub(super) fn relieve(&mut self, mut set_aside: impl FnMut(&mut T) -> Result<Option<Size>>) -> Result<()> {
         for held in self.held.iter_mut().rev() {
             if self.held_size.memory <= HELD_BYTES {
@@ -276,13 +276,13 @@ impl<T> Pairing<T> {
         Ok(())
     }
 
-    /// Answers that name another record and were released as answers to a plain `GET`, since their
-    /// request did not arrive.
+    /// Number of answers that name another record and were released as answers to a plain `GET`,
+    /// because their request did not arrive.
     pub(super) fn without_request(&self) -> u64 {
         self.passed.without_request
     }
 
-    /// Requests other than a plain `GET` that no answer belongs to, once all were taken.
+    /// Number of requests other than a plain `GET` without an answer, once all records were taken.
     pub(super) fn unanswered(&self) -> u64 {
         let still = self.requests.iter().filter(|asked| asked.is_open());
         self.unanswered + still.count() as u64
@@ -347,7 +347,7 @@ impl<T> Pairing<T> {
         }
         let was_passed = passed.is_some();
         let misplaced = passed.filter(|_| variant.is_some());
-        // One whose answer was released is told of by that.
+        // A request whose answer was released is reported with that answer.
         let has_answer = has_answer || was_passed;
         self.requests.push_back(Asked { number, links: request.links.clone(), variant, has_answer });
         if self.requests.len() as u64 > HELD_RECORDS
@@ -394,7 +394,7 @@ struct Latest<V> {
 }
 
 impl<V> Latest<V> {
-    /// Returns the value that is dropped for it.
+    /// Inserts a value and returns the one that is dropped for it.
     fn insert(&mut self, hash: u64, value: V) -> Option<V> {
         if self.known.insert(hash, value).is_some() {
             return None;
@@ -431,7 +431,8 @@ impl Passed {
         }
     }
 
-    /// The place of a request's answer, if that was released; it no longer counts as without one.
+    /// The position of a request's answer, if that was released; it no longer counts as
+    /// unanswered.
     fn take(&mut self, request: &Links) -> Option<Place> {
         let named_by_it = Some(!xxh3_64(&request.id)).filter(|_| !request.id.is_empty());
         let hashes = named_by_it.into_iter().chain(request.names.iter().map(|id| xxh3_64(id)));
@@ -470,7 +471,7 @@ mod tests {
         Size { memory, disk: 0 }
     }
 
-    /// The records as they go on, with their variants.
+    /// The records in the order of release, with their variants.
     fn run(records: &[&str]) -> String {
         let mut pairing = Pairing::new();
         let (mut out, mut late) = (Vec::new(), 0);

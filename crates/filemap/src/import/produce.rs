@@ -1,5 +1,5 @@
-//! Reads a file into batches of pages, on a thread of its own: records are parsed, dated and given
-//! their requests here.
+//! Reads a file into batches of pages, on its own thread: parses and dates the records, and pairs
+//! answers with their requests.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -20,15 +20,15 @@ use crate::warc::header::Segment;
 use crate::warc::stored::Stored;
 use crate::warc::{Item, Place, Problem, ProblemKind, Reader, RecordHeader};
 
-/// Records or bytes of a full batch.
+/// Number of records, and of bytes, of a full batch.
 const BATCH_RECORDS: u64 = 256;
 const BATCH_BYTES: u64 = 2 << 20;
-/// Age of a batch that goes on with its next record: a slow source is told of in time.
+/// Age at which a batch is sent with its next record, so that a slow source is reported in time.
 const BATCH_AGE: Duration = Duration::from_secs(1);
 /// The smallest answer that is set aside on disk while it waits for its request.
 const SET_ASIDE_BYTES: u64 = 64 << 10;
 
-/// What was met in a file.
+/// An event in a file.
 pub(super) enum Event {
     Page(Box<Capture>, Place),
     Problem(Problem, Of),
@@ -42,7 +42,7 @@ pub(super) enum Event {
 #[derive(Default)]
 pub(super) struct Batch {
     pub(super) events: Vec<Event>,
-    /// Whole records, those of `ignored` included.
+    /// Number of whole records, including `ignored`.
     pub(super) records: u64,
     pub(super) ignored: u64,
     pub(super) bytes_read: u64,
@@ -170,19 +170,19 @@ fn take(
     Ok(())
 }
 
-/// What is met with a page, which may be a request that is not kept.
+/// The event of a page, which may be a request that is not kept.
 fn page_event(page: Box<Capture>, place: Place, is_kept: bool, of: &Of) -> (Event, Size) {
     let size = page_size(&page);
     if is_kept { (Event::Page(page, place), size) } else { (Event::Ignored(place, of.clone()), Size::default()) }
 }
 
-/// What is wrong with a page that is a first segment.
+/// The message for a page that is a first segment.
 fn first_segment(url: &[u8]) -> String {
     let url = String::from_utf8_lossy(url);
-    format!("{url}: this is the first segment of a record that was cut into several: the page ends with it")
+    format!("{url}: this is the first segment of a record that its writer split: the page ends with it")
 }
 
-/// Why a record is left out whatever it holds; `None` if it is not.
+/// Reason why a record is left out regardless of its content; `None` if it is not.
 fn left_out(header: &RecordHeader) -> Option<(ProblemKind, String)> {
     if header.segment() == Some(Segment::Later) {
         let of = header.text("WARC-Segment-Origin-ID").unwrap_or("an unknown record");
@@ -193,13 +193,13 @@ fn left_out(header: &RecordHeader) -> Option<(ProblemKind, String)> {
     }
     let what = match header.record_type() {
         _ if header.has_known_type() => return None,
-        "" => "the record says no type (WARC-Type)".to_owned(),
-        other => format!("the record is of a type that is not known: {other}"),
+        "" => "the record has no type (WARC-Type)".to_owned(),
+        other => format!("the record has an unknown type: {other}"),
     };
     Some((ProblemKind::Unusable, what))
 }
 
-/// The size of a page that waits.
+/// Size of a waiting page.
 fn page_size(capture: &Capture) -> Size {
     let (headers, body) = (capture.page.headers.memory_bytes(), capture.body.len());
     match capture.body {
@@ -208,8 +208,8 @@ fn page_size(capture: &Capture) -> Size {
     }
 }
 
-/// Moves the body of a page that waits for its request to disk, unless it is small. Returns its
-/// size then.
+/// Moves the body of a page that waits for its request to disk, unless it is small. Returns the
+/// new size.
 fn set_aside(event: &mut Event, options: &ImportOptions) -> Result<Option<Size>> {
     let Event::Page(page, _) = event else { return Ok(None) };
     if !matches!(page.body, Payload::Memory(_)) || page.body.len() < SET_ASIDE_BYTES {
@@ -219,7 +219,7 @@ fn set_aside(event: &mut Event, options: &ImportOptions) -> Result<Option<Size>>
     Ok(Some(page_size(page)))
 }
 
-/// Moves what no longer waits to the batch; at the end, everything.
+/// Moves records that no longer wait to the batch; at the end, all records.
 fn go_on(pairing: &mut Pairing<Event>, is_end: bool, batch: &mut Batch) {
     while let Some(held) = pairing.next(is_end) {
         match held.what {

@@ -43,7 +43,7 @@ pub struct ImportReport {
     pub unchanged: u64,
     /// Of these: versions whose record was left in the file.
     pub in_place: u64,
-    /// Of these: variants, that is answers to other requests than a plain `GET`.
+    /// Of these: variants, that is, answers to requests other than a plain `GET`.
     pub variants: u64,
     /// Records that the store already had (same URL, time and digest).
     pub already_there: u64,
@@ -57,7 +57,7 @@ pub struct ImportReport {
     pub body_bytes: u64,
     /// The first [`MAX_LISTED_PROBLEMS`] problems, in the order of the file.
     pub problems: Vec<Problem>,
-    /// Stored versions that are no pages: requests, metadata, conversions.
+    /// Stored versions that are not pages: requests, metadata, conversions.
     pub beside: u64,
     /// Problems of kind [`ProblemKind::Damage`].
     pub damaged: u64,
@@ -69,28 +69,29 @@ pub struct ImportReport {
     pub misplaced: u64,
     /// Problems of kind [`ProblemKind::Segment`].
     pub segments: u64,
-    /// Answers kept as pages that name another record, and whose request is not in the file:
-    /// whether that was a plain `GET` is unknown.
+    /// Answers kept as pages that name another record whose request is not in the file: it is
+    /// unknown whether that was a plain `GET`.
     pub without_request: u64,
-    /// Requests other than a plain `GET` to which no answer of the file belongs: a page of their
-    /// URL may be their answer.
+    /// Requests other than a plain `GET` without an answer in the file: a page of their URL may be
+    /// their answer.
     pub unanswered: u64,
     /// Problems of kind [`ProblemKind::Warning`]: each is reported once a file.
     pub warnings: u64,
-    /// Records whose date was found by a rule, by that rule.
+    /// Number of records dated by a rule, by that rule.
     pub mended_dates: BTreeMap<DateRule, u64>,
-    /// The check of the pages' payload digests.
+    /// Results of checking the pages' payload digests.
     pub digests: DigestCount,
-    /// The revisits among the pages: [`Unresolved::count`] says how many have no original in the
-    /// store. Ask after all files are in, since an original may come after its revisits.
+    /// The revisits among the pages: [`Unresolved::count`] returns the number without an original
+    /// in the store. Call it after all files are in, since an original may come after its
+    /// revisits.
     pub unresolved: Unresolved,
-    /// The progress callback cancelled the import: what was stored stays, and the same import
-    /// repeated adds the rest.
+    /// The progress callback cancelled the import: what was stored stays, and repeating the import
+    /// adds the rest.
     pub is_cancelled: bool,
 }
 
 impl ImportReport {
-    /// Whether parts of the file are damaged.
+    /// Returns whether parts of the file are damaged.
     pub fn is_damaged(&self) -> bool {
         self.damaged > 0
     }

@@ -1,15 +1,15 @@
 //! Imports a WACZ file (Web Archive Collection Zipped 1.1.1): a zip file with WARC files in its
 //! folder `archive/`.
 //!
-//! The index and the list of pages are not read: the WARC files have all that they say. An entry
-//! may be stored or deflated, its WARC file is read as any other, and problems name both files. An
-//! archive elsewhere in the zip file is not read: it is a problem with its name. The two
-//! descriptions of each entry in a zip file are compared (`layout`, `header`); the bytes of an
-//! entry are checked as they are read (`entry`).
+//! The index and the list of pages are not read: the WARC files contain everything in them. An
+//! entry may be stored or deflated, its WARC file is read like any other, and problems name both
+//! files. An archive elsewhere in the zip file is not read: it is a problem with its name. The two
+//! headers of each entry in a zip file are compared (`layout`, `header`); the bytes of an entry
+//! are checked as they are read (`entry`).
 //!
-//! Invariants: memory is bounded by the list of entries, whose size is bounded, and by that of an
-//! import; every byte of the file belongs to exactly one entry, to the list, or to a problem. A
-//! damaged zip file is a problem of the report, never an error.
+//! Invariants: memory is bounded by the central directory, whose size is bounded, and by that of
+//! an import; every byte of the file belongs to exactly one entry, to the central directory, or to
+//! a problem. A damaged zip file is a problem in the report, never an error.
 
 use std::io::{Read, Seek};
 use std::ops::ControlFlow;
@@ -25,13 +25,13 @@ use crate::warc::wacz::entry::{EntryReader, Verdict};
 use crate::warc::wacz::layout::{self, Entry, Layout, Wrong};
 use crate::warc::{Place, Problem, ProblemKind};
 
-/// Whether a file with these first bytes is a zip file.
+/// Returns whether a file with these first bytes is a zip file.
 pub fn is_zip(first_bytes: &[u8]) -> bool {
     first_bytes.starts_with(b"PK\x03\x04") || first_bytes.starts_with(b"PK\x05\x06")
 }
 
 /// Imports the WARC files in the WACZ file `source`, each as [`import`](super::import()) does; the
-/// report covers all. `file` is its name in the report.
+/// report covers all of them. `file` is the name of the WACZ file in the report.
 ///
 /// # Errors
 ///
@@ -46,7 +46,7 @@ pub fn import_wacz<R: Read + Seek + Send>(
     import_wacz_into(&mut |_| Ok(store.clone()), file, source, options, &mut |at: ImportProgress| progress(at))
 }
 
-/// As [`import_wacz`], into the store that `stores` gives, as [`import_into`] does.
+/// As [`import_wacz`], into the store that `stores` returns, as [`import_into`] does.
 ///
 /// # Errors
 ///
@@ -94,7 +94,7 @@ pub fn import_wacz_into<R: Read + Seek + Send>(
             // The other entries can still be imported.
             Err(Error::Packed { form, .. }) => {
                 let what = format!(
-                    "it is compressed by {form}, which is not read: take it out, unpack it by `{}`, and import that",
+                    "it is compressed with {form}, which is not supported: extract it, unpack it with `{}`, and import that",
                     form.command()
                 );
                 total.tell(problem(&name, entry.offset, ProblemKind::Unusable, what), watch);
@@ -111,13 +111,13 @@ pub fn import_wacz_into<R: Read + Seek + Send>(
         }
     }
     if !found {
-        let what = "a zip file without WARC files in a folder archive/: no WACZ";
+        let what = "not a WACZ file: the zip file has no WARC files in a folder archive/";
         total.tell(problem(file, 0, ProblemKind::Unusable, what.to_owned()), watch);
     }
     Ok(total)
 }
 
-/// Watches the import of an entry: progress is that of all entries.
+/// Watches the import of an entry: progress covers all entries.
 struct After<'a>(&'a ImportReport, &'a mut dyn ImportWatch);
 
 impl ImportWatch for After<'_> {
@@ -137,13 +137,13 @@ fn tell(file: &str, layout: &Layout, report: &mut ImportReport, watch: &mut dyn 
         report.tell(problem(name.as_deref().unwrap_or(file), *offset, ProblemKind::Damage, what.clone()), watch);
     }
     if layout.untold > 0 {
-        let what = format!("the zip file is damaged in {} places more", layout.untold);
+        let what = format!("the zip file is damaged in {} more places", layout.untold);
         report.tell(problem(file, 0, ProblemKind::Damage, what), watch);
     }
 }
 
 /// The name of an entry to import, after the name of the WACZ file; `None` if the entry is a
-/// folder or no archive. An entry with two names is an archive if either says so.
+/// folder or not an archive. An entry with two names is an archive if either name says so.
 ///
 /// # Errors
 ///
@@ -163,7 +163,7 @@ fn archive_name(entry: &Entry, file: &str) -> std::result::Result<Option<String>
             return Ok(Some(shown));
         }
         if names::is_archive(path) {
-            let what = "an archive outside the folder archive/ is not read: take it out, and import that";
+            let what = "an archive outside the folder archive/ is not read: extract it and import that";
             left_out.get_or_insert(problem(&shown, entry.offset, ProblemKind::Unusable, what.to_owned()));
         }
     }

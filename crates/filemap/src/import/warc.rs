@@ -1,11 +1,11 @@
 //! Imports a WARC file into a store, on two threads: one reads, decompresses and parses, the
-//! caller's compresses and puts.
+//! caller's thread compresses and puts.
 //!
-//! An interrupted import is repeated to resume it: a record that the store already has (same URL,
-//! time and digest) adds nothing. A body equal to the newest version's is stored as a reference;
-//! one from the dump of a store, if it was a reference there.
+//! Repeating an interrupted import resumes it: a record that the store already has (same URL, time
+//! and digest) adds nothing. A body equal to the newest version's is stored as a reference; a body
+//! from the dump of a store, if it was a reference there.
 //!
-//! Invariants: memory is bounded by the batches under way (a few MiB each), by the answers that
+//! Invariants: memory is bounded by the batches in flight (a few MiB each), by the answers that
 //! wait for their requests (see `pair`), and by the spool's bound for one record; an error of the
 //! store stops both threads; what was imported before stays.
 
@@ -31,10 +31,9 @@ use crate::warc::{Place, Problem, ProblemKind, Reader};
 /// Batches that may wait for the storing thread.
 const BATCHES_WAITING: usize = 2;
 
-/// Imports the WARC file `source`; its content tells whether it is plain, gzip or zstd. `file` is
-/// its name in the report. `progress` is called on this thread before every page and at the end;
-/// `Break` cancels the import there: what was stored stays, and the same import repeated adds the
-/// rest.
+/// Imports the WARC file `source`; its content shows whether it is plain, gzip or zstd. `file` is
+/// its name in the report. `progress` is called on this thread before every page and at the end.
+/// `Break` cancels the import: what was stored stays, and repeating the import adds the rest.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -57,8 +56,9 @@ const BATCHES_WAITING: usize = 2;
 ///
 /// # Errors
 ///
-/// [`crate::Error::Read`] if `source` fails, [`crate::Error::Spool`], and those of the store; all
-/// that came before is stored. Damage and records that cannot be kept are in the report.
+/// [`crate::Error::Read`] if `source` fails, [`crate::Error::Spool`], and those of the store;
+/// everything before the error is stored. Damage and records that cannot be kept are in the
+/// report.
 pub fn import<R: Read + Send>(
     store: &PageStore,
     file: &str,
@@ -69,9 +69,9 @@ pub fn import<R: Read + Send>(
     import_into(&mut |_| Ok(store.clone()), file, source, options, &mut |at: ImportProgress| progress(at))
 }
 
-/// As [`import`], into the store that `stores` returns for the URL of a page: it is called for
-/// every page, on this thread, so that a file without pages needs no store. An error of it that
-/// concerns one page costs that page. `watch` is called on this thread, too.
+/// As [`import`], into the store that `stores` returns for the URL of a page. It is called for
+/// every page, on this thread, so a file without pages needs no store. An error that it returns
+/// for one page costs only that page. `watch` is also called on this thread.
 ///
 /// # Errors
 ///
@@ -104,7 +104,7 @@ fn consume(
 ) -> Result<ImportReport> {
     let mut left = location.map(LeftIn::new);
     let report = put_all(stores, (file, left.as_mut()), batches, watch);
-    // Also of what was put before an error, or before a stop.
+    // Also for what was put before an error, or before a stop.
     let settled = left.map_or(Ok(()), |mut left| left.describing.settle());
     let report = report?;
     settled.map(|()| report)
@@ -119,7 +119,8 @@ fn put_all(
     let mut report = ImportReport::default();
     let mut known = Known::default();
     for batch in batches {
-        // Asked first: a source may end early because of a stop, which is no problem of the file.
+        // Asked first: a source may end early because of a stop, which is not a problem of the
+        // file.
         report.is_cancelled = watch.progress(ImportProgress::of(&report)).is_break();
         if report.is_cancelled {
             return Ok(report);
@@ -154,12 +155,12 @@ fn put_all(
             }
         }
     }
-    // The whole file is in: there is nothing to cancel.
+    // The whole file is imported: there is nothing to cancel.
     let _ = watch.progress(ImportProgress::of(&report));
     Ok(report)
 }
 
-/// Puts a page, and tells what became of it.
+/// Puts a page, and reports the outcome.
 fn take_in(
     stores: &mut dyn FnMut(&[u8]) -> Result<PageStore>,
     (known, left): (&mut Known, Option<&mut LeftIn<'_>>),
@@ -188,9 +189,9 @@ fn take_in(
     Ok(())
 }
 
-/// Returns `None` if the store has it.
+/// Puts a page. Returns `None` if the store already has it.
 fn put(store: &PageStore, known: &mut Known, page: &mut Capture, report: &mut ImportReport) -> Result<Option<Put>> {
-    // It may have waited on disk.
+    // The body may have waited on disk.
     page.body.take_back()?;
     report.digests.add(page.digests);
     if let Some(bytes) = store.given_bytes(&page.page, page.body.len())? {
@@ -222,8 +223,8 @@ fn put(store: &PageStore, known: &mut Known, page: &mut Capture, report: &mut Im
     Ok(put)
 }
 
-/// Stores a page, its body in this form unless a dump says another; `None` if the store already
-/// has it.
+/// Stores a page, with its body in this form unless a dump prescribes another. Returns `None` if
+/// the store already has it.
 pub(super) fn put_page(
     store: &PageStore,
     known: &mut Known,
@@ -257,7 +258,7 @@ pub(super) fn put_page(
     Ok(Some(put))
 }
 
-/// The arrival of `page`, with this body; `None` if the store already has it.
+/// The arrival of `page` with this body; `None` if the store already has it.
 fn arrival(
     store: &PageStore,
     known: &mut Known,
@@ -273,7 +274,7 @@ fn arrival(
     })
 }
 
-/// Gives an unchanged version the body of an earlier one of its URL; if the store lacks that,
+/// Gives an unchanged version the body of an earlier version of its URL; if the store lacks that,
 /// makes it a revisit. Returns false if the store has it as a revisit, from an import before its
 /// original.
 fn fetch_body(store: &PageStore, known: &mut Known, capture: &mut Capture, original: Original) -> Result<bool> {

@@ -1,4 +1,4 @@
-//! What an import tells while it runs: how far it is, and what became of each record.
+//! Callbacks of a running import: progress, and the outcome for each record.
 
 use std::ops::ControlFlow;
 
@@ -33,9 +33,10 @@ use crate::warc::{Place, Problem, RecordHeader};
 pub struct ImportProgress {
     /// Bytes read from the file.
     pub bytes_read: u64,
-    /// Whole records so far.
+    /// Number of whole records.
     pub records: u64,
-    /// Versions stored; of an index also those that are about to be, of which one may be refused.
+    /// Versions stored. For an index it includes those about to be stored, which may yet be
+    /// refused.
     pub pages: u64,
     /// Problems so far.
     pub problems: u64,
@@ -47,7 +48,7 @@ impl ImportProgress {
         ImportProgress { bytes_read: report.bytes_read, records: report.records, pages: report.stored, problems }
     }
 
-    /// This, plus other files.
+    /// This progress plus that of other files.
     pub(super) fn after(&self, others: &ImportReport) -> ImportProgress {
         let others = ImportProgress::of(others);
         ImportProgress {
@@ -59,7 +60,7 @@ impl ImportProgress {
     }
 }
 
-/// Watches an import. A function of [`ImportProgress`] is one.
+/// Watches an import. Any function of [`ImportProgress`] implements it.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -94,9 +95,9 @@ pub trait ImportWatch {
     /// Called before every record and at the end; `Break` cancels the import there.
     fn progress(&mut self, at: ImportProgress) -> ControlFlow<()>;
 
-    /// Called once for each record, in the order of the file; and once for each
-    /// [`Fate::Problem`], before its record if there is one. A record that waits for its request
-    /// holds up those behind it.
+    /// Called once for each record, in the order of the file; and once for each [`Fate::Problem`],
+    /// before its record if there is one. A record that waits for its request delays those after
+    /// it.
     fn record(&mut self, _: &ImportedRecord<'_>) {}
 }
 
@@ -106,7 +107,7 @@ impl<F: FnMut(ImportProgress) -> ControlFlow<()>> ImportWatch for F {
     }
 }
 
-/// A record of a file, or bytes that are none, and what became of it.
+/// A record of a file, or bytes that are not a record, and the outcome.
 ///
 /// ```
 /// use filemap::import::{Fate, ImportedRecord};
@@ -121,26 +122,26 @@ impl<F: FnMut(ImportProgress) -> ControlFlow<()>> ImportWatch for F {
 pub struct ImportedRecord<'a> {
     /// The name of the file, as given to the import.
     pub file: &'a str,
-    /// Where in it.
+    /// Position in the file.
     pub place: Place,
-    /// The record's type, as written; empty if the bytes are no record.
+    /// The record's type, as written; empty if the bytes are not a record.
     pub record_type: &'a str,
     /// Its URL, as written; empty if it has none.
     pub url: &'a [u8],
-    /// Its time, in ms since 1970; of a page, the time that it is kept under.
+    /// Its time, in ms since 1970; for a page, the time under which it is kept.
     pub time_ms: Option<i64>,
-    /// What became of it.
+    /// The outcome.
     pub fate: Fate<'a>,
 }
 
 impl<'a> ImportedRecord<'a> {
-    /// What became of the bytes at a place of a file of this name; the other fields are empty.
+    /// The outcome for the bytes at a position of a file; the other fields are empty.
     pub fn new(file: &'a str, place: Place, fate: Fate<'a>) -> ImportedRecord<'a> {
         ImportedRecord { file, place, record_type: "", url: b"", time_ms: None, fate }
     }
 }
 
-/// What became of a record.
+/// Outcome for a record.
 ///
 /// ```
 /// use filemap::import::Fate;
@@ -153,20 +154,20 @@ impl<'a> ImportedRecord<'a> {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Fate<'a> {
-    /// It was put: whole, or as a reference to an earlier body.
+    /// The record was put: whole, or as a reference to an earlier body.
     Stored(Put),
-    /// The store had it.
+    /// The store already had the record.
     AlreadyThere,
-    /// It is of a kind that is not kept.
+    /// The record is of a kind that is not kept.
     Ignored,
-    /// It cannot be kept.
+    /// The record cannot be kept.
     Failed(&'a Problem),
-    /// Something is wrong with bytes that are no record, or with a record, which has a fate of its
-    /// own: see [`Problem::kind`].
+    /// Something is wrong with bytes that are not a record, or with a record, which then has its
+    /// own outcome: see [`Problem::kind`].
     Problem(&'a Problem),
 }
 
-/// What a record is, for its watcher.
+/// Description of a record for its watcher.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Of {
     record_type: String,
@@ -180,7 +181,7 @@ impl Of {
         Of { record_type: header.record_type().to_owned(), url, time_ms: header.date_ms() }
     }
 
-    /// The record at a place of a file of this name, and its fate.
+    /// The record at a position of a file, with its outcome.
     pub(super) fn record<'a>(&'a self, file: &'a str, place: Place, fate: Fate<'a>) -> ImportedRecord<'a> {
         let Of { record_type, url, time_ms } = self;
         ImportedRecord { file, place, record_type, url, time_ms: *time_ms, fate }
@@ -188,7 +189,7 @@ impl Of {
 }
 
 impl ImportReport {
-    /// Adds a problem that is no record's, and tells of it.
+    /// Adds a problem that belongs to no record, and reports it.
     pub(super) fn tell(&mut self, problem: Problem, watch: &mut dyn ImportWatch) {
         watch.record(&ImportedRecord::new(&problem.file, problem.place, Fate::Problem(&problem)));
         self.problem(problem);

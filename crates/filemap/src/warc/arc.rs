@@ -6,16 +6,16 @@
 //! spaces, but old writers left spaces in URLs and types: so the line is split around the address
 //! and the date in its middle.
 //!
-//! Invariant: only a line with all its fields begins a record. Where a line is searched for, its
-//! date must have eight digits or more; where one must follow a whole record, the date may be any
-//! word.
+//! Invariant: only a line with all its fields begins a record. A line found by a search must have
+//! a date of eight digits or more; a line that must follow a whole record may have any word for a
+//! date.
 
 use std::net::IpAddr;
 
 use crate::page::headers::Headers;
 use crate::warc::header::{RecordHeader, record_begins};
 
-/// The longest line: the longest URL and the fields after it.
+/// The longest line: the longest URL and the fields after it, in bytes.
 pub(crate) const LINE_BYTES: usize = 68 << 10;
 /// The beginning of a plain file.
 pub(crate) const FILE_MAGIC: &[u8] = b"filedesc://";
@@ -31,9 +31,9 @@ pub(crate) struct Line<'a> {
     ip: &'a [u8],
     date: &'a [u8],
     media_type: &'a [u8],
-    /// The length of the block; `None` if it is no number.
+    /// The length of the block; `None` if it is not a number.
     pub(crate) length: Option<u64>,
-    /// With its end.
+    /// Length of the line with its line end, in bytes.
     pub(crate) bytes: usize,
 }
 
@@ -54,8 +54,8 @@ pub(crate) fn line(bytes: &[u8]) -> Option<Line<'_>> {
     })
 }
 
-/// As [`line`], where a record's line must stand: if the number of fields is right, the date may
-/// be any word.
+/// As [`line`], for a place where a record's line must be: if the number of fields is right, any
+/// word is accepted as the date.
 pub(crate) fn expected(bytes: &[u8]) -> Option<Line<'_>> {
     line(bytes).or_else(|| {
         let (text, bytes) = text_of(bytes)?;
@@ -67,7 +67,7 @@ pub(crate) fn expected(bytes: &[u8]) -> Option<Line<'_>> {
     })
 }
 
-/// Whether these bytes begin with a known scheme, not with the rest of one.
+/// Returns whether these bytes begin with a known scheme, rather than with the end of one.
 pub(crate) fn has_known_scheme(bytes: &[u8]) -> bool {
     let schemes: [&[u8]; 9] =
         [b"http:", b"https:", b"ftp:", b"dns:", b"filedesc:", b"whois:", b"gopher:", b"rtsp:", b"mms:"];
@@ -75,7 +75,7 @@ pub(crate) fn has_known_scheme(bytes: &[u8]) -> bool {
 }
 
 /// The line at the start of `bytes` if it begins like a URL: its text without the line end, and
-/// its length with it.
+/// its length with the line end.
 fn text_of(bytes: &[u8]) -> Option<(&[u8], usize)> {
     bytes.first().filter(|first| first.is_ascii_alphabetic())?;
     let bytes = &bytes[..bytes.len().min(LINE_BYTES)];
@@ -133,8 +133,8 @@ impl Line<'_> {
     }
 }
 
-/// Whether a compressed member decodes to the beginning of a WARC record (or of an ARC record, if
-/// `is_arc`), or not at all. `trial` decodes it for as long as its callback returns true; it
+/// Returns whether a compressed member decodes to the beginning of a WARC record (or of an ARC
+/// record, if `is_arc`), or to nothing. `trial` decodes it while its callback returns true; it
 /// returns false if the data is invalid.
 pub(crate) fn member_begins(is_arc: bool, trial: impl FnOnce(&mut dyn FnMut(&[u8]) -> bool) -> bool) -> bool {
     let mut first = Vec::new();
@@ -146,7 +146,7 @@ pub(crate) fn member_begins(is_arc: bool, trial: impl FnOnce(&mut dyn FnMut(&[u8
     !decodes || record_begins(&first) || is_arc && expected(&first).is_some()
 }
 
-/// Where a record's line begins in `bytes`, at their start or after a line end.
+/// Offset of the first record line in `bytes`, at their start or after a line end.
 pub(crate) fn find(bytes: &[u8]) -> Option<usize> {
     let starts = std::iter::once(0).chain(memchr::memchr_iter(b'\n', bytes).map(|end| end + 1));
     starts.filter(|&at| at < bytes.len()).find(|&at| line(&bytes[at..]).is_some_and(|line| line.length.is_some()))

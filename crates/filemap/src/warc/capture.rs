@@ -1,8 +1,8 @@
 //! Turns a WARC record into a page: parses the HTTP message in its block and decodes the body.
 //!
-//! A block that should be HTTP and is not (or whose head is longer than a mebibyte) is kept whole
+//! A block that should be HTTP but is not (or whose head is longer than a mebibyte) is kept whole
 //! as the body, with the record's own `Content-Type`. A record from the dump of a store becomes
-//! the page that it was (see `stored`).
+//! the original page (see `stored`).
 
 use crate::error::Result;
 use crate::http::body::{self, BodyRules};
@@ -23,17 +23,17 @@ pub(crate) struct Capture {
     pub(crate) body: Payload,
     pub(crate) decoded: bool,
     pub(crate) kept_as_received: bool,
-    /// The check of the record's payload digest.
+    /// Result of checking the record's payload digest.
     pub(crate) digests: DigestCount,
-    /// Of a record from a dump: how the store had the page.
+    /// For a record from a dump: how the store held the page.
     pub(crate) stored: Option<AsStored>,
-    /// The record can be read again from its offset in the file, without what came before.
+    /// True if the record can be read from its offset alone, without the bytes before it.
     pub(crate) reads_alone: bool,
 }
 
 impl Capture {
-    /// The page as any reader of the file has it: an unchanged version of a dump, whose body is
-    /// elsewhere, is a revisit.
+    /// The page as other programs read the file: an unchanged version of a dump, whose body is in
+    /// another record, is a revisit.
     pub(crate) fn for_any_reader(mut self) -> Capture {
         if let Some(original) = self.stored.take().and_then(|stored| stored.original) {
             self.page.kind = RecordKind::Revisit;
@@ -43,14 +43,14 @@ impl Capture {
     }
 }
 
-/// How a store had the page that it wrote as a record.
+/// Form in which a store held the page that it wrote as a record.
 pub(crate) struct AsStored {
     pub(crate) body_form: BodyForm,
-    /// The body is not in the record, but in the store: see [`Original`].
+    /// Set if the body is not in the record but in the store: see [`Original`].
     pub(crate) original: Option<Original>,
 }
 
-/// Where the body of an unchanged version is.
+/// Reference to the version that has the body of an unchanged one.
 pub(crate) struct Original {
     /// The time of the version of the same URL that has it.
     pub(crate) time_ms: i64,
@@ -60,14 +60,14 @@ pub(crate) struct Original {
     pub(crate) revisit: Revisit,
 }
 
-/// What a record becomes.
+/// Result of converting a record.
 pub(crate) enum Captured {
     Page(Box<Capture>),
-    /// The record is whole but cannot be kept; why.
+    /// The record is whole but cannot be kept, for this reason.
     Unusable(&'static str),
 }
 
-/// The page of a record of this kind.
+/// Converts a record of this kind to a page.
 pub(crate) fn capture(record: Record, kind: RecordKind, rules: &BodyRules) -> Result<Captured> {
     let Record { header, mut block, .. } = record;
     if let Some(captured) = as_stored(&header, &mut block)? {
@@ -129,8 +129,8 @@ fn as_stored(header: &RecordHeader, block: &mut Payload) -> Result<Option<Captur
     Ok(Some(Capture { page, stored: Some(as_stored), ..Capture::default() }))
 }
 
-/// Moves the head of an HTTP message from the block to the page. Returns false if the block holds
-/// none.
+/// Moves the head of an HTTP message from the block to the page. Returns false if the block is not
+/// an HTTP message.
 fn http_message(page: &mut Page, block: &mut Payload) -> Result<bool> {
     let parsed = match &*block {
         Payload::Memory(bytes) => head::parse(&bytes[..bytes.len().min(MAX_HEAD_BYTES)]),

@@ -21,8 +21,8 @@ pub(crate) fn digest_of(payload: &mut Payload, count: u64) -> Result<[u8; 20]> {
     Ok(hasher.finalize().into())
 }
 
-/// Whether `block` has the digest `text`; `None` if that is no digest, or the algorithm is not
-/// supported.
+/// Returns whether `block` has the digest `text`; `None` if that is not a digest, or its algorithm
+/// is not supported.
 pub(crate) fn matches(block: &mut Payload, text: &str) -> Result<Option<bool>> {
     crate::page::digest::Digest::parse(text).map_or(Ok(None), |digest| block.has_digest(&digest))
 }

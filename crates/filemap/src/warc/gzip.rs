@@ -13,19 +13,19 @@ use crate::warc::arc;
 use crate::warc::input::Input;
 use crate::warc::step::{Broken, Step};
 
-/// Most bytes that a step inflates.
+/// Maximum number of bytes inflated by a step.
 const STEP_BYTES: usize = 64 << 10;
 /// The longest header, with extra field, name and comment.
 const MAX_HEADER_BYTES: usize = 128 << 10;
 const TRAILER_BYTES: usize = 8;
 const MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
 
-/// Whether a member may begin here.
+/// Returns whether a member may begin here.
 pub(crate) fn begins(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC) && bytes.get(3).is_none_or(|flags| flags & 0xe0 == 0)
 }
 
-/// Whether `bytes` are the beginning of a member that inflates.
+/// Returns whether `bytes` are the beginning of a member that inflates.
 pub(crate) fn inflates(bytes: &[u8]) -> bool {
     trial(bytes, |_| true)
 }
@@ -35,7 +35,7 @@ pub(crate) fn starts_with_record(bytes: &[u8], is_arc: bool) -> bool {
     arc::member_begins(is_arc, |go_on| trial(bytes, go_on))
 }
 
-/// Inflates a member for as long as `go_on` returns true. Returns false if it is invalid.
+/// Inflates a member while `go_on` returns true. Returns false if the member is invalid.
 fn trial(bytes: &[u8], mut go_on: impl FnMut(&[u8]) -> bool) -> bool {
     let Some(header) = header_bytes(bytes) else { return false };
     let mut engine = Decompress::new(false);
@@ -117,7 +117,7 @@ impl Gzip {
         let crc = std::mem::replace(&mut self.crc, crc32fast::Hasher::new()).finalize();
         let whole = trailer[..4] == crc.to_le_bytes() && trailer[4..TRAILER_BYTES] == self.bytes_out.to_le_bytes();
         input.consume(TRAILER_BYTES);
-        Ok(if whole { Step::End } else { Step::Broken(Broken::damaged("the gzip checksum does not match")) })
+        Ok(if whole { Step::End } else { Step::Broken(Broken::damaged("gzip checksum mismatch")) })
     }
 }
 

@@ -1,9 +1,9 @@
 //! The header of a WARC record: its version line and named fields (WARC 1.0, 1.1 and the drafts
 //! before them).
 //!
-//! Parsing is strict where the framing depends on it (a length is a number) and lenient where
-//! writers differ (bare LF, case of names, `<` and `>` around a URL; a line that is no field is
-//! kept and reported).
+//! Parsing is strict where the framing depends on it (a length must be a number) and lenient where
+//! writers differ (bare LF, case of names, `<` and `>` around a URL). A line that is not a field
+//! is kept and reported.
 
 use std::net::IpAddr;
 
@@ -15,10 +15,10 @@ use crate::page::{RecordKind, Revisit, RevisitProfile};
 /// The first bytes of every record.
 pub(crate) const RECORD_MAGIC: &[u8] = b"WARC/";
 
-/// The longest line that [`record_begins`] looks at: `WARC/00.00` and its end.
+/// The longest line that [`record_begins`] examines: `WARC/00.00` and its line end.
 pub(crate) const VERSION_LINE_BYTES: usize = 11;
 
-/// Whether a record may begin here: a line like `WARC/1.0`, and nothing else on it.
+/// Returns whether a record may begin here: a line like `WARC/1.0`, with nothing else on it.
 pub(crate) fn record_begins(bytes: &[u8]) -> bool {
     let line = &bytes[..bytes.len().min(VERSION_LINE_BYTES)];
     let Some(version) = line.strip_prefix(RECORD_MAGIC) else { return false };
@@ -30,12 +30,12 @@ pub(crate) fn record_begins(bytes: &[u8]) -> bool {
     is_number(numbers.next()) && is_number(numbers.next()) && numbers.next().is_none()
 }
 
-/// The place of a record among the segments of one that its writer split.
+/// Position of a segment in a record that its writer split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Segment {
-    /// The first segment, which has the type and the head of the whole.
+    /// The first segment, with the type and the head of the whole record.
     First,
-    /// A later one.
+    /// A later segment.
     Later,
 }
 
@@ -59,12 +59,12 @@ pub(crate) enum Segment {
 pub struct RecordHeader {
     /// All named fields, in order.
     pub fields: Headers,
-    /// A line is no field; it is kept as a name without a value.
+    /// True if a line is not a field; it is kept as a name without a value.
     pub(crate) has_odd_line: bool,
 }
 
 impl RecordHeader {
-    /// Parses the lines of a header, the version line first. An error is the reason.
+    /// Parses the lines of a header, the version line first. An error is the reason, in words.
     pub(crate) fn parse(text: &[u8]) -> Result<RecordHeader, &'static str> {
         let Some((_, mut at)) = line(text, 0) else { return Err("its header is empty") };
         let mut header = RecordHeader::default();
@@ -84,7 +84,7 @@ impl RecordHeader {
         Ok(header)
     }
 
-    /// A field's value as text; `None` if it is absent or not UTF-8.
+    /// A field's value as text; `None` if the field is missing or not UTF-8.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.fields.text(name)
     }
@@ -99,13 +99,13 @@ impl RecordHeader {
         RecordKind::named(self.record_type())
     }
 
-    /// Whether the record's type is one of the standard's.
+    /// Returns whether the record's type is one of the standard's.
     pub(crate) fn has_known_type(&self) -> bool {
         let other = ["warcinfo", "continuation"];
         self.kind().is_some() || other.iter().any(|name| self.record_type().eq_ignore_ascii_case(name))
     }
 
-    /// Which segment of a record it is; `None` for a whole one.
+    /// Position of the segment in its record; `None` for a whole record.
     pub(crate) fn segment(&self) -> Option<Segment> {
         if self.record_type().eq_ignore_ascii_case("continuation") {
             return Some(Segment::Later);
@@ -116,33 +116,33 @@ impl RecordHeader {
             Ok(2..) => Some(Segment::Later),
             // The only segment.
             Ok(1) if total().is_some_and(|total: u64| self.content_length() == Some(total)) => None,
-            // An invalid number: the block can still be kept.
+            // The number is invalid: the block can still be kept.
             _ => Some(Segment::First),
         }
     }
 
-    /// The length of the block; `None` if the field is absent or no number.
+    /// The length of the block; `None` if the field is missing or not a number.
     pub fn content_length(&self) -> Option<u64> {
         let text = self.text("Content-Length")?;
         if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
     }
 
-    /// The URL that the record is about.
+    /// The URL of the capture.
     pub fn target_uri(&self) -> Option<&[u8]> {
         self.fields.get("WARC-Target-URI").map(bare_uri).filter(|uri| !uri.is_empty())
     }
 
-    /// When it was made.
+    /// The record's date, in ms since 1970.
     pub fn date_ms(&self) -> Option<i64> {
         self.text("WARC-Date").and_then(date::parse)
     }
 
-    /// The address of the server.
+    /// The IP address of the server.
     pub fn ip(&self) -> Option<IpAddr> {
         self.text("WARC-IP-Address")?.trim_matches(['[', ']']).parse().ok()
     }
 
-    /// What a revisit record refers to.
+    /// The capture that a revisit record refers to.
     pub fn revisit(&self) -> Revisit {
         let uri = self.text("WARC-Profile").unwrap_or_default();
         let profile = match uri.rsplit('/').next().unwrap_or_default() {

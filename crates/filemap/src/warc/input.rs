@@ -1,20 +1,20 @@
 //! The raw bytes of a WARC file, with a window back over the latest ones.
 //!
-//! Recovery must read again what a damaged member consumed, and the source may be a pipe. So the
-//! last mebibyte stays in memory: decoders notice damage much earlier.
+//! Recovery must reread the bytes that a damaged member consumed, and the source may be a pipe. So
+//! the last mebibyte stays in memory: decoders notice damage much earlier.
 //!
-//! Invariants: memory is bounded by twice the window and the bytes that a caller asks for at once;
-//! bytes read again are bounded by a multiple of the file, so that time is linear.
+//! Invariants: memory is bounded by twice the window plus the bytes that a caller asks for at
+//! once. Rereads are bounded by a multiple of the file, so time is linear.
 
 use std::io::{self, Read};
 
 use crate::error::Error;
 
-/// Bytes by which the input can go back.
+/// Size of the window, by which the input can go back.
 const WINDOW_BYTES: usize = 1 << 20;
 /// Bytes of one read.
 const READ_BYTES: usize = 128 << 10;
-/// Bytes that may be read again: this number, and [`REWIND_FACTOR`] times the file.
+/// Bytes that may be reread: this number, plus [`REWIND_FACTOR`] times the file.
 const REWIND_BASE_BYTES: u64 = 64 << 20;
 const REWIND_FACTOR: u64 = 16;
 
@@ -44,7 +44,7 @@ pub(crate) struct Input<R> {
     buffer: Vec<u8>,
     /// The file offset of `buffer[0]`.
     base: u64,
-    /// The next byte, in `buffer`.
+    /// Index of the next byte in `buffer`.
     at: usize,
     ended: bool,
     /// The source's error, returned after all its bytes.
@@ -62,22 +62,22 @@ impl<R: Read> Input<R> {
         self.base + self.at as u64
     }
 
-    /// Bytes taken from the source so far.
+    /// Number of bytes taken from the source.
     pub(crate) fn bytes_read(&self) -> u64 {
         self.base + self.buffer.len() as u64
     }
 
-    /// Bytes read again so far.
+    /// Number of bytes reread.
     #[cfg(test)]
     pub(crate) fn rewound_bytes(&self) -> u64 {
         self.rewound_bytes
     }
 
-    /// The next bytes: at least `count`, if there are that many.
+    /// The next bytes: at least `count`, unless the source has fewer left.
     ///
     /// # Errors
     ///
-    /// The source's, after all bytes that it gave before.
+    /// The source's error, after all bytes that it returned before.
     pub(crate) fn ensure(&mut self, count: usize) -> io::Result<&[u8]> {
         while self.buffer.len() - self.at < count && !self.ended {
             self.read_more();
@@ -130,7 +130,7 @@ impl<R: Read> Input<R> {
 mod tests {
     use super::*;
 
-    /// Skips `count` bytes if there are as many; whether there were.
+    /// Skips `count` bytes. Returns false if the input has fewer.
     fn skip(input: &mut Input<&[u8]>, mut count: usize) -> bool {
         while count > 0 {
             let step = input.ensure(1).expect("memory").len().min(count);

@@ -1,8 +1,8 @@
 //! The decompressed bytes of a WARC file, member by member: gzip members, zstd frames, and plain
 //! stretches.
 //!
-//! The first bytes of a member tell its format, so that files of any kind may be concatenated. At
-//! the end of a member its checksum has been verified or the damage is known. Between members, and
+//! The first bytes of a member show its format, so files of any kind may be concatenated. At the
+//! end of a member its checksum has been verified or the damage is known. Between members, and
 //! after a damaged one, the next is found by its magic number and a trial decode.
 //!
 //! Invariants: bytes of two members are never returned as one run; after damage, the search starts
@@ -22,25 +22,25 @@ use crate::warc::problem::Place;
 use crate::warc::step::{Broken, Step};
 use crate::warc::zstd::{self, Zstd};
 
-/// Bytes of a candidate that a trial decodes.
+/// Number of bytes of a candidate that a trial decodes.
 const TRIAL_BYTES: usize = 16 << 10;
-/// Bytes of a plain stretch read at once.
+/// Number of bytes of a plain stretch read at once.
 const STEP_BYTES: usize = 64 << 10;
-/// Decompressed bytes that may be read again: this number, and [`REPLAY_FACTOR`] times those of
+/// Decompressed bytes that may be read again: this number, plus [`REPLAY_FACTOR`] times those of
 /// the file.
 const REPLAY_BASE_BYTES: u64 = 64 << 20;
 const REPLAY_FACTOR: u64 = 8;
 
-/// Decompressed bytes of damaged members after whose start, not end, the search continues: this
-/// number, and [`RETRY_FACTOR`] times those of whole members.
+/// Limit on the decompressed bytes of damaged members after whose start, not end, the search
+/// continues: this number, plus [`RETRY_FACTOR`] times the bytes of whole members.
 const RETRY_BASE_BYTES: u64 = 32 << 20;
 const RETRY_FACTOR: u64 = 4;
 
-/// What follows a member.
+/// Result of opening a member.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Opened {
     Member,
-    /// These bytes belong to no member.
+    /// Bytes that belong to no member.
     Garbage {
         from: u64,
         bytes: u64,
@@ -61,7 +61,7 @@ enum Codec {
     Plain,
 }
 
-/// How the current member ended.
+/// End of the current member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     Whole,
@@ -75,26 +75,26 @@ pub(crate) struct Members<R> {
     codec: Option<Codec>,
     /// File offset of the current member.
     start: u64,
-    /// Decompressed bytes of the current member that were consumed.
+    /// Number of decompressed bytes of the current member that were consumed.
     inner: u64,
     ended: Option<Ended>,
     buffer: Vec<u8>,
     at: usize,
-    /// Bytes to return again, the next ones last.
+    /// Bytes to return again, in reverse order: the next ones are last.
     replay: Vec<Payload>,
     bytes_out: u64,
     replayed_bytes: u64,
     /// Decompressed bytes of whole members, and of damaged ones.
     whole_bytes: u64,
     retried_bytes: u64,
-    /// The last whole record was in a compressed member: plain ones are not searched for, and need
-    /// proof.
+    /// The last whole record was in a compressed member: plain records are then not searched for,
+    /// and need proof.
     compressed: bool,
     /// The next member must be searched for.
     lost: bool,
     /// Records may be ARC records.
     arc: bool,
-    /// A dictionary was met that is not the file's first frame.
+    /// A dictionary was found that is not the file's first frame.
     has_later_dictionary: bool,
 }
 
@@ -126,7 +126,7 @@ impl<R: Read> Members<R> {
         self.codec.is_some()
     }
 
-    /// Whether a dictionary was met that is not the file's first frame.
+    /// Returns whether a dictionary was found that is not the file's first frame.
     pub(crate) fn has_later_dictionary(&self) -> bool {
         self.has_later_dictionary
     }
@@ -139,13 +139,13 @@ impl<R: Read> Members<R> {
         self.input.offset()
     }
 
-    /// Bytes read, decoded, or read again: a measure of time.
+    /// Number of bytes read, decoded or reread: a measure of time.
     #[cfg(test)]
     pub(crate) fn work_bytes(&self) -> u64 {
         self.input.bytes_read() + self.input.rewound_bytes() + self.bytes_out + self.replayed_bytes
     }
 
-    /// The place of the next byte.
+    /// Position of the next byte.
     pub(crate) fn place(&self) -> Place {
         match self.codec {
             Some(Codec::Plain) => Place { offset: self.start + self.inner, inner: None },
@@ -153,7 +153,7 @@ impl<R: Read> Members<R> {
         }
     }
 
-    /// Opens the member that begins here, or returns what is here instead and skips it.
+    /// Opens the member that begins here, or skips and returns what is here instead.
     pub(crate) fn open(&mut self) -> io::Result<Opened> {
         loop {
             let from = self.input.offset();
@@ -201,7 +201,7 @@ impl<R: Read> Members<R> {
         }
     }
 
-    /// Whether plain ARC records begin here, which they do only at the start of a file.
+    /// Returns whether plain ARC records begin here. They do so only at the start of a file.
     fn arc_begins(&mut self) -> io::Result<bool> {
         let is_start = self.input.offset() == 0;
         let next = self.input.ensure(arc::LINE_BYTES)?;
@@ -213,12 +213,12 @@ impl<R: Read> Members<R> {
         self.arc = arc;
     }
 
-    /// Whether no byte of the member was consumed.
+    /// Returns whether no byte of the member has been consumed.
     pub(crate) fn is_at_start(&self) -> bool {
         self.inner == 0
     }
 
-    /// Whether the member may be none: plain data after compressed records.
+    /// Returns whether the member may be false: plain data after compressed records.
     pub(crate) fn is_suspect_plain(&self) -> bool {
         self.codec == Some(Codec::Plain) && self.compressed
     }
@@ -243,7 +243,7 @@ impl<R: Read> Members<R> {
                 return Ok(());
             }
             let at_end = bytes.len() < 2 * TRIAL_BYTES;
-            // A candidate needs as many bytes after it as a trial takes.
+            // A candidate needs enough bytes after it for a trial.
             let judged = if at_end { bytes.len() } else { bytes.len() - TRIAL_BYTES };
             let (zstd, plain) = (&self.zstd, !self.compressed);
             let found = candidates(&bytes[..(judged + 16).min(bytes.len())])
@@ -268,7 +268,7 @@ impl<R: Read> Members<R> {
     }
 
     fn fill(&mut self) -> Result<bool, ReadFailure> {
-        // Else a request for more than is left would move the rest to the front each time.
+        // Otherwise a request for more than is left would move the rest to the front each time.
         if self.replay.is_empty() && (self.codec.is_none() || self.ended.is_some()) {
             return Ok(false);
         }
@@ -316,13 +316,13 @@ impl<R: Read> Members<R> {
         Ok(if count == 0 { Step::End } else { Step::More })
     }
 
-    /// How the member ended, if all its bytes are consumed; decodes more to find out.
+    /// Ending of the member if all its bytes are consumed; decodes more to find out.
     pub(crate) fn end(&mut self) -> Result<Option<Ended>, ReadFailure> {
         Ok(if self.peek(1)?.is_empty() { self.ended.clone() } else { None })
     }
 
     /// At the end of a whole member: opens the next one if it continues the same record. Returns
-    /// false if that begins with a record of its own, or there is no member.
+    /// false if the next one begins with a record, or if there is none.
     pub(crate) fn goes_on(&mut self) -> Result<bool, ReadFailure> {
         let next = self.input.ensure(TRIAL_BYTES)?;
         let next = &next[..next.len().min(TRIAL_BYTES)];
@@ -338,11 +338,12 @@ impl<R: Read> Members<R> {
         Ok(true)
     }
 
-    /// Leaves the member, all of whose bytes are consumed. After damage the search restarts inside
-    /// it.
+    /// Leaves the member, all of whose bytes are consumed. After damage, the search restarts
+    /// inside it.
     pub(crate) fn close(&mut self) {
         if let Some(Ended::Broken(_)) = self.ended {
-            // A misled decoder can run to the end of the file, from every member again.
+            // A decoder that is misled can run to the end of the file, starting at every member
+            // again.
             self.retried_bytes += self.inner;
             if self.retried_bytes <= RETRY_BASE_BYTES + RETRY_FACTOR * self.whole_bytes {
                 self.input.rewind(self.start + 1);
@@ -355,8 +356,8 @@ impl<R: Read> Members<R> {
         self.ended = None;
     }
 
-    /// Returns `bytes`, which were consumed last, again. False if the bound on repeated work is
-    /// reached.
+    /// Makes `bytes`, the last ones consumed, available again. Returns false if the bound on
+    /// repeated work is reached.
     pub(crate) fn push_back(&mut self, bytes: Payload) -> bool {
         // The rest of the buffer may have to be copied.
         let in_memory = matches!(&bytes, Payload::Memory(last) if self.buffer[..self.at].ends_with(last));
@@ -415,12 +416,13 @@ impl<R: Read> Members<R> {
     }
 }
 
-/// Whether a member may begin here, or the file ends.
+/// Returns whether a member may begin here, or the file ends.
 fn leads_on(bytes: &[u8]) -> bool {
     bytes.is_empty() || zstd::begins(bytes) != zstd::Begins::Nothing || gzip::begins(bytes) || record_begins(bytes)
 }
 
-/// Whether a member begins here and `bytes` decode; with `plain`, a plain record too.
+/// Returns whether a member begins here and `bytes` decode; with `plain`, also accepts a plain
+/// record.
 fn survives_trial(bytes: &[u8], zstd: &Zstd, plain: bool) -> bool {
     match zstd::begins(bytes) {
         zstd::Begins::Frame => zstd.decodes(bytes),
@@ -430,7 +432,7 @@ fn survives_trial(bytes: &[u8], zstd: &Zstd, plain: bool) -> bool {
     }
 }
 
-/// Places where a member may begin, by the first bytes of the formats.
+/// Offsets where a member may begin, by the first bytes of the formats.
 fn candidates(bytes: &[u8]) -> impl Iterator<Item = usize> {
     let firsts = memchr3_iter(0x1f, 0x28, 0x5d, bytes);
     let compressed =

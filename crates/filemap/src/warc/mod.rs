@@ -1,13 +1,13 @@
-//! WARC files: reads records, over damage, and turns them into pages; writes versions of pages as
-//! records that every reader accepts and that give the very same pages when imported.
+//! WARC files: reads records, skipping damage, and converts them to pages; writes versions of
+//! pages as records that every reader accepts and that import as exactly the same pages.
 //!
 //! Reading, lowest layer first: `input` (raw bytes with a window back), `gzip` and `zstd` (one
 //! member each), `member` (the file as members), [`Reader`] (records), `capture` (a record as a
-//! page). Beside them `wacz`, the zip file around WARC files. Writing: `write`. `stored` is the
-//! field of our records for what WARC cannot express.
+//! page). Beside them `wacz`, the zip file around WARC files. Writing: `write`. `stored` is
+//! FileMap's own header field for what WARC cannot express.
 //!
-//! No store is known here: [`crate::import`] puts pages into one, [`crate::dump`] takes them out.
-//! docs/WARC.md says what is kept and how, and why the framing is our own.
+//! This module knows no store: [`crate::import`] puts pages into one, [`crate::dump`] takes them
+//! out. docs/WARC.md says what is kept and how, and why FileMap parses the framing itself.
 
 mod arc;
 pub(crate) mod capture;

@@ -1,8 +1,8 @@
-//! Checks a record's payload digest against the payload in all forms that writers use.
+//! Checks a record's payload digest against the payload in every form that writers use.
 //!
 //! The standard means the body without its transfer coding. Some writers digest the bytes on the
-//! wire, and some archives undo the content coding and leave the headers. A digest of none of
-//! these three is wrong; the page is kept, and counted.
+//! wire, and some archives undo the content coding but leave the headers. A digest that matches
+//! none of the three is wrong: it is counted, and the page is kept.
 
 use crate::error::Result;
 use crate::http::body::{self, BodyRules};
@@ -11,7 +11,7 @@ use crate::page::digest::Digest;
 use crate::page::headers::Headers;
 use crate::spool::Payload;
 
-/// Number of pages whose payload digest is wrong, absent or not checked.
+/// Number of pages whose payload digest is wrong, missing or not checked.
 ///
 /// ```
 /// let report = filemap::import::ImportReport::default();
@@ -20,18 +20,18 @@ use crate::spool::Payload;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DigestCount {
-    /// The record has none.
+    /// The record has no digest.
     pub absent: u64,
-    /// The text is no digest, or is cut short.
+    /// The text is not a digest, or is cut short.
     pub unreadable: u64,
-    /// The digest is not that of the payload.
+    /// Digest mismatch.
     pub wrong: u64,
     /// Not checked: the algorithm is not supported, or the payload is truncated.
     pub unchecked: u64,
 }
 
 impl DigestCount {
-    /// Adds another's numbers.
+    /// Adds the counts of another.
     pub fn add(&mut self, other: DigestCount) {
         self.absent += other.absent;
         self.unreadable += other.unreadable;
@@ -40,14 +40,14 @@ impl DigestCount {
     }
 }
 
-/// The check of one page's digest.
+/// The check of one page's digest, in progress.
 pub(crate) struct Check {
     digest: Option<Digest>,
     count: DigestCount,
 }
 
 impl Check {
-    /// Checks the payload as in the record.
+    /// Checks the payload as it is in the record.
     pub(crate) fn as_received(page: &Page, payload: &mut Payload, rules: &BodyRules) -> Result<Check> {
         let digest = page.digest.as_deref().map(Digest::parse);
         let mut check = Check { digest: None, count: DigestCount::default() };
@@ -64,7 +64,7 @@ impl Check {
         Ok(check)
     }
 
-    /// Checks the body as kept.
+    /// Checks the body as it is kept.
     pub(crate) fn with_kept(mut self, page: &Page, body: &mut Payload) -> Result<DigestCount> {
         if let Some(digest) = &self.digest
             && body.has_digest(digest)? != Some(true)
@@ -75,7 +75,8 @@ impl Check {
     }
 }
 
-/// Whether it is the digest of a body without its chunked coding but with its content coding.
+/// Returns whether the digest is that of a body without its chunked coding but with its content
+/// coding.
 fn is_unchunked(digest: &Digest, headers: &Headers, payload: &Payload, rules: &BodyRules) -> Result<bool> {
     let Payload::Memory(bytes) = payload else { return Ok(false) };
     if headers.get("Transfer-Encoding").is_none() || headers.get("Content-Encoding").is_none() {

@@ -1,8 +1,8 @@
-//! Problems in WARC files, and their places: damage is data, not an error.
+//! Problems in WARC files, with their positions: damage is data, not an error.
 
 use std::fmt;
 
-/// A place in a WARC file.
+/// A position in a WARC file.
 ///
 /// ```
 /// # fn main() -> filemap::Result<()> {
@@ -24,7 +24,7 @@ pub struct Place {
     pub inner: Option<u64>,
 }
 
-/// What kind of problem it is.
+/// Kind of a problem.
 ///
 /// ```
 /// use filemap::import::ImportReport;
@@ -43,17 +43,17 @@ pub enum ProblemKind {
     Damage,
     /// The record is whole but cannot be kept: no URL, or over a limit.
     Unusable,
-    /// The answer to a request other than a plain `GET` was stored as the page of its URL, since
+    /// The answer to a request other than a plain `GET` was stored as the page of its URL, because
     /// the request came too late in the file.
     Misplaced,
-    /// A segment of a record that its writer split. The first makes a page marked truncated, the
+    /// A segment of a record that its writer split. The first becomes a page marked truncated, the
     /// others are left out.
     Segment,
-    /// Nothing is lost, but something was read by a rule, such as an invalid date.
+    /// Nothing is lost, but something was corrected by a rule, such as an invalid date.
     Warning,
 }
 
-/// One problem, and its place.
+/// One problem, with its position.
 ///
 /// ```
 /// # fn main() -> filemap::Result<()> {
@@ -71,16 +71,16 @@ pub enum ProblemKind {
 pub struct Problem {
     /// The file's name, as given to the import.
     pub file: String,
-    /// Where in it.
+    /// Position in the file.
     pub place: Place,
-    /// What kind of problem it is.
+    /// Kind of the problem.
     pub kind: ProblemKind,
-    /// What is wrong, and what was lost.
+    /// Description of the problem, and of what was lost.
     pub what: String,
 }
 
 impl Problem {
-    /// A problem at a place of a file of this name.
+    /// A problem at this position of this file.
     pub fn new(file: &str, place: Place, kind: ProblemKind, what: impl Into<String>) -> Problem {
         Problem { file: file.to_owned(), place, kind, what: what.into() }
     }

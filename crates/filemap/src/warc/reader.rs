@@ -1,15 +1,15 @@
-//! Reads a WARC or ARC file record by record, over damage.
+//! Reads a WARC or ARC file record by record, skipping damage.
 //!
 //! A record is returned if it is *whole*: its header parses, its block has the declared length,
 //! the block is followed by the end of a record (two line ends, the next record, or the end of its
 //! member), and the checksum of a compressed member with this record alone is right. A block of
-//! another length is whole too if its digest proves it; a whole record with a wrong digest is
-//! returned with that [`Problem`]. Everything else is a [`Problem`] with the file and offset, and
-//! reading continues at the next place where a record can begin: a `WARC/` line inside the bytes
-//! that the bad record claimed, or the next member.
+//! another length is also whole if its digest proves it; a whole record with a wrong digest is
+//! returned with that [`Problem`]. Everything else is a [`Problem`] with the file and offset.
+//! Reading then continues at the next place where a record can begin: a `WARC/` line inside the
+//! bytes that the bad record claimed, or the next member.
 //!
-//! Invariants: memory is bounded by the spool; time is linear in the file (repeated reads are
-//! bounded); every byte of the file belongs to a record or to a reported problem.
+//! Invariants: memory is bounded by the spool; time is linear in the file (rereads are bounded);
+//! every byte of the file belongs to a record or to a reported problem.
 
 mod framing;
 mod lengths;
@@ -32,9 +32,9 @@ use crate::warc::problem::{Place, Problem, ProblemKind};
 use crate::warc::record::{Item, Record};
 use crate::warc::step::Broken;
 
-/// The longest header.
+/// The longest header, in bytes.
 const MAX_HEADER_BYTES: usize = 1 << 20;
-/// The longest block that is kept: a longer one cannot be stored.
+/// The longest block that is kept, in bytes: a longer one cannot be stored.
 const MAX_BLOCK_BYTES: u64 = filemap_core::Record::MAX_VALUE_BYTES + (1 << 20);
 
 /// Reads the records of one WARC or ARC file, plain or compressed, from any reader.
@@ -58,14 +58,14 @@ pub struct Reader<R> {
     spool: Spool,
     /// The bytes up to the next record belong to a reported problem.
     told: bool,
-    /// No item was returned yet.
+    /// No item has been returned yet.
     is_silent: bool,
-    /// The record at hand began in an earlier member.
+    /// The current record began in an earlier member.
     crossed: bool,
     form: Form,
-    /// The record at hand is an ARC record.
+    /// The current record is an ARC record.
     is_arc: bool,
-    /// A line end stood between two ARC records.
+    /// A line end separated two ARC records.
     separates: bool,
     /// The data ended inside this record, and no other has begun since.
     clipped: Option<Clipped>,
@@ -81,17 +81,17 @@ enum Form {
     Arc,
 }
 
-/// The longest block whose wrong length is corrected.
+/// The longest block whose wrong length is corrected, in bytes.
 const MAX_MENDED_BYTES: u64 = 16 << 20;
 
-/// Where an ARC record ends.
+/// End of an ARC record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ArcEnd {
-    /// Where its length says.
+    /// At its declared length.
     Here,
     /// One byte earlier: the length includes the line end after it.
     ByteBefore,
-    /// At this offset of the block, where another record begins.
+    /// At this offset in the block, where another record begins.
     Inside(u64),
     /// After the block.
     Behind,
@@ -99,7 +99,7 @@ enum ArcEnd {
     Unsure,
 }
 
-/// Why there are no more bytes for a record.
+/// Reason why there are no more bytes for a record.
 enum Stop {
     /// The member, and perhaps the file, ends.
     Ended,
@@ -134,7 +134,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Bytes taken from the source so far.
+    /// Number of bytes taken from the source.
     pub fn bytes_read(&self) -> u64 {
         self.members.bytes_read()
     }
@@ -144,8 +144,8 @@ impl<R: Read> Reader<R> {
     /// # Errors
     ///
     /// [`Error::Read`] if the source fails, [`Error::Spool`] if a large block cannot be set aside,
-    /// [`Error::Packed`] if the file is compressed in a format that is not supported. Damage is no
-    /// error.
+    /// [`Error::Packed`] if the file is compressed in a format that is not supported. Damage is
+    /// not an error.
     pub fn next_item(&mut self) -> Result<Option<Item>> {
         if let Some(item) = self.next.pop_front() {
             return Ok(Some(item));
@@ -160,7 +160,7 @@ impl<R: Read> Reader<R> {
             match (self.clipped.take(), item) {
                 (None, item) => break item,
                 (Some(clipped), None) => break Some(clipped.at_end(&self.file)?),
-                // In its own bytes, which are searched again.
+                // The problem is in the cut record's own bytes, which are searched again.
                 (Some(mut clipped), Some(Item::Problem(problem))) if clipped.is_searched => {
                     clipped.inside.add(problem);
                     self.clipped = Some(clipped);
@@ -177,7 +177,7 @@ impl<R: Read> Reader<R> {
         Ok(item.or_else(|| was_silent.then(|| self.nothing())))
     }
 
-    /// The problem of a cut record that others follow; what was met in between comes next.
+    /// The problem of a cut record that others follow; problems found in between come next.
     fn lost(&mut self, mut clipped: Clipped) -> Item {
         self.next.extend(std::mem::take(&mut clipped.inside).problems().map(Item::Problem));
         clipped.lost(&self.file)
@@ -187,7 +187,7 @@ impl<R: Read> Reader<R> {
     fn nothing(&self) -> Item {
         let what = match self.members.bytes_read() {
             0 => "the file is empty",
-            _ => "the file is empty once it is unpacked: no record is in it",
+            _ => "the file is empty after decompression: it has no record",
         };
         self.damage(Place { offset: 0, inner: None }, what.to_owned())
     }
@@ -219,7 +219,7 @@ impl<R: Read> Reader<R> {
                     return Ok(Some(self.lost(clipped)));
                 }
                 self.told = false;
-                // One ARC record makes an ARC file, which may have WARC records too.
+                // One ARC record makes this an ARC file, which may also have WARC records.
                 if self.form != Form::Arc {
                     self.form = begun;
                     self.members.look_for_arc(begun == Form::Arc);
@@ -245,14 +245,15 @@ impl<R: Read> Reader<R> {
         if self.form == Form::Warc {
             return Ok(None);
         }
-        // After skipped bytes the line was searched for.
+        // After skipped bytes, the line was found by a search.
         let is_expected = !self.told || self.members.is_at_start();
         let next = self.members.peek(arc::LINE_BYTES)?;
         let line = if is_expected { arc::expected(next) } else { arc::line(next) };
         Ok(line.is_some().then_some(Form::Arc))
     }
 
-    /// Opens the next member. `None`: the file ends; `Some(Some(..))`: a problem instead.
+    /// Opens the next member. Returns `None` at the end of the file, `Some(Some(..))` for a
+    /// problem.
     fn open(&mut self) -> std::result::Result<Option<Option<Item>>, ReadFailure> {
         let opened = self.members.open()?;
         Ok(match opened {
@@ -271,7 +272,7 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// A member ended between records.
+    /// Handles a member that ended between records.
     fn member_ended(&mut self, place: Place, ended: Ended) -> Option<Item> {
         let Ended::Broken(broken) = ended else {
             self.told = false;
@@ -301,7 +302,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Skips to where the next record of this member can begin, or to the member's end.
+    /// Skips to where the next record of this member may begin, or to the member's end.
     fn skip_garbage(&mut self) -> std::result::Result<Option<Item>, ReadFailure> {
         let place = self.members.place();
         let mut skipped = 0;
@@ -337,10 +338,10 @@ impl<R: Read> Reader<R> {
             return self.record_of(place, header, length);
         }
         self.told = true;
-        Ok(Some(self.damage(place, "the record is damaged: its length is no number".to_owned())))
+        Ok(Some(self.damage(place, "the record is damaged: its length is not a number".to_owned())))
     }
 
-    /// Reads the record that begins here; `None` if the data ends in it.
+    /// Reads the record that begins here; `None` if the data ends inside it.
     fn record(&mut self) -> std::result::Result<Option<Item>, ReadFailure> {
         let place = self.members.place();
         self.crossed = false;
@@ -356,13 +357,13 @@ impl<R: Read> Reader<R> {
         match header.content_length() {
             Some(length) => self.record_of(place, header, length),
             None => {
-                let what = "the record is damaged: its Content-Length is no number";
+                let what = "the record is damaged: its Content-Length is not a number";
                 self.bad_header(place, text, what).map(Some)
             }
         }
     }
 
-    /// Reads the block of a record whose header was read; `None` if the data ends in it.
+    /// Reads the block of a record whose header was read; `None` if the data ends inside it.
     fn record_of(
         &mut self,
         place: Place,
@@ -374,8 +375,7 @@ impl<R: Read> Reader<R> {
         let (bytes, is_over) = (block.bytes(), block.is_over());
         let mut block = block.finish();
         if let Some(stop) = stop {
-            let what =
-                format!("the record is cut: {bytes} of {length} bytes of its block are there; {}", self.reason(&stop));
+            let what = format!("the record is cut: its block has {bytes} of {length} bytes; {}", self.reason(&stop));
             if matches!(stop, Stop::Ended) && self.is_arc && !is_over && !self.members.is_suspect_plain() {
                 return self.arc_cut(place, header, block, what).map(Some);
             }
@@ -392,7 +392,7 @@ impl<R: Read> Reader<R> {
             match self.arc_end(&mut block)? {
                 ArcEnd::Here => {}
                 _ if is_over || self.members.is_suspect_plain() => {
-                    let what = "the record is damaged: no record ends where its length says".to_owned();
+                    let what = "the record is damaged: no record ends at its declared length".to_owned();
                     return self.bad_block(place, block, is_over, what).map(Some);
                 }
                 end => return self.arc_wrong_length(place, header, block, end).map(Some),
@@ -405,7 +405,7 @@ impl<R: Read> Reader<R> {
             let is_cut = broken.is_cut;
             let reason = self.reason(&Stop::Broken(broken));
             if is_cut && !is_over {
-                // All of it may be there, but nothing vouches for that.
+                // The whole block may be there, but nothing proves it.
                 self.clipped =
                     Some(Clipped { header, place, block, what: reason, is_searched: true, inside: Inside::default() });
                 return Ok(None);
@@ -420,16 +420,16 @@ impl<R: Read> Reader<R> {
         self.checked(place, header, block).map(|record| Some(Item::Record(record)))
     }
 
-    /// A whole record, with a problem if its digest or a line of its header is wrong.
+    /// Returns a whole record, with a problem if its digest or a line of its header is wrong.
     fn checked(&self, place: Place, header: RecordHeader, block: Payload) -> std::result::Result<Record, ReadFailure> {
         let mut record = Record { header, place, problem: None, block };
         if let Some(digest) = record.header.text("WARC-Block-Digest")
             && digest::matches(&mut record.block, digest)? == Some(false)
         {
-            let what = "the block does not have the digest that its header gives; the record is kept as it is";
+            let what = "block digest mismatch (WARC-Block-Digest); the record is kept";
             record.problem = Some(self.problem(place, ProblemKind::Damage, what.to_owned()));
         } else if record.header.has_odd_line {
-            let what = "a line of the header is no field; the record is kept";
+            let what = "a line of the header is not a field; the record is kept";
             record.problem = Some(self.problem(place, ProblemKind::Damage, what.to_owned()));
         }
         Ok(record)
@@ -448,7 +448,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// An invalid header: continues after its first word.
+    /// Reports an invalid header and continues after its first word.
     fn bad_header(&mut self, place: Place, text: Vec<u8>, what: &str) -> std::result::Result<Item, ReadFailure> {
         self.told = true;
         if !self.members.abandon_plain() && !self.crossed {
@@ -459,7 +459,7 @@ impl<R: Read> Reader<R> {
         Ok(self.damage(place, what.to_owned()))
     }
 
-    /// An invalid block: continues at the first record that begins inside it.
+    /// Reports an invalid block and continues at the first record that begins inside it.
     fn bad_block(
         &mut self,
         place: Place,
@@ -481,7 +481,7 @@ impl<R: Read> Reader<R> {
 }
 
 impl Stop {
-    /// Whether the data ends there.
+    /// Returns whether the data ends there.
     fn is_end(&self) -> bool {
         match self {
             Stop::Ended => true,
@@ -502,7 +502,7 @@ mod tests {
         out.finish().expect("memory")
     }
 
-    /// Reads a file in which there is no whole record, and returns how much work that was.
+    /// Reads a file without a whole record, and returns how much work that was.
     fn work_bytes(file: &[u8]) -> u64 {
         let mut reader = Reader::new(file, "hostile.warc", Spool::default()).expect("a reader");
         let mut problems = 0;

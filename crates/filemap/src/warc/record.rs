@@ -28,9 +28,9 @@ use crate::warc::problem::{Place, Problem};
 pub struct Record {
     /// Its header.
     pub header: RecordHeader,
-    /// Its place in the file.
+    /// Its position in the file.
     pub place: Place,
-    /// A problem of a record that is whole, such as a length or digest that does not match its
+    /// Problem of a record that is whole, such as a length or digest that does not match its
     /// block.
     pub problem: Option<Problem>,
     pub(crate) block: Payload,

@@ -1,6 +1,6 @@
-//! The result of one decoding step, which gzip and zstd return to the reader of members.
+//! Result of one decoding step, returned by gzip and zstd to the reader of members.
 
-/// Why a member ended before its end.
+/// Reason why a member ended early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Broken {
     pub(crate) what: &'static str,

@@ -1,10 +1,10 @@
-//! The field `FileMap-Page` of the records of a dump: what a page of a store has and a WARC record
-//! does not.
+//! `FileMap-Page`, a field of the records of a dump: the properties of a stored page that a WARC
+//! record cannot express.
 //!
-//! A record must be valid WARC for every reader, so it cannot hold all that a store knows: ids and
-//! digests are made for pages without, headers that would mislead a player are renamed, an
-//! unchanged version becomes a revisit. This field lists these changes, in words separated by
-//! spaces, so that an import gives back the very page:
+//! A record must be valid WARC for every reader, so it cannot hold all that a store has: pages
+//! without ids and digests get them, headers that would mislead a player are renamed, an unchanged
+//! version becomes a revisit. This field lists these changes, in words separated by spaces, so
+//! that an import restores exactly the same page:
 //!
 //! | word | meaning |
 //! |---|---|
@@ -20,9 +20,9 @@
 //! | `page=BASE64` | the page without time, body and variant, in the layout of [`crate::page::meta`], in place of the other words |
 //!
 //! The writer parses each record before it is written, and uses `page` if the other words do not
-//! give the same page.
+//! restore the same page.
 //!
-//! Invariant: a field with an unknown word is ignored: the record is then one like any other.
+//! Invariant: a field with an unknown word is ignored; the record is then treated like any other.
 
 use std::fmt::Write as _;
 
@@ -36,7 +36,7 @@ use crate::warc::header::RecordHeader;
 
 /// The field's name.
 pub(crate) const FIELD: &str = "FileMap-Page";
-/// The prefix for names of headers that do not hold.
+/// Prefix for the names of headers that do not hold for the body as written.
 pub(crate) const RENAMED: &str = "X-Crawler-";
 
 /// The parsed field.
@@ -47,7 +47,7 @@ pub(crate) struct Stored {
     pub(crate) kind: Option<RecordKind>,
     pub(crate) has_id: bool,
     pub(crate) digest: PageDigest,
-    /// `Some(None)`: the page has none.
+    /// `Some(None)`: the page has no protocol.
     pub(crate) protocol: Option<Option<HttpVersion>>,
     pub(crate) renamed: Vec<usize>,
     pub(crate) unchanged: bool,
@@ -105,7 +105,7 @@ impl Stored {
         text
     }
 
-    /// The field of a record; `None` if it has none that this build understands.
+    /// Parses the field of a record; `None` if it is missing or not understood by this program.
     pub(crate) fn of(header: &RecordHeader) -> Option<Stored> {
         let mut stored = Stored::default();
         let mut has_head = false;
@@ -135,8 +135,8 @@ impl Stored {
         has_head.then_some(stored)
     }
 
-    /// The page of a record with this header, without its body; `head` are the bytes before that
-    /// in the block. `None` if they do not belong together.
+    /// The page of a record with this header, without its body; `head` is the block before the
+    /// body. `None` if header and head do not belong together.
     pub(crate) fn page(&self, header: &RecordHeader, head: &[u8]) -> Option<Page> {
         let kind = self.kind.or_else(|| header.kind())?;
         let fetched_at_ms = self.time_ms.or_else(|| header.date_ms())?;
@@ -202,7 +202,8 @@ fn undescribed(description: &[u8], time_ms: i64) -> Option<Page> {
     let fixed = description.get(..meta::FIXED_BYTES)?;
     let spilled = meta::spill_bytes(fixed).ok()? > 0;
     let (meta, spill) = description.split_at(if spilled { meta::FIXED_BYTES } else { description.len() });
-    // A file may not say that a page is in another: whoever reads that page would get its bytes.
+    // A file must not claim that a page is in another file: readers of the page would get that
+    // file's bytes.
     meta::decode(meta, spill, b"", time_ms).ok().filter(|page| page.in_place.is_none())
 }
 

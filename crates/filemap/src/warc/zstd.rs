@@ -20,13 +20,13 @@ use crate::warc::step::{Broken, Step};
 const STEP_BYTES: usize = 64 << 10;
 const FRAME_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const DICTIONARY_MAGIC: [u8; 4] = [0x5d, 0x2a, 0x4d, 0x18];
-/// The longest dictionary frame, and the longest dictionary decompressed.
+/// The longest dictionary frame, and the longest decompressed dictionary.
 const MAX_DICTIONARY_FRAME_BYTES: usize = 16 << 20;
 const MAX_DICTIONARY_BYTES: usize = 64 << 20;
 /// The longest skippable frame; a greater length is damage.
 const MAX_SKIPPED_BYTES: u32 = 16 << 20;
 
-/// What begins here.
+/// Kind of frame that begins here.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Begins {
     Frame,
@@ -35,7 +35,7 @@ pub(crate) enum Begins {
     Nothing,
 }
 
-/// Looks at the next bytes.
+/// Examines the next bytes.
 pub(crate) fn begins(bytes: &[u8]) -> Begins {
     match bytes.get(..4) {
         Some(magic) if magic == FRAME_MAGIC => Begins::Frame,
@@ -45,7 +45,7 @@ pub(crate) fn begins(bytes: &[u8]) -> Begins {
     }
 }
 
-/// The dictionary frame that a file begins with, as it is; empty if it begins with none.
+/// The dictionary frame at the start of a file, verbatim; empty if there is none.
 pub(crate) fn dictionary_frame(file: &mut dyn Read) -> io::Result<Vec<u8>> {
     let mut frame = Vec::new();
     file.take(8).read_to_end(&mut frame)?;
@@ -59,7 +59,7 @@ pub(crate) fn dictionary_frame(file: &mut dyn Read) -> io::Result<Vec<u8>> {
 /// Decodes frames, one after the other.
 pub(crate) struct Zstd {
     decoder: Decoder<'static>,
-    /// Prepared once: trials at many places must not copy a dictionary of megabytes.
+    /// Prepared once: trials at many offsets must not copy a dictionary of megabytes.
     dictionary: DecoderDictionary<'static>,
     out: Vec<u8>,
 }
@@ -71,12 +71,12 @@ impl Zstd {
         Ok(Zstd { decoder, dictionary, out: vec![0; STEP_BYTES] })
     }
 
-    /// Prepares for the next frame; the dictionary stays.
+    /// Prepares for the next frame; the dictionary is kept.
     pub(crate) fn reset(&mut self) -> io::Result<()> {
         self.decoder.reinit()
     }
 
-    /// Whether `bytes` are the beginning of a frame that decodes.
+    /// Returns whether `bytes` are the beginning of a frame that decodes.
     pub(crate) fn decodes(&self, bytes: &[u8]) -> bool {
         self.trial(bytes, |_| true)
     }
@@ -86,7 +86,7 @@ impl Zstd {
         arc::member_begins(is_arc, |go_on| self.trial(bytes, go_on))
     }
 
-    /// Decodes a frame for as long as `go_on` returns true. Returns false if it is invalid.
+    /// Decodes a frame while `go_on` returns true. Returns false if the frame is invalid.
     fn trial(&self, bytes: &[u8], mut go_on: impl FnMut(&[u8]) -> bool) -> bool {
         let Ok(mut decoder) = Decoder::with_prepared_dictionary(&self.dictionary) else { return false };
         let mut out = vec![0; STEP_BYTES];
@@ -133,8 +133,8 @@ pub(crate) fn skippable_bytes<R: Read>(input: &mut Input<R>) -> io::Result<Optio
     Ok((input.ensure(bytes)?.len() >= bytes).then_some(bytes))
 }
 
-/// Reads the dictionary frame at the start of `input`; `None` if it is damaged, and then nothing
-/// is consumed but its magic number.
+/// Reads the dictionary frame at the start of `input`. Returns `None` if it is damaged; then only
+/// its magic number is consumed.
 pub(crate) fn read_dictionary<R: Read>(input: &mut Input<R>) -> io::Result<Option<Vec<u8>>> {
     let size = frame_size(input)?.map_or(usize::MAX, |bytes| bytes as usize);
     if size <= MAX_DICTIONARY_FRAME_BYTES {

@@ -1,6 +1,6 @@
 //! The captures of a URL as archives name them: by URL and a stamp of 14 digits. A `POST` capture
-//! is indexed by its URL with the request as the last argument (`__wb_method=POST&...`), as
-//! archive tools ask for it.
+//! is indexed by its URL with the request as the last argument (`__wb_method=POST&...`), which is
+//! how archive tools ask for it.
 
 use axum::http::HeaderMap;
 use axum::http::header::HOST;
@@ -13,10 +13,10 @@ use super::super::shown::Shown;
 
 /// Prefix of the request in an index's URL.
 const METHOD: &[u8] = b"__wb_method=";
-/// Most captures of one URL in a response.
+/// Maximum number of captures of one URL in a response.
 pub(super) const MOST: usize = 100_000;
 
-/// A URL, and the variant that an index's URL means.
+/// A URL, and the variant in a URL of an index.
 pub(super) struct Named {
     pub(super) url: Vec<u8>,
     pub(super) variant: Option<Variant>,
@@ -28,7 +28,7 @@ impl Named {
     }
 }
 
-/// Resolves a URL of an index; `None` if it holds a request that no variant is of.
+/// Resolves a URL of an index; `None` if it contains a request that matches no variant.
 ///
 /// # Errors
 ///
@@ -56,7 +56,7 @@ pub(super) fn named(shown: &Shown, asked: &[u8]) -> Result<Option<Named>> {
 /// The URLs that share one index key: with `http` and `https`, with and without `www.`; the given
 /// one first. A URL without a scheme is taken as `http`.
 pub(super) fn alike(url: &[u8]) -> Vec<Vec<u8>> {
-    // Behind the first of these, a URL may have another URL in its query.
+    // After the first of these, a URL may have another URL in its query.
     let begin = url.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(url.len());
     let at = url.windows(3).position(|three| three == b"://").filter(|at| *at < begin);
     let (scheme, rest) = at.map_or((&b"http"[..], url), |at| (&url[..at], &url[at + 3..]));
@@ -100,21 +100,21 @@ pub(super) fn last(stamp: &str) -> Option<i64> {
     Some(next.map_or(i64::MAX, |next| next - 1))
 }
 
-/// The version nearest to a time; of those in the same second, the newest.
+/// The version nearest to a time; among those in the same second, the newest.
 pub(super) fn nearest(versions: &[Version], time_ms: i64) -> Option<Version> {
     let second = time_ms.div_euclid(1000);
     let in_second = versions.iter().find(|version| version.time_ms.div_euclid(1000) == second);
     in_second.or_else(|| versions.iter().min_by_key(|version| version.time_ms.abs_diff(time_ms))).copied()
 }
 
-/// Scheme and host by which the client asked.
+/// Scheme and host of the client's request.
 ///
 /// # Errors
 ///
 /// 400 without a `Host`.
 pub(super) fn base(backend: &Backend, headers: &HeaderMap) -> std::result::Result<String, Refusal> {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok());
-    let host = host.ok_or_else(|| Refusal::bad("a request has one `Host` header"))?;
+    let host = host.ok_or_else(|| Refusal::bad("a request must have one `Host` header"))?;
     let scheme = if backend.is_secure() { "https" } else { "http" };
     Ok(format!("{scheme}://{host}"))
 }

@@ -121,7 +121,7 @@ impl Filter {
         let (text, is_not) = text.strip_prefix('!').map_or((text, false), |text| (text, true));
         let (name, expression) = text.split_once(':').ok_or("a `filter` is `[!]field:expression`")?;
         let whole = RegexBuilder::new(&format!("^(?:{expression})$")).size_limit(MAX_EXPRESSION).build();
-        let expression = whole.map_err(|error| format!("the expression of `filter` is none: {error}"))?;
+        let expression = whole.map_err(|error| format!("the expression of `filter` is invalid: {error}"))?;
         Ok(Filter { field: field(name)?, expression, is_not })
     }
 }
@@ -130,7 +130,7 @@ fn field(name: &str) -> Result<usize, String> {
     let found = FIELDS.iter().position(|(own, other)| name == *own || name == *other);
     found.ok_or_else(|| {
         let names: Vec<&str> = FIELDS.iter().map(|(name, _)| *name).collect();
-        format!("there is no field `{name}`; there are {}", names.join(", "))
+        format!("unknown field `{name}`; known are {}", names.join(", "))
     })
 }
 
@@ -212,7 +212,7 @@ impl Asked {
         out.extend_from_slice(&serde_json::to_vec(&names).unwrap_or_default());
     }
 
-    /// What follows the last line.
+    /// Writes the end of the response, after the last line.
     fn end(&self, is_empty: bool, out: &mut Vec<u8>) {
         match (self.is_json, is_empty) {
             (true, true) => out.extend_from_slice(b"[]\n"),
@@ -270,7 +270,7 @@ pub(crate) async fn cdx(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQ
         "domain" => vec![Scope::new().domain(host(&url))],
         other => return Err(Refusal::bad(format!("`matchType` is exact, prefix, host or domain, not `{other}`"))),
     };
-    // pywb looks for similar URLs by `sort=closest` without a time.
+    // pywb uses `sort=closest` without a time to search similar URLs.
     let is_unsorted = asked.sort == Sort::Oldest || asked.sort == Sort::ClosestToNothing;
     if !is_unsorted || asked.limit.is_some_and(|limit| limit < 0) {
         return Err(Refusal::bad("`sort` and a negative `limit` are for one URL: `matchType=exact`"));
@@ -278,7 +278,7 @@ pub(crate) async fn cdx(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQ
     Ok((kind, streamed(&backend, scopes, asked).await?).into_response())
 }
 
-/// The host in a URL, or what was given instead of one.
+/// The host in a URL, or the text that was given instead of one.
 fn host(url: &[u8]) -> String {
     let own = alike(url).swap_remove(0);
     let text = String::from_utf8_lossy(&own);
@@ -354,7 +354,7 @@ async fn streamed(backend: &Arc<Backend>, scopes: Vec<Scope>, asked: Asked) -> R
         let pages = scopes.iter().map(|scope| shown.list(scope, None));
         let variants = scopes.iter().map(|scope| shown.list(&scope.clone().variants(), None));
         let mut listings: Vec<ShownListing> = pages.chain(variants).collect::<filemap::Result<_>>()?;
-        // The last is taken first.
+        // The last listing is taken first.
         listings.reverse();
         Ok(listings)
     };
@@ -432,7 +432,7 @@ impl Rest {
             }
             if rows.len() > MOST {
                 return Err(Error::Unsupported {
-                    what: "answer with so many captures of one URL: ask for it by itself",
+                    what: "answer with this many captures of one URL: request that URL alone",
                 });
             }
         }

@@ -130,13 +130,14 @@ pub(crate) async fn as_json(State(backend): State<Arc<Backend>>, uri: Uri, heade
 async fn listed(backend: &Backend, url: &str) -> Result<Vec<Version>, Refusal> {
     let versions = versions(backend, url).await?;
     if versions.len() > MOST {
-        let words = format!("{url} has {} captures, more than {MOST}: ask `/cdx` for those of a time", versions.len());
+        let words =
+            format!("{url} has {} captures, more than {MOST}: ask `/cdx` for those of a time range", versions.len());
         return Err(Refusal::bad(words));
     }
     Ok(versions)
 }
 
-/// The oldest and the newest version. There is at least one.
+/// The oldest and the newest version. There must be at least one.
 fn ends(versions: &[Version]) -> [&Version; 2] {
     const NONE: &Version = &Version { time_ms: 0, sequence: 0 };
     [versions.last().unwrap_or(NONE), versions.first().unwrap_or(NONE)]

@@ -2,8 +2,8 @@
 //!
 //! Replay tools read it. Only the capture's `Content-Type` and `Location` keep their names; its
 //! other headers are prefixed with `X-Archive-Orig-`, since a page's cookies and policies must not
-//! become this server's. A replay tool sends a form's `POST` again: it finds the capture by the
-//! body, and changes nothing.
+//! become this server's. A replay tool repeats a form's `POST`, which finds the capture by the
+//! body and changes nothing.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ use super::memento;
 /// Longest body of a replayed request.
 const MAX_REQUEST: u64 = 16 << 20;
 
-/// What was found for a time.
+/// Result of the search for a time.
 enum Found {
     Capture(Box<(Page, PageReader)>),
-    /// The nearest capture is of another time.
+    /// The nearest capture has another time.
     Elsewhere(i64),
     Nothing,
 }
@@ -76,7 +76,7 @@ pub(crate) async fn replay(
         }
         Found::Elsewhere(time_ms) => {
             let place = read::value(&memento::location(&base, time_ms, url))?;
-            // A redirect that keeps the body, if there is one.
+            // A redirect that keeps the body, if any.
             Ok((StatusCode::TEMPORARY_REDIRECT, [(LOCATION, place)]).into_response())
         }
         Found::Nothing => Err(backend.absent(format!("the store has no capture of {url}"))),

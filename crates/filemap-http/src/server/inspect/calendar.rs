@@ -1,6 +1,6 @@
 //! A page's captures on a calendar: a year at a time, a table for each month.
 //!
-//! Invariant: days and years are computed for every possible time of a version; a time far off is
+//! Invariant: days and years are computed for every possible time of a version; a remote time is
 //! shown as it is, and costs no more than another.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use maud::{Markup, html};
 use super::layout::number;
 
 const DAY_MS: i64 = 86_400_000;
-/// Most years in the list of years.
+/// Maximum number of years in the list.
 const YEARS: usize = 60;
 const MONTHS: [&str; 12] = [
     "January",
@@ -140,8 +140,8 @@ impl Calendar {
                     } " "
                 }
             }
-            @if left_out > 0 { p { (number(left_out as u64)) " earlier years are not named here: put `&year=` behind the address." } }
-            p class="quiet" { "Times are UTC. A day with captures leads to them; the more it has, the darker it is." }
+            @if left_out > 0 { p { (number(left_out as u64)) " earlier years are not listed: append `&year=` to the address." } }
+            p class="quiet" { "Times are UTC. A day links to its captures; the more it has, the darker it is." }
             div class="calendar" { @for month in 1..=12 { (self.month(of_page, year, month, chosen)) } }
         }
     }

@@ -12,7 +12,7 @@ use super::super::shown::Shown;
 use super::layout::text;
 use crate::wire;
 
-/// Most bytes of a body that are shown.
+/// Maximum number of bytes of a body that are shown.
 pub(super) const SHOWN: u64 = 256 << 10;
 
 /// A capture with the start of its body.
@@ -50,12 +50,12 @@ impl Capture {
         is_text.then(decoded)
     }
 
-    /// Bytes of the body that are not shown.
+    /// Number of bytes of the body that are not shown.
     pub(super) fn left_out(&self) -> u64 {
         self.bytes.saturating_sub(SHOWN)
     }
 
-    /// The query that names it; `of_page` names its page.
+    /// The query for the capture; `of_page` is the query for its page.
     pub(super) fn query(&self, of_page: &str) -> String {
         format!("{of_page}&version={}", wire::version(self.version))
     }

@@ -16,20 +16,20 @@ use super::layout::{as_json, failed, number, of_url, size, text, time, view_of, 
 use crate::query::{Query, encoded};
 use crate::wire;
 
-/// Most versions, and variants, in a view.
+/// Maximum number of versions, and of variants, in a view.
 const ROWS: usize = 500;
 
-/// Which versions are listed.
+/// The versions that are listed.
 struct Chosen {
     year: Option<i64>,
     day: Option<Day>,
-    /// Those before this one.
+    /// Lists versions before this one.
     before: Option<Version>,
 }
 
-/// What a view shows of a URL.
+/// Contents of the view of a URL.
 struct Found {
-    /// Calendar and number of all versions; or why it cannot be made.
+    /// Calendar and number of all versions, or the reason why there is none.
     calendar: Result<(Calendar, u64), String>,
     versions: Vec<Result<Capture, Error>>,
     is_cut: bool,
@@ -90,7 +90,7 @@ impl Chosen {
         Ok(Found { calendar, versions, is_cut, variants })
     }
 
-    /// The choice in words, after "captures".
+    /// The choice as text, after "captures".
     fn words(&self) -> String {
         let of = match (self.day, self.year) {
             (Some(day), _) => format!(" of {}", day.words()),
@@ -162,7 +162,7 @@ pub(crate) async fn captures(State(backend): State<Arc<Backend>>, RawQuery(raw):
 fn overall(calendar: &Result<(Calendar, u64), String>, of_page: &str, chosen: &Chosen) -> Markup {
     let (calendar, all) = match calendar {
         Ok(found) => found,
-        Err(error) => return html! { p role="alert" { "There is no calendar: " (error) } },
+        Err(error) => return html! { p role="alert" { "The calendar is not available: " (error) } },
     };
     let year = chosen.day.map(|day| day.year).or(chosen.year).or(calendar.latest());
     html! {

@@ -1,5 +1,5 @@
-// The charts of the overview go on: the view is asked for again, and their rows are put in the
-// place of the older ones. Without this script they are as of the time the page was loaded.
+// Keeps the charts of the overview live: requests the view again, and replaces their rows by the
+// newer ones. Without this script they are as of the time the page was loaded.
 "use strict";
 
 const SECONDS = 10; // between two points
@@ -15,7 +15,7 @@ async function look() {
   for (const name of PARTS) {
     document.getElementById(name).replaceChildren(...view.getElementById(name).childNodes);
   }
-  state.textContent = `Live, every ${SECONDS} seconds, while this page is to be seen.`;
+  state.textContent = `Live, every ${SECONDS} seconds, while this page is visible.`;
 }
 
 async function go() {
@@ -24,7 +24,7 @@ async function go() {
       await look();
     }
   } catch (error) {
-    state.textContent = `Not live: ${error.message}. Another try follows.`;
+    state.textContent = `Not live: ${error.message}. Retrying.`;
   }
   setTimeout(go, SECONDS * 1000);
 }

@@ -12,13 +12,13 @@ use super::super::backend::Backend;
 use super::super::crawl::status;
 use super::layout::{as_json, number, of_url, size, time, view};
 
-/// Silence after which a crawl is taken for dead.
+/// Silence after which a crawl is considered dead.
 const SILENT_MS: i64 = 30_000;
 
 /// The view.
 pub(crate) async fn crawl(State(backend): State<Arc<Backend>>) -> Response {
     let Some(status) = status(&backend).await else {
-        let words = "No crawl into this store has said anything. `fm-crawl run STORE` begins one.";
+        let words = "No crawl has reported on this store. `fm-crawl run STORE` starts one.";
         return view("Crawl", &html! { p { (words) } });
     };
     let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
@@ -28,7 +28,7 @@ pub(crate) async fn crawl(State(backend): State<Arc<Backend>>) -> Response {
         h2 { "Failures and limits by kind" }
         (by_kind(&status["run"]["reasons"]))
         @if status["names_are_left_out"] == true {
-            p { "Hosts and failures by page are not shown under rules of access." }
+            p { "Hosts and failures by page are not shown under access rules." }
         } @else {
             h2 { "The latest failures" }
             (failures(&status["run"]["latest_failures"]))
@@ -45,10 +45,10 @@ fn state(status: &Value, now_ms: i64) -> Markup {
     html! {
         @match (status["is_running"] == true, now_ms.saturating_sub(at) > SILENT_MS) {
             (true, false) => { "It runs. As of " (time(at)) "." }
-            (true, true) => { "It has said nothing since " (time(at)) ": it was ended without a word." }
+            (true, true) => { "It has not reported since " (time(at)) ": it was killed, or hangs." }
             (false, _) => { "It has ended, at " (time(at)) "." }
         }
-        " What became of a URL, and why: " code { "fm-crawl why STORE URL" } "."
+        " The fate of a URL, and why: " code { "fm-crawl why STORE URL" } "."
     }
 }
 

@@ -1,7 +1,7 @@
 //! Line diff of two texts: equal, changed, added and removed lines.
 //!
-//! Invariants: time and memory are bounded for any texts, and what is left out is counted; pieces
-//! of the texts are shown as escaped text.
+//! Invariants: time and memory are bounded for any texts, and omissions are counted; pieces of the
+//! texts are shown as escaped text.
 
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,10 @@ use super::layout::number;
 
 /// Time limit of a comparison.
 const TIME: Duration = Duration::from_millis(500);
-/// Most lines of a text that are compared, and most rows that are shown.
+/// Maximum number of lines of a text that are compared, and of rows that are shown.
 const LINES: usize = 40_000;
 const ROWS: usize = 2_000;
-/// Equal lines that are shown around a change.
+/// Number of equal lines shown around a change.
 const CONTEXT: usize = 3;
 /// A longer line is compared in parts.
 const LONG: usize = 200;
@@ -42,10 +42,10 @@ enum Row<'t> {
 /// Two texts, compared.
 pub(super) struct Diff<'t> {
     rows: Vec<Row<'t>>,
-    /// Numbers of lines, or of parts of long ones.
+    /// Number of lines, or of parts of long ones.
     removed: usize,
     added: usize,
-    /// Lines of either text after those that were compared.
+    /// Number of lines of either text after those that were compared.
     left_out: usize,
     ran_out_of_time: bool,
     has_parts: bool,
@@ -66,7 +66,7 @@ impl<'t> Diff<'t> {
         let texts = |lines: &[Line<'t>]| lines.iter().map(|line| line.text).collect::<Vec<&str>>();
         let (of_old, of_new) = (texts(&old), texts(&new));
         let mut found = Replace::new(Capture::new());
-        // It cannot fail: the hook accepts everything.
+        // Cannot fail: the hook accepts everything.
         let _ = myers::diff_deadline(
             &mut found,
             &of_old[..],
@@ -116,9 +116,9 @@ impl<'t> Diff<'t> {
             @if self.is_equal() { p { "No " (what) " differ." } } @else {
                 p { "Removed: " (number(self.removed as u64)) ", added: " (number(self.added as u64)) " " (what) "." }
             }
-            @if self.has_parts { p class="quiet" { "Lines of over " (LONG) " bytes are compared in parts, which end behind a tag or a sentence." } }
+            @if self.has_parts { p class="quiet" { "Lines of over " (LONG) " bytes are compared in parts, which end after a tag or a sentence." } }
             @if self.left_out > 0 { p role="note" { "Only the first " (number(LINES as u64)) " of them are compared: " (number(self.left_out as u64)) " more are not." } }
-            @if self.ran_out_of_time { p role="note" { "After " (TIME.as_millis()) " ms the comparison was broken off: what had not been compared by then stands here as changed." } }
+            @if self.ran_out_of_time { p role="note" { "The comparison was stopped after " (TIME.as_millis()) " ms: the rest is shown as changed." } }
             @if self.rows.len() > ROWS { p role="note" { "The first " (number(ROWS as u64)) " rows; " (number((self.rows.len() - ROWS) as u64)) " more are left out." } }
             @if !self.is_equal() {
                 div class="scroll" tabindex="0" role="region" aria-label=(label) {
@@ -172,7 +172,7 @@ fn changed(line: Option<Line<'_>>, (head, tail): (usize, usize), is_old: bool) -
     }
 }
 
-/// Bytes of the common start and of the common end of two texts; they do not overlap.
+/// Number of bytes of the common start and of the common end of two texts; they do not overlap.
 fn shared_ends(old: &str, new: &str) -> (usize, usize) {
     let head: usize =
         old.chars().zip(new.chars()).take_while(|(old, new)| old == new).map(|(old, _)| old.len_utf8()).sum();
@@ -199,7 +199,8 @@ fn lines(text: &str) -> Vec<Line<'_>> {
     found
 }
 
-/// Where a part ends: it depends on the part's content alone, so that an insertion moves no end.
+/// Finds the end of a part. It depends only on the part's content, so that an insertion moves no
+/// end.
 fn end_of_part(text: &str) -> usize {
     let mut last = '\0';
     for (at, char) in text.char_indices() {
@@ -279,7 +280,7 @@ mod tests {
         let diff = Diff::until(old, new, Instant::now());
         assert!(diff.ran_out_of_time);
         assert_eq!(both(&diff), (old.lines().map(str::to_owned).collect(), new.lines().map(str::to_owned).collect()));
-        assert!(diff.shown("Bodies").into_string().contains("broken off"));
+        assert!(diff.shown("Bodies").into_string().contains("was stopped after"));
     }
 
     #[test]

@@ -23,7 +23,7 @@ const ROWS: usize = 100;
 struct Hosts {
     rows: Vec<(String, u64)>,
     next: Option<Cursor>,
-    /// Only URLs without a host follow.
+    /// True if only URLs without a host follow.
     rest: bool,
 }
 
@@ -31,7 +31,7 @@ struct Hosts {
 pub(crate) async fn hosts(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQuery) -> Response {
     let found = async {
         let query = Query::parse(raw.as_deref(), &["cursor"])?;
-        let after = query.read("cursor", "what an earlier view gave", wire::read_cursor)?;
+        let after = query.read("cursor", "a cursor from an earlier view", wire::read_cursor)?;
         backend.call(move |shown| Ok(next_hosts(shown, after)?)).await
     };
     let found = match found.await {
@@ -57,7 +57,7 @@ pub(crate) async fn hosts(State(backend): State<Arc<Backend>>, RawQuery(raw): Ra
             }
         }
         @if let Some(next) = &found.next { p { a href={ "/hosts?cursor=" (wire::cursor(next)) } { "Next hosts" } } }
-        @if found.rest { p { "URLs without a host, or with a user, stand behind these: find them by their prefix, such as dns:*." } }
+        @if found.rest { p { "URLs without a host, or with a user, come after these: find them by their prefix, such as dns:*." } }
     };
     view("Hosts", &content)
 }
@@ -74,7 +74,7 @@ fn next_hosts(shown: &Shown, after: Option<Cursor>) -> filemap::Result<Hosts> {
         };
         let of_host = Scope::new().host(&host);
         let pages = shown.count(&of_host)?;
-        // Continue after the host's last page in host order: others of the host may be elsewhere.
+        // Continue after the host's last page in host order: its other pages may be elsewhere.
         let mut end = listed.cursor;
         for last in shown.list(&of_host.backwards(), None)? {
             let last = last?;
@@ -93,7 +93,7 @@ fn next_hosts(shown: &Shown, after: Option<Cursor>) -> filemap::Result<Hosts> {
     Ok(hosts)
 }
 
-/// The host of a URL that is in the order of hosts.
+/// The host of a URL that is in host order.
 fn host_of(url: &[u8]) -> Option<String> {
     let text = text(url);
     let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"))?;
@@ -119,7 +119,7 @@ pub(crate) async fn list(State(backend): State<Arc<Backend>>, RawQuery(raw): Raw
         if scope.host.is_some() && !scope.prefix.is_empty() {
             return Err(Refusal::bad("give `host` or `prefix`, not both"));
         }
-        let after = query.read("cursor", "what an earlier view gave", wire::read_cursor)?;
+        let after = query.read("cursor", "a cursor from an earlier view", wire::read_cursor)?;
         let of_call = scope.clone();
         let listed = backend.call(move |shown| {
             let mut listed: Vec<Listed> =

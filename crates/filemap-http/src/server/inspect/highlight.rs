@@ -1,12 +1,12 @@
 //! Syntax highlighting of HTML with its scripts and styles, XML, scripts, JSON, CSS.
 //!
-//! It never rejects a source: what no rule knows is plain text. Invariants: the parts concatenated
+//! It rejects no source: what no rule matches is plain text. Invariants: the parts concatenated
 //! are the source, byte for byte; the template escapes each; one pass, in linear time; at most
-//! [`PARTS`] parts are marked, the rest is one.
+//! [`PARTS`] parts are marked, the rest is one part.
 
 use maud::{Markup, html};
 
-/// Most parts that are marked.
+/// Maximum number of marked parts.
 const PARTS: usize = 40_000;
 
 /// Keywords of scripts.
@@ -301,7 +301,8 @@ fn is_of_name(char: char) -> bool {
     char.is_alphanumeric() || matches!(char, '_' | '-')
 }
 
-/// Where the end tag `end`, in any letter case, closes an element whose content is not markup.
+/// Offset of the end tag `end`, in any letter case, that closes an element whose content is not
+/// markup.
 fn raw_end(text: &str, end: &str) -> usize {
     let is_end = |at: &usize| {
         text.as_bytes()[*at..].get(..end.len()).is_some_and(|own| own.eq_ignore_ascii_case(end.as_bytes()))
@@ -403,7 +404,7 @@ mod tests {
                 let (markup, left) = source(&text, language);
                 let markup = markup.into_string();
                 assert_eq!(left, 0, "{text}");
-                // Of tags there are our own alone.
+                // Only the tags of this module.
                 let own = markup
                     .replace("</span>", "")
                     .split("<span class=\"")

@@ -13,7 +13,7 @@ use crate::query::encoded;
 const POLICY: &str = "default-src 'none'; style-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'; \
                       frame-ancestors 'none'";
 
-/// Policy of the overview, which also runs a script of its own that fetches figures.
+/// Policy of the overview, which also runs its own script to fetch figures.
 const LIVE_POLICY: &str = "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; \
                            form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
@@ -48,7 +48,7 @@ pub(super) fn view_of(title: &str, sought: &str, content: &Markup) -> Response {
 /// A view of an error.
 pub(super) fn failed(refusal: Refusal) -> Response {
     let (status, detail) = (refusal.status(), refusal.detail().to_owned());
-    // With the cause for the log.
+    // With the cause, for the log.
     let mut response = page(status, "Not shown", "", &html! { p role="alert" { (detail) } });
     *response.extensions_mut() = std::mem::take(refusal.into_response().extensions_mut());
     response
@@ -98,7 +98,7 @@ pub(crate) async fn charts() -> impl IntoResponse {
     ([(CONTENT_TYPE, HeaderValue::from_static("text/javascript; charset=utf-8"))], include_str!("charts.js"))
 }
 
-/// Warns that something may be missing in a view.
+/// Warns that a view may be incomplete.
 pub(super) fn warning(missed: Option<String>) -> Markup {
     html! { @if let Some(missed) = missed { p role="alert" { (missed) } } }
 }
@@ -113,7 +113,7 @@ pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A query that names a page.
+/// The query for a page.
 pub(super) fn of_url(url: &[u8]) -> String {
     format!("url={}", encoded(url))
 }

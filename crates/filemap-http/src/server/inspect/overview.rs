@@ -1,4 +1,4 @@
-//! The page `/`: contents and state of the store, at a glance.
+//! The page `/`: contents and state of the store.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -37,7 +37,7 @@ pub(crate) async fn overview(State(backend): State<Arc<Backend>>) -> Response {
         }
         @if !absent.is_empty() {
             div role="alert" {
-                p { "Files are absent: what they held cannot be read." }
+                p { "Files are missing: their content cannot be read." }
                 ul { @for file in &absent { li { (file.file) ": " (file.why.to_string()) } } }
             }
         }
@@ -85,7 +85,7 @@ fn compression(sample: Option<(u64, CompressionSample)>) -> Markup {
     html! {
         p class="quiet" {
             "Of a sample, " (ago / 60) " minutes ago: " (size(sample.read_bytes)) " of the " (size(sample.log_bytes))
-            " of the value log. Large bodies count by their chunks; so do records that are dead."
+            " of the value log. Large bodies are counted by chunk; dead records are included."
             @if sample.missed > 0 { " Left out: " (number(sample.missed)) " places that could not be read." }
         }
         div class="scroll" tabindex="0" role="region" aria-label="Bodies by compression" {
@@ -136,7 +136,7 @@ fn state(stats: &Stats, free: Option<u64>, points: &[Point], now_ms: i64) -> Mar
     }
 }
 
-/// What background work has done, and why it is paused.
+/// Describes the background work done, and why it is paused.
 fn background(stats: &Stats) -> String {
     if stats.checkpoints + stats.compactions == 0 {
         let why = if stats.puts == 0 { "this server has put nothing" } else { "nothing is due yet" };
@@ -147,7 +147,7 @@ fn background(stats: &Stats) -> String {
     format!("{checkpoints} checkpoints, {compactions} compactions, which freed {freed}")
 }
 
-/// When the disk will be full, if the store grows as in the last hour.
+/// Estimates when the disk will be full, if the store grows as in the last hour.
 fn full_in(free: Option<u64>, points: &[Point]) -> String {
     let (Some(free), Some(first), Some(last)) = (free, points.first(), points.last()) else {
         return "not known yet".to_owned();
@@ -155,7 +155,7 @@ fn full_in(free: Option<u64>, points: &[Point]) -> String {
     let seconds = EVERY.as_secs() * (points.len() as u64 - 1);
     match last.disk_bytes.saturating_sub(first.disk_bytes) {
         _ if seconds == 0 => "not known yet".to_owned(),
-        0 => "never, as it grows now".to_owned(),
+        0 => "never, at the current growth".to_owned(),
         grown => {
             let hours = free as f64 / (grown as f64 / seconds as f64) / 3600.0;
             if hours < 48.0 { format!("{hours:.1} hours") } else { format!("{:.0} days", hours / 24.0) }
@@ -163,12 +163,12 @@ fn full_in(free: Option<u64>, points: &[Point]) -> String {
     }
 }
 
-/// State of a replica, in words.
+/// State of a replica, as text.
 fn replica(figures: &FollowingFigures) -> String {
     let state = match (figures.up_to_date, figures.is_complete, &figures.error) {
-        (_, _, Some(error)) => format!("which does not answer: {error}"),
-        (Some(ago), ..) => format!("all of it {} s ago", ago.as_secs()),
-        (None, true, None) => "going on where it was".to_owned(),
+        (_, _, Some(error)) => format!("failing: {error}"),
+        (Some(ago), ..) => format!("up to date {} s ago", ago.as_secs()),
+        (None, true, None) => "resuming".to_owned(),
         (None, false, None) => "not complete yet".to_owned(),
     };
     format!("A replica of {}, {state}", figures.location)

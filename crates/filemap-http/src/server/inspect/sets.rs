@@ -1,4 +1,4 @@
-//! `/seen`: the seen sets of the server: how full they are, and how reliable their answers.
+//! `/seen`: the seen sets of the server: their size, and the error rate of their answers.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(crate) async fn sets(State(backend): State<Arc<Backend>>) -> Response {
     };
     let content = html! {
         @if rows.is_empty() {
-            p { "This server serves no seen sets: `--seen NAME=SET` and `--seen-dir` name some." }
+            p { "This server serves no seen sets: add some with `--seen NAME=SET` or `--seen-dir`." }
         } @else {
             div class="scroll" tabindex="0" role="region" aria-label="Seen sets" {
                 table {
@@ -30,8 +30,8 @@ pub(crate) async fn sets(State(backend): State<Arc<Backend>>) -> Response {
                             th scope="col" { "Set" } th scope="col" { "Kind" } th scope="col" { "Rules" }
                             th scope="col" class="n" { "URLs" } th scope="col" class="n" { "Memory" }
                             th scope="col" class="n" { "On disk" }
-                            th scope="col" class="n" { "New URLs called seen, now" }
-                            th scope="col" class="n" { "So far, expected" }
+                            th scope="col" class="n" { "False positive rate" }
+                            th scope="col" class="n" { "URLs lost so far, expected" }
                             th scope="col" class="n" { "Requests remembered" }
                         }
                     }

@@ -22,7 +22,7 @@ pub(crate) async fn show(State(backend): State<Arc<Backend>>, RawQuery(raw): Raw
         let asked = Asked::of(&Query::parse(raw.as_deref(), &["url", "variant", "version"])?)?;
         let look = move |shown: &Shown| {
             let capture = Capture::read(shown, &asked, asked.version())?;
-            // If it cannot be determined, the comparison says why.
+            // If this cannot be determined, the comparison says why.
             let has_earlier = |own| has_earlier(shown, &asked, own).unwrap_or(true);
             let capture = capture.map(|capture| (has_earlier(capture.version), capture));
             Ok((capture, asked))
@@ -52,7 +52,7 @@ pub(crate) async fn show(State(backend): State<Arc<Backend>>, RawQuery(raw): Raw
         (headers(page))
         @if let Some(frame) = capture.frame(&of_page, "The page as it looks") {
             h2 { "How it looks" }
-            p { "Without scripts, and without what it would fetch." }
+            p { "Without scripts and external resources." }
             (frame)
         }
         (source(&capture))
@@ -62,7 +62,7 @@ pub(crate) async fn show(State(backend): State<Arc<Backend>>, RawQuery(raw): Raw
     view_of(&title, &title, &content)
 }
 
-/// Whether a page has a capture before this one.
+/// Returns whether a page has a capture before this one.
 fn has_earlier(shown: &Shown, asked: &Asked, own: Version) -> filemap::Result<bool> {
     for found in shown.history(asked.lookup().at(own.time_ms))? {
         let version = match found {
@@ -101,7 +101,7 @@ fn source(capture: &Capture) -> Markup {
         @else if let Some(text) = capture.text() {
             @let (source, left) = highlight::source(&text, Language::of(&capture.mime()));
             @if capture.left_out() > 0 { p { "The first " (size(SHOWN)) " of " (size(capture.bytes)) "." } }
-            @if left > 0 { p { "The last " (number(left as u64)) " bytes of that are without colours." } }
+            @if left > 0 { p { "The last " (number(left as u64)) " bytes of that are not highlighted." } }
             pre tabindex="0" role="region" aria-label="Source" { code { (source) } }
         } @else { p { "It is not text." } }
     }

@@ -14,7 +14,7 @@ use super::layout::{as_json, failed, number, size, text, time, view, warning};
 
 /// Rows per view.
 const ROWS: usize = 200;
-/// Units in the width of a bar.
+/// Number of units in the width of a bar.
 const PARTS: u64 = 1000;
 
 /// `/segments`.
@@ -39,7 +39,7 @@ pub(crate) async fn segments(State(backend): State<Arc<Backend>>, RawQuery(raw):
             (fact("tombstones", size(all.tombstones)))
             (fact("not counted yet", size(all.unindexed)))
         }
-        p { "As of the last checkpoint; what came later is not counted yet. Compaction takes the segments with the smallest live share first." }
+        p { "As of the last checkpoint; later records are not counted yet. Compaction takes the segments with the smallest live share first." }
         ul class="legend" aria-hidden="true" {
             @for (class, name) in [("live", "live"), ("dead", "dead"), ("tombstones", "tombstones"), ("unindexed", "not counted yet")] {
                 li { svg class="bar" viewBox="0 0 1 1" { rect class=(class) width="1" height="1" {} } " " (name) }
@@ -133,7 +133,7 @@ pub(crate) async fn dictionaries(State(backend): State<Arc<Backend>>, RawQuery(r
     let content = html! {
         p { (number(found.all)) @if found.all == 1 { " dictionary" } @else { " dictionaries" } " in all" }
         @if !found.part.is_empty() {
-            p class="quiet" { "Ratios are those on pages that were kept out of the training, when it was made: compressed bytes to plain ones." }
+            p class="quiet" { "Ratios are compressed to plain bytes, measured at training on hold-out pages." }
             (list(&found.part))
         }
         @if let Some(after) = found.after { p { a href={ "/dictionaries?after=" (after) } { "Next dictionaries" } } }
@@ -149,7 +149,7 @@ fn list(part: &[Dictionary]) -> Markup {
                 thead {
                     tr {
                         th scope="col" { "File" } th scope="col" { "For" } th scope="col" { "Made" }
-                        th scope="col" class="n" { "Pages looked at" }
+                        th scope="col" class="n" { "Pages sampled" }
                         th scope="col" class="n" { "For bodies" } th scope="col" class="n" { "Ratio" }
                         th scope="col" class="n" { "For descriptions" } th scope="col" class="n" { "Ratio" }
                         th scope="col" { "State" }
@@ -171,7 +171,7 @@ fn dictionary(told: &Dictionary) -> Markup {
                 td colspan="8" { span role="alert" { (problem.to_string()) } }
             } @else {
                 td {
-                    @if told.is_kept_back { "a site that rules of access do not let name" }
+                    @if told.is_kept_back { "a host hidden by access rules" }
                     @else if facts.group.is_empty() { "all pages" } @else { (text(&facts.group)) }
                 }
                 td { (time(facts.created_ms)) }
@@ -180,7 +180,7 @@ fn dictionary(told: &Dictionary) -> Markup {
                 td class="n" { (ratio(facts.body_bytes, facts.body_ratio)) }
                 td class="n" { (size(u64::from(facts.meta_bytes))) }
                 td class="n" { (ratio(facts.meta_bytes, facts.meta_ratio)) }
-                td { @if facts.is_current { "compresses new pages" } @else { "for pages that are stored" } }
+                td { @if facts.is_current { "compresses new pages" } @else { "only for stored pages" } }
             }
         }
     }
@@ -211,7 +211,7 @@ mod tests {
         let told = |facts, is_kept_back| dictionary(&Dictionary { facts, is_kept_back }).into_string();
         let facts = DictionaryFacts { id: 1, group: b"<script>\xff".to_vec(), ..DictionaryFacts::default() };
         assert!(told(facts, false).contains("&lt;script&gt;\u{fffd}"));
-        assert!(told(DictionaryFacts::default(), true).contains("rules of access"));
+        assert!(told(DictionaryFacts::default(), true).contains("access rules"));
         let damaged =
             DictionaryFacts { id: 2, problem: Some(filemap_core::Error::Closed), ..DictionaryFacts::default() };
         let shown = told(damaged, false);

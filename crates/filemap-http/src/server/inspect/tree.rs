@@ -1,8 +1,8 @@
 //! `/tree`: the pages of a host by path, one folder at a time.
 //!
 //! Invariant: a view reads a few keys per row, however many pages a folder has: the listing skips
-//! to the end of a folder, and its pages are counted up to [`COUNTED`]. Pages that access rules
-//! exclude are passed one by one, as in every list, and are never counted.
+//! to the end of a folder, and its pages are counted up to [`COUNTED`]. Pages excluded by access
+//! rules are skipped one by one, as in every list, and are never counted.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,20 +20,20 @@ use crate::wire;
 
 /// Rows per view.
 const ROWS: usize = 100;
-/// Most pages of a folder that are counted.
+/// Maximum number of pages of a folder that are counted.
 const COUNTED: usize = 1_000;
-/// Most pages of a host that are read to find its schemes and ports.
+/// Maximum number of pages of a host that are read to find its schemes and ports.
 const LOOKED_AT: usize = 10_000;
 
 /// An entry of a folder.
 #[derive(Debug, PartialEq, Eq)]
 enum Entry {
     Page(Vec<u8>),
-    /// A folder with its number of pages, and whether there are more.
+    /// A folder with its number of pages; true if there are more.
     Folder(Vec<u8>, usize, bool),
 }
 
-/// A part of a folder, and where the next one begins.
+/// A part of a folder, and the start of the next one.
 struct Part {
     entries: Vec<Entry>,
     next: Option<Cursor>,
@@ -48,26 +48,26 @@ enum Asked {
 impl Asked {
     fn of(raw: Option<&str>) -> Result<Asked, String> {
         let query = Query::parse(raw, &["host", "prefix", "cursor"])?;
-        let cursor = query.read("cursor", "what an earlier view gave", wire::read_cursor)?;
+        let cursor = query.read("cursor", "a cursor from an earlier view", wire::read_cursor)?;
         match (query.text("host")?, query.bytes("prefix")) {
             (Some(host), None) if cursor.is_none() => Ok(Asked::Host(host.to_owned())),
             (None, Some(prefix)) if path_of(prefix).is_some() => Ok(Asked::Folder(prefix.to_vec(), cursor)),
             (None, Some(_)) => {
-                Err("the parameter `prefix` has a host and a path, such as http://example.com/".to_owned())
+                Err("the parameter `prefix` must have a host and a path, such as http://example.com/".to_owned())
             }
-            _ => Err("give `host`, or `prefix` and what an earlier view gave as `cursor`".to_owned()),
+            _ => Err("give `host`, or `prefix` and a `cursor` from an earlier view".to_owned()),
         }
     }
 }
 
-/// Where the path of a URL begins.
+/// Offset of the path in a URL.
 fn path_of(url: &[u8]) -> Option<usize> {
     let authority = url.windows(3).position(|three| three == b"://")? + 3;
     let path = url[authority..].iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).filter(|at| *at > 0)?;
     (url[authority + path] == b'/').then_some(authority + path)
 }
 
-/// The subfolder of `prefix` that a URL is in; `None` if it is directly in `prefix`.
+/// The subfolder of `prefix` that contains a URL; `None` if the URL is directly in `prefix`.
 fn folder_of<'u>(url: &'u [u8], prefix: &[u8]) -> Option<&'u [u8]> {
     let rest = url.get(prefix.len()..)?;
     let name = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#'))?;
@@ -147,7 +147,7 @@ pub(crate) async fn tree(State(backend): State<Arc<Backend>>, RawQuery(raw): Raw
         (warning(backend.missed()))
         (way(prefix))
         @if !is_whole { p role="note" {
-            "Schemes and ports of the first " (number(LOOKED_AT as u64)) " pages; others are not looked for."
+            "Schemes and ports of the first " (number(LOOKED_AT as u64)) " pages; others are not searched."
         } }
         @if part.entries.is_empty() { p { "No more pages." } } @else { (table(&part.entries, prefix)) }
         @if let Some(next) = &part.next {
@@ -201,7 +201,7 @@ fn table(entries: &[Entry], prefix: &[u8]) -> Markup {
     }
 }
 
-/// What an entry adds to the folder's own name.
+/// Name of an entry within its folder.
 fn name(url: &[u8], prefix: &[u8]) -> String {
     let rest = url.strip_prefix(prefix).filter(|rest| !rest.is_empty());
     text(rest.unwrap_or(url))

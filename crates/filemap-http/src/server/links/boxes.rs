@@ -12,7 +12,7 @@ use crate::server::refusal::Refusal;
 /// Seconds after which to retry a full mailbox.
 const FULL_AGAIN_S: u32 = 2;
 
-/// Mailboxes that a server serves: those in a folder, or those that the first crawl of a fleet
+/// Mailboxes served by a server: those in a folder, or those that the first crawl of a fleet
 /// creates there.
 ///
 /// ```
@@ -42,7 +42,8 @@ impl LinkBoxes {
         Ok(LinkBoxes { folder: folder.to_owned(), options, boxes: Mutex::new(boxes) })
     }
 
-    /// The mailboxes of `shards` shards, created if there are none; and whether they were. Blocks.
+    /// The mailboxes of `shards` shards, created if there are none; and whether they were created.
+    /// Blocks.
     pub(super) fn of(&self, shards: u32) -> mailbox::Result<(Arc<Mailboxes>, bool)> {
         let mut boxes = self.boxes();
         if let Some(boxes) = &*boxes {

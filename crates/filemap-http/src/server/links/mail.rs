@@ -25,18 +25,18 @@ const MAX_BYTES: u64 = 8 << 20;
 const MAX_LINKS: usize = 100_000;
 /// Links of a response, unless the request gives another number.
 const LINKS: usize = 10_000;
-/// Memory of a link beside its bytes.
+/// Memory of a link in addition to its bytes.
 const LINK_BYTES: u64 = 4;
 
 /// The mailboxes of a server that writes, for senders with the right to write.
 ///
 /// # Errors
 ///
-/// 403; 404 if there are none.
+/// 403; 404 if there are no mailboxes.
 pub(super) fn boxes(backend: &Backend, allowed: Allowed) -> Result<Arc<Mailboxes>, Refusal> {
     check_writes(backend)?;
     allowed.needs(Right::Write)?;
-    let words = "this server has no mailboxes: start it with --links, and make them by PUT /v1/links";
+    let words = "this server has no mailboxes: start it with --links, and create them with PUT /v1/links";
     let boxes = backend.options.links.as_ref().and_then(|links| links.get());
     boxes.ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, words))
 }
@@ -59,10 +59,10 @@ pub(super) fn crawl(query: &Query) -> Result<u128, String> {
 
 /// A shard number in a path.
 pub(super) fn shard(text: &str) -> Result<u32, Refusal> {
-    text.parse().map_err(|_| Refusal::new(StatusCode::NOT_FOUND, format!("`{text}` is no shard: give its number")))
+    text.parse().map_err(|_| Refusal::new(StatusCode::NOT_FOUND, format!("`{text}` is not a shard: give its number")))
 }
 
-/// `POST /v1/links/SHARD`: adds those links of a crawl that are not there yet.
+/// `POST /v1/links/SHARD`: adds those links of a crawl that the mailbox does not have yet.
 pub(crate) async fn post(
     State(backend): State<Arc<Backend>>,
     Extension(allowed): Extension<Allowed>,
@@ -97,7 +97,7 @@ fn links(mut upload: Upload) -> Result<Vec<Link>, Refusal> {
         })?;
         let link = Link::from(line);
         if !link.is_sound() {
-            return Err(bad(format!("a URL of {} bytes: 1 to 65,535 are taken", link.url.len())));
+            return Err(bad(format!("a URL of {} bytes: it must have 1 to 65,535", link.url.len())));
         }
         links.push(link);
     }
@@ -128,7 +128,7 @@ pub(crate) async fn read(
     Ok(Json(LinksPart { links, cursor: part.cursor.to_string() }).into_response())
 }
 
-/// `DELETE /v1/links/SHARD`: drops the links that the owner has.
+/// `DELETE /v1/links/SHARD`: drops the links that the owner has received.
 pub(crate) async fn drop_to(
     State(backend): State<Arc<Backend>>,
     Extension(allowed): Extension<Allowed>,

@@ -85,7 +85,7 @@ fn of_shard(shard: &ShardStats) -> Value {
     })
 }
 
-/// `POST /v1/links/standing`: a crawl reports what it owns and whether it is idle, and gets the
+/// `POST /v1/links/standing`: a crawl reports its shards and whether it is idle, and gets the
 /// state of the fleet.
 pub(crate) async fn report(
     State(backend): State<Arc<Backend>>,
@@ -101,7 +101,7 @@ pub(crate) async fn report(
     };
     let report: Report = serde_json::from_slice(&body).map_err(|error| bad(error.to_string()))?;
     let crawl =
-        read_crawl_id(&report.crawl).ok_or_else(|| bad("`crawl` is an id of 32 hexadecimal digits".to_owned()))?;
+        read_crawl_id(&report.crawl).ok_or_else(|| bad("`crawl` must be an id of 32 hexadecimal digits".to_owned()))?;
     let owned: Vec<(u32, u64)> = report.owned.iter().map(|owned| (owned.shard, owned.epoch)).collect();
     let told = asking(&backend, move || {
         let fenced = boxes.report(crawl, &owned, report.does())?;

@@ -1,5 +1,5 @@
-//! `POST /v1/pages`: uploads many pages, each answered by a line, so that a client that was cut
-//! off knows what to resend. JSON Lines are here; `file` has WARC, ARC and WACZ files.
+//! `POST /v1/pages`: uploads many pages, each answered by a line, so that a disconnected client
+//! knows what to resend. JSON Lines are handled here, WARC, ARC and WACZ files in `file`.
 //!
 //! Invariant: a line with `stored` is sent when the page is durable, unless `durable=0`.
 
@@ -64,14 +64,14 @@ pub(crate) async fn add(
     let rule = rule(&query)?;
     let durable = durable(&query)?;
     if headers.get(CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
-        let words = "send the pages without a coding; a compressed WARC file is sent as `application/warc` as it is";
+        let words = "send the pages without a coding; send a compressed WARC file unchanged as `application/warc`";
         return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, words));
     }
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let body = match kind.split(';').next().unwrap_or_default().trim() {
         LINES_TYPE | "application/jsonl" | "application/json" => {
             if query.bytes("as_received").or(query.bytes("keep")).is_some() {
-                return Err(Refusal::bad("`as_received` and `keep` are for files of archives"));
+                return Err(Refusal::bad("`as_received` and `keep` are for archive files"));
             }
             let lines = BufReader::with_capacity(256 << 10, upload::take(body).await?);
             let rule = rule.unwrap_or(PutRule::IfNew);
@@ -107,7 +107,8 @@ fn answered(backend: &Arc<Backend>, rest: Rest) -> Body {
         let backend = Arc::clone(&backend);
         async move {
             while !rest.is_done {
-                // Outside the pool, since the holder of the lock may be waiting for a turn there.
+                // Outside the pool, because the holder of the lock may be waiting for a turn
+                // there.
                 let alone = match &rest.waiting {
                     Some((_, key)) => Some(backend.putting(key).lock_owned().await),
                     None => None,
@@ -115,7 +116,7 @@ fn answered(backend: &Arc<Backend>, rest: Rest) -> Body {
                 let of_call = Arc::clone(&backend);
                 let done = backend.whole.call(move |store| part(&of_call, store, rest, alone)).await;
                 let (out, after) = done.map_err(|error| {
-                    backend.log(&format!("pages that were sent are not all put: {error}"));
+                    backend.log(&format!("an upload of pages was stored only in part: {error}"));
                     std::io::Error::other(error)
                 })?;
                 if !out.is_empty() {
@@ -129,7 +130,7 @@ fn answered(backend: &Arc<Backend>, rest: Rest) -> Body {
 }
 
 /// Puts the next lines. An error that concerns more than one page ends the response, with a line
-/// that says so: no later line was put.
+/// that reports it: no later line was put.
 fn part(
     backend: &Backend,
     store: &PageStore,
@@ -170,7 +171,7 @@ fn part(
                 rest.refused += 1;
                 say(&mut out, json!({ "line": rest.number, "error": words }));
                 if !is_its_own {
-                    backend.log(&format!("pages that were sent are put up to line {} only", rest.number));
+                    backend.log(&format!("an upload of pages was stored only up to line {}", rest.number));
                     rest.is_done = true;
                     break;
                 }
@@ -186,7 +187,7 @@ fn part(
 }
 
 impl Rest {
-    /// The next line's page, or what is wrong with it; `None` at the end.
+    /// The next line's page, or its error; `None` at the end.
     fn next(&mut self, line: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<Option<Result<Page, String>>, Error> {
         loop {
             line.clear();
@@ -216,8 +217,8 @@ impl Rest {
             && let Err(error) = store.sync()
         {
             let words = format!("lines {first} to {} are not durable, and have no answer: {error}", self.number);
-            backend.log(&format!("pages that were sent: {words}"));
-            // None of them may be called stored.
+            backend.log(&format!("an upload of pages: {words}"));
+            // No line of the part may be called stored.
             out.clear();
             say(out, json!({ "error": words }));
             self.is_done = true;

@@ -13,7 +13,8 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::super::backend::Backend;
 
-/// Most parts queued for the thread; a part is what one read from the connection returned.
+/// Maximum number of parts queued for the thread. A part is the result of one read from the
+/// connection.
 const PARTS: usize = 16;
 
 /// A part; `None` is the body's end.
@@ -29,14 +30,14 @@ pub(super) struct Arriving {
 }
 
 impl Arriving {
-    /// Begins to read a body, and waits for its first part: so a client that waits for `100
-    /// Continue` gets it before the response. If the bytes are no longer needed, the body is read
-    /// to its end all the same: most clients read no response before they have sent everything.
+    /// Begins to read a body, and waits for its first part: so a client that waits for
+    /// `100 Continue` gets it before the response. Even if the bytes are no longer needed, the
+    /// body is read to its end: most clients read no response before they have sent everything.
     pub(super) async fn begin(mut body: Body, backend: Arc<Backend>) -> Arriving {
         let (sender, parts) = channel(PARTS);
         let mut arriving = Arriving { parts, part: Bytes::new(), is_over: false, failure: None };
         let first = tokio::select! {
-            () = backend.stopped() => Err(io::Error::other("the server ends")),
+            () = backend.stopped() => Err(io::Error::other("the server is shutting down")),
             first = next(&mut body) => first,
         };
         match first {
@@ -50,7 +51,7 @@ impl Arriving {
         tokio::spawn(async move {
             tokio::select! {
                 () = backend.stopped() => {
-                    let _ = sender.send(Err(io::Error::other("the server ends"))).await;
+                    let _ = sender.send(Err(io::Error::other("the server is shutting down"))).await;
                 }
                 () = take(body, &sender) => {}
             }
@@ -71,7 +72,9 @@ impl Arriving {
         let part = match self.parts.try_recv() {
             Ok(part) => part,
             Err(_) if !waits => return false,
-            Err(_) => self.parts.blocking_recv().unwrap_or_else(|| Err(io::Error::other("the server ends"))),
+            Err(_) => {
+                self.parts.blocking_recv().unwrap_or_else(|| Err(io::Error::other("the server is shutting down")))
+            }
         };
         match part {
             Ok(Some(part)) => {
@@ -90,7 +93,7 @@ async fn take(mut body: Body, sender: &Sender<Part>) {
     loop {
         let part = next(&mut body).await;
         let is_last = !matches!(part, Ok(Some(_)));
-        // Fails if the reader is gone.
+        // Fails if the reader was dropped.
         let _ = sender.send(part).await;
         if is_last {
             return;

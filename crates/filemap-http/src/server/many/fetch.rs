@@ -1,5 +1,5 @@
 //! `POST /v1/pages/get`: one URL a line in; pages as JSON Lines or a WARC stream out, in the same
-//! order. An absent or unreadable page has a line, or a record, that says so.
+//! order. An absent or unreadable page has a line or record to that effect.
 
 use std::io::{BufRead, BufReader, Read};
 use std::sync::Arc;
@@ -29,9 +29,9 @@ const WARC_TYPE: &str = "application/warc";
 /// Name of the stream, in its records about other records.
 const STREAM: &str = "pages.warc";
 
-/// Most bytes of URLs in one request.
+/// Maximum number of bytes of URLs in one request.
 const MAX_URLS: u64 = 64 << 20;
-/// Most bytes of a page's body in a line, and of lines from one call of the store.
+/// Maximum number of bytes of a page's body in a line, and of lines from one call of the store.
 const MAX_BODY: u64 = 64 << 20;
 const PART: usize = 1 << 20;
 
@@ -127,7 +127,7 @@ fn part(backend: &Backend, shown: &Shown, mut rest: Rest) -> Result<Option<(Byte
     Ok((!out.is_empty()).then(|| (out.into(), rest)))
 }
 
-/// What was written for a page.
+/// Outcome of writing a page.
 enum Written {
     Whole,
     Absent,
@@ -144,7 +144,7 @@ fn written(shown: &Shown, url: &[u8], form: Form, out: &mut Vec<u8>) -> Result<W
     };
     let bytes = reader.remaining();
     if bytes > MAX_BODY {
-        let why = format!("its body has {bytes} bytes, more than {MAX_BODY}: get it by /v1/page");
+        let why = format!("its body has {bytes} bytes, more than {MAX_BODY}: get it from /v1/page");
         return Ok(Written::Not(why));
     }
     if form == Form::Warc {

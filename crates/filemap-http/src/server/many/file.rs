@@ -1,4 +1,4 @@
-//! Upload of an archive file: imported on a thread of its own while it arrives, with one line of
+//! Upload of an archive file: imported on a separate thread while it arrives, with one line of
 //! response for each record.
 
 use std::ops::ControlFlow;
@@ -37,7 +37,7 @@ pub(super) enum Form {
 ///
 /// # Errors
 ///
-/// A parameter that is invalid, in words.
+/// The invalid parameter, as a message.
 pub(super) fn options(query: &Query) -> std::result::Result<ImportOptions, String> {
     let mut options = ImportOptions::new();
     if query.switch("as_received")? == Some(true) {
@@ -69,7 +69,7 @@ pub(super) async fn take(
     is_durable: bool,
 ) -> std::result::Result<Body, Refusal> {
     let turn = || async {
-        let closed = || Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the server ends");
+        let closed = || Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down");
         backend.upload().await.ok_or_else(closed)
     };
     let (sent, turn) = match form {
@@ -81,7 +81,7 @@ pub(super) async fn take(
             let turn = turn().await?;
             let file = Arriving::begin(body, Arc::clone(backend)).await;
             if import::is_zip(file.first_bytes()) {
-                let words = "this is a zip file, and no WARC file: a WACZ file is sent as `application/wacz`";
+                let words = "this is a zip file, not a WARC file: send a WACZ file as `application/wacz`";
                 return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, words));
             }
             (Sent::Arriving(file), turn)
@@ -142,7 +142,7 @@ fn import_aside(
 struct Watch {
     backend: Arc<Backend>,
     telling: Telling,
-    /// Counts for the sums of a file that is not read to its end.
+    /// Counts for the sums, if the file is not read to its end.
     so_far: ImportReport,
 }
 

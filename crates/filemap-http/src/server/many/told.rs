@@ -3,7 +3,7 @@
 //!
 //! Most clients send everything before they read anything. So the import never waits for the
 //! client: lines that the connection cannot take yet stay in memory, and above [`IN_MEMORY`] in a
-//! temporary file. A client that is gone leaves none.
+//! temporary file. A client that disconnects leaves no file behind.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,9 +21,9 @@ use tokio::time::{Instant, timeout_at};
 
 use super::super::backend::Backend;
 
-/// Bytes of lines kept in memory; also the largest part of a response.
+/// Number of bytes of lines kept in memory; also the largest part of a response.
 const IN_MEMORY: usize = 256 << 10;
-/// How long to collect lines before one sync makes all of them durable.
+/// Time to collect lines before one sync makes all of them durable.
 const GATHERED: Duration = Duration::from_millis(200);
 
 /// Queue of lines.
@@ -39,12 +39,12 @@ struct Lines {
     read: u64,
     aside_bytes: u64,
     last: Vec<u8>,
-    /// Bytes of all lines so far.
+    /// Number of bytes of all lines so far.
     told: u64,
     is_over: bool,
-    /// Lines are dropped: the client is gone, or what they say would not be true.
+    /// Lines are dropped: the client has left, or they would no longer be true.
     is_left: bool,
-    /// Why lines are lost.
+    /// Reason why lines are lost.
     failure: Option<io::Error>,
 }
 
@@ -82,7 +82,7 @@ impl Told {
         self.news.notify_one();
     }
 
-    /// Whether lines are lost; the client learns of it by the end of the response.
+    /// Returns whether lines are lost; the client notices that the response breaks off.
     pub(super) fn has_failed(&self) -> bool {
         let lines = self.lines();
         lines.failure.is_some()
@@ -95,11 +95,11 @@ impl Told {
         self.ended.notify_one();
     }
 
-    /// Bytes of lines so far, and whether they are all.
+    /// Number of bytes of lines so far, and whether these are all.
     ///
     /// # Errors
     ///
-    /// Why lines are lost.
+    /// The reason why lines are lost.
     fn so_far(&self) -> io::Result<(u64, bool)> {
         let lines = self.lines();
         match &lines.failure {
@@ -151,7 +151,7 @@ impl Lines {
     }
 }
 
-/// The writer's handle: the response ends when it is dropped, however that comes.
+/// The writer's handle: the response ends when it is dropped, for whatever reason.
 pub(super) struct Telling(pub(super) Arc<Told>);
 
 impl Drop for Telling {
@@ -165,7 +165,7 @@ struct Answered {
     told: Arc<Told>,
     backend: Arc<Backend>,
     is_durable: bool,
-    /// Bytes sent, and bytes that may be sent since what they say is durable.
+    /// Bytes sent, and bytes that may be sent because what they report is durable.
     taken: u64,
     ready: u64,
     synced: Instant,
@@ -214,10 +214,10 @@ impl Answered {
         }
     }
 
-    /// Syncs what was reported so far. If that fails, nothing more is stored: returns a line that
-    /// says why.
+    /// Syncs what was reported so far. If that fails, nothing more is stored: returns a line with
+    /// the reason.
     async fn failed_sync(&mut self) -> io::Result<Option<String>> {
-        // Cut short by the last line, so that a small file need not wait.
+        // The last line cuts this short, so that a small file need not wait.
         let _ = timeout_at(self.synced + GATHERED, self.told.ended.notified()).await;
         let (told, is_over) = self.told.so_far()?;
         if is_over {
@@ -230,7 +230,7 @@ impl Answered {
             return Ok(None);
         };
         let words = format!("records from here on are not durable, and have no line: {error}");
-        self.backend.log(&format!("a file that was sent: {words}"));
+        self.backend.log(&format!("an uploaded file: {words}"));
         self.told.lines().failure = Some(io::Error::other(words.clone()));
         Ok(Some(format!("{}\n", json!({ "error": words }))))
     }
@@ -248,7 +248,7 @@ mod tests {
             let line = json!({ "offset": nth * 1000, "outcome": "stored" });
             told.tell(&line);
             expected.extend_from_slice(format!("{line}\n").as_bytes());
-            // Nothing is taken at first: far more than what stays in memory waits.
+            // At first nothing is taken, so that far more lines wait than fit in memory.
             if nth > 30_000 && nth % 3 == 0 {
                 taken.extend(told.take(100).expect("readable"));
             }

@@ -1,7 +1,7 @@
 //! Entity tags and conditional requests (RFC 9110, 13).
 //!
 //! The tag is the body's digest, which is in the head of each record. A compressed response has
-//! the coding appended: the tag is strong, and other bytes are another representation.
+//! the coding appended: the tag is strong, and different bytes are another representation.
 
 use axum::http::header::{
     CONTENT_ENCODING, ETAG, HeaderName, HeaderValue, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE,
@@ -19,7 +19,7 @@ pub(super) fn tag(digest: [u8; 16]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The tags of a header: `*` as it is, others without quotes; and whether each is weak.
+/// The tags of a header: `*` unchanged, others without quotes; and whether each is weak.
 fn tags<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = (&'h str, bool)> + use<'h> {
     let texts = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
     texts.flat_map(|text| text.split(',')).map(str::trim).filter(|text| !text.is_empty()).map(|text| {
@@ -29,14 +29,14 @@ fn tags<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = (
     })
 }
 
-/// Whether `given` is the tag of the body, with any coding.
+/// Returns whether `given` is the tag of the body, with any coding.
 fn is_of(given: &str, tag: &str) -> bool {
     let coding = given.strip_prefix(tag);
     coding.is_some_and(|rest| rest.is_empty() || rest.strip_prefix('-').is_some_and(|coding| CODINGS.contains(&coding)))
 }
 
-/// Whether the client has this body already: the tag by which it knows it, or an empty one if it
-/// only knows the time.
+/// Checks whether the client already has this body: returns the tag by which it knows it, or an
+/// empty one if it knows only the time.
 pub(super) fn known(headers: &HeaderMap, tag: &str, time_ms: i64) -> Option<String> {
     if headers.contains_key(IF_NONE_MATCH) {
         let mut given = tags(headers, &IF_NONE_MATCH);
@@ -49,22 +49,23 @@ pub(super) fn known(headers: &HeaderMap, tag: &str, time_ms: i64) -> Option<Stri
     (time_ms.div_euclid(1000) <= i64::try_from(since).unwrap_or(i64::MAX)).then(String::new)
 }
 
-/// Whether a range may be sent: always, unless `If-Range` names another body.
+/// Returns whether a range may be sent: always, unless `If-Range` names another body.
 pub(super) fn may_range(headers: &HeaderMap, tag: &str, last_modified: Option<&HeaderValue>) -> bool {
     let Some(asked) = headers.get(IF_RANGE) else { return true };
     let is_tag = tags(headers, &IF_RANGE).any(|(given, is_weak)| !is_weak && given == tag);
     is_tag || last_modified == Some(asked)
 }
 
-/// Tag and time of the page, if it is there.
+/// Tag and time of the page, if the store has it.
 type There<'t> = Option<(&'t str, i64)>;
 
 fn failed(words: &str, there: There<'_>) -> Refusal {
-    let there = there.map_or("there is no such page".to_owned(), |(tag, _)| format!("the page there is \"{tag}\""));
+    let there =
+        there.map_or("the store has no such page".to_owned(), |(tag, _)| format!("the stored page is \"{tag}\""));
     Refusal::new(StatusCode::PRECONDITION_FAILED, format!("{words}: {there}"))
 }
 
-/// Checks that the page is still the one that the client has.
+/// Checks that the page is still the client's.
 ///
 /// # Errors
 ///
@@ -76,21 +77,19 @@ pub(super) fn check_unchanged(headers: &HeaderMap, there: There<'_>) -> Result<(
         };
         return match tags(headers, &IF_MATCH).any(fits) {
             true => Ok(()),
-            false => Err(failed("`If-Match` does not hold", there)),
+            false => Err(failed("`If-Match` failed", there)),
         };
     }
     let since = headers.get(IF_UNMODIFIED_SINCE).and_then(|since| httpdate::parse_http_date(since.to_str().ok()?).ok());
     let since = since.and_then(|since| since.duration_since(std::time::UNIX_EPOCH).ok());
     let Some(since) = since.and_then(|since| i64::try_from(since.as_secs()).ok()) else { return Ok(()) };
     match there {
-        Some((_, time_ms)) if time_ms.div_euclid(1000) > since => {
-            Err(failed("`If-Unmodified-Since` does not hold", there))
-        }
+        Some((_, time_ms)) if time_ms.div_euclid(1000) > since => Err(failed("`If-Unmodified-Since` failed", there)),
         _ => Ok(()),
     }
 }
 
-/// Checks the conditions of a put or a removal against the page that is there.
+/// Checks the conditions of a put or a removal against the stored page.
 ///
 /// # Errors
 ///
@@ -99,17 +98,17 @@ pub(super) fn check(headers: &HeaderMap, there: There<'_>) -> Result<(), Refusal
     check_unchanged(headers, there)?;
     let is_known = |(given, _): (&str, bool)| there.is_some_and(|(tag, _)| given == "*" || is_of(given, tag));
     match tags(headers, &IF_NONE_MATCH).any(is_known) {
-        true => Err(failed("`If-None-Match` does not hold", there)),
+        true => Err(failed("`If-None-Match` failed", there)),
         false => Ok(()),
     }
 }
 
-/// Whether a put or a removal has a condition.
+/// Returns whether a put or a removal has a condition.
 pub(super) fn is_conditional(headers: &HeaderMap) -> bool {
     [IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE].iter().any(|name| headers.contains_key(name))
 }
 
-/// Gives a compressed response a tag of its own.
+/// Gives a compressed response its own tag.
 pub(crate) fn mark_coding(headers: &mut HeaderMap) {
     let coding = headers.get(CONTENT_ENCODING).and_then(|value| value.to_str().ok());
     let Some(coding) = coding.filter(|coding| CODINGS.contains(coding)) else { return };

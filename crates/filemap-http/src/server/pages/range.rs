@@ -2,19 +2,19 @@
 
 use std::ops::Range;
 
-/// What a `Range` header asks for.
+/// The request of a `Range` header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// All: there is no `Range` header, or it asks for several ranges or in another unit, which a
-    /// server may ignore.
+    /// All: there is no `Range` header, or it requests several ranges or uses another unit, which
+    /// a server may ignore.
     All,
     /// These bytes.
     Part(Range<u64>),
-    /// No bytes that the body has.
+    /// Bytes beyond the body.
     Outside,
 }
 
-/// What `header` asks for, of a body of `bytes` bytes.
+/// The request of `header`, for a body of `bytes` bytes.
 pub(super) fn wanted(header: Option<&str>, bytes: u64) -> Wanted {
     let Some(ranges) = header.and_then(|header| header.trim().strip_prefix("bytes=")) else { return Wanted::All };
     if ranges.contains(',') {

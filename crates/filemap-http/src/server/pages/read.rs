@@ -28,7 +28,7 @@ use crate::wire::{self, PAGE_TYPE};
 
 /// Prefix of a page's own headers.
 pub(super) const ORIGINAL: &str = "x-archive-orig-";
-/// Most bytes of a page's own headers in a response.
+/// Maximum number of bytes of a page's own headers in a response.
 const MAX_HEADERS: usize = 64 << 10;
 const MEMENTO_DATETIME: HeaderName = HeaderName::from_static("memento-datetime");
 /// The last second of the year 9999, after which HTTP has no dates.
@@ -54,7 +54,7 @@ pub(crate) async fn get(
         _ => None,
     })?;
     let is_of_time = asked.is_of_time();
-    // A replica learns of large bodies by their version, and gets them without access rules.
+    // A replica receives large bodies only by version, and fetches them without access rules.
     let sees_all = asked.version().is_some() && allowed.has_admin_token(&backend);
     let open = move |shown: &Shown| {
         let all = sees_all.then(|| shown.without_rules());
@@ -131,7 +131,7 @@ pub(crate) fn about(page: &Page, reader: &PageReader) -> Result<HeaderMap, Refus
     for header in &page.headers {
         let name = [ORIGINAL.as_bytes(), &header.name].concat();
         match (HeaderName::from_bytes(&name), HeaderValue::from_bytes(&header.value)) {
-            // No client accepts more than some hundred kilobytes of headers.
+            // No client accepts more than a few hundred kilobytes of headers.
             (Ok(name), Ok(value)) if bytes + name.as_str().len() + value.len() <= MAX_HEADERS => {
                 bytes += name.as_str().len() + value.len();
                 headers.append(name, value);
@@ -170,7 +170,7 @@ pub(crate) fn http_date(time_ms: i64) -> Option<HeaderValue> {
     HeaderValue::try_from(httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second))).ok()
 }
 
-/// Bytes as a header value: visible ASCII as it is, the rest as `%41`.
+/// Bytes as a header value: visible ASCII unchanged, the rest as `%41`.
 pub(crate) fn escaped(bytes: &[u8]) -> HeaderValue {
     const HIDDEN: &percent_encoding::AsciiSet = &percent_encoding::CONTROLS.add(b' ');
     let text = percent_encoding::percent_encode(bytes, HIDDEN).to_string();
@@ -179,7 +179,7 @@ pub(crate) fn escaped(bytes: &[u8]) -> HeaderValue {
 
 pub(crate) fn value(text: &str) -> Result<HeaderValue, Refusal> {
     HeaderValue::from_str(text)
-        .map_err(|_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, format!("{text:?} is no value of a header")))
+        .map_err(|_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, format!("{text:?} is not a header value")))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Bodies of responses, in bounded memory: a body in memory is sent whole. A larger one is read
-//! piece by piece, each after the client took the one before, so that a slow client holds a piece
-//! and no thread.
+//! Bodies of responses, in bounded memory. A body in memory is sent whole. A larger one is read
+//! piece by piece, each after the client has taken the previous one, so that a slow client
+//! occupies a piece and no thread.
 
 use std::io::Read;
 use std::sync::Arc;

@@ -1,5 +1,6 @@
-//! An uploaded body: in memory while it is small, then in an unnamed file. So the store is called
-//! once, when all of it is there: a slow client holds no thread and no lock of the store.
+//! An uploaded body: in memory while it is small, then in an unnamed file. The store is called
+//! once, after the whole body has arrived: a slow client occupies no thread and no lock of the
+//! store.
 
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 
@@ -12,7 +13,7 @@ use tokio::task::spawn_blocking;
 
 use super::super::refusal::{Refusal, is_full};
 
-/// Most bytes of a body in memory, and buffer size once it is in a file.
+/// Maximum number of bytes of a body in memory, and buffer size once it is in a file.
 const IN_MEMORY: usize = 256 << 10;
 
 /// A complete body, read from its current position.
@@ -23,12 +24,12 @@ pub(crate) struct Upload {
 }
 
 impl Upload {
-    /// Whether it is in a file, being too large for memory.
+    /// Returns whether it is in a file, being too large for memory.
     pub(super) fn is_large(&self) -> bool {
         self.file.is_rolled()
     }
 
-    /// Its first bytes, which stay unread. Blocks.
+    /// The first bytes, which stay unread. Blocks.
     ///
     /// # Errors
     ///
@@ -40,7 +41,7 @@ impl Upload {
         Ok(begin)
     }
 
-    /// Number of its lines. Blocks, if it is large.
+    /// The number of lines. Blocks if it is large.
     ///
     /// # Errors
     ///
@@ -57,7 +58,7 @@ impl Upload {
         Ok(lines + u64::from(last != b'\n'))
     }
 
-    /// Takes off the first line, without its end. Blocks.
+    /// Takes the first line, without its line end. Blocks.
     ///
     /// # Errors
     ///
@@ -73,14 +74,14 @@ impl Upload {
     }
 }
 
-/// Blocks, if it is large.
+/// Blocks if it is large.
 impl Read for Upload {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         self.file.read(out)
     }
 }
 
-/// Blocks, if it is large.
+/// Blocks if it is large.
 impl Seek for Upload {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         self.file.seek(to)
@@ -150,5 +151,5 @@ fn broken_off(error: &axum::Error) -> Refusal {
     let source = std::error::Error::source(error);
     let is_late = source.is_some_and(|source| source.is::<tower_http::timeout::TimeoutError>());
     let status = if is_late { StatusCode::REQUEST_TIMEOUT } else { StatusCode::BAD_REQUEST };
-    Refusal::new(status, format!("the body breaks off: {error}; nothing was stored"))
+    Refusal::new(status, format!("the body broke off: {error}; nothing was stored"))
 }

@@ -1,7 +1,7 @@
 //! `PUT` and `DELETE` of a page, and `sync`.
 //!
-//! Invariant: 201 and 200 mean that the change is on the device; 202 that it survives only while
-//! the store's process lives.
+//! Invariant: 201 and 200 mean that the change is on the device; 202 that it survives only as long
+//! as the store's process lives.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub(crate) async fn put(
     let rule = rule(&query)?.unwrap_or_default();
     let durable = durable(&query)?;
     if headers.contains_key(CONTENT_RANGE) {
-        return Err(Refusal::bad("a page is put whole: `Content-Range` is not taken"));
+        return Err(Refusal::bad("a page must be put whole: `Content-Range` is not supported"));
     }
     if let Some(coding) = headers.get(CONTENT_ENCODING).filter(|coding| *coding != "identity") {
         let words =
@@ -54,12 +54,12 @@ pub(crate) async fn put(
     }
     let is_described = headers.get(CONTENT_TYPE).is_some_and(|kind| kind == PAGE_TYPE);
     if is_described && (query.text("time")?.is_some() || query.text("status")?.is_some()) {
-        return Err(Refusal::bad("`time` and `status` stand in the description before the body"));
+        return Err(Refusal::bad("give `time` and `status` in the description before the body"));
     }
     let page = if is_described { None } else { Some(page(&query, &asked, &headers)?) };
     let upload = upload::take(body).await?;
     if rule != PutRule::Always && upload.bytes > MAX_COMPARED {
-        let words = format!("with a rule a body has at most {MAX_COMPARED} bytes: put it without `rule`");
+        let words = format!("with a rule a body may have at most {MAX_COMPARED} bytes: put it without `rule`");
         return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, words));
     }
     let put = PutCall { asked, page, upload, rule, conditions: headers };
@@ -125,13 +125,13 @@ impl PutCall {
         })
     }
 
-    /// Reads the description off the beginning of the body.
+    /// Reads the description from the beginning of the body.
     fn described(&mut self, store: &PageStore) -> Result<Page, Refusal> {
         let bad = |words: String| Refusal::bad(format!("the description before the body: {words}"));
         let line = self.upload.take_line(wire::MAX_DESCRIPTION).map_err(|error| bad(error.to_string()))?;
         let page = jsonl::read_description(&line).map_err(|error| bad(error.to_string()))?;
         if store.key(&page.url)? != store.key(&self.asked.url)? || page.variant != self.asked.variant {
-            return Err(bad("it is of another page than the query's".to_owned()));
+            return Err(bad("its page differs from the query's".to_owned()));
         }
         Ok(page)
     }

@@ -26,14 +26,14 @@ use crate::server::refusal::{Answer, Refusal};
 use crate::server::tokens::Right;
 use crate::wire::INVALID;
 
-/// Bytes of the URLs of one request.
+/// Maximum number of bytes of the URLs of one request.
 const MAX_URLS: u64 = 64 << 20;
-/// Most URLs of one request, and the memory that each takes beside its bytes.
+/// Maximum number of URLs of one request, and the memory of each in addition to its bytes.
 const MAX_LINES: u64 = 1_000_000;
 const LINE_BYTES: u64 = 100;
 /// Verdicts in one part of a response.
 const PART: usize = 16 << 10;
-/// Bytes of URLs canonicalized inline: cheaper than waking another thread.
+/// Number of bytes of URLs canonicalised inline: cheaper than waking another thread.
 const QUICK: u64 = 8 << 10;
 /// Header with the request's id.
 const ID: HeaderName = HeaderName::from_static("idempotency-key");
@@ -111,7 +111,7 @@ async fn add_there(served: Arc<Served>, id: Option<RequestId>, urls: Upload, roo
     there(&name, add).await
 }
 
-/// Calls an external set, which may take long: no other set waits for it.
+/// Calls an external set, which may be slow: no other set waits for it.
 async fn there(
     name: &str,
     call: impl FnOnce() -> Result<Verdicts, Refusal> + Send + 'static,
@@ -125,13 +125,13 @@ async fn there(
 ///
 /// # Errors
 ///
-/// 413, if there are too many.
+/// 413 if there are too many.
 async fn counted(backend: &Backend, mut urls: Upload) -> Result<(Upload, Room), Refusal> {
     let (lines, urls) = quick(urls.bytes, move || urls.count_lines().map(|lines| (lines, urls)))
         .await?
         .map_err(|error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the URLs set aside: {error}")))?;
     if lines > MAX_LINES {
-        let words = format!("a request has at most {MAX_LINES} URLs, this one {lines}: send parts");
+        let words = format!("a request may have at most {MAX_LINES} URLs, this one has {lines}: send parts");
         return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, words));
     }
     let room = backend.room_for_urls(urls.bytes + lines * LINE_BYTES).await;
@@ -145,7 +145,7 @@ pub(crate) async fn asking<T: Send + 'static>(
 ) -> Result<T, Refusal> {
     let turn = Arc::clone(&backend.asking).acquire_owned().await;
     let done = spawn_blocking(move || {
-        // Held until the call is done, even if its client has gone.
+        // Held until the call is done, even if its client has disconnected.
         let _turn = turn;
         call()
     });
@@ -158,7 +158,7 @@ pub(super) fn served(backend: &Backend, name: &str) -> Result<Arc<Served>, Refus
 }
 
 fn no_writer(name: &str) -> Refusal {
-    Refusal::new(StatusCode::FORBIDDEN, format!("seen set `{name}` is open read-only here"))
+    Refusal::new(StatusCode::FORBIDDEN, format!("seen set `{name}` is read-only here"))
 }
 
 fn check_coding(headers: &HeaderMap) -> Result<(), Refusal> {
@@ -168,12 +168,12 @@ fn check_coding(headers: &HeaderMap) -> Result<(), Refusal> {
     }
 }
 
-/// The request's id, in quotes as in the header's draft, or without.
+/// The request's id, in quotes as in the draft of the header, or without.
 fn id(headers: &HeaderMap) -> Result<Option<RequestId>, Refusal> {
     let mut values = headers.get_all(ID).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
-        return Err(Refusal::bad("a request has one `Idempotency-Key`"));
+        return Err(Refusal::bad("a request must have one `Idempotency-Key`"));
     }
     let text = value.to_str().unwrap_or_default().trim();
     let bare = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
@@ -196,7 +196,7 @@ fn read(mut urls: Upload) -> Result<Vec<u8>, Refusal> {
     Ok(bytes)
 }
 
-/// The lines of a body. An empty line is an invalid URL, except behind the last line's end.
+/// The lines of a body. An empty line is an invalid URL, except after the last line end.
 fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let is_none = bytes.is_empty();
     let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
@@ -218,7 +218,7 @@ fn checked(served: &Served, urls: Upload) -> Result<Verdicts, Refusal> {
     answered(served, urls, |keys| served.contains(keys))
 }
 
-/// Verdicts for the lines of a body; `ask` answers for the valid URLs among them.
+/// Verdicts for the lines of a body; `ask` returns those of the valid URLs.
 fn answered(
     served: &Served,
     urls: Upload,

@@ -1,4 +1,4 @@
-//! A seen set kept outside the server, such as on Redis: each request is passed on to it.
+//! A seen set outside the server, such as on Redis: each request is passed on to it.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use urlindex::idempotent::RequestId;
 use urlindex::{Canonicalizer, Result, SeenSet, SeenStats, Verdict};
 
-/// A seen set kept outside the server, which remembers requests itself: any number of servers can
-/// serve it at once. [`crate::server::SeenSets::share`] takes one.
+/// A seen set outside the server, which remembers requests itself: any number of servers can serve
+/// it at once. Pass it to [`crate::server::SeenSets::share`].
 ///
-/// A failed connection is [`urlindex::StorageError::Io`]: clients are told to retry.
+/// A failed connection is [`urlindex::StorageError::Io`]: clients are asked to retry.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -45,23 +45,23 @@ use urlindex::{Canonicalizer, Result, SeenSet, SeenStats, Verdict};
 /// # Ok::<(), urlindex::Error>(())
 /// ```
 pub trait SharedSet: Debug + Send + Sync {
-    /// The kind of the set, in a word.
+    /// The kind of the set, as a word.
     fn kind(&self) -> &str;
 
-    /// The canonicalizer of its URLs.
+    /// The canonicaliser of its URLs.
     fn canonicalizer(&self) -> Arc<dyn Canonicalizer>;
 
     /// The set, for look-ups.
     fn set(&self) -> &dyn SeenSet;
 
-    /// Figures of the set: the current ones if it can be reached, else the last ones known.
+    /// Figures of the set: the current ones if it can be reached, otherwise the last known ones.
     fn stats(&self) -> SeenStats;
 
     /// Adds canonical URLs, and returns which were new. A request answered before gets the same
     /// answer.
     ///
     /// # Errors
-    /// [`urlindex::Error::Request`] if that answer is no longer kept, or the id had other URLs; an
+    /// [`urlindex::Error::Request`] if the answer is no longer kept, or the id had other URLs; an
     /// invalid option for too many URLs.
     fn add(&self, id: RequestId, urls: &[&[u8]]) -> Result<Vec<Verdict>>;
 }

@@ -48,7 +48,7 @@ impl Wanted {
             "surt" => Arc::new(CrawlRules::surt()),
             "exact" => Arc::new(Exact),
             other => {
-                return Err(Refusal::bad(format!("`rules` are whatwg, crawl, surt or exact, not `{other}`")));
+                return Err(Refusal::bad(format!("`rules` must be whatwg, crawl, surt or exact, not `{other}`")));
             }
         })
     }
@@ -76,7 +76,7 @@ impl Wanted {
             }
             ("growing", _) => NewSet::Growing { rate, seed },
             ("bloom", Some(capacity)) => {
-                // By theory, plus what rounding adds.
+                // Theoretical size plus the effect of rounding.
                 check_bytes(capacity as f64 * 1.5 * rate.recip().log2() / 8.0, max_bytes)?;
                 NewSet::Bloom(BloomOptions::new(capacity, rate).seed(seed))
             }
@@ -87,14 +87,14 @@ impl Wanted {
                 NewSet::Md5Bitmap { bits }
             }
             (other, _) => {
-                let words = format!("`kind` is disk, bloom, growing, trie or md5-bitmap, not `{other}`");
+                let words = format!("`kind` must be disk, bloom, growing, trie or md5-bitmap, not `{other}`");
                 return Err(Refusal::bad(words));
             }
         })
     }
 }
 
-/// Bits of a bitmap with at most one slot in a hundred taken.
+/// log2 of the bits of a bitmap with at most one slot in a hundred used.
 fn bits(capacity: u64) -> u32 {
     capacity.saturating_mul(100).checked_next_power_of_two().map_or(64, u64::trailing_zeros).max(16)
 }
@@ -123,7 +123,7 @@ pub(crate) async fn create(
     allowed.needs(Right::Write)?;
     Query::parse(raw.as_deref(), &[])?;
     if !is_name(&name) {
-        return Err(Refusal::bad(format!("`{name}` is no name of a seen set: give 1 to 64 of a-z, 0-9, _ and -")));
+        return Err(Refusal::bad(format!("`{name}` is not a name of a seen set: give 1 to 64 of a-z, 0-9, _ and -")));
     }
     let wanted: Wanted = serde_json::from_slice(&body).map_err(|error| {
         Refusal::bad(format!("send a set as JSON, such as {{\"kind\":\"disk\",\"rules\":\"crawl\"}}: {error}"))
@@ -137,7 +137,7 @@ pub(crate) async fn create(
         && (served.canonicalizer.name(), served.canonicalizer.version())
             == (canonicalizer.name(), canonicalizer.version());
     if !is_alike {
-        let words = format!("there is a seen set `{name}` of another kind or with other rules");
+        let words = format!("seen set `{name}` exists with another kind or canonicaliser");
         return Err(Refusal::new(StatusCode::CONFLICT, words));
     }
     let figures = asking(&backend, move || figures(&served)).await?;
@@ -168,16 +168,16 @@ fn not_made(name: &str, why: NotMade) -> Refusal {
     let conflict = |words: &str| Refusal::new(StatusCode::CONFLICT, format!("seen set `{name}` {words}"));
     match why {
         NotMade::NoFolder => {
-            let words = "this server makes no seen sets: start it with --write and --seen-dir";
+            let words = "this server creates no seen sets: start it with --write and --seen-dir";
             Refusal::new(StatusCode::FORBIDDEN, words)
         }
         NotMade::Begun => {
-            let words = format!("seen set `{name}` is being made by another request: ask again");
+            let words = format!("seen set `{name}` is being created by another request: ask again");
             Refusal::new(StatusCode::SERVICE_UNAVAILABLE, words)
         }
-        NotMade::TooMany => conflict("would be one too many to be made on request: serve it with --seen"),
+        NotMade::TooMany => conflict("would exceed the limit of sets created on request: serve it with --seen"),
         NotMade::Failed(urlindex::Error::Storage(error)) if is_there(&error) => {
-            conflict(&format!("is not served, and has files in the folder: {error}"))
+            conflict(&format!("is not served, but has files in the folder: {error}"))
         }
         NotMade::Failed(error) => error.into(),
     }

@@ -1,7 +1,7 @@
 //! Seen sets over HTTP: several crawling machines ask one server which URLs are new.
 //!
-//! `worker` answers the requests of one set, those of many clients together; `sets` has the sets
-//! by name; `external` is a set kept outside the server; `ask` and `manage` are the handlers.
+//! `worker` answers the requests of one set, batching those of many clients; `sets` has the sets
+//! by name; `external` is a set outside the server; `ask` and `manage` are the handlers.
 //!
 //! Invariant: an answer is durable, unless `durable=0`; a request sent again with its id gets the
 //! same answer, or is refused.

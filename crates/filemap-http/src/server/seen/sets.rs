@@ -13,7 +13,8 @@ use super::worker::Worker;
 
 /// The longest name of a set.
 const MAX_NAME: usize = 64;
-/// Most sets of a server that creates sets on request: each has a thread and memory of its own.
+/// Maximum number of sets of a server that creates sets on request: each has its own thread and
+/// memory.
 const MAX_SETS: usize = 256;
 /// Default memory limit of a set created on request.
 const MOST_BYTES: u64 = 256 << 20;
@@ -44,7 +45,7 @@ pub struct SeenSets {
     making: Mutex<BTreeSet<String>>,
 }
 
-/// Why a set is not created.
+/// Reason why a set is not created.
 pub(super) enum NotMade {
     /// The server creates none.
     NoFolder,
@@ -64,9 +65,9 @@ pub(crate) struct Served {
 
 enum From {
     Worker(Worker),
-    /// On a read-only server: as it was when the server began; a bitmap as it is now.
+    /// On a read-only server: as it was when the server started; a bitmap as it is now.
     Reader(Box<StoredSet>),
-    /// Kept outside the server.
+    /// Outside the server.
     Shared(Arc<dyn SharedSet>),
 }
 
@@ -95,7 +96,7 @@ impl Served {
         }
     }
 
-    /// The kind of the set, in a word.
+    /// The kind of the set, as a word.
     pub(crate) fn kind(&self) -> &str {
         match &self.from {
             From::Worker(worker) => worker.set().set().kind().name(),
@@ -104,12 +105,12 @@ impl Served {
         }
     }
 
-    /// Whether clients can add to it here.
+    /// Returns whether clients can add to it here.
     pub(crate) fn is_writable(&self) -> bool {
         !matches!(self.from, From::Reader(_))
     }
 
-    /// URLs that look-ups find but its counts do not include: [`StoredSet::waiting`].
+    /// Number of URLs that look-ups find but its counts do not include: [`StoredSet::waiting`].
     pub(super) fn waiting(&self) -> u64 {
         match &self.from {
             From::Worker(worker) => worker.set().set().waiting(),
@@ -118,7 +119,7 @@ impl Served {
         }
     }
 
-    /// Whether each of these canonical URLs was added. Blocks.
+    /// Returns whether each of these canonical URLs was added. Blocks.
     pub(super) fn contains(&self, urls: &[&[u8]]) -> Result<Vec<Verdict>> {
         match &self.from {
             From::Worker(worker) => worker.set().contains(urls),
@@ -130,13 +131,13 @@ impl Served {
         }
     }
 
-    /// Its figures. Blocks: a filter counts its bits, and an external set is asked.
+    /// Its figures. Blocks: a filter counts its bits, and an external set is queried.
     pub(crate) fn stats(&self) -> SeenStats {
         self.shared().map_or_else(|| self.seen().stats(), |set| set.stats())
     }
 }
 
-/// Whether a text is a valid name of a set.
+/// Returns whether a text is a valid name of a set.
 pub(super) fn is_name(text: &str) -> bool {
     let known = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
     (1..=MAX_NAME).contains(&text.len()) && text.bytes().all(known)
@@ -158,34 +159,34 @@ impl Default for SeenSets {
 }
 
 impl SeenSets {
-    /// No sets yet. Sets added after this are served as they were when opened, unless the server
-    /// [writes](SeenSets::writes).
+    /// An empty collection. Sets added later are served as they were when opened, unless the
+    /// server [writes](SeenSets::writes).
     pub fn new() -> SeenSets {
         SeenSets::default()
     }
 
-    /// Makes the server the only writer of the sets added after this.
+    /// Makes the server the only writer of the sets added later.
     pub fn writes(self) -> SeenSets {
         SeenSets { writes: true, ..self }
     }
 
-    /// Memory and clock of disk sets added after this.
+    /// Memory and clock of disk sets added later.
     pub fn disk(self, disk: DiskOptions) -> SeenSets {
         SeenSets { disk, ..self }
     }
 
     /// Memory limit in bytes of a filter or bitmap created on request; 256 MiB by default. A trie
-    /// and a growing filter take what their URLs need.
+    /// and a growing filter use what their URLs need.
     pub fn most_bytes(self, most_bytes: u64) -> SeenSets {
         SeenSets { most_bytes, ..self }
     }
 
-    /// How long requests are remembered, for sets added after this.
+    /// How long requests are remembered, for sets added later.
     pub fn requests(self, requests: RequestOptions) -> SeenSets {
         SeenSets { requests, ..self }
     }
 
-    /// Receives a log line for each failure of a set added after this.
+    /// Receives a log line for each failure of a set added later.
     pub fn log(self, log: impl Fn(&str) + Send + Sync + 'static) -> SeenSets {
         SeenSets { log: Arc::new(log), ..self }
     }
@@ -194,7 +195,7 @@ impl SeenSets {
     ///
     /// # Errors
     ///
-    /// A sentence for the operator: the name is invalid or taken, or the set cannot be opened.
+    /// A message for the operator: the name is invalid or taken, or the set cannot be opened.
     pub fn add(&mut self, name: &str, path: &Path) -> std::result::Result<(), String> {
         self.check_name(name)?;
         let of = |error: Error| format!("seen set `{name}` ({}): {error}", path.display());
@@ -203,11 +204,11 @@ impl SeenSets {
         Ok(())
     }
 
-    /// Serves an external set as `name`. Its own durability applies, whatever a request asks for.
+    /// Serves an external set as `name`. Its own durability applies, regardless of the request.
     ///
     /// # Errors
     ///
-    /// A sentence for the operator: the name is invalid or taken.
+    /// A message for the operator: the name is invalid or taken.
     pub fn share(&mut self, name: &str, set: Arc<dyn SharedSet>) -> std::result::Result<(), String> {
         self.check_name(name)?;
         let served = Served { name: name.to_owned(), canonicalizer: set.canonicalizer(), from: From::Shared(set) };
@@ -217,7 +218,7 @@ impl SeenSets {
 
     fn check_name(&self, name: &str) -> std::result::Result<(), String> {
         if !is_name(name) {
-            return Err(format!("`{name}` is no name of a seen set: give 1 to {MAX_NAME} of a-z, 0-9, _ and -"));
+            return Err(format!("`{name}` is not a name of a seen set: give 1 to {MAX_NAME} of a-z, 0-9, _ and -"));
         }
         match self.get(name) {
             Some(_) => Err(format!("two seen sets have the name `{name}`")),
@@ -225,7 +226,7 @@ impl SeenSets {
         }
     }
 
-    /// Creates new sets as files of their names in this folder, which must exist.
+    /// Creates new sets as files in this folder, which must exist.
     pub fn folder(self, folder: &Path) -> SeenSets {
         SeenSets { folder: Some(folder.to_owned()), ..self }
     }
@@ -271,7 +272,7 @@ impl SeenSets {
     ///
     /// # Errors
     ///
-    /// Why the set is not created.
+    /// The reason why the set is not created.
     pub(super) fn create(
         &self,
         name: &str,
@@ -286,7 +287,7 @@ impl SeenSets {
         if !making().insert(name.to_owned()) {
             return Err(NotMade::Begun);
         }
-        // Outside the lock, since the set may be large.
+        // Outside the lock, because the set may be large.
         let made = self.made(folder, name, new, canonicalizer);
         making().remove(name);
         made
@@ -333,7 +334,7 @@ impl SeenSets {
             let closed = match Arc::try_unwrap(served) {
                 Ok(Served { from: From::Worker(worker), .. }) => worker.close(),
                 Ok(_) => Ok(()),
-                // A request is still under way: make durable what was answered.
+                // A request is still running: make durable what was answered.
                 Err(served) => {
                     let done = served.worker().map_or(Ok(()), |worker| worker.set().commit());
                     done.inspect_err(|error| (self.log)(&format!("seen set `{}`: {error}", served.name)))
@@ -349,11 +350,12 @@ impl SeenSets {
     }
 }
 
-/// The canonicalizer of a set's URLs.
+/// The canonicaliser of a set's URLs.
 fn canonicalizer(set: &StoredSet) -> Result<Arc<dyn Canonicalizer>> {
     let noted = set.canonicalizer()?;
     noted.ok_or_else(|| {
-        let why = "no file beside it notes the rules of its URLs: `fm-tool seen add SET --canonical RULES` notes them";
+        let why =
+            "no file beside it names the canonicaliser of its URLs: `fm-tool seen add SET --canonical RULES` writes it";
         Error::Unsupported { file: "the set".to_owned(), op: "be served", why: why.to_owned() }
     })
 }

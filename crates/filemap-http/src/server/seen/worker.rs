@@ -1,5 +1,5 @@
-//! The thread of one set: answers requests of many clients together, and makes them durable by one
-//! sync.
+//! The thread of one set: answers requests of many clients together, and makes them durable with
+//! one sync.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,12 +11,12 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use urlindex::idempotent::{AddRequest, IdempotentSet, Verdicts};
 use urlindex::{Error, Result};
 
-/// Most URLs answered together, not counting those of the last request.
+/// Maximum number of URLs answered together, not counting those of the last request.
 const TOGETHER: usize = 1 << 18;
-/// Answered URLs, and time, after which a sync is made though no request waits for it.
+/// Number of answered URLs, and time, after which a sync is made even if no request waits for it.
 const PENDING: usize = 1 << 20;
 const EVERY: Duration = Duration::from_secs(1);
-/// URLs of a request that is answered inline: cheaper than waking the thread.
+/// Number of URLs of a request that is answered inline: cheaper than waking the thread.
 const QUICK: usize = 16;
 
 /// Receives log lines for the operator.
@@ -43,7 +43,7 @@ enum Job {
 pub(crate) struct Worker {
     set: Arc<IdempotentSet>,
     jobs: Sender<Job>,
-    /// Whether the thread will check for changes to sync without being woken.
+    /// True if the thread will check for changes to sync without being woken.
     looks_after: Arc<AtomicBool>,
     thread: JoinHandle<Result<()>>,
 }
@@ -51,7 +51,7 @@ pub(crate) struct Worker {
 impl Worker {
     /// # Errors
     ///
-    /// If the system gives no thread.
+    /// If the system cannot start a thread.
     pub(super) fn start(set: IdempotentSet, name: &str, log: Log) -> std::io::Result<Worker> {
         let set = Arc::new(set);
         let (jobs, todo) = channel();
@@ -101,7 +101,7 @@ impl Worker {
     /// As [`IdempotentSet::close`].
     pub(super) fn close(self) -> Result<()> {
         let Worker { set, jobs, thread, .. } = self;
-        // So that the thread has the last handle.
+        // So that the thread holds the last handle.
         drop(set);
         let _ = jobs.send(Job::Close);
         // After a panic, which was printed, the durable answers are in the set's files.
@@ -112,7 +112,7 @@ impl Worker {
 fn close(set: Arc<IdempotentSet>) -> Result<()> {
     match Arc::try_unwrap(set) {
         Ok(set) => set.close(),
-        // A request is still under way.
+        // A request is still running.
         Err(set) => set.commit(),
     }
 }
@@ -153,11 +153,11 @@ fn answer_all(
     }
 }
 
-/// When to sync answers.
+/// Decides when to sync answers.
 struct Commits<'a> {
     set: &'a IdempotentSet,
     last: Instant,
-    /// A sync failed: the set takes no more.
+    /// A sync failed: the set accepts no more requests.
     has_failed: bool,
 }
 
@@ -180,7 +180,7 @@ impl Commits<'_> {
     }
 }
 
-/// Whether there is nothing to sync. A later change wakes the thread.
+/// Returns whether there is nothing to sync. A later change wakes the thread.
 fn is_idle(set: &IdempotentSet, looks_after: &AtomicBool) -> bool {
     if set.is_changed() {
         return false;
@@ -203,7 +203,7 @@ struct Round {
 }
 
 impl Round {
-    /// Takes this job and those queued behind it. Returns whether to close the set.
+    /// Takes this job and those queued after it. Returns whether to close the set.
     fn gather(&mut self, first: Job, jobs: &Receiver<Job>) -> bool {
         let (mut next, mut urls) = (Ok(first), 0);
         loop {
@@ -234,7 +234,7 @@ impl Round {
             if durable && answer.is_ok() {
                 waiting.push((reply, answer));
             } else {
-                // Fails if the client has gone: the request can be sent again.
+                // Fails if the client has disconnected: the request can be sent again.
                 let _ = reply.send(answer);
             }
         }

@@ -1,8 +1,8 @@
-//! The change feed under access rules: what is blocked or excluded is left out.
+//! The change feed under access rules: blocked and excluded captures are left out.
 //!
-//! A cursor names its rules: a client that continued under other rules would keep what is excluded
-//! now, and lack what is allowed. A removal has no capture time: it is left out if the URL is
-//! always excluded. Removal or damage of one version is treated as that version is.
+//! A cursor identifies its rules: a client that continued under other rules would keep what is now
+//! excluded, and lack what is now allowed. A removal has no capture time: it is left out if the
+//! URL is always excluded. Removal or damage of one version is treated like that version.
 
 use filemap::acl::Access;
 use filemap::store::{ChangesPlace, PageChange, PageChanges, StoredVersion};
@@ -28,7 +28,7 @@ impl Shown {
     ///
     /// # Errors
     ///
-    /// 410 if the cursor is of other rules; those of [`filemap::PageStore::changes`].
+    /// 410 if the cursor belongs to other rules; those of [`filemap::PageStore::changes`].
     pub(crate) fn changes(&self, since: Option<&str>) -> std::result::Result<ShownChanges, Refusal> {
         let end = self.end_of_changes()?;
         let place = match since {
@@ -37,14 +37,12 @@ impl Shown {
             Some(place) => place.parse().map_err(Refusal::from)?,
         };
         if place.rules() != end.rules() {
-            return Err(Refusal::outrun(
-                "the rules of access have changed since this place, or hold for another token",
-            ));
+            return Err(Refusal::outrun("the access rules have changed since this cursor, or apply to another token"));
         }
         Ok(ShownChanges { changes: self.store.changes(Some(&place))?, shown: self.clone() })
     }
 
-    /// Whether a change is shown.
+    /// Returns whether a change is shown.
     fn tells(&self, change: &PageChange) -> Result<bool> {
         let (url, variant) = match change {
             PageChange::Put { head, .. } => (&head.page.url, head.page.variant.as_ref()),
@@ -77,7 +75,7 @@ impl ShownChanges {
             if let PageChange::Put { head, .. } = &mut change
                 && self.shown.may_exclude
             {
-                // Which version has the same body is not looked up for every change.
+                // The version with the same body is not looked up for every change.
                 head.unchanged_since = None;
             }
             Ok(Some(change))

@@ -1,5 +1,5 @@
 //! Lists and counts of URLs under access rules. A URL is listed if one of its versions is not
-//! excluded: where that depends on capture times, the times are read.
+//! excluded: if that depends on capture times, the times are read.
 
 use filemap::access::{Cursor, Listed, Scope};
 use filemap::dump::index_key;
@@ -38,7 +38,7 @@ impl Shown {
         Ok(ShownListing { listing: self.store.listing(scope, after)?, shown: self.clone() })
     }
 
-    /// The number of pages or variants. Where rules may exclude some, they are listed.
+    /// The number of pages or variants. If rules may exclude some, they are listed.
     pub(crate) fn count(&self, scope: &Scope) -> Result<u64> {
         let may_exclude = |rules: &filemap::acl::AccessRules| rules.may_exclude_within(&begin_of_keys(scope));
         if !self.rules.as_ref().is_some_and(|rules| may_exclude(rules)) {
@@ -49,19 +49,20 @@ impl Shown {
         self.list(&forwards, None)?.try_fold(0, |number, listed| listed.map(|_| number + 1))
     }
 
-    /// Whether a site (scheme and host) can be named: no rule may exclude any page of it.
+    /// Returns whether an origin (scheme and host) can be named: no rule may exclude any of its
+    /// pages.
     pub(crate) fn may_name(&self, site: &[u8]) -> bool {
         let scope = Scope::new().prefix([site, b"/"].concat());
         !self.rules.as_ref().is_some_and(|rules| rules.may_exclude_within(&begin_of_keys(&scope)))
     }
 
-    /// The cursor behind a URL, whether the URL is there or not.
+    /// The cursor after a URL, whether the store has it or not.
     pub(crate) fn cursor(&self, url: &[u8]) -> Result<Cursor> {
         PageRead::cursor(&self.store, url)
     }
 }
 
-/// Common prefix of the index keys of a scope; empty if it is not simple.
+/// Common prefix of the index keys of a scope; empty if there is no simple one.
 fn begin_of_keys(scope: &Scope) -> Vec<u8> {
     let site = scope.host.as_ref().or(scope.domain.as_ref()).map(|host| format!("http://{host}/").into_bytes());
     let is_web = scope.prefix.starts_with(b"http://") || scope.prefix.starts_with(b"https://");

@@ -1,7 +1,7 @@
 //! A store under its access rules: one page, its versions and variants.
 //!
-//! A rule is matched against the canonical URL, under which the store has the page; and if a
-//! version is at hand with another spelling, against that too: the stricter ruling holds.
+//! A rule is matched against the canonical URL, under which the store has the page, and, if the
+//! version is known and has another spelling, against that too: the stricter ruling applies.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use super::super::refusal::Refusal;
 /// A store seen through its access rules. Without rules, all of it.
 #[derive(Clone)]
 pub(crate) struct Shown {
-    /// Its revisits get no bodies of versions that are not allowed.
+    /// Gives its revisits no bodies of versions that are not allowed.
     pub(super) store: PageStore,
     unruled: PageStore,
     pub(super) rules: Option<Arc<AccessRules>>,
-    /// Whether the rules may exclude anything.
+    /// True if the rules may exclude anything.
     pub(super) may_exclude: bool,
     pub(super) kept_back: KeptBack,
 }
@@ -31,7 +31,7 @@ pub(crate) struct Shown {
 /// Result of a look-up.
 pub(crate) enum Found<T> {
     Here(T),
-    /// It exists, but is not shown: why.
+    /// It exists, but is not shown, for this reason.
     Blocked(String),
     Absent,
 }
@@ -43,7 +43,7 @@ impl<T> Found<T> {
 
     /// # Errors
     ///
-    /// 451 for what is blocked.
+    /// 451 if it is blocked.
     pub(crate) fn or_refused(self) -> std::result::Result<Option<T>, Refusal> {
         match self {
             Found::Here(found) => Ok(Some(found)),
@@ -56,11 +56,11 @@ impl<T> Found<T> {
 /// A version in a history.
 pub(crate) struct Capture {
     pub(crate) head: PageHead,
-    /// Why it is blocked, if it is: then only the version of its head may be shown.
+    /// The reason, if it is blocked: then only the version of its head may be shown.
     pub(crate) blocked: Option<String>,
 }
 
-/// The rules about one page or variant.
+/// The rules for one page or variant.
 pub(super) struct Judge {
     rules: Arc<AccessRules>,
     /// The canonical URL.
@@ -96,12 +96,12 @@ impl Judge {
         self.whenever().is_some_and(|ruling| ruling.access == Access::Exclude)
     }
 
-    /// The ruling on a version that is at hand.
+    /// The ruling on a known version.
     pub(super) fn of_page(&self, page: &Page, time_ms: i64) -> Ruling<'_> {
         self.of_own(&page.url, page.variant.as_ref(), time_ms)
     }
 
-    /// The ruling on a version that was put by this URL.
+    /// The ruling on a version that was put under this URL.
     fn of_own(&self, own_url: &[u8], variant: Option<&Variant>, time_ms: i64) -> Ruling<'_> {
         let ruling = self.at(time_ms);
         if own_url == self.url {
@@ -111,10 +111,10 @@ impl Judge {
         if own.access > ruling.access { own } else { ruling }
     }
 
-    /// Why something is not shown, as a message to the client.
+    /// Message to the client: why something is not shown.
     fn words(&self, ruling: &Ruling<'_>) -> String {
         let url = String::from_utf8_lossy(&self.url);
-        let what = if ruling.is_embargo() { "is under an embargo" } else { "is blocked by a rule of access" };
+        let what = if ruling.is_embargo() { "is under an embargo" } else { "is blocked by an access rule" };
         match ruling.reason() {
             Some(reason) => format!("{url} {what}: {reason}"),
             None => format!("{url} {what}"),
@@ -122,7 +122,7 @@ impl Judge {
     }
 }
 
-/// Whether revisits may show the body of a version.
+/// Returns whether revisits may show the body of a version.
 fn gives_body(rules: &Arc<AccessRules>, version: &MaybeOriginal<'_>) -> bool {
     let judge = Judge::new(Arc::clone(rules), version.url.to_vec(), version.variant);
     let time_ms = version.version.time_ms;
@@ -148,7 +148,7 @@ impl Shown {
         Shown { store: self.unruled.clone(), rules: None, may_exclude: false, ..self.clone() }
     }
 
-    /// The rules about a page or variant; `None` if there are none at all.
+    /// The rules for a page or variant; `None` if the store has no rules.
     pub(super) fn judge(&self, url: &[u8], variant: Option<&Variant>) -> Result<Option<Judge>> {
         let Some(rules) = &self.rules else { return Ok(None) };
         Ok(Some(Judge::new(Arc::clone(rules), self.store.key(url)?, variant)))
@@ -159,12 +159,12 @@ impl Shown {
         self.store.key(url)
     }
 
-    /// What the store can do.
+    /// The capabilities of the store.
     pub(crate) fn capabilities(&self) -> filemap::access::Capabilities {
         self.store.capabilities()
     }
 
-    /// A page with a reader of its body: one version, or the newest that the lookup means.
+    /// A page with a reader of its body: one version, or the newest that the lookup allows.
     pub(crate) fn open(&self, lookup: Lookup<'_>, version: Option<Version>) -> Result<Found<(Page, PageReader)>> {
         let find = |version: Option<Version>| match version {
             Some(version) => self.store.get_version_reader(lookup, version),
@@ -191,7 +191,7 @@ impl Shown {
         Ok(found)
     }
 
-    /// Removes from a head which version has the same body, if that one is excluded. `shown`
+    /// Clears the version with the same body from a head if that version is excluded. `shown`
     /// caches the sequences of the versions that are not excluded.
     fn names_shown(&self, lookup: Lookup<'_>, head: &mut PageHead, shown: &mut Option<HashSet<u64>>) -> Result<()> {
         let Some(sequence) = head.unchanged_since.filter(|_| self.may_exclude) else { return Ok(()) };
@@ -240,7 +240,7 @@ impl Shown {
         Ok(Found::Absent)
     }
 
-    /// What is not excluded.
+    /// A capture, unless it is excluded.
     fn passed<T>(&self, judge: &Judge, ruling: &Ruling<'_>, found: T) -> Found<T> {
         if ruling.access == Access::Allow {
             return Found::Here(found);
@@ -302,9 +302,9 @@ impl Shown {
         Ok(versions)
     }
 
-    /// The captures that [`Shown::history`] has, newest first, blocked ones included. A rule may
-    /// exclude a capture by the URL that it was fetched by: with rules that exclude anything, each
-    /// capture is read for that.
+    /// The captures of [`Shown::history`], newest first, including blocked ones. A rule may
+    /// exclude a capture by the URL under which it was fetched: if rules exclude anything, each
+    /// capture is read to check that.
     pub(crate) fn captures(&self, lookup: Lookup<'_>) -> Result<Vec<Version>> {
         let mut versions = self.versions(lookup)?;
         let judge = self.judge(lookup.url, lookup.variant)?.filter(|_| self.may_exclude);
@@ -324,7 +324,7 @@ impl Shown {
         Ok(versions)
     }
 
-    /// Whether a list includes a page or variant: some version of it is not excluded.
+    /// Returns whether a list includes a page or variant: some version of it is not excluded.
     pub(super) fn lists(&self, url: &[u8], variant: Option<&Variant>) -> Result<bool> {
         let Some(judge) = self.judge(url, variant)? else { return Ok(true) };
         if let Some(ruling) = judge.whenever() {
@@ -338,7 +338,7 @@ impl Shown {
         Ok(is_listed)
     }
 
-    /// Whether a URL may have variants that are listed.
+    /// Returns whether a URL may have variants that are listed.
     pub(crate) fn may_have_variants(&self, url: &[u8]) -> Result<bool> {
         if self.rules.is_none() {
             return self.store.may_have_variants(url);

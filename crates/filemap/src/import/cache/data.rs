@@ -1,15 +1,15 @@
-//! Plain data as caches write it: what a pickle, a literal of Python or a JSON document says.
+//! Plain data as caches write it: the values of a pickle, a Python literal or a JSON document.
 //!
-//! Values lie in one table and name each other by number, so that a value that occurs many times
-//! is kept once. A class or a call in a pickle is a value like any other: nothing is looked up,
-//! made or called.
+//! Values are kept in one table and refer to each other by number, so a value that occurs many
+//! times is kept once. A class or a call in a pickle is a value like any other: nothing is looked
+//! up, constructed or called.
 //!
-//! Invariant: a number leads into the table; values may lead in circles, so whoever walks them
-//! bounds the depth.
+//! Invariant: every number is an index into the table. Values may refer in circles, so code that
+//! walks them bounds the depth.
 
 use std::borrow::Cow;
 
-/// The number of a value in its table.
+/// Index of a value in its table.
 pub(super) type Id = usize;
 
 /// One value.
@@ -22,24 +22,24 @@ pub(super) enum Node<'a> {
     Float(f64),
     Str(Cow<'a, str>),
     Bytes(Cow<'a, [u8]>),
-    /// Lists, tuples and sets, told apart where it matters.
+    /// Lists, tuples and sets, distinguished where it matters.
     List(Vec<Id>),
     Tuple(Vec<Id>),
     Dict(Vec<(Id, Id)>),
     /// A class or function by module and name.
     Global(Id, Id),
-    /// What a call of a class would have made: the class and its arguments.
+    /// The result of calling a class: the class and its arguments.
     Made(Id, Id),
 }
 
-/// Values, of which one is the whole.
+/// A table of values, with its root.
 #[derive(Debug, Default)]
 pub(super) struct Data<'a> {
     pub(super) nodes: Vec<Node<'a>>,
     pub(super) root: Id,
 }
 
-/// A value among its data.
+/// A value in its table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View<'d> {
     nodes: &'d [Node<'d>],
@@ -97,7 +97,7 @@ impl<'d> View<'d> {
         View { id, ..self }
     }
 
-    /// The value of a name in a mapping; names may be text or bytes. The last of equal names
+    /// The value of a name in a mapping. Names may be text or bytes; the last of equal names
     /// counts.
     pub(super) fn get(self, name: &str) -> Option<View<'d>> {
         let Node::Dict(items) = self.node() else { return None };
@@ -120,7 +120,7 @@ impl<'d> View<'d> {
         }
     }
 
-    /// Bytes, or those of a text.
+    /// Bytes, or the bytes of a text.
     pub(super) fn bytes(self) -> Option<Cow<'d, [u8]>> {
         match self.node() {
             Node::Bytes(bytes) => Some(Cow::Borrowed(bytes)),
@@ -162,7 +162,7 @@ impl<'d> View<'d> {
         }
     }
 
-    /// The arguments, if a call of this name would have made the value.
+    /// The arguments, if the value is the result of a call of this name.
     pub(super) fn made(self, module: &str, name: &str) -> Option<View<'d>> {
         let Node::Made(class, arguments) = self.node() else { return None };
         let Node::Global(of, called) = self.at(*class).node() else { return None };

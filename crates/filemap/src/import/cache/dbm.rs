@@ -1,10 +1,10 @@
 //! Finds the entries of a Scrapy cache in the files of Python's `dbm`: the two files of
 //! `dbm.dumb`, and a file of gdbm (`dbm.gnu`, and `dbm.ndbm` where it is built on gdbm).
 //!
-//! Of each entry the places of its values are given: no value is read here.
+//! Returns the ranges of an entry's values: no value is read here.
 //!
-//! Invariants: time and memory are linear in the length of the files, whatever they hold; nothing
-//! outside the file is named.
+//! Invariants: time and memory are linear in the length of the files, whatever they hold; ranges
+//! of a gdbm file are inside it.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -29,9 +29,9 @@ use super::literal;
 pub struct DbmEntry {
     /// The fingerprint of its request, in hexadecimal.
     pub fingerprint: String,
-    /// Where the response lies, in bytes of the file; `None` if it is not there.
+    /// Range of the response in the file; `None` if it is missing.
     pub data: Option<Range<u64>>,
-    /// Where its time lies.
+    /// Range of the time in the file; `None` if it is missing.
     pub time: Option<Range<u64>>,
 }
 
@@ -46,17 +46,17 @@ pub struct DbmEntry {
 pub struct DbmIndex {
     /// The entries.
     pub entries: Vec<DbmEntry>,
-    /// Keys that are no Scrapy cache's.
+    /// Number of keys that do not belong to a Scrapy cache.
     pub foreign: u64,
-    /// What of the index cannot be read, a sentence each.
+    /// Parts of the index that cannot be read, a sentence each.
     pub damage: Vec<String>,
-    /// Where all values of a `dbm.dumb` lie, those of foreign keys too.
+    /// Ranges of all values of a `dbm.dumb`, including those of foreign keys.
     pub(super) named: Vec<Range<u64>>,
 }
 
-/// Keys of a Scrapy cache are this long at most: fingerprints of custom fingerprinters too.
+/// The longest key of a Scrapy cache, including fingerprints of custom fingerprinters.
 const MAX_KEY_BYTES: usize = 512;
-/// Sentences of damage that are kept.
+/// Maximum number of sentences of damage.
 const MAX_DAMAGE: usize = 1000;
 
 impl DbmIndex {
@@ -67,7 +67,7 @@ impl DbmIndex {
     }
 }
 
-/// Entries by fingerprint while they are gathered.
+/// Entries by fingerprint, while they are collected.
 #[derive(Default)]
 struct Gathered {
     index: DbmIndex,
@@ -98,11 +98,11 @@ impl Gathered {
     }
 }
 
-/// Reads the directory (`.dir`) of a `dbm.dumb`; the values lie in its `.dat`. Else why not.
+/// Reads the directory (`.dir`) of a `dbm.dumb`; the values are in its `.dat`.
 ///
 /// # Errors
 ///
-/// That it is no such directory.
+/// The reason why it is not a directory of `dbm.dumb`.
 pub fn dumb_index(directory: &[u8]) -> Result<DbmIndex, String> {
     let mut gathered = Gathered::default();
     for (number, line) in directory.split(|byte| *byte == b'\n').enumerate() {
@@ -116,7 +116,9 @@ pub fn dumb_index(directory: &[u8]) -> Result<DbmIndex, String> {
                 gathered.index.named.push(place.clone());
                 gathered.add(key.as_bytes(), place);
             }
-            None if number == 0 => return Err("it is no directory of dbm.dumb: its first line names no key".to_owned()),
+            None if number == 0 => {
+                return Err("it is not a directory of dbm.dumb: its first line has no key".to_owned());
+            }
             None => gathered.index.damaged(format!("line {} of the directory cannot be read", number + 1)),
         }
     }
@@ -132,9 +134,9 @@ fn dumb_line(line: View<'_>) -> Option<(&str, Range<u64>)> {
     Some((key, start..start.checked_add(length)?))
 }
 
-/// The magics of gdbm with 64-bit offsets: old, of 1.9 on, and with crash tolerance.
+/// Magic numbers of gdbm with 64-bit offsets: old, since 1.9, and with crash tolerance.
 const GDBM_MAGICS: [u32; 3] = [0x1357_9ace, 0x1357_9acf, 0x1357_9ad1];
-/// Those with 32-bit offsets.
+/// Magic numbers of gdbm with 32-bit offsets.
 const GDBM_SMALL_MAGICS: [u32; 2] = [0x1357_9acd, 0x1357_9ad0];
 /// Bytes of a header that are read; of a bucket before its entries; of an entry.
 const HEADER_BYTES: usize = 40;
@@ -165,18 +167,18 @@ layout! {
     }
 }
 
-/// Whether a file begins as one of gdbm, in whatever byte order.
+/// Returns whether a file begins like a gdbm file, in either byte order.
 pub fn is_gdbm(head: &[u8]) -> bool {
     let Some(magic) = head.first_chunk::<4>() else { return false };
     let known = |magic: u32| GDBM_MAGICS.contains(&magic) || GDBM_SMALL_MAGICS.contains(&magic);
     known(u32::from_le_bytes(*magic)) || known(u32::from_be_bytes(*magic))
 }
 
-/// Reads the directory and the buckets of a gdbm file; the values lie in the file itself.
+/// Reads the directory and the buckets of a gdbm file; the values are in the same file.
 ///
 /// # Errors
 ///
-/// Those of `file`; `InvalidData` if it is no gdbm file that can be read, with what to do.
+/// Those of `file`; `InvalidData` if it is not a readable gdbm file, with advice.
 pub fn gdbm_index(file: &mut (impl Read + Seek)) -> io::Result<DbmIndex> {
     let length = file.seek(SeekFrom::End(0))?;
     let header = piece(file, 0..HEADER_BYTES as u64)?;
@@ -189,7 +191,9 @@ pub fn gdbm_index(file: &mut (impl Read + Seek)) -> io::Result<DbmIndex> {
     for bucket in buckets {
         let end = bucket.checked_add(layout.bucket_bytes).filter(|end| *end <= length && bucket >= free_from);
         let Some(end) = end else {
-            gathered.index.damaged(format!("the bucket at byte {bucket} lies over another or behind the file's end"));
+            gathered
+                .index
+                .damaged(format!("the bucket at byte {bucket} overlaps another or lies beyond the end of the file"));
             continue;
         };
         free_from = end;
@@ -201,7 +205,7 @@ pub fn gdbm_index(file: &mut (impl Read + Seek)) -> io::Result<DbmIndex> {
     Ok(gathered.finish())
 }
 
-/// Takes the entry of a bucket: hash, first bytes of the key, place, lengths of key and value.
+/// Takes the entry of a bucket: hash, first bytes of the key, offset, lengths of key and value.
 fn take_gdbm(
     file: &mut (impl Read + Seek),
     entry: &[u8; BUCKET_ENTRY_BYTES],
@@ -219,7 +223,9 @@ fn take_gdbm(
         start.checked_add(value).filter(|end| *end <= length).map(|end| start..end)
     });
     let Some(value) = value else {
-        gathered.index.damaged(format!("an entry leads to byte {place}, and its value behind the file's end"));
+        gathered
+            .index
+            .damaged(format!("an entry points to byte {place}, but its value ends beyond the end of the file"));
         return Ok(());
     };
     if value.start - place > MAX_KEY_BYTES as u64 {
@@ -227,12 +233,12 @@ fn take_gdbm(
         return Ok(());
     }
     let key = piece(file, place..value.start)?;
-    // Keys that a program of C wrote end with a NUL.
+    // Keys written by C programs end with a NUL.
     gathered.add(key.strip_suffix(b"\0").unwrap_or(&key), value);
     Ok(())
 }
 
-/// Where directory and buckets lie.
+/// Ranges of the directory and the buckets.
 struct Layout {
     directory: Range<u64>,
     bucket_bytes: u64,
@@ -246,7 +252,7 @@ impl Layout {
                 true => "it is a gdbm file of another byte order or with 32-bit offsets: export it there with \
                          `gdbm_dump FILE dump.txt`, load it here with `gdbm_load dump.txt FILE`"
                     .to_owned(),
-                false => "it is no gdbm file".to_owned(),
+                false => "it is not a gdbm file".to_owned(),
             });
         }
         if header.len() < Header::BYTES {
@@ -323,9 +329,12 @@ mod tests {
         let small = [&GDBM_SMALL_MAGICS[0].to_le_bytes()[..], &[0; 60]].concat();
         let swapped = [&GDBM_MAGICS[1].to_be_bytes()[..], &[0; 60]].concat();
         let cut = gdbm(&[])[..70].to_vec();
-        for (bytes, words) in
-            [(small, "gdbm_dump"), (swapped, "gdbm_dump"), (cut, "recover"), (b"SQLite format 3\0".to_vec(), "no gdbm")]
-        {
+        for (bytes, words) in [
+            (small, "gdbm_dump"),
+            (swapped, "gdbm_dump"),
+            (cut, "recover"),
+            (b"SQLite format 3\0".to_vec(), "not a gdbm"),
+        ] {
             let error = gdbm_index(&mut Cursor::new(bytes)).expect_err("refused");
             assert!(error.to_string().contains(words), "{error}");
         }

@@ -1,12 +1,12 @@
-//! What the values file (`.dat`) of a `dbm.dumb` holds beyond what its directory names.
+//! Examines the part of a `dbm.dumb` values file (`.dat`) that its directory does not name.
 //!
-//! The directory is a file of its own, which a crash can leave empty or cut short beside values
-//! that are whole. A value begins at a block and fills blocks. Scrapy never removes an entry: a
-//! response that outgrows its blocks is written behind all others and leaves the old one without
-//! a name, but a time always fits its block. So a time without a name is an entry that was lost,
-//! and so is a response without one behind all that have names.
+//! The directory is a separate file, which a crash can leave empty or cut short beside whole
+//! values. A value begins at a block boundary and fills blocks. Scrapy never removes an entry: a
+//! response that outgrows its blocks is written after all others and leaves the old one unnamed,
+//! but a time always fits its block. So an unnamed time is a lost entry, and so is an unnamed
+//! response after all named ones.
 //!
-//! Invariant: the file is read once at most, in pieces.
+//! Invariant: the file is read at most once, in pieces.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
@@ -14,10 +14,10 @@ use std::ops::Range;
 use super::dbm::DbmIndex;
 
 const BLOCK_BYTES: u64 = 512;
-/// Bytes that are read at once: whole blocks.
+/// Number of bytes read at once: whole blocks.
 const PIECE_BYTES: usize = 128 << 9;
 
-/// What no key names.
+/// The part of the values file that no key names.
 ///
 /// ```
 /// use filemap::import::cache::{dumb_index, dumb_rest};
@@ -30,17 +30,17 @@ const PIECE_BYTES: usize = 128 << 9;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DumbRest {
-    /// Bytes of the file in blocks without a name.
+    /// Number of bytes in unnamed blocks.
     pub bytes: u64,
-    /// Responses that begin in them.
+    /// Number of responses that begin in them.
     pub responses: u64,
-    /// Times in them.
+    /// Number of times in them.
     pub times: u64,
-    /// Whether the directory lacks entries. Else these are older responses of entries that it has.
+    /// True if the directory lacks entries. Otherwise these are older responses of known entries.
     pub is_loss: bool,
 }
 
-/// Looks through what of `values` the directory does not name.
+/// Examines the parts of `values` that the directory does not name.
 ///
 /// # Errors
 ///
@@ -62,7 +62,7 @@ pub fn dumb_rest(index: &DbmIndex, values: &mut (impl Read + Seek)) -> io::Resul
 }
 
 impl DumbRest {
-    /// Takes a part of the file that begins with a block.
+    /// Examines a part of the file that begins at a block boundary.
     fn take(&mut self, values: &mut (impl Read + Seek), part: Range<u64>) -> io::Result<()> {
         let mut left = part.end.saturating_sub(part.start);
         if left == 0 {
@@ -87,17 +87,18 @@ impl DumbRest {
     }
 }
 
-/// Whether a pickle of a mapping begins here, of protocol 2 or 3, or in a frame of a later one.
+/// Returns whether a pickled mapping begins here, of protocol 2 or 3, or in a frame of a later
+/// one.
 fn begins_response(block: &[u8]) -> bool {
     matches!(block, [0x80, 2 | 3, b'}', ..] | [0x80, 4 | 5, 0x95 | b'}', ..])
 }
 
-/// Whether a block holds nothing but the text of a number of seconds.
+/// Returns whether a block holds only the text of a number of seconds.
 fn is_time(block: &[u8]) -> bool {
     let text = &block[..block.iter().position(|byte| *byte == 0).unwrap_or(block.len())];
     let is_padded = block[text.len()..].iter().all(|byte| *byte == 0);
     let has_point = text.iter().filter(|byte| **byte == b'.').count() == 1;
-    // The last byte of a pickle is a point.
+    // The last byte of a pickle is a dot.
     let begins = text.first().is_some_and(u8::is_ascii_digit);
     is_padded && begins && has_point && text.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.')
 }

@@ -1,6 +1,6 @@
-//! Values of Python as JSON: with tags for what JSON lacks, or as Python's own `json` writes them.
+//! Python values as JSON: with tags for what JSON lacks, or as Python's own `json` writes them.
 //!
-//! Invariant: depth and length are bounded, since pickled values may lead in circles and occur
+//! Invariant: depth and length are bounded, since pickled values may refer in circles and occur
 //! many times.
 
 use std::fmt::Write as _;
@@ -12,9 +12,9 @@ use super::data::{Node, View};
 
 const MAX_DEPTH: usize = 64;
 
-/// A value as JSON; what JSON lacks is an object of one field: `bytes` (base 64), `tuple`, `dict`.
-/// `None` for an object of a class, what is too deep, and what takes more than `room`, in bytes,
-/// of which is left what others may take.
+/// A value as JSON. What JSON lacks becomes an object of one field: `bytes` (base 64), `tuple`,
+/// `dict`. Returns `None` for an object of a class, a value that is too deep, and one that takes
+/// more than `room` bytes; `room` is reduced by what it took.
 pub(super) fn tagged(value: View<'_>, room: &mut usize) -> Option<Value> {
     tagged_at(value, 0, room)
 }
@@ -46,7 +46,7 @@ fn tagged_at(value: View<'_>, depth: usize, room: &mut usize) -> Option<Value> {
     })
 }
 
-/// About what a value without those in it takes.
+/// Approximate size of a value without the values in it.
 fn size(value: View<'_>) -> usize {
     8 + match value.node() {
         Node::Str(text) => text.len(),

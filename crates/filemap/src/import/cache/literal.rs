@@ -1,4 +1,4 @@
-//! Reads literals of Python as `repr` writes them: text, bytes, numbers, `None`, booleans, lists,
+//! Reads Python literals as `repr` writes them: text, bytes, numbers, `None`, booleans, lists,
 //! tuples and mappings.
 //!
 //! Invariants: time and memory are linear in the length; nesting is bounded by [`MAX_DEPTH`];
@@ -10,7 +10,7 @@ use super::data::{Data, Id, Node};
 
 const MAX_DEPTH: usize = 32;
 
-/// Reads one literal, with nothing but space around it; else why not.
+/// Reads one literal, with only space around it. An error is the reason.
 pub(super) fn read(text: &str) -> Result<Data<'static>, String> {
     let mut reader = Reader { text, at: 0, data: Data::default() };
     let root = reader.value(0).filter(|_| {
@@ -22,7 +22,7 @@ pub(super) fn read(text: &str) -> Result<Data<'static>, String> {
             reader.data.root = root;
             Ok(reader.data)
         }
-        None => Err(format!("it is no literal of Python at byte {}", reader.at)),
+        None => Err(format!("it is not a Python literal at byte {}", reader.at)),
     }
 }
 
@@ -45,7 +45,7 @@ impl Reader<'_> {
         self.at += self.rest().iter().take_while(|byte| byte.is_ascii_whitespace()).count();
     }
 
-    /// Steps over a byte, if it is next.
+    /// Consumes a byte if it is next.
     fn takes(&mut self, byte: u8) -> bool {
         self.skip_space();
         let is_next = self.peek() == Some(byte);
@@ -62,7 +62,7 @@ impl Reader<'_> {
             b'{' => self.dict(depth)?,
             b'[' => Node::List(self.items(b']', depth)?.0),
             b'(' => match self.items(b')', depth)? {
-                // One value in brackets is that value.
+                // One value in parentheses is that value.
                 (items, false) if items.len() == 1 => return items.first().copied(),
                 (items, _) => Node::Tuple(items),
             },
@@ -77,7 +77,7 @@ impl Reader<'_> {
         Some(self.data.push(node))
     }
 
-    /// What is between brackets, and whether a comma came last.
+    /// The items between brackets, and whether a comma came last.
     fn items(&mut self, end: u8, depth: usize) -> Option<(Vec<Id>, bool)> {
         self.at += 1;
         let (mut items, mut comma) = (Vec::new(), false);
@@ -130,7 +130,7 @@ impl Reader<'_> {
         Some(node)
     }
 
-    /// The next character of a string; `None` at its end, which is stepped over.
+    /// The next character of a string. `None` at its end, which is consumed.
     fn next_char(&mut self, quote: char) -> Option<Option<char>> {
         let next = self.text[self.at..].chars().next()?;
         if next == '\n' {
@@ -176,7 +176,7 @@ impl Reader<'_> {
         Some(out)
     }
 
-    /// What follows a backslash, in text and in bytes.
+    /// The character of an escape, after the backslash, in text and in bytes.
     fn escaped(&mut self, escaped: char) -> Option<char> {
         Some(match escaped {
             'n' => '\n',

@@ -1,11 +1,12 @@
 //! Caches of other programs: Scrapy's HTTP cache, and requests-cache.
 //!
-//! Each entry becomes a [`CachedPage`], which a [`CacheLoader`] puts. What these programs pickle
-//! is read as data: nothing is called, and what is not plain data is an error of that
-//! entry. The files and tables are for the caller to read.
+//! Each entry becomes a [`CachedPage`], which a [`CacheLoader`] puts. Pickles of these programs
+//! are read as data: nothing is called, and anything other than plain data is an error of that
+//! entry. The caller reads the files and tables.
 //!
 //! Layers: `data` (values); `literal`, `pickle` (text and bytes as values); `dbm` (entries in a
-//! file), `dumb` (what a directory of them lacks), `page`; `scrapy`, `requests` (values as pages).
+//! file), `dumb` (the part that a directory lacks), `page`; `scrapy`, `requests` (values as
+//! pages).
 
 mod data;
 mod dbm;

@@ -1,4 +1,5 @@
-//! An entry of another program's cache as a page: bodies decoded, headers adjusted, and put.
+//! Converts an entry of another program's cache to a page: decodes the body, adjusts the headers,
+//! puts it.
 
 use std::borrow::Cow;
 
@@ -19,15 +20,15 @@ use crate::store::{Loader, PageStore};
 /// The longest URL that a store of Scrapy's pages keeps under its own key.
 const MAX_URL_BYTES: usize = 60_000;
 
-/// The longest headers of an entry.
+/// The longest headers of an entry, in bytes.
 const MAX_HEADER_BYTES: usize = 16 << 20;
 
-/// How the body of an entry stands to its headers.
+/// State of a body's content codings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Codings {
-    /// Content codings are as received: they are to be undone.
+    /// As received: they must be undone.
     Received,
-    /// They were undone, and the headers still name them.
+    /// Undone, but the headers still name them.
     Undone,
 }
 
@@ -46,19 +47,19 @@ pub(super) enum Codings {
 pub struct CachedPage {
     /// The page, its body as cached.
     pub page: Page,
-    /// What of the entry could not be kept; a sentence each.
+    /// Parts of the entry that could not be kept, a sentence each.
     pub lost: Vec<String>,
-    /// How the body is damaged, of a page that is kept all the same.
+    /// Damage of the body, if the page is kept despite it.
     pub damage: Option<String>,
     pub(super) codings: Codings,
-    /// The last header, behind those about the body.
+    /// The last header, after those about the body.
     pub(super) note: Option<Header>,
-    /// The key if the store takes no such URL.
+    /// Replaces the URL in the key if the store refuses the URL.
     pub(super) stand_in: Option<Vec<u8>>,
 }
 
 impl CachedPage {
-    /// A URL that a store takes: the page's, or what stands in for one that no store takes.
+    /// A URL that a store accepts: the page's, or its stand-in if stores refuse the page's.
     pub fn key_url(&self) -> &[u8] {
         let stand_in = self.stand_in.as_deref().filter(|_| Whatwg.canonicalize(&self.page.url).is_err());
         stand_in.unwrap_or(&self.page.url)
@@ -93,12 +94,12 @@ pub struct CacheLoader {
 }
 
 impl CacheLoader {
-    /// Of the options, those of bodies count.
+    /// A loader; of the options, only those of bodies are used.
     pub fn new(options: ImportOptions) -> CacheLoader {
         CacheLoader { loader: Loader::default(), options }
     }
 
-    /// Puts a page, unless the store has this very version, and counts it.
+    /// Puts a page, unless the store already has this version, and counts it.
     ///
     /// # Errors
     ///
@@ -142,7 +143,7 @@ fn settle(page: &mut Page, codings: Codings, rules: &BodyRules) -> Result<(bool,
     Ok((body.decoded, body.as_received))
 }
 
-/// Renames the fields of a body as it came, for a body that was decoded since.
+/// Renames the fields of a body as received, for a body that has since been decoded.
 fn tell_undone(headers: &mut Headers, bytes: u64) {
     let codings = headers.items("Content-Encoding");
     if codings.iter().any(|coding| !Coding::named(coding).is_empty()) {
@@ -151,10 +152,10 @@ fn tell_undone(headers: &mut Headers, bytes: u64) {
     }
 }
 
-/// A time in seconds as milliseconds, cut as Python's `int` cuts; `None` if that is no time.
+/// A time in seconds as milliseconds, truncated like Python's `int`; `None` if it is not a time.
 pub(super) fn time_ms(seconds: f64) -> Option<i64> {
     let ms = seconds * 1000.0;
-    // Within the years that a page's time may have.
+    // Within the years that a page's time can have.
     (ms.abs() < 2.5e14).then_some(ms as i64)
 }
 
@@ -173,7 +174,7 @@ pub(super) fn fields_of(headers: View<'_>) -> std::result::Result<Headers, Cache
         fields.push(name, value.as_ref());
         Some(())
     };
-    for (name, value) in headers.pairs().ok_or_else(|| CacheError("its headers are no mapping".to_owned()))? {
+    for (name, value) in headers.pairs().ok_or_else(|| CacheError("its headers are not a mapping".to_owned()))? {
         let pushed = name.bytes().and_then(|name| {
             named = named.checked_sub(name.len())?;
             match value.items() {
@@ -189,7 +190,7 @@ pub(super) fn fields_of(headers: View<'_>) -> std::result::Result<Headers, Cache
     Ok(fields)
 }
 
-/// Bytes as text for a sentence, cut.
+/// Bytes as text for a message, shortened.
 pub(super) fn shown(bytes: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(&bytes[..bytes.len().min(200)])
 }
@@ -200,7 +201,7 @@ impl From<String> for CacheError {
     }
 }
 
-/// Why an entry of a cache cannot be read.
+/// Reason why a cache entry cannot be read.
 ///
 /// ```
 /// let error = filemap::import::cache::scrapy_dbm_entry(None, "0a", b"", b"1.5").unwrap_err();
@@ -210,7 +211,7 @@ impl From<String> for CacheError {
 #[error("{0}")]
 pub struct CacheError(pub(super) String);
 
-/// Ends a reading with a sentence.
+/// Returns an error with this message.
 pub(super) fn fail<T>(what: impl Into<String>) -> std::result::Result<T, CacheError> {
     Err(CacheError(what.into()))
 }

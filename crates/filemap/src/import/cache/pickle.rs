@@ -1,8 +1,7 @@
 //! Reads a pickle as data: text, bytes, numbers, lists, mappings. Nothing is called or imported.
 //!
-//! Protocols 2 to 5. A class is kept by its name, and what a call would have made by its class and
-//! arguments; whoever asks decides what that stands for. Everything else that a pickle can do is
-//! an error.
+//! Protocols 2 to 5. A class is kept by its name, and the result of a call by its class and
+//! arguments; the caller decides what that stands for. Everything else in a pickle is an error.
 //!
 //! Invariant: time and memory are linear in the length, with at most [`MAX_STEPS`] instructions.
 
@@ -13,10 +12,10 @@ use filemap_io::layout::take;
 
 use super::data::{Data, Id, Node};
 
-/// Instructions of one pickle: a page with its headers has some hundreds.
+/// Maximum number of instructions of one pickle: a page with its headers has some hundreds.
 const MAX_STEPS: usize = 1 << 20;
 
-/// Reads a whole pickle; else why not.
+/// Reads a whole pickle. An error is the reason.
 pub(super) fn read(bytes: &[u8]) -> Result<Data<'_>, String> {
     let mut machine = Machine { rest: bytes, ..Machine::default() };
     for _ in 0..MAX_STEPS {
@@ -46,13 +45,13 @@ struct Machine<'a> {
     rest: &'a [u8],
     data: Data<'a>,
     stack: Vec<Id>,
-    /// Heights of the stack at the marks.
+    /// Stack heights at the marks.
     marks: Vec<usize>,
     memo: HashMap<u32, Id>,
 }
 
 impl<'a> Machine<'a> {
-    /// Takes one instruction; `None` if that is not possible.
+    /// Executes one instruction; `None` if that is not possible.
     fn step(&mut self, code: u8) -> Option<()> {
         match code {
             0x80 => drop(self.byte()?),
@@ -91,7 +90,7 @@ impl<'a> Machine<'a> {
         Some(())
     }
 
-    /// The memo; classes and what they make.
+    /// Executes the instructions of the memo, of classes and of calls.
     fn name_or_call(&mut self, code: u8) -> Option<()> {
         match code {
             b'q' | b'r' | 0x94 => {
@@ -123,7 +122,7 @@ impl<'a> Machine<'a> {
                 let (_, arguments, class) = (self.pop()?, self.pop()?, self.pop()?);
                 self.push(Node::Made(class, arguments));
             }
-            // The state of what was made: its arguments are all that is ever asked for.
+            // State of an object: only its arguments are ever used.
             b'b' => drop(self.pop()?),
             _ => return None,
         }
@@ -135,13 +134,13 @@ impl<'a> Machine<'a> {
         self.stack.push(id);
     }
 
-    /// Takes the topmost value, but none below a mark.
+    /// Pops the topmost value, but none below a mark.
     fn pop(&mut self) -> Option<Id> {
         self.floor(1)?;
         self.stack.pop()
     }
 
-    /// The height of the stack without this many values above the last mark.
+    /// Height of the stack without the `count` topmost values above the last mark.
     fn floor(&self, count: usize) -> Option<usize> {
         let mark = self.marks.last().copied().unwrap_or(0);
         self.stack.len().checked_sub(count).filter(|floor| *floor >= mark)
@@ -169,7 +168,7 @@ impl<'a> Machine<'a> {
         let items = pairs(&items)?;
         match self.data.nodes.get_mut(*self.stack.last()?)? {
             Node::Dict(dict) => dict.extend(items),
-            // A dictionary of a class of its own, which only adds a name to it.
+            // A dictionary of a custom class, which only adds a name to it.
             Node::Made(..) => {}
             _ => return None,
         }
@@ -219,7 +218,7 @@ impl<'a> Machine<'a> {
         Some(taken)
     }
 
-    /// A length in so many bytes, the lowest first.
+    /// Reads a length of this many bytes, little-endian.
     fn length(&mut self, bytes: usize) -> Option<usize> {
         let taken = self.take(bytes)?;
         let number = taken.iter().rev().fold(0u64, |number, byte| number << 8 | u64::from(*byte));
@@ -234,7 +233,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// An integer, the lowest byte first; `None` if it is too large.
+/// Decodes an integer, little-endian; `None` if it is too large.
 fn integer(bytes: &[u8]) -> Option<i128> {
     if bytes.len() > 16 {
         return None;

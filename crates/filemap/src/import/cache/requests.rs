@@ -1,11 +1,10 @@
-//! An entry of requests-cache as pages: the response, and those that redirected to it.
+//! An entry of requests-cache as pages: the response, and the responses that redirected to it.
 //!
-//! A response is a mapping in a pickle or in JSON. Its body was decoded when it was cached, and
-//! its
-//! headers still name the coding. A response to a `GET` without a body is the page itself; others
-//! are variants of their URL.
+//! A response is a mapping in a pickle or in JSON. Its body was decoded when it was cached, but
+//! its headers still name the coding. A response to a `GET` without a body is the page itself;
+//! others are variants of their URL.
 //!
-//! Not kept: when it expires, cookies, how long it took, and the request but for its method.
+//! Not kept: the expiry, cookies, the duration, and the request except for its method.
 
 use base64::Engine as _;
 use filemap_io::layout::try_get;
@@ -18,13 +17,12 @@ use crate::date;
 use crate::page::Page;
 use crate::page::variant::Variant;
 
-/// Redirects of one response that are kept; requests follows 30.
+/// Maximum number of redirects of one response that are kept; requests follows 30.
 const MAX_HISTORY: usize = 200;
-/// Bytes that the pages of an entry may have beyond twice the entry's.
+/// Number of bytes that the pages of an entry may have beyond twice the size of the entry.
 const ROOM: usize = 1 << 20;
 
-/// Reads a value of table `responses`, or a file: the response first, then its redirects, the
-/// first of them first.
+/// Reads a value of table `responses`, or a file: the response first, then its redirects in order.
 ///
 /// ```
 /// let value = br#"{"url": "http://a.example/", "status_code": 200, "_content": "aGVsbG8=",
@@ -35,12 +33,12 @@ const ROOM: usize = 1 << 20;
 ///
 /// # Errors
 ///
-/// What of the entry cannot be read, and for serializers that are not read, which it is.
+/// The part of the entry that cannot be read; for an unsupported serializer, its name.
 pub fn requests_entries(value: &[u8]) -> Result<Vec<CachedPage>, CacheError> {
     let (data, is_json) = match value.trim_ascii_start().first() {
         Some(0x80) => (pickle::read(value)?, false),
         Some(b'{') => {
-            let json = serde_json::from_slice(value).map_err(|error| CacheError(format!("it is no JSON: {error}")))?;
+            let json = serde_json::from_slice(value).map_err(|error| CacheError(format!("it is not JSON: {error}")))?;
             (Data::of_json(json), true)
         }
         None => return fail("it is empty: it was cut off"),
@@ -58,7 +56,7 @@ pub fn requests_entries(value: &[u8]) -> Result<Vec<CachedPage>, CacheError> {
     Ok(pages)
 }
 
-/// What a value is that is not read.
+/// Describes a value of an unsupported serializer.
 fn other_serializer(value: &[u8]) -> String {
     let length = try_get::<u32>(value, 0).map(|length| length as usize);
     let name = match length == Some(value.len()) {
@@ -85,7 +83,7 @@ fn page_of(response: View<'_>, is_json: bool, room: &mut usize) -> Result<Cached
     };
     let body =
         body_of(response, is_json, *room).ok_or_else(|| CacheError(format!("the body of {url} cannot be read")))?;
-    // What was dumped has escapes that the value has not.
+    // Escapes in dumped text take more room than the value.
     *room =
         room.checked_sub(body.len() / 4).ok_or_else(|| CacheError(format!("the response of {url} repeats itself")))?;
     let mut page = Page::new(url, time_ms, status, body);
@@ -95,7 +93,7 @@ fn page_of(response: View<'_>, is_json: bool, room: &mut usize) -> Result<Cached
         *room = room.checked_sub(bytes).ok_or_else(|| CacheError(format!("the headers of {url} repeat themselves")))?;
     }
     page.reason = response.get("reason").and_then(View::text).unwrap_or_default().as_bytes().to_vec();
-    // Fields that are as they mostly are may be left out.
+    // Fields with their usual values may be left out.
     let method = asked("method").and_then(View::text).unwrap_or("GET").to_owned();
     let content_type = asked("headers").and_then(|headers| fields_of(headers).ok());
     let content_type = content_type.as_ref().and_then(|headers| headers.get("Content-Type"));
@@ -103,14 +101,14 @@ fn page_of(response: View<'_>, is_json: bool, room: &mut usize) -> Result<Cached
     let Some(sent) = sent.unwrap_or(Some(Vec::new())) else {
         return fail(format!("the body of the request of {url} cannot be read"));
     };
-    // Versions before 1.0 wrote no body so.
+    // Versions before 1.0 wrote `None` for no body.
     let sent = if sent == b"None" { Vec::new() } else { sent };
     page.variant = Variant::of_request(&method, content_type, &sent);
     page.method = Some(method);
     Ok(CachedPage { page, lost: Vec::new(), damage: None, codings: Codings::Undone, note: None, stand_in: None })
 }
 
-/// The body, which may be kept as text or as a JSON value.
+/// The body, which may be stored as text or as a JSON value.
 fn body_of(response: View<'_>, is_json: bool, room: usize) -> Option<Vec<u8>> {
     let decoded = response.get("_decoded_content").filter(|decoded| !decoded.is_none());
     let content = response.get("_content").filter(|content| !content.is_none());
@@ -124,7 +122,7 @@ fn body_of(response: View<'_>, is_json: bool, room: usize) -> Option<Vec<u8>> {
     }
 }
 
-/// Bytes, which JSON has in base 64, or in base 85 before version 1.3.
+/// Decodes bytes, which JSON holds in base 64, or in base 85 before version 1.3.
 fn bytes_of(value: View<'_>, is_json: bool) -> Option<Vec<u8>> {
     if !is_json {
         return value.bytes().map(|bytes| bytes.into_owned());
@@ -133,14 +131,14 @@ fn bytes_of(value: View<'_>, is_json: bool) -> Option<Vec<u8>> {
     let base_64 = base64::engine::general_purpose::STANDARD.decode(text).ok();
     let is_text = |bytes: &Vec<u8>| std::str::from_utf8(bytes).is_ok();
     match base_64 {
-        // A short one may be either.
+        // A short text may be either.
         Some(bytes) if !is_text(&bytes) => base_85(text.as_bytes()).filter(is_text).or(Some(bytes)),
         Some(bytes) => Some(bytes),
         None => base_85(text.as_bytes()),
     }
 }
 
-/// Base 85 as Python's `b85decode` has it, which versions before 1.3 write.
+/// Decodes base 85 like Python's `b85decode`, as written by versions before 1.3.
 fn base_85(text: &[u8]) -> Option<Vec<u8>> {
     const DIGITS: &[u8; 85] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~";
     let mut values = [u32::MAX; 256];
@@ -159,7 +157,7 @@ fn base_85(text: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// A time as ISO 8601, of UTC if it names no zone, or in seconds.
+/// A time in ISO 8601 (UTC if it names no zone), or in seconds.
 fn created_ms(value: View<'_>) -> Option<i64> {
     match value.text() {
         Some(text) => date::parse(text),

@@ -1,9 +1,9 @@
 //! An entry of Scrapy's HTTP cache as a page.
 //!
-//! The key is the URL of the request, with `scrapy:`, the spider's name, `:` and the request's
-//! fingerprint as its variant; without a name if the cache is shared. What a response of Scrapy
-//! knows and a page does not (its class, its flags, the exact time) is JSON in the header
-//! `X-Crawler-Scrapy`, as the Python package writes it: the entry reads back through it.
+//! The key is the URL of the request, with the variant `scrapy:`, the spider's name, `:` and the
+//! request's fingerprint; without a name if the cache is shared. What a page cannot hold of a
+//! Scrapy response (its class, its flags, the exact time) is JSON in the header
+//! `X-Crawler-Scrapy`, in the form of the Python package: the entry reads back through it.
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
@@ -16,14 +16,14 @@ use crate::page::headers::{Header, Headers};
 use crate::page::variant::Variant;
 use crate::page::{HttpVersion, Page};
 
-/// The header with what a page has no place for.
+/// Header for what a page has no field for.
 const NOTE: &str = "X-Crawler-Scrapy";
-/// Longer names of spiders are in the variant as a digest.
+/// Longer spider names are in the variant as a digest.
 const MAX_NAME_BYTES: usize = 1024 - 128;
-/// Attributes of a response that are looked at, and bytes of those that are kept.
+/// Maximum number of attributes of a response that are read, and of bytes that are kept.
 const MAX_ATTRIBUTES: usize = 1000;
 const MAX_NOTE_BYTES: usize = 1 << 20;
-/// The longest `meta` that is read: it has two URLs.
+/// The longest `meta` that is read, in bytes: it has two URLs.
 const MAX_META_BYTES: usize = 1 << 20;
 
 /// The files of an entry of `FilesystemCacheStorage`, decompressed.
@@ -42,7 +42,7 @@ pub struct ScrapyFiles<'a> {
     pub headers: &'a [u8],
     /// `response_body`.
     pub body: Vec<u8>,
-    /// `response_data`, which Scrapy has since 2.19.
+    /// `response_data`, written since Scrapy 2.19.
     pub data: Option<&'a [u8]>,
 }
 
@@ -57,18 +57,18 @@ impl<'a> ScrapyFiles<'a> {
 ///
 /// # Errors
 ///
-/// What of the entry cannot be read.
+/// The part of the entry that cannot be read.
 pub fn scrapy_entry(spider: Option<&str>, fingerprint: &str, files: ScrapyFiles<'_>) -> Result<CachedPage, CacheError> {
     let Some(text) = std::str::from_utf8(files.meta).ok().filter(|text| text.len() <= MAX_META_BYTES) else {
-        return fail("meta is no text");
+        return fail("meta is not text");
     };
     let meta = literal::read(text).map_err(|what| CacheError(format!("meta: {what}")))?;
     let meta = meta.view();
     let field = |name: &str| meta.get(name).ok_or_else(|| CacheError(format!("meta has no {name}")));
     let (Some(url), Some(response_url)) = (field("url")?.text(), field("response_url")?.text()) else {
-        return fail("the URL in meta is no text");
+        return fail("the URL in meta is not text");
     };
-    let Some(status) = status(field("status")?.int()) else { return fail("the status in meta is no status") };
+    let Some(status) = status(field("status")?.int()) else { return fail("the status in meta is invalid") };
     let seconds = field("timestamp")?.number();
     let mut entry = new_entry(spider, fingerprint, (url, response_url), status, seconds)?;
     entry.page.method = meta.get("method").and_then(View::text).map(str::to_owned);
@@ -86,11 +86,11 @@ pub fn scrapy_entry(spider: Option<&str>, fingerprint: &str, files: ScrapyFiles<
 }
 
 /// Reads an entry of `DbmCacheStorage`: the values of `FINGERPRINT_data` and `FINGERPRINT_time`.
-/// The URL is the response's, since such a cache has no other.
+/// The URL is the response's: such a cache has no other.
 ///
 /// # Errors
 ///
-/// What of the entry cannot be read.
+/// The part of the entry that cannot be read.
 pub fn scrapy_dbm_entry(
     spider: Option<&str>,
     fingerprint: &str,
@@ -103,13 +103,13 @@ pub fn scrapy_dbm_entry(
     let Some(status) = status(response.get("status").and_then(View::int)) else { return fail("it has no status") };
     let text = std::str::from_utf8(time).ok();
     let Some(seconds) = text.and_then(|text| text.trim().parse::<f64>().ok()) else {
-        return fail(format!("its time is no number: {}", shown(time)));
+        return fail(format!("its time is not a number: {}", shown(time)));
     };
     let mut entry = new_entry(spider, fingerprint, (url, url), status, Some(seconds))?;
     let body = response.get("body").filter(|body| !body.is_none());
     match body.map(View::bytes) {
         Some(Some(bytes)) => entry.page.body = bytes.into_owned(),
-        Some(None) => return fail("its body is no bytes"),
+        Some(None) => return fail("its body is not bytes"),
         None => {}
     }
     if let Some(headers) = response.get("headers").filter(|headers| !headers.is_none()) {
@@ -121,7 +121,7 @@ pub fn scrapy_dbm_entry(
     Ok(entry)
 }
 
-/// Marks a body that is shorter than its Content-Length, as a kill may leave its file.
+/// Marks a body that is shorter than its Content-Length: a killed crawl can leave such a file.
 fn mark_cut(entry: &mut CachedPage) {
     let page = &mut entry.page;
     let has_body = page.method.as_deref() != Some("HEAD") && !matches!(page.status, Some(204 | 304));
@@ -158,7 +158,7 @@ fn new_entry(
 fn variant(spider: Option<&str>, fingerprint: &str) -> Result<Variant, CacheError> {
     let is_hex = !fingerprint.is_empty() && fingerprint.bytes().all(|byte| byte.is_ascii_hexdigit());
     if !is_hex {
-        return fail(format!("`{fingerprint}` is no fingerprint"));
+        return fail(format!("`{fingerprint}` is not a fingerprint"));
     }
     let name = spider.unwrap_or_default();
     let name = match name.len() > MAX_NAME_BYTES {
@@ -183,10 +183,10 @@ fn raw_fields(text: &[u8]) -> Result<Headers, CacheError> {
     Ok(headers)
 }
 
-/// What goes into the header of notes.
+/// The JSON of the header `X-Crawler-Scrapy`, while it is built.
 struct Note {
     fields: Map<String, Value>,
-    /// Bytes that may still come.
+    /// Number of bytes still allowed.
     room: usize,
 }
 
@@ -200,7 +200,7 @@ impl Note {
         Note { fields: note, room: MAX_NOTE_BYTES }
     }
 
-    /// Takes what else a response knows.
+    /// Takes the other attributes of a response.
     fn take(&mut self, response: View<'_>, entry: &mut CachedPage) {
         let pairs = response.pairs().into_iter().flatten();
         for (number, (name, value)) in pairs.enumerate() {
@@ -209,7 +209,7 @@ impl Note {
                 return;
             }
             let Some(name) = name.text() else {
-                entry.lost.push("an attribute whose name is no text is not kept".to_owned());
+                entry.lost.push("an attribute whose name is not text is not kept".to_owned());
                 continue;
             };
             let is_empty = value.is_none() || value.items().is_some_and(|items| items.len() == 0);
@@ -237,12 +237,12 @@ impl Note {
     }
 }
 
-/// Those that a page's own field gives back as they were.
+/// Returns whether a page's own field restores the protocol unchanged.
 fn is_known_protocol(token: &str) -> bool {
     matches!(token, "HTTP/1.0" | "HTTP/1.1" | "HTTP/2" | "HTTP/3")
 }
 
-/// The address that a call of `ipaddress` would have made.
+/// The address in a call of `ipaddress`.
 fn ip_of(value: View<'_>) -> Option<std::net::IpAddr> {
     let number = |name: &str| match value.made("ipaddress", name)?.items()?.next()?.node() {
         Node::Int(number) => *number,
@@ -317,8 +317,8 @@ mod tests {
             ("'timestamp': 1.5", "'timestamp': None", "no time"),
             ("1.5", "1e300", "no time"),
             ("200", "0", "status"),
-            ("'http://a/'", "b'x'", "no text"),
-            ("1.5", "f()", "no literal"),
+            ("'http://a/'", "b'x'", "not text"),
+            ("1.5", "f()", "not a Python literal"),
         ] {
             assert!(meta(&whole.replace(from, to)).is_err_and(|error| error.to_string().contains(words)), "{words}");
         }

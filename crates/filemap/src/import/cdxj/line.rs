@@ -16,7 +16,7 @@ const REVISIT: &str = "warc/revisit";
 const ELEVEN: &str = "N b a m s k r M S V g";
 const NINE: &str = "N b a m s k r V g";
 
-/// What a line says of a capture. A field that it lacks is empty.
+/// The fields of a capture in a line. A missing field is empty.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Line<'a> {
@@ -40,7 +40,7 @@ pub(super) struct Line<'a> {
 struct Text<'a>(Cow<'a, str>);
 
 impl Text<'_> {
-    /// The text; `None` if it says nothing.
+    /// The text; `None` if it is empty or `-`.
     fn some(&self) -> Option<&str> {
         Some(&*self.0).filter(|text| !text.is_empty() && *text != "-")
     }
@@ -76,17 +76,17 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     }
 }
 
-/// A page, and where its record is.
+/// A page, and the position of its record.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Described {
     pub(super) page: Page,
     pub(super) filename: String,
     pub(super) offset: u64,
-    /// 0 if the line does not say it.
+    /// 0 if the line has no length.
     pub(super) length: u64,
 }
 
-/// Which fields a CDX file has, by their letters.
+/// The fields of a CDX file, by their letters.
 #[derive(Default)]
 pub(super) struct Legend(Option<Vec<u8>>);
 
@@ -110,7 +110,7 @@ impl Legend {
                 Ok(Some(Line { stamp, ..line }))
             }
             (Some(_), Some(_)) => self.fields(text).map(Some),
-            _ => Err("it is no line of a CDXJ or CDX file".to_owned()),
+            _ => Err("it is not a line of a CDXJ or CDX file".to_owned()),
         }
     }
 
@@ -146,17 +146,17 @@ impl Line<'_> {
     pub(super) fn page(self) -> Result<Described, String> {
         let needs = |field: &Text<'_>, name: &str| field.some().map(str::to_owned).ok_or(format!("it has no {name}"));
         let number =
-            |text: &str, name: &str| text.parse::<u64>().map_err(|_| format!("its {name} is no number: {text}"));
+            |text: &str, name: &str| text.parse::<u64>().map_err(|_| format!("its {name} is not a number: {text}"));
         let url = needs(&self.url, "url")?;
         let filename = needs(&self.filename, "filename")?;
         let offset = number(&needs(&self.offset, "offset")?, "offset")?;
         let length = self.length.some().map_or(Ok(0), |text| number(text, "length"))?;
         let fetched_at_ms =
-            time(self.stamp).ok_or_else(|| format!("its time is no date in 14 digits: {}", self.stamp))?;
+            time(self.stamp).ok_or_else(|| format!("its time is not a date of 14 digits: {}", self.stamp))?;
         let status = match self.status.some() {
             Some(text) => {
                 let status = text.parse::<u16>().ok().filter(|status| *status > 0);
-                Some(status.ok_or_else(|| format!("its status is no number: {text}"))?)
+                Some(status.ok_or_else(|| format!("its status is not a number: {text}"))?)
             }
             None => None,
         };
@@ -179,7 +179,7 @@ impl Line<'_> {
         Ok(Described { page, filename, offset, length })
     }
 
-    /// The variant of an answer to another request than a plain `GET`.
+    /// The variant of an answer to a request other than a plain `GET`.
     fn variant(&self) -> Result<Option<Variant>, String> {
         let body = self.request_body.some().unwrap_or_default();
         let method = self.method.some().unwrap_or("GET");
@@ -192,7 +192,7 @@ impl Line<'_> {
     }
 }
 
-/// A time in 14 digits, or in 17 with milliseconds.
+/// A time of 14 digits, or of 17 with milliseconds.
 fn time(stamp: &str) -> Option<i64> {
     let (seconds, rest) = stamp.split_at_checked(14)?;
     let ms = match rest.len() {
@@ -203,7 +203,7 @@ fn time(stamp: &str) -> Option<i64> {
     date::parse(seconds)?.checked_add(ms)
 }
 
-/// A digest with the name of its algorithm, which some indexes leave out.
+/// A digest with the name of its algorithm, which some indexes omit.
 fn labelled(text: &str) -> String {
     let is_bare = text.len() == 32 && !text.contains(':');
     if is_bare && Digest::parse(text).is_some_and(|digest| digest.sha1().is_some()) {
@@ -255,8 +255,8 @@ mod tests {
             (r#""url":"http://a/","#, "", "it has no url"),
             (r#""offset":"1","#, "", "it has no offset"),
             (r#","filename":"f""#, "", "it has no filename"),
-            (r#""1""#, r#""-1""#, "its offset is no number"),
-            (r#"{"url""#, r#"{"status":"ok","url""#, "its status is no number"),
+            (r#""1""#, r#""-1""#, "its offset is not a number"),
+            (r#"{"url""#, r#"{"status":"ok","url""#, "its status is not a number"),
             (r#"{"url""#, r#"{url"#, "its JSON is not valid"),
         ] {
             let error = page(&format!("{START}{}", whole.replace(from, to))).expect_err(what);

@@ -13,15 +13,15 @@ use crate::warc::record::Record;
 use crate::warc::step::Broken;
 
 impl<R: Read> Reader<R> {
-    /// Whether a record that it gave would be the same for a reader that begins at its offset.
+    /// Returns whether a reader that begins at the record's offset would return the same record.
     pub(crate) fn gives_alone(&self, record: &Record) -> bool {
         let is_first = record.place.inner.is_none_or(|inner| inner == 0);
         let is_sound = record.problem.is_none() && record.header.date_ms().is_some();
         is_first && is_sound && !self.members.has_later_dictionary()
     }
 
-    /// Makes sure that there are bytes to read, in this member or in the next if that continues
-    /// the record. Returns why there are none.
+    /// Makes sure that there are bytes to read, in this member or, if the record continues there,
+    /// in the next. Otherwise returns the reason.
     pub(super) fn more(&mut self) -> Outcome<Option<Stop>, ReadFailure> {
         loop {
             match self.members.end()? {
@@ -36,7 +36,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// The lines up to the blank one, which is consumed too.
+    /// The lines up to the blank one, which is also consumed.
     pub(super) fn header_text(&mut self) -> Outcome<(Vec<u8>, Option<Stop>), ReadFailure> {
         let mut text = Vec::new();
         let mut line_start = 0;
@@ -78,8 +78,8 @@ impl<R: Read> Reader<R> {
         Ok(None)
     }
 
-    /// Whether a WARC record ends here, by two line ends, or fewer before the next record or the
-    /// end; consumes them.
+    /// Returns whether a WARC record ends here, by two line ends, or by fewer before the next
+    /// record or the end. Consumes them.
     pub(super) fn ends_here(&mut self) -> Outcome<bool, ReadFailure> {
         let next = self.members.peek(16)?;
         if next.starts_with(b"\r\n\r\n") {
@@ -95,8 +95,8 @@ impl<R: Read> Reader<R> {
         Ok(followed || self.members.leave_plain()?)
     }
 
-    /// Reads to the end of the member if the record was its last, to verify the checksum. Returns
-    /// what is wrong with the record if the member holds only this one.
+    /// If the record was the last of its member, reads to the end of the member to verify the
+    /// checksum. Returns the damage if the member holds only this record.
     pub(super) fn check_member(&mut self, place: Place) -> Outcome<Option<Broken>, ReadFailure> {
         let Some(Ended::Broken(broken)) = self.members.end()? else { return Ok(None) };
         let alone = place.inner == Some(0) && !self.crossed;

@@ -1,12 +1,12 @@
-//! Wrong lengths of ARC records, corrected by the line of the next record.
+//! Corrects wrong lengths of ARC records by the line of the next record.
 //!
 //! ARC has no digests, and only a line end between two records. The length of a record is right if
-//! a line end and another record's line follow there, or the data ends, unless a record begins
-//! just where the HTTP headers of the block say that its message ends. A record's line inside the
-//! block, or across its end, means that the length is too large: the record ends before that line.
-//! Else the length is too small, and the record extends to the next line; unless a line end
-//! follows and the HTTP headers do not ask for more: what follows may be garbage. In all cases the
-//! record is kept, with a problem.
+//! a line end and another record's line follow, or the data ends; unless a record begins exactly
+//! where, by the HTTP headers of the block, its message ends. A record's line inside the block, or
+//! across its end, means that the length is too large: the record ends before that line. Otherwise
+//! the length is too small, and the record extends to the next line; unless a line end follows and
+//! the HTTP headers do not ask for more, because the bytes after it may be garbage. In all cases
+//! the record is kept, with a problem.
 
 use std::io::Read;
 use std::result::Result as Outcome;
@@ -23,7 +23,7 @@ use crate::warc::problem::{Place, ProblemKind};
 use crate::warc::record::{Item, Record};
 
 impl<R: Read> Reader<R> {
-    /// Where the ARC record ends whose block was read; consumes its line end if it is here.
+    /// Finds the end of the ARC record whose block was read. Consumes its line end if it is here.
     pub(super) fn arc_end(&mut self, block: &mut Payload) -> Outcome<ArcEnd, ReadFailure> {
         if let Some(at) = next_by_headers(block)? {
             return Ok(ArcEnd::Inside(at));
@@ -33,7 +33,7 @@ impl<R: Read> Reader<R> {
         let rest = &next[ends..];
         if ends > 0 {
             let is_followed = rest.is_empty() || record_begins(rest) || arc::expected(rest).is_some();
-            // What follows may be garbage.
+            // The bytes after it may be garbage.
             let end = if is_followed { ArcEnd::Here } else { before_garbage(block, next)? };
             if end != ArcEnd::Here {
                 return Ok(end);
@@ -64,7 +64,7 @@ impl<R: Read> Reader<R> {
         Ok(if self.members.leave_plain()? { ArcEnd::Here } else { ArcEnd::Behind })
     }
 
-    /// An ARC record whose length is wrong.
+    /// Handles an ARC record whose length is wrong.
     pub(super) fn arc_wrong_length(
         &mut self,
         place: Place,
@@ -77,27 +77,27 @@ impl<R: Read> Reader<R> {
             ArcEnd::Here | ArcEnd::ByteBefore => {
                 block.truncate(length.saturating_sub(1));
                 let what = format!(
-                    "the record's length says {length}, which takes in the line end behind it; the page is kept without that"
+                    "the record's length is {length}, which includes the line end after it; the page is kept without it"
                 );
                 let problem = Some(self.problem(place, ProblemKind::Damage, what));
                 return Ok(Item::Record(Record { header, place, problem, block }));
             }
             ArcEnd::Inside(at) => {
                 block = self.up_to(block, at)?;
-                format!("the record's length says {length}, but another record begins {at} bytes into its block")
+                format!("the record's length is {length}, but another record begins {at} bytes into its block")
             }
             ArcEnd::Behind => {
                 let more = self.up_to_next_record(true)?;
                 let what = format!(
-                    "the record's length says {length}, but no record ends there: the next begins {} bytes on",
+                    "the record's length is {length}, but no record ends there: the next begins {} bytes on",
                     more.len()
                 );
                 block.append(&more)?;
                 what
             }
-            ArcEnd::Unsure => format!("the record's length says {length}, but no record follows there"),
+            ArcEnd::Unsure => format!("the record's length is {length}, but no record follows there"),
         };
-        // What follows an unsure end is reported on its own.
+        // Bytes after an unsure end are reported separately.
         self.told = end != ArcEnd::Unsure;
         if self.told {
             drop_line_end(&mut block)?;
@@ -105,7 +105,7 @@ impl<R: Read> Reader<R> {
         Ok(Clipped { header, place, block, what, is_searched: false, inside: Inside::default() }.at_end(&self.file)?)
     }
 
-    /// An ARC record that is cut by the end of its member or file.
+    /// Handles an ARC record that is cut by the end of its member or file.
     pub(super) fn arc_cut(
         &mut self,
         place: Place,
@@ -124,7 +124,7 @@ impl<R: Read> Reader<R> {
         Ok(Clipped { header, place, block, what, is_searched: false, inside: Inside::default() }.at_end(&self.file)?)
     }
 
-    /// The first `at` bytes of a block; the others are read again.
+    /// The first `at` bytes of a block; the others will be read again.
     fn up_to(&mut self, mut block: Payload, at: u64) -> Outcome<Payload, ReadFailure> {
         let mut first = self.spool.writer(u64::MAX);
         let mut left = at;
@@ -140,8 +140,8 @@ impl<R: Read> Reader<R> {
         Ok(first.finish())
     }
 
-    /// The bytes before the next record of this member, or before its end; in an ARC file, a
-    /// record of either kind, and an ARC record only at the start of a line.
+    /// The bytes before the next record of this member, or before its end. In an ARC file that is
+    /// a record of either kind, and an ARC record only at the start of a line.
     pub(super) fn up_to_next_record(&mut self, is_arc: bool) -> Outcome<Vec<u8>, ReadFailure> {
         let mut bytes = Vec::new();
         let ahead = if is_arc { arc::LINE_BYTES } else { 16 };
@@ -162,7 +162,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// Where another record begins in a block; its line may continue in the bytes after the block.
+/// Offset of another record inside a block; its line may continue in the bytes after the block.
 fn inside(block: &mut Payload, behind: &[u8]) -> crate::error::Result<Option<u64>> {
     if let Some(at) = find_record(block, true)? {
         return Ok(Some(at));
@@ -177,7 +177,7 @@ fn inside(block: &mut Payload, behind: &[u8]) -> crate::error::Result<Option<u64
     Ok(is_line.then(|| block.len() - bytes))
 }
 
-/// The end of a record that is followed by a line end and no record.
+/// End of a record that is followed by a line end and no record.
 fn before_garbage(block: &mut Payload, behind: &[u8]) -> crate::error::Result<ArcEnd> {
     if let Some(at) = inside(block, behind)? {
         return Ok(ArcEnd::Inside(at));
@@ -200,8 +200,8 @@ fn drop_line_end(block: &mut Payload) -> crate::error::Result<()> {
     Ok(())
 }
 
-/// Whether the last byte of a block is the line end after its record; `None` if its HTTP headers
-/// do not tell.
+/// Returns whether the last byte of a block is the line end after its record; `None` if its HTTP
+/// headers do not show that.
 fn takes_line_end(block: &mut Payload) -> crate::error::Result<Option<bool>> {
     if !ends_a_line(block)? {
         return Ok(Some(false));
@@ -210,14 +210,14 @@ fn takes_line_end(block: &mut Payload) -> crate::error::Result<Option<bool>> {
     Ok(end.filter(|&end| end == bytes || end == bytes - 1).map(|end| end < bytes))
 }
 
-/// The end of the message in a block by its HTTP headers.
+/// End of the message in a block, by its HTTP headers.
 fn end_by_headers(block: &mut Payload) -> crate::error::Result<Option<u64>> {
     let Some(head) = head::parse(&block.prefix(MAX_HEAD_BYTES)?) else { return Ok(None) };
     let length = head.headers.text("Content-Length").and_then(|text| text.trim().parse::<u64>().ok());
     Ok(length.and_then(|length| length.checked_add(head.bytes as u64)))
 }
 
-/// The start of another record in a block, if it is just where the message ends by its HTTP
+/// Start of another record in a block, if it is exactly where the message ends by its HTTP
 /// headers: a length that is too large by whole records ends where a record does.
 fn next_by_headers(block: &mut Payload) -> crate::error::Result<Option<u64>> {
     let end = end_by_headers(block)?.filter(|&end| end < block.len());

@@ -14,7 +14,7 @@ use crate::warc::problem::{Place, ProblemKind};
 use crate::warc::record::{Item, Record};
 
 impl<R: Read> Reader<R> {
-    /// A record without an end where its `Content-Length` says. If no record begins inside the
+    /// Handles a record that does not end at its `Content-Length`. If no record begins inside the
     /// block, the length may be too small: the digest can prove that the block extends to the next
     /// record.
     pub(super) fn wrong_length(
@@ -24,7 +24,7 @@ impl<R: Read> Reader<R> {
         mut block: Payload,
         is_over: bool,
     ) -> Outcome<Item, ReadFailure> {
-        let what = "the record is damaged: no record ends where its Content-Length says";
+        let what = "the record is damaged: no record ends at its Content-Length";
         let digest = header.text("WARC-Block-Digest").map(str::to_owned);
         let declared = block.len();
         let Some(digest) = digest.filter(|_| declared <= MAX_MENDED_BYTES && !is_over && !self.crossed) else {
@@ -45,8 +45,7 @@ impl<R: Read> Reader<R> {
             self.told = true;
             return Ok(self.damage(place, what.to_owned()));
         }
-        let what =
-            format!("Content-Length says {declared}, but by its digest the block has {} bytes; kept", whole.len());
+        let what = format!("Content-Length is {declared}, but by its digest the block has {} bytes; kept", whole.len());
         let problem = Some(self.problem(place, ProblemKind::Damage, what));
         Ok(Item::Record(Record { header, place, problem, block: whole }))
     }

@@ -9,21 +9,21 @@ use crate::spool::Payload;
 use crate::warc::arc;
 use crate::warc::header::{RECORD_MAGIC, VERSION_LINE_BYTES, record_begins};
 
-/// Where a record begins in these bytes; in an ARC file, a record of either kind.
+/// Offset of the first record in these bytes; in an ARC file, a record of either kind.
 pub(super) fn find_start(bytes: &[u8], is_arc: bool) -> Option<usize> {
     let warc = memmem::find_iter(bytes, RECORD_MAGIC).find(|&at| record_begins(&bytes[at..]));
     let arc = if is_arc { arc::find(&bytes[..warc.unwrap_or(bytes.len())]) } else { None };
     arc.or(warc)
 }
 
-/// Number of last bytes that may be the start of a record.
+/// Number of bytes at the end that may be the start of a record.
 pub(super) fn kept(bytes: &[u8], is_arc: bool) -> usize {
     let line = memchr::memrchr(b'\n', bytes).map_or(0, |end| bytes.len() - end - 1);
     let kept = if is_arc { line.max(VERSION_LINE_BYTES) } else { VERSION_LINE_BYTES };
     kept.min(bytes.len())
 }
 
-/// Where a record begins inside a block.
+/// Offset of the first record inside a block.
 pub(super) fn find_record(block: &mut Payload, is_arc: bool) -> Result<Option<u64>> {
     let step = if is_arc { arc::LINE_BYTES as u64 } else { 64 << 10 };
     let mut window: Vec<u8> = Vec::new();

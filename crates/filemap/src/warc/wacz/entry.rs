@@ -1,7 +1,7 @@
 //! The bytes of an entry of a zip file, decompressed and checked.
 //!
-//! Invariants: no byte outside the entry's data is read; a failure of the file itself is an error,
-//! damage is a verdict, and the bytes before it are returned.
+//! Invariants: no byte outside the entry's data is read. A failure of the file itself is an error.
+//! Damage is a verdict, and the bytes before it are returned.
 
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Take};
 use std::sync::{Mutex, PoisonError};
@@ -13,7 +13,7 @@ use crate::warc::wacz::layout::Entry;
 
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// The damage of an entry, known once it was read.
+/// The damage of an entry, known after it was read.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict(Mutex<Option<String>>);
 
@@ -22,7 +22,7 @@ impl Verdict {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(what);
     }
 
-    /// The damage, if there is any.
+    /// The damage, if any.
     pub(crate) fn damage(self) -> Option<String> {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
@@ -43,7 +43,7 @@ enum Data<'a, R> {
     Deflated(Box<DeflateDecoder<BufReader<Part<'a, R>>>>),
 }
 
-/// The raw data; notes whether the file itself failed.
+/// The raw data; records whether the file itself failed.
 struct Part<'a, R> {
     source: Take<&'a mut R>,
     has_failed: bool,
@@ -58,7 +58,7 @@ impl<R: Read> Read for Part<'_, R> {
 }
 
 impl<'a, R: Read + Seek> EntryReader<'a, R> {
-    /// Opens `entry`; the inner error is why its format is not supported.
+    /// Opens `entry`; the inner error says why its format is not supported.
     pub(crate) fn open(
         entry: &'a Entry,
         source: &'a mut R,
@@ -72,7 +72,7 @@ impl<'a, R: Read + Seek> EntryReader<'a, R> {
         let data = match entry.header.method {
             STORED => Data::Stored(part),
             DEFLATED => Data::Deflated(Box::new(DeflateDecoder::new(BufReader::with_capacity(BUFFER_BYTES, part)))),
-            other => return Ok(Err(format!("it cannot be unpacked: it is compressed by method {other} of zip files"))),
+            other => return Ok(Err(format!("it cannot be unpacked: zip compression method {other} is not supported"))),
         };
         Ok(Ok(EntryReader { data, crc: crc32fast::Hasher::new(), bytes: 0, is_done: false, entry, verdict }))
     }
@@ -121,7 +121,7 @@ impl<R: Read> Read for EntryReader<'_, R> {
             Err(error) if has_failed || error.kind() == io::ErrorKind::Interrupted => Err(error),
             Err(error) => {
                 self.is_done = true;
-                self.verdict.give(format!("the zip entry is damaged, and its end not read: {error}"));
+                self.verdict.give(format!("the zip entry is damaged, its end was not read: {error}"));
                 Ok(0)
             }
         }

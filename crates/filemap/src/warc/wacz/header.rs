@@ -1,5 +1,4 @@
-//! The headers of a zip file: of an entry, before its data and in the list, and the end of the
-//! list.
+//! The headers of a zip file: local header, central directory header, end of central directory.
 //!
 //! Invariant: parsing is total; sizes are parsed here, not trusted.
 
@@ -8,12 +7,12 @@ use std::io::{self, Read, Seek, SeekFrom};
 use filemap_io::layout;
 use filemap_io::layout::try_get;
 
-/// Magic numbers of an entry's header before its data, in the list, and of the descriptor after
+/// Magic numbers of a local header, of a central directory header, and of the descriptor after
 /// data without sizes.
 pub(crate) const LOCAL: [u8; 4] = *b"PK\x03\x04";
 pub(crate) const CENTRAL: [u8; 4] = *b"PK\x01\x02";
 const DESCRIPTOR: [u8; 4] = *b"PK\x07\x08";
-/// Magic number of the end of the list.
+/// Magic number of the end of central directory record.
 pub(crate) const END: [u8; 4] = *b"PK\x05\x06";
 const END_64: [u8; 4] = *b"PK\x06\x06";
 const LOCATOR_64: [u8; 4] = *b"PK\x06\x07";
@@ -23,7 +22,7 @@ pub(crate) const STORED: u16 = 0;
 pub(crate) const DEFLATED: u16 = 8;
 
 layout! {
-    /// An entry's header before its data. The name and the extra fields follow.
+    /// Local header of an entry, before its data. The name and the extra fields follow.
     struct LocalHeader {
         0 MAGIC: [u8; 4] = "magic";
         4 NEEDED: u16 = "the version that a reader must know";
@@ -39,7 +38,8 @@ layout! {
 }
 
 layout! {
-    /// An entry's header in the list. The name, the extra fields and a comment follow.
+    /// Header of an entry in the central directory. The name, the extra fields and a comment
+    /// follow.
     struct CentralHeader {
         0 MAGIC: [u8; 4] = "magic";
         4 MADE_BY: u16 = "the version of the writer";
@@ -61,7 +61,7 @@ layout! {
 }
 
 layout! {
-    /// Begins an extra field.
+    /// Beginning of an extra field.
     struct ExtraField {
         0 KIND: u16 = "kind; 1: numbers of 64 bits";
         2 LENGTH: u16 = "length of what follows";
@@ -69,7 +69,7 @@ layout! {
 }
 
 layout! {
-    /// The end of the list. A comment follows.
+    /// End of central directory record. A comment follows.
     struct EndRecord {
         0 MAGIC: [u8; 4] = "magic";
         4 DISKS: u32 = "the number of this disk, and of that with the list";
@@ -82,7 +82,7 @@ layout! {
 }
 
 layout! {
-    /// The end of the list, with numbers of 64 bits.
+    /// Zip64 end of central directory record: with numbers of 64 bits.
     struct EndRecord64 {
         0 MAGIC: [u8; 4] = "magic";
         4 REST_BYTES: u64 = "length of what follows";
@@ -96,7 +96,7 @@ layout! {
 }
 
 layout! {
-    /// Says where that is.
+    /// Zip64 end of central directory locator.
     struct Locator64 {
         0 MAGIC: [u8; 4] = "magic";
         4 DISK: u32 = "the disk";
@@ -107,7 +107,7 @@ layout! {
 
 /// Bytes of a local header without its name.
 pub(crate) const LOCAL_BYTES: usize = LocalHeader::BYTES;
-/// In place of a number of 32 bits whose 64 bits are in an extra field.
+/// Stands in a 32-bit field whose 64-bit value is in an extra field.
 const IS_64: u64 = 0xffff_ffff;
 
 /// One header of an entry.
@@ -119,14 +119,14 @@ pub(crate) struct Header {
     pub(crate) crc: u32,
     pub(crate) packed_bytes: u64,
     pub(crate) bytes_out: u64,
-    /// Offset of the header before the data, by the list.
+    /// Offset of the local header, by the central directory.
     pub(crate) offset: u64,
     /// Length of the header itself.
     pub(crate) bytes: usize,
 }
 
 impl Header {
-    /// The header at the start of `bytes`, of the list; `None` if there is none.
+    /// Parses the central directory header at the start of `bytes`; `None` if there is none.
     pub(crate) fn of_list(bytes: &[u8]) -> Option<Header> {
         let fixed = bytes.get(..CentralHeader::BYTES).filter(|fixed| fixed.starts_with(&CENTRAL))?;
         let lengths = [CentralHeader::NAME_BYTES, CentralHeader::EXTRA_BYTES, CentralHeader::COMMENT_BYTES];
@@ -148,7 +148,7 @@ impl Header {
         Some(header)
     }
 
-    /// Takes numbers of 64 bits from the extra fields after the name.
+    /// Takes 64-bit numbers from the extra fields after the name.
     fn take_zip64(&mut self, mut fields: &[u8]) {
         while let Some(head) = fields.get(..ExtraField::BYTES) {
             let end = ExtraField::BYTES + usize::from(ExtraField::LENGTH.get(head));
@@ -167,7 +167,8 @@ impl Header {
         }
     }
 
-    /// Whether it has the sizes: a writer that cannot seek puts them after the data.
+    /// Returns whether the header has the sizes: a writer that cannot seek puts them after the
+    /// data.
     pub(crate) fn has_sizes(&self) -> bool {
         self.flags & 8 == 0
     }
@@ -176,7 +177,7 @@ impl Header {
         self.flags & 1 != 0
     }
 
-    /// Corrects this header of the list by the one before the data: a method that does not fit the
+    /// Corrects this central directory header by the local one: a method that does not fit the
     /// sizes, an encryption flag that only one of them has.
     pub(crate) fn settle(&mut self, local: &Header) {
         if self.method != local.method {
@@ -186,7 +187,8 @@ impl Header {
         self.flags &= local.flags | !1;
     }
 
-    /// The first difference between the header before the data and this one of the list.
+    /// Describes the first difference between the local header and this one of the central
+    /// directory.
     pub(crate) fn differs(&self, local: &Header) -> Option<String> {
         let shown = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
         if self.name != local.name {
@@ -202,11 +204,11 @@ impl Header {
         let is_told = |what: &str| local.has_sizes() || matches!(what, "method" | "flags");
         let differ = |&(what, list, own): &(&str, u64, u64)| is_told(what) && list != own;
         let (what, list, own) = numbers.into_iter().find(differ)?;
-        Some(format!("its own header says another {what} than the list: {own}, not {list}"))
+        Some(format!("{what} mismatch: {own} in its local header, {list} in the central directory"))
     }
 
-    /// The length of the descriptor after the data of an entry without sizes, if these bytes are
-    /// it.
+    /// The length of the descriptor after the data of an entry without sizes; 0 if these bytes are
+    /// not one.
     pub(crate) fn descriptor_bytes(&self, bytes: &[u8]) -> u64 {
         let from = if bytes.starts_with(&DESCRIPTOR) { 4 } else { 0 };
         if self.has_sizes() || try_get::<u32>(bytes, from) != Some(self.crc) {
@@ -234,7 +236,7 @@ impl Header {
     }
 }
 
-/// The header of an entry before its data, here; `None` if there is none.
+/// The local header at this offset; `None` if there is none.
 pub(crate) fn local_header<R: Read + Seek>(source: &mut R, offset: u64) -> io::Result<Option<Header>> {
     let fixed = piece(source, offset, LOCAL_BYTES)?;
     if fixed.len() < LOCAL_BYTES || !fixed.starts_with(&LOCAL) {
@@ -260,18 +262,18 @@ pub(crate) fn local_header<R: Read + Seek>(source: &mut R, offset: u64) -> io::R
     Ok(Some(header))
 }
 
-/// The end of a list.
+/// End of a central directory.
 #[derive(Clone, Debug)]
 pub(crate) struct End {
     pub(crate) entries: u64,
     pub(crate) list_bytes: u64,
     pub(crate) list_offset: u64,
-    /// With its comment.
+    /// Length of the record with its comment, in bytes.
     pub(crate) bytes: u64,
 }
 
 impl End {
-    /// The end at the start of `bytes`; `None` if there is none.
+    /// Parses the end record at the start of `bytes`; `None` if there is none.
     pub(crate) fn parse(bytes: &[u8]) -> Option<End> {
         let end = bytes.get(..EndRecord::BYTES).filter(|end| end.starts_with(&END))?;
         Some(End {
@@ -282,15 +284,15 @@ impl End {
         })
     }
 
-    /// Takes the numbers of 64 bits of this end at offset `at`, if there are any. Returns their
-    /// offset.
+    /// Takes the 64-bit numbers that belong to the end record at offset `at`, if there are any.
+    /// Returns their offset.
     pub(crate) fn take_zip64<R: Read + Seek>(&mut self, source: &mut R, at: u64) -> io::Result<Option<u64>> {
         let Some(locator_at) = at.checked_sub(Locator64::BYTES as u64) else { return Ok(None) };
         let locator = piece(source, locator_at, Locator64::BYTES)?;
         if locator.len() < Locator64::BYTES || !locator.starts_with(&LOCATOR_64) {
             return Ok(None);
         }
-        // Bytes before the zip file shift the place.
+        // Bytes before the zip file shift the offset.
         for place in [Locator64::OFFSET.get(&locator), locator_at.saturating_sub(EndRecord64::BYTES as u64)] {
             let found = piece(source, place, EndRecord64::BYTES)?;
             if found.len() == EndRecord64::BYTES && found.starts_with(&END_64) && place < locator_at {

@@ -1,56 +1,56 @@
 //! The layout of a zip file (APPNOTE 6.3.10, with zip64): every byte belongs to an entry, to the
-//! list of entries, or to a problem.
+//! central directory, or to a problem.
 //!
-//! A zip file describes each entry twice: in a header before its data, and in the list at the end
-//! of the file. Most programs trust the list and miss what it lacks: a second zip file, an entry
-//! with a flipped bit. Here both are compared, and entries that the list lacks are found by their
-//! headers.
+//! A zip file describes each entry twice: in a local header before its data, and in the central
+//! directory at the end of the file. Most programs trust the central directory and miss what it
+//! lacks: a second zip file, an entry with a flipped bit. Here both are compared, and entries that
+//! the central directory lacks are found by their local headers.
 //!
-//! Invariants: no byte belongs to two entries; entries come in the order of the list, those that
-//! it does not name last; memory is bounded by [`MAX_LIST_BYTES`]; time is linear in the file.
+//! Invariants: no byte belongs to two entries; entries come in the order of the central directory,
+//! those that it lacks last; memory is bounded by [`MAX_LIST_BYTES`]; time is linear in the file.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 
 use crate::warc::wacz::header::{CENTRAL, END, End, Header, LOCAL, LOCAL_BYTES, local_header, piece};
 
-/// The longest list, and most bytes of names that it lacks: up to 180,000 entries, which take 70
-/// MiB of memory.
+/// The longest central directory, and the limit for the names that it lacks: up to 180,000
+/// entries, which take 70 MiB of memory.
 pub(crate) const MAX_LIST_BYTES: u64 = 8 << 20;
-/// The longest end of the list, with its comment.
+/// The longest end of central directory record, with its comment.
 const END_BYTES: u64 = 22 + 0xffff;
-/// Bytes searched at once.
+/// Number of bytes searched at once.
 const STEP_BYTES: usize = 64 << 10;
-/// Bytes searched first: most headers are near.
+/// Number of bytes searched first: most headers are near.
 const FIRST_STEP_BYTES: usize = 1 << 10;
-/// Problems listed; more are only counted.
+/// Maximum number of problems listed; more are only counted.
 const MAX_PROBLEMS: usize = 1000;
 
 /// One entry.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    /// The header in the list.
+    /// Its header in the central directory.
     pub(crate) header: Header,
-    /// The name in the header before its data, if that differs.
+    /// The name in its local header, if that differs.
     pub(crate) other_name: Option<Vec<u8>>,
-    /// Offset of its header.
+    /// Offset of its local header.
     pub(crate) offset: u64,
-    /// Place of its data.
+    /// Range of its data.
     pub(crate) data: Range<u64>,
-    /// The checksum in the header before its data.
+    /// The checksum in its local header.
     pub(crate) other_crc: u32,
 }
 
-/// A problem of the zip file.
+/// A problem in the zip file.
 #[derive(Debug)]
 pub(crate) struct Wrong {
     pub(crate) offset: u64,
-    /// The entry's name, if it concerns one.
+    /// The name of the entry that it concerns, if any.
     pub(crate) name: Option<Vec<u8>>,
     pub(crate) what: String,
 }
 
-/// A zip file's parts.
+/// The parts of a zip file.
 #[derive(Debug, Default)]
 pub(crate) struct Layout {
     pub(crate) entries: Vec<Entry>,
@@ -69,14 +69,14 @@ impl Layout {
     }
 }
 
-/// The list, and the offset that its places are relative to.
+/// The central directory, and the offset that its offsets are relative to.
 struct List {
     headers: Vec<Header>,
     bytes: Range<u64>,
     shift: u64,
 }
 
-/// Reads the layout; the inner error is why it cannot be read.
+/// Reads the layout; the inner error says why it cannot be read.
 pub(crate) fn read<R: Read + Seek>(source: &mut R) -> io::Result<Result<Layout, String>> {
     let bytes = source.seek(SeekFrom::End(0))?;
     let mut layout = Layout::default();
@@ -94,7 +94,7 @@ pub(crate) fn read<R: Read + Seek>(source: &mut R) -> io::Result<Result<Layout, 
     Ok(Ok(layout))
 }
 
-/// The list of entries; `None` if there is none that can be found.
+/// Finds the central directory; `None` if there is none.
 fn find_list<R: Read + Seek>(
     source: &mut R,
     bytes: u64,
@@ -105,15 +105,15 @@ fn find_list<R: Read + Seek>(
     let ends =
         memchr::memmem::rfind_iter(&tail, &END).filter_map(|at| Some((from + at as u64, End::parse(&tail[at..])?)));
     let ends: Vec<(u64, End)> = ends.collect();
-    // The one that ends with the file, else the last.
+    // The one that ends with the file, otherwise the last.
     let is_last = |(at, end): &&(u64, End)| at + end.bytes == bytes;
     let Some((at, mut end)) = ends.iter().find(is_last).or(ends.first()).cloned() else {
-        layout.problem(from, None, "the zip file is damaged: the end of its list of entries is not there");
+        layout.problem(from, None, "the zip file is damaged: its end of central directory record is missing");
         return Ok(Ok(None));
     };
     let after = at + end.bytes;
     if after != bytes {
-        let what = format!("the zip file is damaged: its end says that it ends at {after}, and it has {bytes} bytes");
+        let what = format!("the zip file is damaged: by its end record it ends at {after}, but it has {bytes} bytes");
         layout.problem(at, None, what);
     }
     let mut begin = at;
@@ -130,18 +130,18 @@ fn find_list<R: Read + Seek>(
     }
     let Some(&place) = places.last() else {
         if end.entries > 0 || end.list_bytes > 0 {
-            layout.problem(at, None, "the zip file is damaged: its list of entries is not where its end says");
+            layout.problem(at, None, "the zip file is damaged: its central directory is not where its end record says");
         }
         return Ok(Ok(None));
     };
     if begin - place > MAX_LIST_BYTES {
-        return Ok(Err("the zip file is damaged: the list of its entries is too long".to_owned()));
+        return Ok(Err("the zip file is damaged: its central directory is too long".to_owned()));
     }
     let list = piece(source, place, usize::try_from(begin - place).unwrap_or(usize::MAX))?;
     let headers = headers_of(&list, place, layout);
     if headers.len() as u64 != end.entries {
         let what = format!(
-            "the zip file is damaged: its end counts {} entries, and its list has {}",
+            "the zip file is damaged: its end record counts {} entries, its central directory has {}",
             end.entries,
             headers.len()
         );
@@ -153,14 +153,16 @@ fn find_list<R: Read + Seek>(
         if piece(source, first.offset.wrapping_add(moved), 4)? == LOCAL {
             shift = moved;
         }
-        let what =
-            format!("the zip file is damaged: its list of entries is at {place}, and its end says {}", end.list_offset);
+        let what = format!(
+            "the zip file is damaged: its central directory is at {place}, its end record says {}",
+            end.list_offset
+        );
         layout.problem(at, None, what);
     }
     Ok(Ok(Some(List { headers, bytes: place..after.min(bytes), shift })))
 }
 
-/// The headers in a list at `place`.
+/// Parses the headers in a central directory at `place`.
 fn headers_of(list: &[u8], place: u64, layout: &mut Layout) -> Vec<Header> {
     let mut headers = Vec::new();
     let mut read = 0;
@@ -178,7 +180,7 @@ fn headers_of(list: &[u8], place: u64, layout: &mut Layout) -> Vec<Header> {
     headers
 }
 
-/// Finds the data of the entries of the list, and compares their headers.
+/// Finds the data of the entries in the central directory, and compares their headers.
 fn place_entries<R: Read + Seek>(
     source: &mut R,
     list: List,
@@ -193,11 +195,15 @@ fn place_entries<R: Read + Seek>(
         let offset = header.offset.wrapping_add(list.shift);
         let name = header.name.clone();
         let Some(local) = local_header(source, offset)? else {
-            layout.problem(offset, Some(&name), "the zip entry is damaged: no header stands where the list says");
+            layout.problem(
+                offset,
+                Some(&name),
+                "the zip entry is damaged: no local header where the central directory says",
+            );
             continue;
         };
         if !taken.insert(offset) {
-            layout.problem(offset, Some(&name), "the zip entry is damaged: it overlaps another one, and is left out");
+            layout.problem(offset, Some(&name), "the zip entry is damaged: it overlaps another one and is left out");
             continue;
         }
         if let Some(what) = header.differs(&local) {
@@ -214,7 +220,7 @@ fn place_entries<R: Read + Seek>(
         {
             begin = before;
         }
-        // Of two sizes that differ, the one after which something known begins.
+        // If two sizes differ, the right one is that after which something known begins.
         let ends_at = |header: &Header| begin.checked_add(header.packed_bytes).filter(|&end| end <= next);
         if local.has_sizes() && local.packed_bytes != header.packed_bytes {
             let of_list = ends_at(&header).is_some_and(|end| is_explained(&header, next - end));
@@ -223,11 +229,7 @@ fn place_entries<R: Read + Seek>(
             }
         }
         let end = ends_at(&header).unwrap_or_else(|| {
-            layout.problem(
-                offset,
-                Some(&name),
-                "the zip entry is damaged: its data goes on where something else begins",
-            );
+            layout.problem(offset, Some(&name), "the zip entry is damaged: its data overlaps what follows");
             next
         });
         let behind = piece(source, end, usize::try_from(next - end).unwrap_or(usize::MAX).min(24))?;
@@ -239,12 +241,12 @@ fn place_entries<R: Read + Seek>(
     Ok(())
 }
 
-/// Whether `bytes` bytes after an entry's data may be its descriptor.
+/// Returns whether `bytes` bytes after an entry's data may be its descriptor.
 fn is_explained(header: &Header, bytes: u64) -> bool {
     bytes == 0 || !header.has_sizes() && matches!(bytes, 12 | 16 | 20 | 24)
 }
 
-/// Reports the bytes that belong to nothing known, and adds the entries among them.
+/// Reports bytes that belong to nothing known, and adds the entries among them.
 fn look_for_others<R: Read + Seek>(
     source: &mut R,
     bytes: u64,
@@ -256,7 +258,10 @@ fn look_for_others<R: Read + Seek>(
     let (mut at, mut names) = (0, 0);
     for range in std::mem::take(known) {
         if range.start > at {
-            let what = format!("the zip file is damaged: {} bytes here are of no entry of its list", range.start - at);
+            let what = format!(
+                "the zip file is damaged: {} bytes here belong to no entry of its central directory",
+                range.start - at
+            );
             layout.problem(at, None, what);
             entries_between(source, at..range.start, layout, &mut names)?;
         }
@@ -265,7 +270,7 @@ fn look_for_others<R: Read + Seek>(
     Ok(())
 }
 
-/// Adds the entries between these offsets, by their own headers.
+/// Adds the entries between these offsets, by their local headers.
 fn entries_between<R: Read + Seek>(
     source: &mut R,
     place: Range<u64>,
@@ -280,7 +285,7 @@ fn entries_between<R: Read + Seek>(
             layout.problem(
                 offset,
                 None,
-                "the zip file is damaged: too many entries that its list does not name; the others are left out",
+                "the zip file is damaged: too many entries are missing in its central directory; the rest is left out",
             );
             break;
         }
@@ -292,7 +297,7 @@ fn entries_between<R: Read + Seek>(
         }
         let mut behind = 0;
         if !header.has_sizes() {
-            // Its sizes are after its data.
+            // The sizes are after the data.
             header.packed_bytes = place.end - begin;
             let found =
                 find(source, begin..place.end, |end, bytes| header.clone().take_descriptor(bytes, end - begin))?;
@@ -303,7 +308,7 @@ fn entries_between<R: Read + Seek>(
         }
         let end = begin.saturating_add(header.packed_bytes).min(place.end);
         at = end.saturating_add(behind).min(place.end);
-        let what = "the zip entry is damaged: the list of entries does not name it; it is read all the same";
+        let what = "the zip entry is damaged: it is missing in the central directory; it is read";
         layout.problem(offset, Some(&header.name), what);
         let other_crc = header.crc;
         layout.entries.push(Entry { header, other_name: None, offset, data: begin..end, other_crc });
@@ -311,19 +316,19 @@ fn entries_between<R: Read + Seek>(
     Ok(())
 }
 
-/// Reports names that several entries have.
+/// Reports names that several entries share.
 fn name_twins(layout: &mut Layout) {
     let mut names: Vec<(Vec<u8>, u64)> =
         layout.entries.iter().map(|entry| (entry.header.name.clone(), entry.offset)).collect();
     names.sort();
     let twins: Vec<_> = names.chunk_by(|a, b| a.0 == b.0).filter(|same| same.len() > 1).map(<[_]>::to_vec).collect();
     for same in twins {
-        let what = format!("the zip file is damaged: {} entries have this name; each of them is read", same.len());
+        let what = format!("the zip file is damaged: {} entries have this name; all are read", same.len());
         layout.problem(same[1].1, Some(&same[0].0), what);
     }
 }
 
-/// The first place that `is_it` accepts, which gets the bytes from there on, at least 16 if
+/// The first offset that `is_it` accepts. It gets the bytes from there on, at least 16 if
 /// available.
 fn find<R: Read + Seek>(
     source: &mut R,

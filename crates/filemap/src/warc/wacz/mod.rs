@@ -1,4 +1,4 @@
-//! Reads WACZ files as zip files, entry by entry, damaged ones too.
+//! Reads WACZ files as zip files, entry by entry, including damaged ones.
 //!
 //! Layers: `header` (the headers of a zip file), `layout` (its entries), `entry` (the bytes of
 //! one).

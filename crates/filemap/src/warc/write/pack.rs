@@ -1,9 +1,9 @@
 //! One compressed member a record: gzip (WARC 1.1, annex D), zstd (Zstandard Compression for WARC
 //! Files 1.0), or plain.
 //!
-//! A zstd file begins with its dictionary in a skippable frame, and each frame has its content
-//! size, a checksum and the dictionary's id, as that specification requires. The bytes depend only
-//! on the records and the level, not on the time.
+//! A zstd file begins with its dictionary in a skippable frame. Each frame has its content size, a
+//! checksum and the dictionary's id, as that specification requires. The bytes depend only on the
+//! records and the level, not on the time.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ use flate2::write::GzEncoder;
 use zstd::dict::EncoderDictionary;
 use zstd::stream::Encoder;
 
-/// How the records of a file are compressed.
+/// Compression of the records of a file.
 ///
 /// ```
 /// use filemap::dump::{DumpOptions, Format};
@@ -38,7 +38,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// The extension of a file's name.
+    /// The file name extension.
     pub fn extension(self) -> &'static str {
         match self {
             Compression::Gzip => "warc.gz",
@@ -55,9 +55,9 @@ const DICTIONARY_LEVEL: i32 = 19;
 const DICTIONARY_MAGIC: [u8; 4] = [0x5d, 0x2a, 0x4d, 0x18];
 /// The default of the zstd command line.
 const MAX_DICTIONARY_BYTES: usize = 112_640;
-/// Bytes of each record that training reads: records share heads and beginnings of bodies.
+/// Bytes of each record used for training: records share heads and beginnings of bodies.
 const MAX_SAMPLE_BYTES: usize = 64 << 10;
-/// With fewer samples, a dictionary, which every file contains, costs more than it saves.
+/// With fewer samples, the dictionary in every file would cost more than it saves.
 const MIN_SAMPLES: usize = 32;
 const MIN_SAMPLE_BYTES: usize = 1 << 20;
 
@@ -79,14 +79,14 @@ impl Packer {
         self.compression
     }
 
-    /// Trains a dictionary for all later members on these records, if they are enough.
+    /// Trains a dictionary for all later members on these records, if there are enough.
     pub(crate) fn train<'a>(&mut self, records: impl Iterator<Item = &'a [u8]>) {
         let samples: Vec<&[u8]> = records.map(|record| &record[..record.len().min(MAX_SAMPLE_BYTES)]).collect();
         let bytes: usize = samples.iter().map(|sample| sample.len()).sum();
         if self.compression != Compression::Zstd || samples.len() < MIN_SAMPLES || bytes < MIN_SAMPLE_BYTES {
             return;
         }
-        // Training fails on samples without common text; those need no dictionary.
+        // Training fails on samples without common text, which need no dictionary.
         let max_bytes = MAX_DICTIONARY_BYTES.min(bytes / 16);
         self.dictionary = zstd::dict::from_samples(&samples, max_bytes).ok().map(|dictionary| {
             let prepared = EncoderDictionary::copy(&dictionary, ZSTD_LEVEL);
@@ -101,7 +101,7 @@ impl Packer {
         Ok([&DICTIONARY_MAGIC[..], &(packed.len() as u32).to_le_bytes(), &packed].concat())
     }
 
-    /// The members of these records, in order; compressed on as many threads as there are cores.
+    /// Compresses these records to members, in order, on one thread per core.
     pub(crate) fn members<'a>(&self, records: Vec<&'a [u8]>) -> io::Result<Vec<Cow<'a, [u8]>>> {
         if self.compression == Compression::Plain {
             return Ok(records.into_iter().map(Cow::Borrowed).collect());
@@ -128,7 +128,7 @@ impl Packer {
         Ok(members.into_iter().map(|(_, member)| Cow::Owned(member)).collect())
     }
 
-    /// One record as a member.
+    /// Compresses one record to a member.
     fn member(&self, record: &[u8]) -> io::Result<Vec<u8>> {
         let out = Vec::with_capacity(record.len() / 3);
         match (self.compression, &self.dictionary) {
@@ -146,7 +146,7 @@ impl Packer {
     }
 }
 
-/// `content` as a frame with the fields that the specification requires.
+/// Compresses `content` to a frame with the fields that the specification requires.
 fn zstd_frame(mut encoder: Encoder<'_, Vec<u8>>, content: &[u8]) -> io::Result<Vec<u8>> {
     encoder.set_pledged_src_size(Some(content.len() as u64))?;
     encoder.include_contentsize(true)?;

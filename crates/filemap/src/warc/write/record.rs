@@ -1,11 +1,11 @@
 //! A version of a page as a WARC record (1.1): its header, the head of its block, and its entry in
 //! an index.
 //!
-//! The record is valid for readers that know no stores: no header claims chunks or a coding that
-//! the body does not have, digests are of the bytes in the record, dates keep their milliseconds.
-//! The field of [`crate::warc::stored`] lists what that changes. Every record is parsed again
-//! before it is written; if that does not give the same page, the field has the page's whole
-//! description.
+//! The record is valid for readers that do not know stores: no header claims chunks or a coding
+//! that the body does not have, digests are of the bytes in the record, dates keep their
+//! milliseconds. The field of [`crate::warc::stored`] lists what that changes. Every record is
+//! parsed before it is written; if that does not restore the same page, the field gets the page's
+//! whole description.
 
 use std::fmt::Display;
 
@@ -18,14 +18,14 @@ use crate::warc::header::RecordHeader;
 use crate::warc::stored::{self, FIELD, PageDigest, RENAMED, Stored};
 use crate::warc::write::uri;
 
-/// The longest description in a header: readers bound headers, ours at 1 MiB.
+/// The longest description in a header, in bytes: readers bound headers, this one at 1 MiB.
 const MAX_DESCRIPTION_BYTES: usize = 512 << 10;
 
-/// How a version is written.
+/// Form in which a version is written.
 pub(crate) enum Form {
     /// With its body.
     Full,
-    /// As the revisit that it is, of this version if that was found.
+    /// As the revisit that it is, of this version if it was found.
     Revisit(Option<Reference>),
     /// As a revisit of a version of the same URL with the same body.
     Unchanged(Reference),
@@ -58,13 +58,13 @@ pub(crate) struct Draft {
     pub(crate) id: String,
     /// The record's header, with the blank line.
     pub(crate) header: Vec<u8>,
-    /// The bytes before the body in the block.
+    /// The block before the body.
     pub(crate) head: Vec<u8>,
-    /// The body follows the head.
+    /// True if the body follows the head.
     pub(crate) has_body: bool,
-    /// Its entry in an index; `None` for records beside pages.
+    /// Its entry in an index; `None` for records beside pages, such as requests.
     pub(crate) entry: Option<Entry>,
-    /// An import gives back the very page.
+    /// True if an import restores exactly the same page.
     pub(crate) is_exact: bool,
 }
 
@@ -79,8 +79,8 @@ pub(crate) struct Entry {
     pub(crate) variant: Option<Variant>,
 }
 
-/// The record of `version` in this form; `concurrent` is the id of its request's or answer's
-/// record.
+/// The record of `version` in this form; `concurrent` is the id of the record of its request or
+/// answer.
 pub(crate) fn draft(version: &StoredVersion, form: &Form, concurrent: Option<&str>) -> Draft {
     let mut parts = Parts::of(version, form);
     parts.concurrent = concurrent;
@@ -97,7 +97,7 @@ pub(crate) fn draft(version: &StoredVersion, form: &Form, concurrent: Option<&st
     if reads_back(&header, &parts) {
         return parts.draft(header, true);
     }
-    // Variant, kind and time have words of their own beside a description.
+    // Variant, kind and time have their own words beside a description.
     let description = stored::description(&page).filter(|bytes| bytes.len() <= MAX_DESCRIPTION_BYTES);
     let Stored { head_bytes, variant, kind, unchanged, time_ms, .. } = parts.stored;
     parts.stored = Stored { head_bytes, variant, kind, unchanged, time_ms, description, ..Stored::default() };
@@ -106,8 +106,8 @@ pub(crate) fn draft(version: &StoredVersion, form: &Form, concurrent: Option<&st
     parts.draft(header, is_exact)
 }
 
-/// The id of a version's record, and whether it is the page's own. Else it is derived from the
-/// record, so that a store gives the same dump again.
+/// The id of a version's record, and whether it is the page's own. Otherwise it is derived from
+/// the record, so that repeated dumps of a store are equal.
 pub(crate) fn record_id(key: &[u8], sequence: u64, page: &Page, payload: &[u8; 20]) -> (String, bool) {
     let is_uri = |id: &&String| {
         let inner = id.strip_prefix('<').and_then(|id| id.strip_suffix('>'));
@@ -157,7 +157,7 @@ impl<'a> Parts<'a> {
         let is_web = uri.starts_with("http:") || uri.starts_with("https:");
         let kind = match form {
             Form::Revisit(_) | Form::Unchanged(_) => RecordKind::Revisit,
-            // Readers expect an HTTP message in a response; this is none.
+            // Readers expect an HTTP message in a response; this is not one.
             Form::Full if page.kind == RecordKind::Response && !is_message && is_web => RecordKind::Resource,
             Form::Full => page.kind,
         };
@@ -177,7 +177,7 @@ impl<'a> Parts<'a> {
             RecordKind::Revisit => known.is_some(),
             RecordKind::Response | RecordKind::Resource | RecordKind::Conversion => true,
         };
-        // Readers parse messages of http and https only; else the payload is the whole block.
+        // Readers parse messages of http and https only; otherwise the payload is the whole block.
         let has_payload_digest = knows_payload && (is_web || !is_message || kind == RecordKind::Revisit);
         let (record_id, has_id) = record_id(&version.key, version.version.sequence, page, &payload);
         let is_payload = has_payload_digest && page.digest.as_deref() == Some(&meta::sha1_text(&payload));
@@ -304,7 +304,7 @@ impl<'a> Parts<'a> {
                 Form::Full => page.headers.mime().unwrap_or_else(|| "unk".to_owned()),
                 Form::Revisit(_) | Form::Unchanged(_) => "warc/revisit".to_owned(),
             },
-            // Other indexes give files without a status 200 too.
+            // Other indexes also give files without a status the status 200.
             status: page.status.or((self.record_type == "resource").then_some(200)),
             digest: match self.knows_payload {
                 true => meta::sha1_text(&self.payload)["sha1:".len()..].to_owned(),
@@ -327,7 +327,7 @@ impl Fields {
     }
 }
 
-/// Whether a page is written as an HTTP message.
+/// Returns whether a page is written as an HTTP message.
 fn is_message(page: &Page) -> bool {
     match page.kind {
         RecordKind::Response | RecordKind::Revisit => page.status.is_some(),
@@ -336,7 +336,7 @@ fn is_message(page: &Page) -> bool {
     }
 }
 
-/// Whether a text can be a field's value: one line of printable characters.
+/// Returns whether a text can be a field's value: one line of printable characters.
 fn is_clean(text: &str) -> bool {
     !text.chars().any(char::is_control)
 }
@@ -347,7 +347,7 @@ fn clean_type(page: &Page) -> Option<&str> {
     Some(mime).filter(|mime| !mime.is_empty() && is_clean(mime))
 }
 
-/// Indices of the header fields that are wrong for the body as written.
+/// Indices of the header fields that do not hold for the body as written.
 fn misleading(page: &Page, form: &Form) -> Vec<usize> {
     let is_full = matches!(form, Form::Full) && !page.body.is_empty();
     let bytes = page.body.len().to_string();
@@ -401,12 +401,12 @@ fn put_line(head: &mut Vec<u8>, text: &[u8]) {
     head.extend_from_slice(b"\r\n");
 }
 
-/// Text of one line: a page may hold any bytes, which must not inject headers.
+/// Appends text as one line: a page may hold any bytes, which must not inject headers.
 fn put_text(head: &mut Vec<u8>, text: &[u8]) {
     head.extend(text.iter().map(|&byte| if matches!(byte, b'\r' | b'\n' | 0) { b' ' } else { byte }));
 }
 
-/// The protocol of a first line: readers accept only these two.
+/// The protocol in a first line: readers accept only these two.
 fn written_version(version: Option<&HttpVersion>) -> &'static str {
     match version {
         Some(HttpVersion::Http10) => "HTTP/1.0",
@@ -414,7 +414,8 @@ fn written_version(version: Option<&HttpVersion>) -> &'static str {
     }
 }
 
-/// The `WARC-Protocol` of a protocol that the first line cannot have, as other writers name it.
+/// The `WARC-Protocol` of a protocol that the first line cannot have, in the form of other
+/// writers.
 fn protocol_id(version: &HttpVersion) -> Option<&'static str> {
     match version {
         HttpVersion::Http2 => Some("h2"),
@@ -431,8 +432,8 @@ fn request_target(url: &[u8]) -> &[u8] {
     rest.iter().position(|&byte| matches!(byte, b'/' | b'?')).map_or(b"/", |at| &rest[at..])
 }
 
-/// The first record of a file. Its date is that of the first page in the file, so that a store
-/// gives the same dump again.
+/// The first record of a file. Its date is that of the first page in the file, so that repeated
+/// dumps of a store are equal.
 pub(crate) fn warcinfo(file: &str, time_ms: i64) -> Vec<u8> {
     let block = format!(
         "software: FileMap/{}\r\nformat: WARC File Format 1.1\r\n\
@@ -442,7 +443,7 @@ pub(crate) fn warcinfo(file: &str, time_ms: i64) -> Vec<u8> {
     info(file, time_ms, "application/warc-fields", &block)
 }
 
-/// A record about others, of no URL.
+/// A record about others, without a URL.
 pub(crate) fn info(file: &str, time_ms: i64, kind: &str, block: &str) -> Vec<u8> {
     let date = date::format(date::nearest_with_four_digit_year(time_ms));
     let mut parts: Vec<&[u8]> = vec![b"warcinfo\0", file.as_bytes(), b"\0"];

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 
-/// ASCII that no URI holds. `%` is legal: escapes must not be escaped again.
+/// ASCII that is illegal in a URI. `%` is legal: escapes must not be escaped again.
 const ILLEGAL: &AsciiSet =
     &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'\\').add(b'^').add(b'`').add(b'{').add(b'|').add(b'}');
 
@@ -18,7 +18,7 @@ pub(crate) fn target_uri<'a>(url: &'a [u8], canonical_url: &'a [u8]) -> Cow<'a, 
     escaped(if host_is_ascii { url } else { canonical_url })
 }
 
-/// `url` with all bytes escaped that no URI holds.
+/// Escapes all bytes of `url` that are illegal in a URI.
 pub(crate) fn escaped(url: &[u8]) -> Cow<'_, str> {
     percent_encode(url, ILLEGAL).into()
 }
