@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use filemap::access::{Loading, PutRule};
-use filemap::import::{ImportOptions, ImportProgress};
+use filemap::import::{ImportOptions, ImportProgress, ImportReport};
 use filemap::store::{RevisitCount, Unresolved};
 use filemap::{Error, Page, PageStore, PageWrite, Put};
 use filemap_http::{ArchiveForm, Client, Imported};
@@ -19,6 +19,9 @@ use super::source::{Content, Head};
 use crate::flags::Shared;
 use crate::stores::bucket;
 use crate::stores::opening::{NewStore, ToFill, server_to_fill};
+
+/// Most URLs kept of revisits without an original.
+const MOST_URLS: usize = 10;
 
 /// Where pages go.
 pub enum Target<'a> {
@@ -123,6 +126,15 @@ impl<'a> Target<'a> {
         in_place::index(&mut store, (name, path), source, archive, progress)
     }
 
+    /// Adds the report of a file to the sums. The revisits in them take bounded memory.
+    pub fn add_up(&self, total: &mut ImportReport, report: ImportReport) -> Result<(), Failure> {
+        total.add(report);
+        match self.store() {
+            Some(store) => Ok(total.unresolved.keep_bounded(store)?),
+            None => Ok(()),
+        }
+    }
+
     /// The revisits among what was imported, and those without an original. A server counts
     /// behind each file: an original in a later one counts as missing.
     pub fn revisits(&self, mut unresolved: Unresolved) -> Result<Option<RevisitCount>, Failure> {
@@ -144,7 +156,8 @@ impl<'a> Target<'a> {
 fn add(revisits: &mut RevisitCount, more: &RevisitCount) {
     revisits.revisits += more.revisits;
     revisits.unresolved += more.unresolved;
-    revisits.urls.extend(more.urls.iter().cloned());
+    let room = MOST_URLS.saturating_sub(revisits.urls.len());
+    revisits.urls.extend(more.urls.iter().take(room).cloned());
 }
 
 fn send(
