@@ -52,7 +52,7 @@ impl<F> Home<F> {
     /// [`StorageError::Corrupt`] if it is missing; [`StorageError::Io`].
     pub fn open(&self, name: &str, access: Access) -> Result<Arc<dyn File>, StorageError> {
         self.dir.open(name, access).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => StorageError::corrupt(name, 0, "the file is gone, and its owner names it"),
+            io::ErrorKind::NotFound => StorageError::corrupt(name, 0, "the file is missing, and its owner names it"),
             _ => StorageError::io("open", name)(error),
         })
     }

@@ -243,7 +243,7 @@ fn damage_to_a_run_or_the_log_is_told_with_file_and_offset_and_ends_with_3() {
             run(&mut all).ended(3).said(&place).said(set.to_str().unwrap());
         }
         fs::remove_file(path).unwrap();
-        seen("stat", &set, &[]).ended(3).said(name).said("is gone");
+        seen("stat", &set, &[]).ended(3).said(name).said("is missing");
         fs::write(path, &whole).unwrap();
     }
     // A log that was cut off after it was closed, at the end of a sector.

@@ -110,7 +110,7 @@ fn registry_of_replica(figures: &FollowingFigures) -> Registry {
     };
     figure("is_complete", "1 once the replica had all that the other store has", u64::from(figures.is_complete));
     if let Some(ago) = figures.up_to_date {
-        figure("up_to_date_seconds_ago", "Seconds since the replica had heard of all", ago.as_secs());
+        figure("up_to_date_seconds_ago", "Seconds since the replica was up to date", ago.as_secs());
     }
     figure("put", "Versions that the replica has put", figures.counts.put);
     figure("removed", "Keys that the replica has removed", figures.counts.removed);
