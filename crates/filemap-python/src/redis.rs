@@ -51,8 +51,8 @@ impl OnRedis {
     ///
     /// # Errors
     ///
-    /// `RemoteError`; `NotAStoreError`; `StoreExistsError` of the mode `x`; `InvalidValueError`, also
-    /// for another capacity than that of a set that is there.
+    /// `RemoteError`; `NotAStoreError`; `StoreExistsError` of the mode `x`; `InvalidValueError`,
+    /// also for another capacity than that of a set that is there.
     pub fn open(location: &str, mode: &str, rules: &dyn Canonicalizer, asking: Asking) -> Result<OnRedis, Failure> {
         let options = RedisOptions::new().patience(asking.patience);
         let password = asking.password.or_else(|| std::env::var(PASSWORD).ok());

@@ -275,8 +275,8 @@ impl Queue {
         self.offer(host, view);
     }
 
-    /// The first time at which a host opens or a page is due. O(pages) if that page has no timer in
-    /// memory.
+    /// The first time at which a host opens or a page is due. O(pages) if that page has no timer
+    /// in memory.
     pub(crate) fn wakes_ms(&mut self, view: &mut View<'_>) -> Result<Option<i64>> {
         while let Some(Reverse((at, host))) = self.sleeping.peek().copied() {
             if view.hosts.wakes_ms(host) == Some(at) {

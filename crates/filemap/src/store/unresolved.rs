@@ -5,8 +5,8 @@
 //!
 //! Invariant: memory is bounded. At the bound, collected revisits that resolve are dropped; the
 //! others are counted as unresolved, and dropped too if they still take over half of it. A sum of
-//! collections ([`Unresolved::add`]) that is not kept at the bound counts as unresolved what exceeds
-//! twice the bound.
+//! collections ([`Unresolved::add`]) that is not kept at the bound counts as unresolved what
+//! exceeds twice the bound.
 
 use std::ops::ControlFlow;
 

@@ -181,8 +181,8 @@ impl BloomFilter {
         self.design.shape.rate(urls as f64)
     }
 
-    /// Returns whether a filter of this capacity and layout that is made for `rate` has the size of
-    /// this one. It may differ by a line of bits: by how platforms round.
+    /// Returns whether a filter of this capacity and layout that is made for `rate` has the size
+    /// of this one. It may differ by a line of bits: by how platforms round.
     pub fn is_made_for(&self, rate: f64) -> bool {
         let own = self.design.shape;
         let wanted = Shape::for_rate(own.layout, self.capacity(), rate);
