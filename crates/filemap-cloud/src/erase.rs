@@ -73,7 +73,7 @@ impl CloudStore {
     /// erased. As [`CloudStore::compact`].
     pub fn erase(&self, scope: &Scope) -> filemap::Result<EraseReport> {
         if scope.is_all() {
-            return Err(Error::Unsupported { what: "an erasure of all pages: name a host, a domain or a prefix" });
+            return Err(Error::Unsupported { what: "erasure of all pages: name a host, a domain or a prefix" });
         }
         let reports = self.each(|shard| {
             let pages = write::remove_all(&shard.core, scope, &mut |_| ControlFlow::Continue(()))?;

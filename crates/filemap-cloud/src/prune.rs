@@ -83,10 +83,10 @@ fn plus(mut all: Pruned, one: Pruned) -> Pruned {
 /// Prunes one shard. Without a writer it only counts.
 fn pruned(core: &Arc<Core>, rule: PruneRule, scope: &Scope, writer: Option<&Writer>) -> Result<Pruned> {
     if rule.max_live_bytes.is_some() {
-        return Err(Error::Unsupported { what: "a prune to a number of live bytes in object storage" });
+        return Err(Error::Unsupported { what: "prune to a number of bytes: prune by age or number" });
     }
     if rule.keep_versions == Some(0) {
-        return Err(Error::Unsupported { what: "a prune that keeps no version: remove the pages" });
+        return Err(Error::Unsupported { what: "prune that keeps no version: remove the pages" });
     }
     let rows = core.wait(|core| async move { core.index.segments().await })?;
     let live = rows.values().fold(0, |sum: u64, bytes| sum.saturating_add(bytes.live()));

@@ -179,6 +179,7 @@ fn an_erasure_of_everything_is_refused() {
     for scope in [Scope::new(), Scope::new().prefix("")] {
         let refused = store.erase(&scope).expect_err("refused");
         assert!(matches!(refused, filemap::Error::Unsupported { .. }), "{refused}");
+        assert!(refused.to_string().starts_with("this store has no erasure of all pages"), "{refused}");
     }
     assert_eq!(store.count(&Scope::new()).expect("counted"), pages.len() as u64);
     store.close().expect("closed");

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use filemap_core::erase::{Erased, Erasure};
+use filemap_core::erase::{Erased, Erasure, Search, Searched};
 use filemap_core::{Options, Put, Record, Store};
 
 const SECRET_KEY: &[u8] = b"http://a.example/private/jane-roe";
@@ -168,4 +168,79 @@ fn what_is_put_while_versions_are_dropped_keeps_what_it_refers_to() {
     });
     assert_eq!(store.drop_versions(meant).unwrap(), 0);
     assert_eq!(store.get(SECRET_KEY).unwrap().unwrap().body, b"body");
+}
+
+fn search(store: &Store, texts: &[&str]) -> filemap_core::Result<Searched> {
+    let texts: Vec<Vec<u8>> = texts.iter().map(|text| text.as_bytes().to_vec()).collect();
+    store.search(Search {
+        texts: &texts,
+        what: &all_of(SECRET_KEY),
+        tombstones_too: false,
+        mention: &mut |_, _| {},
+        progress: &mut |_| ControlFlow::Continue(()),
+    })
+}
+
+/// A store with one page, and a file with the name of a dictionary.
+fn beside_a_dictionary(path: &Path, body: &str, dictionary: &[u8]) -> Store {
+    let store = Store::create(path, options()).unwrap();
+    put(&store, b"http://a.example/", body, 1);
+    store.sync().unwrap();
+    std::fs::write(path.join("dict9.zdict"), dictionary).unwrap();
+    store
+}
+
+#[test]
+fn remains_are_found_behind_a_million_mentions() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut dictionary = b"erased, ".repeat((1 << 20) + 1);
+    let end = dictionary.len() as u64;
+    dictionary.extend_from_slice(SECRET.as_bytes());
+    let store = beside_a_dictionary(&temp.path().join("a"), "erased, ", &dictionary);
+    let left = search(&store, &["erased, ", SECRET]).unwrap().left;
+    let places: Vec<(&str, u64)> = left.iter().map(|left| (&*left.file, left.offset)).collect();
+    assert_eq!(places, [("dict9.zdict", end)]);
+}
+
+#[test]
+fn remains_that_are_not_listed_are_counted() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = beside_a_dictionary(&temp.path().join("a"), "A page.", &b"secret".repeat((1 << 16) + 7));
+    let left = search(&store, &["secret"]).unwrap().left;
+    assert_eq!(left.len(), (1 << 16) + 1);
+    assert!(left[1 << 16].what.starts_with("7 further finds"), "{:?}", left[1 << 16]);
+}
+
+/// The page has both texts, of which one overlaps the other.
+#[test]
+fn a_text_that_overlaps_another_is_a_mention_too() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = beside_a_dictionary(&temp.path().join("a"), "one two three", b"of two three others");
+    assert_eq!(search(&store, &["one two", "two three"]).unwrap().left, []);
+    assert_eq!(search(&store, &["one two", "three others"]).unwrap().left.len(), 1);
+}
+
+/// Each text is at another distance from the end of a block of 1 MiB.
+#[test]
+fn texts_across_the_ends_of_blocks_are_found_once() {
+    let temp = tempfile::tempdir().unwrap();
+    let text = "0123456789abcdef";
+    for before in 0..=text.len() {
+        let mut dictionary = vec![b'.'; (1 << 20) - before];
+        dictionary.extend_from_slice(text.as_bytes());
+        dictionary.resize(dictionary.len() + (1 << 20), b'.');
+        let store = beside_a_dictionary(&temp.path().join(before.to_string()), "A page.", &dictionary);
+        let left = search(&store, &[text, "456789", "def."]).unwrap().left;
+        let at = (1 << 20) - before as u64;
+        assert_eq!(left.iter().map(|left| left.offset).collect::<Vec<_>>(), [at, at + 4, at + 13], "{before}");
+    }
+}
+
+#[test]
+fn an_empty_text_is_refused() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = beside_a_dictionary(&temp.path().join("a"), "A page.", b"");
+    let refused = search(&store, &["secret", ""]).unwrap_err().to_string();
+    assert!(refused.contains("text 1 is empty"), "{refused}");
+    assert!(search(&store, &[]).is_ok());
 }

@@ -119,9 +119,10 @@ fn each_rule_drops_what_it_says_and_both_together_only_what_both_do() {
 fn a_rule_that_keeps_everything_or_nothing_is_refused() {
     let temp = tempfile::tempdir().unwrap();
     let store = Store::create(temp.path().join("a"), options()).unwrap();
-    for rule in [PruneRule::default(), keep(0)] {
-        let refused = store.prune(rule, &mut |_| ControlFlow::Continue(()));
-        assert!(matches!(refused, Err(Error::Storage(StorageError::InvalidOption { .. }))), "{refused:?}");
+    for (rule, why) in [(PruneRule::default(), "this rule keeps everything"), (keep(0), "keep_versions is 0")] {
+        let refused = store.prune(rule, &mut |_| ControlFlow::Continue(())).unwrap_err();
+        assert!(matches!(refused, Error::Storage(StorageError::InvalidOption { .. })), "{refused:?}");
+        assert!(refused.to_string().starts_with(&format!("option prune: {why}")), "{refused}");
     }
     let reader = Store::open_read_only(store.path(), options()).unwrap();
     let refused = reader.prune(keep(1), &mut |_| ControlFlow::Continue(()));

@@ -234,7 +234,7 @@ impl Local {
             PageChange::Damaged { of, error } => {
                 (Change { of, error: Some(error.to_string()), ..Change::new("damaged") }, None)
             }
-            _ => return Err(filemap::Error::Unsupported { what: "this kind of change" }.into()),
+            _ => return Err(filemap::Error::Unsupported { what: "support for this kind of change" }.into()),
         }))
     }
 }
@@ -261,7 +261,7 @@ impl Remote {
                 }
                 Said::Damage(of, words) => Some((Change { of, error: Some(words), ..Change::new("damaged") }, None)),
                 Said::Told(told) => self.found(told)?,
-                _ => return Err(filemap::Error::Unsupported { what: "this kind of change" }.into()),
+                _ => return Err(filemap::Error::Unsupported { what: "support for this kind of change" }.into()),
             };
             self.place = Some(line.place);
             self.has_told |= found.is_some();
@@ -289,7 +289,7 @@ impl Remote {
             }
             Told::Listed { is_whole } => (Change { is_whole: Some(is_whole), ..Change::new("listed") }, None),
             Told::Rules(rules) => (Change { rules: Some(rules), ..Change::new("rules") }, None),
-            _ => return Err(filemap::Error::Unsupported { what: "this kind of change" }.into()),
+            _ => return Err(filemap::Error::Unsupported { what: "support for this kind of change" }.into()),
         }))
     }
 }

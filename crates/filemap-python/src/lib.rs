@@ -30,6 +30,7 @@ mod fork;
 mod headers;
 mod iterate;
 mod lists;
+mod made;
 mod options;
 mod page;
 mod queue;

@@ -463,7 +463,7 @@ impl Given {
                 // This rule never skips a page.
                 client
                     .put(&whole, PutRule::IfChanged)
-                    .and_then(|put| put.ok_or(filemap::Error::Unsupported { what: "a put that did nothing" }))
+                    .and_then(|put| put.ok_or(filemap::Error::Unsupported { what: "version for a page that was put" }))
             }
         };
         Ok(put.map_err(|error| Failure::putting(&page.url, error))?.into())

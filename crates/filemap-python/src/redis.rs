@@ -9,6 +9,7 @@ use urlindex_redis::{Error, NewRedisSet, RedisOptions, RedisUrlSet};
 
 use crate::argument::{of_kind, patience};
 use crate::errors::{self, Failure};
+use crate::made::check_same;
 
 /// Default expected number of URLs of a new set.
 const CAPACITY: u64 = 100_000_000;
@@ -26,7 +27,7 @@ pub struct Asking {
     pub password: Option<String>,
     pub patience: Duration,
     /// Expected number of URLs of a new set.
-    pub capacity: u64,
+    pub capacity: Option<u64>,
 }
 
 impl Asking {
@@ -39,7 +40,7 @@ impl Asking {
         Ok(Asking {
             password: of_kind(given, "password")?,
             patience: patience(given)?,
-            capacity: of_kind(given, "capacity")?.unwrap_or(CAPACITY),
+            capacity: of_kind(given, "capacity")?,
         })
     }
 }
@@ -50,12 +51,13 @@ impl OnRedis {
     ///
     /// # Errors
     ///
-    /// `RemoteError`; `NotAStoreError`; `StoreExistsError` of the mode `x`; `InvalidValueError`.
+    /// `RemoteError`; `NotAStoreError`; `StoreExistsError` of the mode `x`; `InvalidValueError`,
+    /// also for another capacity than that of a set that is there.
     pub fn open(location: &str, mode: &str, rules: &dyn Canonicalizer, asking: Asking) -> Result<OnRedis, Failure> {
         let options = RedisOptions::new().patience(asking.patience);
         let password = asking.password.or_else(|| std::env::var(PASSWORD).ok());
         let options = password.into_iter().fold(options, RedisOptions::password);
-        let new = NewRedisSet::Exact { urls: asking.capacity };
+        let new = NewRedisSet::Exact { urls: asking.capacity.unwrap_or(CAPACITY) };
         let create = || RedisUrlSet::create(location, new, rules, &options);
         let set = match mode {
             "x" => create(),
@@ -65,7 +67,11 @@ impl OnRedis {
             },
             _ => RedisUrlSet::open(location, &options),
         };
-        Ok(OnRedis { set: set.map_err(failure)?, writes: mode != "r" })
+        let set = set.map_err(failure)?;
+        if let NewRedisSet::Exact { urls } | NewRedisSet::Bloom { urls } = set.kind() {
+            check_same(&set.location(), "capacity", asking.capacity, urls).map_err(Failure::Python)?;
+        }
+        Ok(OnRedis { set, writes: mode != "r" })
     }
 
     /// The set.

@@ -10,12 +10,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use urlindex::canonical::{Rule, RuleSet};
 use urlindex::stored::{NewSet, SetKind, StoredSet};
-use urlindex::{BloomOptions, Canonicalizer, CrawlRules, DiskOptions, Verdict};
+use urlindex::{Canonicalizer, CrawlRules, DiskOptions, Verdict};
 
 use crate::argument::{self, Text, of_kind, patience, text};
 use crate::backing;
 use crate::errors::{self, Failure};
 use crate::fork::OfProcess;
+use crate::made::{ANY_KIND, check_made, disk_options, new_set};
 use crate::options;
 use crate::redis::{Asking, OnRedis};
 use crate::sets::{Reaching, Served, Set};
@@ -24,12 +25,6 @@ use crate::sets::{Reaching, Served, Set};
 /// server accepts 64 MiB at once.
 const AT_ONCE: usize = 4096;
 const BYTES_AT_ONCE: usize = 16 << 20;
-
-/// Opens a set of any kind. A new set is on disk.
-const ANY_KIND: &str = "any";
-
-/// Default memory of a set on disk.
-const DISK_MEMORY_BYTES: u64 = 64 << 20;
 
 /// A set of URLs in files. The classes in `filemap.seen` are its kinds.
 #[pyclass(frozen, subclass, weakref, module = "filemap._native", name = "SeenSet")]
@@ -42,26 +37,6 @@ pub struct SeenSet {
     location: Option<String>,
     mode: String,
     closing: Mutex<()>,
-}
-
-/// Memory and seed of a set on disk.
-fn disk_options(given: Option<&Bound<'_, PyDict>>) -> PyResult<DiskOptions> {
-    let options = DiskOptions::new().memory_bytes(of_kind(given, "memory_bytes")?.unwrap_or(DISK_MEMORY_BYTES));
-    Ok(options.seed(of_kind(given, "seed")?.unwrap_or(0)))
-}
-
-/// The parameters of a new set.
-fn new_set(kind: &str, given: Option<&Bound<'_, PyDict>>) -> PyResult<NewSet> {
-    Ok(match kind {
-        "disk" | ANY_KIND => NewSet::Disk(disk_options(given)?),
-        "trie" => NewSet::Trie,
-        "bloom" => {
-            let capacity = of_kind(given, "capacity")?.unwrap_or(1_000_000);
-            NewSet::Bloom(BloomOptions::new(capacity, of_kind(given, "rate")?.unwrap_or(1e-4)))
-        }
-        "md5-bitmap" => NewSet::Md5Bitmap { bits: of_kind(given, "bits")?.unwrap_or(28) },
-        _ => return Err(errors::invalid(format!("there is no seen set of the kind {kind:?}"))),
-    })
 }
 
 /// The form of a URL that a set compares.
@@ -110,6 +85,7 @@ impl SeenSet {
             let what = format!("{} is a set of the kind {}, not {kind}", path.display(), set.kind().name());
             return Err(errors::invalid(what));
         }
+        check_made(&path.display().to_string(), &set, given)?;
         let Some(noted) = noted.or_else(|| canonicalizer.map(|_| Arc::clone(&rule))) else {
             return Err(errors::invalid(format!(
                 "{0}.canon, which names the canonicaliser of {0}, is missing: give `canonicalizer`",

@@ -95,6 +95,29 @@ def test_a_bloom_filter_keeps_its_rate(tmp_path: Path) -> None:
         assert 10 < wrong < 200
 
 
+def test_a_set_that_exists_refuses_other_values_than_its_own(tmp_path: Path) -> None:
+    small: dict[str, float] = {"capacity": 10_000, "rate": 0.01}
+    rows: "list[tuple[Callable[..., seen.SeenSet], dict[str, float], dict[str, float], str]]" = [
+        (seen.BloomFilter, small, {"capacity": 20_000}, "made with 10000, not 20000"),
+        (seen.BloomFilter, small, {"rate": 0.001}, r"rate: .* not 0\.001"),
+        (seen.BloomFilter, {}, {"capacity": 10_000}, "made with 1000000, not 10000"),
+        (seen.Md5Bitmap, {"bits": 20}, {"bits": 21}, "bits: .* made with 20, not 21"),
+        (seen.DiskSet, {"seed": 7}, {"seed": 8}, "seed: .* made with another"),
+        (seen.DiskSet, {}, {"seed": 8}, "seed: .* made with another"),
+    ]
+    for n, (kind, made, other, said) in enumerate(rows):
+        path = tmp_path / str(n)
+        with kind(path, **made) as known:
+            assert known.add("http://a/")
+        # The same values again, or none.
+        for given in [made, {}, *({name: value} for name, value in made.items())]:
+            with kind(path, **given) as known:
+                assert not known.add("http://a/")
+        for mode in ("a", "w", "r"):
+            with pytest.raises(filemap.InvalidValueError, match=said):
+                kind(path, mode, **other)
+
+
 @pytest.mark.parametrize("kind", ["DiskSet", "Trie", "BloomFilter", "Md5Bitmap"])
 def test_a_program_that_ends_without_a_close_loses_nothing(tmp_path: Path, kind: str) -> None:
     code = """

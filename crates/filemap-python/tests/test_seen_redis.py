@@ -43,6 +43,9 @@ def test_a_set_is_a_set(redis: Redis) -> None:
         known.add("http://b/")
     with pytest.raises(FileExistsError):
         seen.open(location, "x")
+    with pytest.raises(ValueError, match="capacity: .* made with 100000, not 5"):
+        seen.open(location, capacity=5)
+    seen.open(location, capacity=100_000).close()
 
 
 def test_rules_are_those_of_the_set(redis: Redis) -> None:

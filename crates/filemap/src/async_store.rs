@@ -175,7 +175,9 @@ impl<S: PageRead + 'static> AsyncStore<S> {
     }
 
     /// The next `most` entries of [`PageRead::list`], including errors of damage, and the cursor
-    /// to continue from: `None` at the end.
+    /// to continue from: `None` at the end. A part that would end with an error goes on to the
+    /// next entry, for its cursor; of the errors on the way there, one [`Error::LeftOut`] has the
+    /// number.
     ///
     /// ```
     /// # async fn all(store: filemap::async_store::AsyncPageStore) -> filemap::Result<()> {
@@ -202,20 +204,7 @@ impl<S: PageRead + 'static> AsyncStore<S> {
         let (scope, after) = (scope.clone(), after.cloned());
         self.call(move |store| {
             let mut list = store.list(&scope, after.as_ref())?;
-            let (mut part, mut left) = (Vec::new(), most.max(1));
-            for listed in list.by_ref() {
-                left -= usize::from(listed.is_ok());
-                part.push(listed);
-                if left == 0 {
-                    break;
-                }
-            }
-            let next = part.last().filter(|_| left == 0).and_then(|last| last.as_ref().ok()?.cursor.clone());
-            if next.is_none() && list.next().is_some() {
-                return Err(Error::Unsupported { what: "cursors" });
-            }
-            drop(list);
-            Ok((part, next))
+            next_part(&mut list, most)
         })
         .await
     }
@@ -302,6 +291,91 @@ impl<S: PageWrite + 'static> AsyncStore<S> {
     }
 }
 
+/// The next `most` entries and errors, and the cursor after them.
+fn next_part(list: &mut impl Iterator<Item = Result<Listed>>, most: usize) -> Result<Part> {
+    let (mut part, most) = (Vec::new(), most.max(1));
+    // Damage that exceeds the part.
+    let mut further = (0, String::new());
+    while let Some(listed) = list.next() {
+        let is_entry = match &listed {
+            Err(error) if error.is_damage() && part.len() >= most => {
+                if further.0 == 0 {
+                    further.1 = error.to_string();
+                }
+                further.0 += 1;
+                continue;
+            }
+            listed => listed.is_ok(),
+        };
+        part.extend(left_out(&mut further));
+        part.push(listed);
+        if is_entry && part.len() >= most {
+            let next = part.last().and_then(|last| last.as_ref().ok()?.cursor.clone());
+            if next.is_none() && list.next().is_some() {
+                return Err(Error::Unsupported { what: "cursors" });
+            }
+            return Ok((part, next));
+        }
+    }
+    part.extend(left_out(&mut further));
+    Ok((part, None))
+}
+
+/// The error for this number of errors, of which the first is given.
+fn left_out((damaged, first): &mut (u64, String)) -> Option<Result<Listed>> {
+    let (damaged, first) = (std::mem::take(damaged), std::mem::take(first));
+    (damaged > 0).then_some(Err(Error::LeftOut { damaged, bodiless: 0, first }))
+}
+
 fn closed() -> Error {
     filemap_core::Error::Closed.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(nth: u8) -> Result<Listed> {
+        Ok(Listed::new(vec![nth], None, Some(Cursor(vec![nth]))))
+    }
+
+    fn damage(first: &str) -> Result<Listed> {
+        Err(Error::LeftOut { damaged: 1, bodiless: 0, first: first.to_owned() })
+    }
+
+    /// Entries by number, errors by text.
+    fn shown(part: &[Result<Listed>]) -> Vec<String> {
+        let one = |listed: &Result<Listed>| listed.as_ref().map_or_else(ToString::to_string, |l| l.url[0].to_string());
+        part.iter().map(one).collect()
+    }
+
+    #[test]
+    fn errors_count_towards_a_part_and_those_beyond_it_are_one() {
+        let damaged = (0..1000).map(|nth| damage(&nth.to_string()));
+        let mut list = [entry(1), damage("a"), entry(2)].into_iter().chain(damaged).chain([entry(3), entry(4)]);
+        let (part, next) = next_part(&mut list, 2).unwrap();
+        assert_eq!((part.len(), next), (3, Some(Cursor(vec![2]))), "an error and two entries");
+        let (part, next) = next_part(&mut list, 5).unwrap();
+        assert_eq!(next, Some(Cursor(vec![3])));
+        let said = shown(&part);
+        assert_eq!(said.len(), 7, "five errors, one for the others, and an entry");
+        assert!(said[5].starts_with("995 versions") && said[5].contains("first: 1 versions"), "{}", said[5]);
+        let (part, next) = next_part(&mut list, 5).unwrap();
+        assert_eq!((shown(&part), next), (vec!["4".to_owned()], None));
+    }
+
+    #[test]
+    fn damage_at_the_end_of_a_list_is_counted_and_ends_it() {
+        let mut list = (0..100).map(|_| damage("a"));
+        let (part, next) = next_part(&mut list, 10).unwrap();
+        assert_eq!((part.len(), next), (11, None));
+        assert!(shown(&part)[10].starts_with("90 versions"));
+    }
+
+    #[test]
+    fn a_list_without_cursors_is_given_whole_or_not() {
+        let plain = |nth: u8| Ok(Listed::new(vec![nth], None, None));
+        assert_eq!(next_part(&mut (0..3).map(plain), 3).unwrap().0.len(), 3);
+        assert!(matches!(next_part(&mut (0..3).map(plain), 2), Err(Error::Unsupported { .. })));
+    }
 }

@@ -180,6 +180,18 @@ fn what_stays_unresolved_is_counted_and_resolves_when_the_original_comes() {
 }
 
 #[test]
+fn each_url_without_an_original_is_named_once() {
+    let named = "WARC-Refers-To-Target-URI: http://z.example/\r\n";
+    let (_, count) = store_of(&[
+        revisit("http://a.example/", 1, ""),
+        revisit("http://b.example/", 1, ""),
+        revisit("http://a.example/", 2, named),
+    ]);
+    assert_eq!((count.revisits, count.unresolved), (3, 3));
+    assert_eq!(count.urls, [b"http://a.example/".to_vec(), b"http://b.example/".to_vec()]);
+}
+
+#[test]
 fn a_revisit_finds_its_original_by_its_body_where_digests_cannot_be_compared() {
     let of = |algorithm: &str| digest(forms().iter().find(|form| form.starts_with(algorithm)).expect("there"));
     let mut records = Vec::new();

@@ -275,7 +275,8 @@ impl Queue {
         self.offer(host, view);
     }
 
-    /// The first time at which a host opens or a page is due.
+    /// The first time at which a host opens or a page is due. O(pages) if that page has no timer
+    /// in memory.
     pub(crate) fn wakes_ms(&mut self, view: &mut View<'_>) -> Result<Option<i64>> {
         while let Some(Reverse((at, host))) = self.sleeping.peek().copied() {
             if view.hosts.wakes_ms(host) == Some(at) {
@@ -284,8 +285,14 @@ impl Queue {
             self.sleeping.pop();
         }
         let host = self.sleeping.peek().map(|Reverse((at, _))| *at);
-        let page = self.timers.next_s(view.table)?.map(|due_s| i64::from(due_s) * 1000);
-        Ok(host.into_iter().chain(page).min())
+        let mut page = self.timers.next_s(view.table)?;
+        let is_first = |due_s: u32| host.is_none_or(|at| i64::from(due_s) * 1000 < at);
+        if self.timers.are_left_out() && page.is_some_and(is_first) {
+            // The soonest that was left out may have been taken before its turn since.
+            self.find_timers(u32::try_from(self.clock_ms / 1000).unwrap_or(u32::MAX), view)?;
+            page = self.timers.next_s(view.table)?;
+        }
+        Ok(host.into_iter().chain(page.map(|due_s| i64::from(due_s) * 1000)).min())
     }
 
     /// Places all hosts anew, after their times have changed. Reads no rows.

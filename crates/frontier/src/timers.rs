@@ -127,6 +127,11 @@ impl Timers {
         self.left_out.first.is_some_and(|first| second(first) <= now_s)
     }
 
+    /// Returns whether there are timers, and none of them is in memory.
+    pub(crate) fn are_left_out(&self) -> bool {
+        self.heap.is_empty() && self.left_out.first.is_some()
+    }
+
     /// Removes all timers, before a pass over all rows.
     pub(crate) fn clear(&mut self) {
         *self = Timers::default();

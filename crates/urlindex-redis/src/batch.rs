@@ -47,7 +47,7 @@ impl Batch {
 
     /// The calls, one for each group.
     pub fn calls(&self, set: &NewRedisSet, names: &Names) -> Vec<Cmd> {
-        let function = format!("filemap_seen_1_{}", set.name());
+        let function = format!("filemap_seen_2_{}", set.name());
         let calls = self.groups.iter().map(|(group, urls)| {
             let mut call = redis::cmd("FCALL");
             call.arg(&function).arg(urls.len() + 2);

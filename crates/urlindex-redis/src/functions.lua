@@ -1,4 +1,4 @@
-#!lua name=filemap_seen_1
+#!lua name=filemap_seen_2
 -- Adds URLs to a seen set. A request that is sent again gets the same answers.
 --
 -- KEYS: the owner's answers; the count of URLs; then the key of each URL.
@@ -11,7 +11,8 @@
 -- sent again, it gets the same answers. All keys are in one slot, and the writes of a function are
 -- replicated as a whole, so answers and their URLs never exist without each other.
 
-local AHEAD_MS = 300000
+-- As for sets in files (urlindex::idempotent).
+local AHEAD_MS = 600000
 
 local function time_of(text)
   return tonumber(string.sub(text, 1, 12), 16)
@@ -73,21 +74,22 @@ local function add_by(insert)
           kept = kept - 1
         end
       end
-      redis.call('PEXPIRE', keys[1], keep_for)
+      -- Requests of a clock that is ahead come that much later again.
+      redis.call('PEXPIRE', keys[1], keep_for + AHEAD_MS)
     end
     return answers
   end
 end
 
-redis.register_function('filemap_seen_1_exact', add_by(function(key, member)
+redis.register_function('filemap_seen_2_exact', add_by(function(key, member)
   return redis.call('SADD', key, member) == 1
 end))
 
-redis.register_function('filemap_seen_1_bitmap', add_by(function(key, bit)
+redis.register_function('filemap_seen_2_bitmap', add_by(function(key, bit)
   return redis.call('SETBIT', key, bit, 1) == 0
 end))
 
-redis.register_function('filemap_seen_1_bloom', add_by(function(key, bits)
+redis.register_function('filemap_seen_2_bloom', add_by(function(key, bits)
   local sets = {}
   for bit in string.gmatch(bits, '%d+') do
     sets[#sets + 1] = 'SET'

@@ -142,6 +142,13 @@ fn a_request_that_is_sent_again_is_answered_as_it_was() {
     let days = |days: u64| RequestId::new(RequestId::now().time_ms() + 10 * 86_400_000 - days * 86_400_000, [3; 10]);
     let ahead = set.add(owner, days(0), &urls(0, 1));
     assert!(matches!(ahead, Err(Error::Request { refusal: RequestRefusal::Ahead, .. })), "{ahead:?}");
+    // A clock may be ten minutes ahead, as for a set in files behind a server.
+    let minutes = |minutes: u64| RequestId::new(RequestId::now().time_ms() + minutes * 60_000, [3; 10]);
+    let early = minutes(9);
+    assert_eq!(new_of(&set.add(10, early, &urls(20_000, 20_100)).expect("answered")), 100);
+    assert_eq!(new_of(&set.add(10, early, &urls(20_000, 20_100)).expect("asked again")), 100);
+    let ahead = set.add(10, minutes(11), &urls(0, 1));
+    assert!(matches!(ahead, Err(Error::Request { refusal: RequestRefusal::Ahead, .. })), "{ahead:?}");
     let old = set.add(9, days(12), &urls(0, 1));
     assert!(matches!(old, Err(Error::Request { refusal: RequestRefusal::Forgotten, .. })), "{old:?}");
 }

@@ -5,7 +5,7 @@
 pub const LAYERS: &[&[&str]] = &[
     &["errors", "report", "signals"],
     &["argument", "fork", "headers", "times", "waiting"],
-    &["coding", "options"],
+    &["coding", "made", "options"],
     &["redis"],
     &["backing", "sets"],
     &["page", "seen"],

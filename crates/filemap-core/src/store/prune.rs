@@ -353,7 +353,7 @@ impl PruneRule {
             return fail("this rule keeps everything: set a number of versions, an age or a size");
         }
         if self.keep_versions == Some(0) {
-            return fail("it must keep at least 1 version; to remove pages, remove them");
+            return fail("keep_versions is 0: keep at least 1 version of each page, or remove the pages");
         }
         Ok(())
     }

@@ -62,8 +62,9 @@ impl Store {
     /// # Errors
     /// [`Error::NotAStore`] if nothing is left; `InvalidOption` if the canonicaliser is unknown;
     /// [`Error::Canonicalizer`] if it is not the store's; `Locked`; [`Error::NotEmpty`] if the
-    /// target is neither new nor empty; `NewerFormat`; [`Error::Cancelled`]; `Io`. Unreadable
-    /// sectors count as damage in a repair to a new store, and are an error in place.
+    /// target is neither new nor empty; `Full` if a segment is needed and all numbers are in use;
+    /// `NewerFormat`; [`Error::Cancelled`]; `Io`. Unreadable sectors count as damage in a repair
+    /// to a new store, and are an error in place.
     pub fn repair(
         source: impl AsRef<Path>,
         to: RepairTo<'_>,

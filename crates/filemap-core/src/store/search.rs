@@ -23,8 +23,8 @@ use crate::store::{Erasure, Store};
 
 /// Bytes read at once.
 const BLOCK_BYTES: usize = 1 << 20;
-/// Most hits remembered of one file.
-const MOST_HITS: usize = 1 << 20;
+/// Most remains listed; further ones are counted.
+const MOST_LEFT: usize = 1 << 16;
 
 /// Texts to search for, and the callbacks.
 ///
@@ -53,7 +53,7 @@ const MOST_HITS: usize = 1 << 20;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Search<'a> {
-    /// Texts that should occur nowhere.
+    /// Texts that should occur nowhere. None may be empty. They may overlap each other.
     pub texts: &'a [Vec<u8>],
     /// The erasure: no record that it selects may exist.
     pub what: &'a Erasure,
@@ -120,7 +120,7 @@ pub struct Searched {
     pub bytes: u64,
     /// Records decompressed.
     pub records: u64,
-    /// Remains of erased text.
+    /// Remains of erased text: the first 65,536, then one entry with the number of further ones.
     pub left: Vec<FoundText>,
     /// Files in the directory that do not belong to the store; not searched.
     pub strangers: Vec<String>,
@@ -134,6 +134,22 @@ struct Run<'a, 's> {
     /// Numbers of texts that occur in something that stays.
     mentioned: BTreeSet<usize>,
     found: Searched,
+    /// Remains that are not listed.
+    unlisted: u64,
+}
+
+/// The texts in a file's raw bytes, found while it is read block by block.
+struct Hits<'f> {
+    name: String,
+    file: &'f dyn File,
+    block: Vec<u8>,
+    /// Bytes at the start of the block that were searched before: a text may begin there.
+    kept: usize,
+    /// Bytes of the file that were read.
+    at: u64,
+    is_read: bool,
+    /// Offsets and numbers of texts that nobody has taken yet.
+    found: BTreeSet<(u64, usize)>,
 }
 
 impl Store {
@@ -141,17 +157,21 @@ impl Store {
     /// threads may use the store meanwhile.
     ///
     /// # Errors
-    /// `Io`; [`Error::Cancelled`]. Records that cannot be decompressed are reported as left.
+    /// `InvalidOption` for an empty text; `Io`; [`Error::Cancelled`]. Records that cannot be
+    /// decompressed are reported as left.
     pub fn search(&self, search: Search<'_>) -> Result<Searched> {
+        if let Some(nth) = search.texts.iter().position(Vec::is_empty) {
+            return Err(Error::option("texts", format!("text {nth} is empty: it would be found everywhere")));
+        }
         let finder = AhoCorasick::new(search.texts).map_err(|e| Error::option("texts", e.to_string()))?;
         let longest = search.texts.iter().map(Vec::len).max().unwrap_or(0);
         let (mentioned, found) = (BTreeSet::new(), Searched::default());
-        let mut run = Run { store: self, search, finder, longest, mentioned, found };
+        let mut run = Run { store: self, search, finder, longest, mentioned, found, unlisted: 0 };
         run.values()?;
         run.keys()?;
         run.key_runs()?;
         run.others()?;
-        Ok(run.found)
+        Ok(run.ended())
     }
 
     /// Names of the store's files with more than one hard link, mostly in a backup.
@@ -177,41 +197,86 @@ impl Store {
 }
 
 impl Run<'_, '_> {
+    /// Reports remains. Several texts that begin at one place are reported once.
     fn left(&mut self, file: &str, offset: u64, what: impl Into<String>) {
-        self.found.left.push(FoundText { file: file.to_owned(), offset, what: what.into() });
+        let left = FoundText { file: file.to_owned(), offset, what: what.into() };
+        if self.found.left.last() == Some(&left) {
+            return;
+        }
+        if self.found.left.len() < MOST_LEFT {
+            self.found.left.push(left);
+        } else {
+            self.unlisted += 1;
+        }
     }
 
-    /// Offsets and numbers of texts in a file's raw bytes.
-    fn raw(&mut self, name: &str, file: &dyn File) -> Result<Vec<(u64, usize)>> {
-        let (mut hits, mut block, mut at, mut kept) = (Vec::new(), vec![0; BLOCK_BYTES + self.longest], 0u64, 0);
+    /// The result, with the number of remains that are not listed.
+    fn ended(mut self) -> Searched {
+        if let Some(last) = self.found.left.last().filter(|_| self.unlisted > 0) {
+            let (file, offset) = (last.file.clone(), last.offset);
+            let what = format!("{} further finds after this place are not listed", self.unlisted);
+            self.found.left.push(FoundText { file, offset, what });
+        }
+        self.found
+    }
+
+    fn hits<'f>(&self, name: &str, file: &'f dyn File) -> Hits<'f> {
+        let block = vec![0; BLOCK_BYTES + self.longest];
+        Hits { name: name.to_owned(), file, block, kept: 0, at: 0, is_read: false, found: BTreeSet::new() }
+    }
+
+    /// Reads and searches the next block of a file.
+    fn read(&mut self, hits: &mut Hits<'_>) -> Result<()> {
+        let kept = hits.kept;
+        let read = hits.file.read_once_at(&mut hits.block[kept..kept + BLOCK_BYTES], hits.at);
+        let n = read.map_err(Error::io("read", &hits.name))?;
+        let (bytes, start) = (&hits.block[..kept + n], hits.at - kept as u64);
+        if self.has_texts(bytes) {
+            // The others were found in the block before.
+            let new = self.finder.find_overlapping_iter(bytes).filter(|hit| hit.end() > kept);
+            hits.found.extend(new.map(|hit| (start + hit.start() as u64, hit.pattern().as_usize())));
+        }
+        hits.at += n as u64;
+        self.found.bytes += n as u64;
+        unless_cancelled((self.search.progress)(self.found.bytes))?;
+        if n < BLOCK_BYTES {
+            hits.is_read = true;
+            self.found.files += 1;
+            return Ok(());
+        }
+        // A text may continue in the next block.
+        let keep = self.longest.saturating_sub(1).min(kept + n);
+        hits.block.copy_within(kept + n - keep..kept + n, 0);
+        hits.kept = keep;
+        Ok(())
+    }
+
+    /// Returns whether any text occurs. Much faster than the search for all that overlap.
+    fn has_texts(&self, bytes: &[u8]) -> bool {
+        self.longest > 0 && self.finder.is_match(bytes)
+    }
+
+    /// Takes the first hit before an offset.
+    fn next_hit(&mut self, hits: &mut Hits<'_>, until: u64) -> Result<Option<(u64, usize)>> {
         loop {
-            let end = kept + BLOCK_BYTES;
-            let n = file.read_once_at(&mut block[kept..end], at).map_err(Error::io("read", name))?;
-            let start = at - kept as u64;
-            for hit in self.finder.find_iter(&block[..kept + n]).filter(|_| self.longest > 0) {
-                if hits.len() < MOST_HITS && hits.last().is_none_or(|(last, _)| *last < start + hit.start() as u64) {
-                    hits.push((start + hit.start() as u64, hit.pattern().as_usize()));
-                }
+            // A later block has no hit before this.
+            let known = if hits.is_read { u64::MAX } else { hits.at.saturating_sub(self.longest as u64) };
+            if hits.found.first().is_some_and(|hit| hit.0 < known.min(until)) {
+                return Ok(hits.found.pop_first());
             }
-            at += n as u64;
-            self.found.bytes += n as u64;
-            unless_cancelled((self.search.progress)(self.found.bytes))?;
-            if n < BLOCK_BYTES {
-                self.found.files += 1;
-                return Ok(hits);
+            if known >= until {
+                return Ok(None);
             }
-            // A text may continue in the next block.
-            let keep = self.longest.saturating_sub(1).min(kept + n);
-            block.copy_within(kept + n - keep..kept + n, 0);
-            kept = keep;
+            self.read(hits)?;
         }
     }
 
     /// Reports hits before an offset as left: they are in no record.
-    fn between(&mut self, name: &str, hits: &mut std::iter::Peekable<std::vec::IntoIter<(u64, usize)>>, until: u64) {
-        while let Some((offset, _)) = hits.next_if(|hit| hit.0 < until) {
-            self.left(name, offset, "erased text outside any record");
+    fn between(&mut self, hits: &mut Hits<'_>, until: u64) -> Result<()> {
+        while let Some((offset, _)) = self.next_hit(hits, until)? {
+            self.left(&hits.name, offset, "erased text outside any record");
         }
+        Ok(())
     }
 
     fn values(&mut self) -> Result<()> {
@@ -223,23 +288,23 @@ impl Run<'_, '_> {
                 Err(e) if e.is_corrupt() && reading.values().segments.get(segment.id).is_err() => continue,
                 file => file?,
             };
-            let mut hits = self.raw(&name, &*file)?.into_iter().peekable();
+            let mut hits = self.hits(&name, &*file);
             let mut scan = reading.values().scan(segment, &*file, FIRST_RECORD, u64::MAX)?.once();
             while let Some(item) = scan.next()? {
                 let Item::Record { offset, bytes } = item else { continue };
-                self.between(&name, &mut hits, offset);
-                let mut texts = Vec::new();
-                while let Some((_, text)) = hits.next_if(|hit| hit.0 < offset + bytes.len() as u64) {
-                    texts.push(text);
+                self.between(&mut hits, offset)?;
+                let mut texts = BTreeSet::new();
+                while let Some((_, text)) = self.next_hit(&mut hits, offset + bytes.len() as u64)? {
+                    texts.insert(text);
                 }
                 self.record(segment, offset, bytes, texts)?;
             }
-            self.between(&name, &mut hits, u64::MAX);
+            self.between(&mut hits, u64::MAX)?;
         }
         Ok(())
     }
 
-    fn record(&mut self, segment: &Segment, offset: u64, bytes: &[u8], mut texts: Vec<usize>) -> Result<()> {
+    fn record(&mut self, segment: &Segment, offset: u64, bytes: &[u8], mut texts: BTreeSet<usize>) -> Result<()> {
         let Ok(header) = value::peek(bytes) else { return Ok(()) };
         let key = &bytes[header.key_at()..header.meta_at()];
         if self.is_erased(key, &header) {
@@ -250,12 +315,12 @@ impl Run<'_, '_> {
         match self.expanded(&header, bytes) {
             Err(e) if e.is_corrupt() => self.left(&segment.name(), offset, "a record that cannot be decompressed"),
             expanded => {
-                for part in expanded?.iter().filter(|_| self.longest > 0) {
-                    texts.extend(self.finder.find_iter(part).map(|hit| hit.pattern().as_usize()));
+                for part in expanded?.iter().filter(|part| self.has_texts(part)) {
+                    texts.extend(self.finder.find_overlapping_iter(part).map(|hit| hit.pattern().as_usize()));
                 }
             }
         }
-        if let Some(text) = texts.iter().min() {
+        if let Some(text) = texts.first() {
             (self.search.mention)(key, *text);
             self.mentioned.extend(texts);
         }
@@ -296,20 +361,20 @@ impl Run<'_, '_> {
         for KeyFile { segment, file, end } in &files {
             let Some(file) = file else { continue };
             let name = segment.name();
-            let mut hits = self.raw(&name, &**file)?.into_iter().peekable();
+            let mut hits = self.hits(&name, &**file);
             let mut scan = reading.keys().scan(segment, &**file, FIRST_RECORD..*end)?;
             while let Some(item) = scan.next()? {
                 let Item::Record { offset, bytes } = item else { continue };
-                self.between(&name, &mut hits, offset);
+                self.between(&mut hits, offset)?;
                 let Ok((record, key)) = reading.keys().decode(segment, bytes, offset) else { continue };
                 if (self.search.what.keys)(key) && (self.search.what.versions)(key, record.version) {
                     self.left(&name, offset, "a key record that should be erased");
                 }
-                while let Some((_, text)) = hits.next_if(|hit| hit.0 < offset + bytes.len() as u64) {
+                while let Some((_, text)) = self.next_hit(&mut hits, offset + bytes.len() as u64)? {
                     self.mentioned.insert(text);
                 }
             }
-            self.between(&name, &mut hits, u64::MAX);
+            self.between(&mut hits, u64::MAX)?;
         }
         Ok(())
     }
@@ -364,7 +429,8 @@ impl Run<'_, '_> {
                 file => file.map_err(Error::io("open", &name))?,
             };
             let is_dictionary = names::parse_dictionary(&name).is_some();
-            for (offset, text) in self.raw(&name, &*file)? {
+            let mut hits = self.hits(&name, &*file);
+            while let Some((offset, text)) = self.next_hit(&mut hits, u64::MAX)? {
                 match name.as_str() {
                     names::RULES => (self.search.mention)(name.as_bytes(), text),
                     _ if is_dictionary && self.mentioned.contains(&text) => {}

@@ -241,7 +241,7 @@ impl Telling {
             PageChange::Rules(rules) => {
                 self.say("rules", json!({ "rules": rules.iter().map(rule).collect::<Vec<_>>() }), out);
             }
-            _ => return Err(Error::Unsupported { what: "this kind of change" }),
+            _ => return Err(Error::Unsupported { what: "support for this kind of change" }),
         }
         Ok(false)
     }

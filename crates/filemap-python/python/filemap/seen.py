@@ -53,9 +53,10 @@ def open(
 
     `redis://[user@]host:port[,host:port...]/NAME[?replicas=N]` is a set on Redis 7 or a cluster,
     which many crawlers share without an `fm-serve`; `rediss://` uses TLS. A new one is exact, for
-    about `capacity` URLs (100 million; more take more memory). `password` defaults to
-    `REDISCLI_AUTH` of the environment. A call that fails with `RemoteError` loses nothing: its
-    URLs are new to the next caller that adds them through this handle.
+    about `capacity` URLs (100 million; more take more memory); for one that exists, another
+    `capacity` than its own raises `InvalidValueError`. `password` defaults to `REDISCLI_AUTH` of
+    the environment. A call that fails with `RemoteError` loses nothing: its URLs are new to the
+    next caller that adds them through this handle.
     """
     if isinstance(path, str) and path.lower().startswith(("redis://", "rediss://")):
         _refuse(path, "on Redis", token=token, ca_file=ca_file, durable=durable)
@@ -83,7 +84,8 @@ def _is_address(path: "Path") -> bool:
 class DiskSet(SeenSet):
     """The exact set on disk, for any number of URLs in `memory_bytes`.
 
-    `seed` is the seed of the fingerprints of a new set; by default a random one.
+    `seed` is the seed of the fingerprints of a new set; by default a random one. For a set that
+    exists, one other than its own raises `InvalidValueError`.
     """
 
     __slots__ = ()
@@ -97,8 +99,6 @@ class DiskSet(SeenSet):
         seed: int | None = None,
         canonicalizer: str | None = None,
     ) -> Self:
-        if seed is None:
-            seed = int.from_bytes(os.urandom(8), "little")
         return super().__new__(
             cls,
             "disk",
@@ -107,6 +107,7 @@ class DiskSet(SeenSet):
             canonicalizer=canonicalizer,
             memory_bytes=memory_bytes,
             seed=seed,
+            new_seed=int.from_bytes(os.urandom(8), "little"),
         )
 
 
@@ -120,8 +121,9 @@ class Trie(SeenSet):
 
 
 class BloomFilter(SeenSet):
-    """A Bloom filter for `capacity` URLs with the false positive rate `rate`.
+    """A Bloom filter for `capacity` URLs (1,000,000) with the false positive rate `rate` (1e-4).
 
+    For a filter that exists, values other than its own raise `InvalidValueError`.
     With more URLs the rate grows without bound: see `stat()["false_positive_rate"]`.
     """
 
@@ -132,8 +134,8 @@ class BloomFilter(SeenSet):
         path: "Path",
         mode: "Mode" = "a",
         *,
-        capacity: int = 1_000_000,
-        rate: float = 1e-4,
+        capacity: int | None = None,
+        rate: float | None = None,
         canonicalizer: str | None = None,
     ) -> Self:
         return super().__new__(
@@ -142,12 +144,20 @@ class BloomFilter(SeenSet):
 
 
 class Md5Bitmap(SeenSet):
-    """A bitmap of 2 to the `bits` slots (16 to 36), addressed by MD5; mapped from its file."""
+    """A bitmap of 2 to the `bits` slots (16 to 36; 28), addressed by MD5; mapped from its file.
+
+    For a bitmap that exists, another number than its own raises `InvalidValueError`.
+    """
 
     __slots__ = ()
 
     def __new__(
-        cls, path: "Path", mode: "Mode" = "a", *, bits: int = 28, canonicalizer: str | None = None
+        cls,
+        path: "Path",
+        mode: "Mode" = "a",
+        *,
+        bits: int | None = None,
+        canonicalizer: str | None = None,
     ) -> Self:
         return super().__new__(
             cls, "md5-bitmap", path, mode, canonicalizer=canonicalizer, bits=bits

@@ -84,7 +84,7 @@ pub(super) struct Needles {
 
 impl Needles {
     pub(super) fn with(mut self, url: Option<Vec<u8>>) -> Needles {
-        self.urls.extend(url);
+        self.urls.extend(url.filter(|url| !url.is_empty()));
         self
     }
 }
@@ -111,6 +111,8 @@ impl PageStore {
                 needles.pieces.extend(body.get(at..at + PIECE_BYTES).map(<[u8]>::to_vec));
             }
         }
+        // Empty text is everywhere: that of a key which is not a page's.
+        needles.urls.retain(|url| !url.is_empty());
         // A run of one byte proves nothing: it occurs everywhere.
         needles.pieces.retain(|piece| piece.iter().any(|b| *b != piece[0]));
         Ok(needles)

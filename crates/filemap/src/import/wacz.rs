@@ -106,6 +106,7 @@ pub fn import_wacz_into<R: Read + Seek + Send>(
             report.tell(problem(&name, entry.offset, ProblemKind::Damage, what), watch);
         }
         total.add(report);
+        total.unresolved.keep_bounded_in(stores)?;
         if total.is_cancelled {
             break;
         }

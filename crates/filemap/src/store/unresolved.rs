@@ -4,7 +4,9 @@
 //! versions of each URL are then read once, however many revisits it has.
 //!
 //! Invariant: memory is bounded. At the bound, collected revisits that resolve are dropped; the
-//! others are counted as unresolved, and dropped too if they still take over half of it.
+//! others are counted as unresolved, and dropped too if they still take over half of it. A sum of
+//! collections ([`Unresolved::add`]) that is not kept at the bound counts as unresolved what
+//! exceeds twice the bound.
 
 use std::ops::ControlFlow;
 
@@ -41,6 +43,7 @@ const MAX_NAMED: usize = 10;
 /// for (name, file) in [("a.warc", &b""[..]), ("b.warc", &b""[..])] {
 ///     let go_on = &mut |_| ControlFlow::Continue(());
 ///     all.add(import(&store, name, file, &ImportOptions::new(), go_on)?.unresolved);
+///     all.keep_bounded(&store)?;
 /// }
 /// assert_eq!(all.count(&store)?.unresolved, 0);
 /// # Ok(())
@@ -76,7 +79,7 @@ pub struct RevisitCount {
     pub revisits: u64,
     /// Number of revisits without a body, because the original is not in the store.
     pub unresolved: u64,
-    /// Canonical URLs of the first unresolved revisits.
+    /// Canonical URLs of some unresolved revisits, each once.
     pub urls: Vec<Vec<u8>>,
 }
 
@@ -90,23 +93,51 @@ impl Unresolved {
         }
         self.bytes += sought.bytes();
         self.sought.push(sought);
-        if self.bytes > MAX_BYTES {
-            self.settle(store)?;
-            if self.bytes > MAX_BYTES / 2 {
-                self.let_go += self.sought.len() as u64;
-                self.sought.clear();
-                self.bytes = 0;
-            }
+        self.keep_bounded(store)
+    }
+
+    /// Adds the revisits of another collection. To count exactly, call
+    /// [`Unresolved::keep_bounded`] after it: without that, revisits that exceed 96 MiB count as
+    /// unresolved.
+    pub fn add(&mut self, other: Unresolved) {
+        self.let_go += other.let_go;
+        self.revisits += other.revisits;
+        if self.bytes + other.bytes > 2 * MAX_BYTES {
+            self.let_go += other.sought.len() as u64;
+            return;
+        }
+        self.sought.extend(other.sought);
+        self.bytes += other.bytes;
+    }
+
+    /// If the revisits take over 48 MiB, drops those that have an original in the store; if the
+    /// others take over half of that, counts them as unresolved and drops them too.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`PageStore::history`].
+    pub fn keep_bounded(&mut self, store: &PageStore) -> Result<()> {
+        if self.bytes <= MAX_BYTES {
+            return Ok(());
+        }
+        self.settle(store)?;
+        if self.bytes > MAX_BYTES / 2 {
+            self.let_go += self.sought.len() as u64;
+            self.sought.clear();
+            self.bytes = 0;
         }
         Ok(())
     }
 
-    /// Adds the revisits of another collection.
-    pub fn add(&mut self, other: Unresolved) {
-        self.sought.extend(other.sought);
-        self.bytes += other.bytes;
-        self.let_go += other.let_go;
-        self.revisits += other.revisits;
+    /// As [`Unresolved::keep_bounded`], in the store that `stores` gives for the URL of a revisit.
+    pub(crate) fn keep_bounded_in(&mut self, stores: &mut dyn FnMut(&[u8]) -> Result<PageStore>) -> Result<()> {
+        match self.sought.first() {
+            Some(first) if self.bytes > MAX_BYTES => {
+                let store = stores(key::url(first.own()))?;
+                self.keep_bounded(&store)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Finds the originals, and drops the revisits that have one. Reads the descriptions of all
@@ -117,9 +148,15 @@ impl Unresolved {
     /// Those of [`PageStore::history`].
     pub fn count(&mut self, store: &PageStore) -> Result<RevisitCount> {
         self.settle(store)?;
-        let mut urls: Vec<Vec<u8>> = self.sought.iter().map(|sought| key::url(sought.own()).to_vec()).collect();
-        urls.dedup();
-        urls.truncate(MAX_NAMED);
+        let mut urls: Vec<Vec<u8>> = Vec::new();
+        for url in self.sought.iter().map(|sought| key::url(sought.own())) {
+            if urls.len() == MAX_NAMED {
+                break;
+            }
+            if urls.iter().all(|known| known.as_slice() != url) {
+                urls.push(url.to_vec());
+            }
+        }
         let unresolved = self.let_go + self.sought.len() as u64;
         Ok(RevisitCount { revisits: self.revisits, unresolved, urls })
     }
@@ -241,3 +278,64 @@ impl PageStore {
 
 /// A revisit: its references, and its version.
 pub(crate) type FoundRevisit = (Sought, Version);
+
+#[cfg(test)]
+mod tests {
+    use filemap_core::Options;
+
+    use super::*;
+
+    fn revisit(url: &str) -> Page {
+        let revisit = Some(Revisit::unnamed());
+        let digest = Some("sha1:VGMT4NSHA2AWVOR6EVYXQUGCNSONBWE5".to_owned());
+        Page { kind: RecordKind::Revisit, revisit, digest, ..Page::new(url, 0, 200, "") }
+    }
+
+    /// The revisits of these URLs, as if they took as many bytes.
+    fn of(store: &PageStore, urls: &[&str], bytes: usize) -> Unresolved {
+        let mut unresolved = Unresolved::default();
+        for page in urls.iter().map(|url| revisit(url)) {
+            unresolved.push(store, &store.key_of_page(&page).unwrap(), &page, 0).unwrap();
+        }
+        Unresolved { bytes, ..unresolved }
+    }
+
+    #[test]
+    fn the_sum_of_many_files_is_bounded_and_what_it_drops_is_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = PageStore::create(dir.path().join("pages.fm"), Options::new()).unwrap();
+        let mut all = Unresolved::default();
+        for file in 0..5 {
+            all.add(of(&store, &[&format!("http://a.example/{file}")], MAX_BYTES));
+            assert!(all.bytes <= 2 * MAX_BYTES, "{}", all.bytes);
+        }
+        assert_eq!(all.sought.len(), 2);
+        let count = all.count(&store).unwrap();
+        assert_eq!((count.revisits, count.unresolved), (5, 5));
+    }
+
+    #[test]
+    fn at_the_bound_revisits_with_an_original_are_dropped_and_the_others_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = PageStore::create(dir.path().join("pages.fm"), Options::new()).unwrap();
+        let digest = revisit("http://a.example/").digest;
+        store.put_page(&Page { digest, ..Page::new("http://a.example/", 0, 200, "A page.") }).unwrap();
+        for by_url in [false, true] {
+            let mut all = of(&store, &["http://a.example/", "http://b.example/"], MAX_BYTES);
+            match by_url {
+                false => all.keep_bounded(&store).unwrap(),
+                true => all.keep_bounded_in(&mut |_| Ok(store.clone())).unwrap(),
+            }
+            assert_eq!(all.sought.len(), 2, "not yet at the bound");
+            all.add(of(&store, &["http://a.example/"], 1));
+            match by_url {
+                false => all.keep_bounded(&store).unwrap(),
+                true => all.keep_bounded_in(&mut |_| Ok(store.clone())).unwrap(),
+            }
+            assert!(all.sought.len() == 1 && all.bytes < 1024, "{all:?}");
+            let count = all.count(&store).unwrap();
+            assert_eq!((count.revisits, count.unresolved), (3, 1));
+            assert_eq!(count.urls, [b"http://b.example/".to_vec()]);
+        }
+    }
+}

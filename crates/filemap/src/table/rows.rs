@@ -152,7 +152,7 @@ impl Columns {
     }
 }
 
-/// Appends the value of a text column. Returns its length.
+/// Appends the value of a text column. Returns its length as text.
 fn text(column: Column, row: &Row<'_>, parts: &Parts<'_>, to: &mut StringBuilder, scratch: &mut Vec<u8>) -> usize {
     let page = row.page;
     let mut put = |bytes: Option<&[u8]>| put_text(bytes, to);
@@ -185,14 +185,18 @@ fn text(column: Column, row: &Row<'_>, parts: &Parts<'_>, to: &mut StringBuilder
     }
 }
 
-/// Appends bytes as text. Bytes that are not UTF-8 are percent-encoded, as in URLs.
+/// Appends bytes as text. Bytes that are not UTF-8 are percent-encoded, as in URLs. Returns the
+/// length of the text, up to three times that of the bytes: the offsets of a batch have 31 bits.
 fn put_text(bytes: Option<&[u8]>, to: &mut StringBuilder) -> usize {
     let Some(bytes) = bytes else {
         to.append_null();
         return 0;
     };
     match std::str::from_utf8(bytes) {
-        Ok(text) => to.append_value(text),
+        Ok(text) => {
+            to.append_value(text);
+            text.len()
+        }
         Err(_) => {
             let mut text = String::with_capacity(bytes.len() + 32);
             for chunk in bytes.utf8_chunks() {
@@ -200,9 +204,9 @@ fn put_text(bytes: Option<&[u8]>, to: &mut StringBuilder) -> usize {
                 chunk.invalid().iter().for_each(|byte| text.push_str(percent_encoding::percent_encode_byte(*byte)));
             }
             to.append_value(&text);
+            text.len()
         }
     }
-    bytes.len()
 }
 
 /// SHA-1 in base 32: as received, or of the body.
@@ -255,18 +259,17 @@ fn headers(
     let (names, values) = to.entries();
     let mut bytes = 0;
     for header in &page.headers {
-        put_latin1(&header.name, names, scratch);
-        put_latin1(&header.value, values, scratch);
-        bytes += header.name.len() + header.value.len() + 8;
+        bytes += put_latin1(&header.name, names, scratch) + put_latin1(&header.value, values, scratch) + 8;
     }
     to.append(true)?;
     Ok(bytes)
 }
 
-/// Appends bytes as the characters of ISO-8859-1.
-fn put_latin1(bytes: &[u8], to: &mut StringBuilder, scratch: &mut Vec<u8>) {
+/// Appends bytes as the characters of ISO-8859-1. Returns the length of the text.
+fn put_latin1(bytes: &[u8], to: &mut StringBuilder, scratch: &mut Vec<u8>) -> usize {
     if let Some(text) = bytes.is_ascii().then(|| std::str::from_utf8(bytes).ok()).flatten() {
-        return to.append_value(text);
+        to.append_value(text);
+        return text.len();
     }
     scratch.clear();
     bytes.iter().for_each(|&byte| {
@@ -274,11 +277,25 @@ fn put_latin1(bytes: &[u8], to: &mut StringBuilder, scratch: &mut Vec<u8>) {
         scratch.extend_from_slice(char::from(byte).encode_utf8(&mut utf8).as_bytes());
     });
     to.append_value(std::str::from_utf8(scratch).unwrap_or_default());
+    scratch.len()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The bound on a batch is one of the text in its columns.
+    #[test]
+    fn texts_count_by_their_length_in_the_column() {
+        for bytes in [&b"plain"[..], "\u{e4}".as_bytes(), &[b'a', 0xff, 0xfe], b""] {
+            let (mut text, mut latin1) = (StringBuilder::new(), StringBuilder::new());
+            let counted = (put_text(Some(bytes), &mut text), put_latin1(bytes, &mut latin1, &mut Vec::new()));
+            let (text, latin1) = (text.finish(), latin1.finish());
+            assert_eq!(counted, (text.value(0).len(), latin1.value(0).len()), "{bytes:?}");
+        }
+        assert_eq!(put_text(Some(&[0xff; 10]), &mut StringBuilder::new()), 30);
+        assert_eq!(put_text(None, &mut StringBuilder::new()), 0);
+    }
 
     #[test]
     fn types_and_charsets_are_as_declared() {

@@ -136,6 +136,18 @@ fn a_hint_a_page_before_its_turn_and_hosts_that_are_woken_count_for_pages_withou
     assert_eq!((others < 100, rest(&mut frontier, 2_000)), (true, 200 - others));
 }
 
+#[test]
+fn nobody_waits_for_a_page_without_a_timer_in_memory_that_was_taken_before_its_turn() {
+    let (_disk, mut frontier) = fetched(hourly(4096));
+    let first = frontier.state.queue.timers.left_out().first.expect("some are left out");
+    let (early, due_ms) = (PageId::new(first as u32), (first >> 32) as i64 * 1_000);
+    assert!(matches!(frontier.next_of(early, 200_000).expect("answered"), Next::Fetch(_)));
+    done(&mut frontier, early, 200_000, &[]);
+    assert_eq!(rest(&mut frontier, due_ms - 1) as u32, early.number());
+    assert_eq!(frontier.next(due_ms - 1).expect("answered"), Next::Wait { until_ms: due_ms + 1_000 });
+    assert_eq!(rest(&mut frontier, 9 * HOUR_MS) as u32, 200 - early.number());
+}
+
 /// One life with crashes at many moments; returns the first violation.
 fn live(seed: u64) -> std::result::Result<u64, String> {
     let disk = SimDisk::new(seed);

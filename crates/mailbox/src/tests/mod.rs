@@ -123,7 +123,7 @@ fn a_shard_has_one_owner_and_an_epoch_that_fences_the_one_before() {
     let (disk, boxes) = made(2);
     let first = boxes.claim(0, 7).expect("free");
     assert!(matches!(boxes.claim(0, 8), Err(Error::Owned { owner: 7, .. })));
-    assert!(matches!(boxes.free(0), Err(Error::Alive { .. })), "it was just heard of");
+    assert!(matches!(boxes.free(0), Err(Error::Alive { .. })), "it was just heard from");
     // The same crawl claims again.
     let second = boxes.claim(0, 7).expect("its own");
     assert!(matches!(boxes.check(0, first), Err(Error::Fenced { .. })) && boxes.check(0, second).is_ok());

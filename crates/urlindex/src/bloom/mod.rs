@@ -33,7 +33,7 @@ use file::BloomFile;
 use hash::HashFamily;
 use known::Known;
 use options::Design;
-use shape::Layout;
+use shape::{LINE_BITS, Layout, Shape};
 use words::{Probes, Words};
 
 pub use options::BloomOptions;
@@ -179,6 +179,14 @@ impl BloomFilter {
     /// The theoretical rate with `urls` URLs.
     pub fn theoretical_rate(&self, urls: u64) -> f64 {
         self.design.shape.rate(urls as f64)
+    }
+
+    /// Returns whether a filter of this capacity and layout that is made for `rate` has the size
+    /// of this one. It may differ by a line of bits: by how platforms round.
+    pub fn is_made_for(&self, rate: f64) -> bool {
+        let own = self.design.shape;
+        let wanted = Shape::for_rate(own.layout, self.capacity(), rate);
+        wanted.is_ok_and(|shape| shape.probes == own.probes && shape.bits.abs_diff(own.bits) <= LINE_BITS)
     }
 
     /// Lists `url` as a known false positive: it is new until it is inserted. The list is exact,

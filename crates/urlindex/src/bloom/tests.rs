@@ -44,6 +44,19 @@ fn the_rate_is_that_of_theory_in_both_layouts() {
 }
 
 #[test]
+fn a_filter_knows_the_rate_that_it_was_made_for() {
+    for rate in [0.3, 1e-2, 1e-4, 1e-8] {
+        for options in [BloomOptions::new(10_000, rate), BloomOptions::new(10_000, rate).blocked()] {
+            let set = BloomFilter::in_memory(options).expect("made");
+            assert!(set.is_made_for(rate), "{rate}");
+            for other in [rate * 1.5, rate / 1.5, 0.0, 1.0, f64::NAN] {
+                assert!(!set.is_made_for(other), "{other} for {rate}");
+            }
+        }
+    }
+}
+
+#[test]
 fn the_old_hash_functions_forget_nothing_and_err_about_as_often() {
     for family in HashFamily::ALL.into_iter().filter(|family| *family != HashFamily::Xxh3) {
         let set = filled(BloomOptions::classic(20_000).family(family), 20_000);

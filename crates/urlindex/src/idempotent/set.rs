@@ -18,7 +18,7 @@ use crate::request_id::RequestId;
 use crate::seen::{SeenSet, Verdict};
 use crate::stored::{KeySet, StoredSet};
 
-/// Maximum lead of a client's clock over ours.
+/// Maximum lead of a client's clock over ours; `functions.lua` of urlindex-redis has the same.
 const AHEAD_MS: u64 = 10 * 60 * 1_000;
 
 /// A stored set whose requests may be sent again: each has an id, and gets the same answers again,

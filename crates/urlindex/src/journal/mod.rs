@@ -332,10 +332,19 @@ pub(crate) fn files_of(dir: &dyn Dir, name: &str) -> Result<Vec<String>> {
 pub(crate) struct KeysOf {
     /// Name of their file.
     pub(crate) file: String,
+    /// Offset of the request in it.
+    pub(crate) at: u64,
     /// Identifies the sets that have such keys.
     pub(crate) keys_of: u64,
     /// In the set's encoding.
     pub(crate) bytes: Vec<u8>,
+}
+
+impl KeysOf {
+    /// The error of keys that do not decode.
+    pub(crate) fn malformed(&self) -> Error {
+        Error::corrupt(&self.file, self.at, "the keys of a request are cut off")
+    }
 }
 
 /// Keys of requests that the set may lack, for a follower. Call it before reading the set, since a
@@ -356,8 +365,8 @@ pub(crate) fn waiting(dir: &Arc<dyn Dir>, name: &str) -> Result<Vec<KeysOf>> {
         if found.head.has_keys {
             let (id, keys_of) = (found.id, found.keys_of);
             let home = Home { dir: Arc::clone(dir), name: name.to_owned(), id, keys_of };
-            let read = segment::read(&home, number, Some(number) == last, |_, record| {
-                all.push(KeysOf { file: file.clone(), keys_of, bytes: record.keys });
+            let read = segment::read(&home, number, Some(number) == last, |at, record| {
+                all.push(KeysOf { file: file.clone(), at: u64::from(at), keys_of, bytes: record.keys });
                 Ok(())
             });
             match read {
@@ -378,7 +387,7 @@ pub(crate) fn recover(
     dir: &Arc<dyn Dir>,
     name: &str,
     keys_of: u64,
-    mut insert: impl FnMut(&[u8]) -> Result<()>,
+    mut insert: impl FnMut(&KeysOf) -> Result<()>,
     sync: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
     let numbers = segment::numbers(&**dir, name)?;
@@ -396,7 +405,10 @@ pub(crate) fn recover(
         return Ok(());
     }
     for number in &with_keys {
-        segment::read(&home, *number, *number == last, |_, record| insert(&record.keys))?;
+        let file = beside::requests(name, *number);
+        segment::read(&home, *number, *number == last, |at, record| {
+            insert(&KeysOf { file: file.clone(), at: u64::from(at), keys_of, bytes: record.keys })
+        })?;
     }
     sync()?;
     with_keys.into_iter().try_for_each(|number| strip(&home, number, number == last).map(drop))

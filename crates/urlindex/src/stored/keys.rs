@@ -9,6 +9,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::{AnySet, StoredSet};
 use crate::error::{Error, Result};
+use crate::format::RequestsHeader;
 use crate::journal::{self, Journal, Keep, KeysOf};
 use crate::seen::{SeenSet, Verdict};
 
@@ -305,17 +306,24 @@ impl StoredSet {
         }
     }
 
+    fn decoded(&self, of: &KeysOf) -> Result<Keys> {
+        let mut keys = self.keys();
+        keys.read(&of.bytes).ok_or_else(|| of.malformed())?;
+        Ok(keys)
+    }
+
     /// Keeps the answered keys of a journal that this set's files lack.
     ///
     /// # Errors
-    /// `Corrupt`, if they are keys of another set.
+    /// `Corrupt`, if they are keys of another set, or malformed.
     pub(super) fn look_at(&mut self, journal: &[KeysOf]) -> Result<()> {
         let mut waiting = KeySet::new(self.keys());
-        for KeysOf { file, keys_of, bytes } in journal {
-            let mut keys = self.keys();
-            if *keys_of != self.keys_of()? || keys.read(bytes).is_none() {
-                return Err(Error::corrupt(file, 0, "the keys are those of another set"));
+        for of in journal {
+            if of.keys_of != self.keys_of()? {
+                let at = RequestsHeader::KEYS_OF.at as u64;
+                return Err(Error::corrupt(&of.file, at, "the requests are those of another set"));
             }
+            let keys = self.decoded(of)?;
             let seen = self.find_keys(&keys)?;
             for (place, _) in seen.iter().enumerate().filter(|(_, verdict)| verdict.is_new()) {
                 waiting.add(&keys, place);
@@ -346,9 +354,8 @@ impl StoredSet {
     /// # Errors
     /// Those of [`journal::recover`].
     pub(super) fn take_answered(&self) -> Result<()> {
-        let insert = |bytes: &[u8]| {
-            let mut keys = self.keys();
-            keys.read(bytes).ok_or_else(|| Error::corrupt(&self.name, 0, "the keys of a request are cut off"))?;
+        let insert = |of: &KeysOf| {
+            let keys = self.decoded(of)?;
             self.make_room_for(&keys, 0)?;
             self.insert_keys(&keys)
         };

@@ -6,6 +6,7 @@ use filemap_io::sim::{Level, Loss, SimDisk};
 
 use super::*;
 use crate::canonical::{Rule, RuleSet};
+use crate::journal::{Keep, Record};
 use crate::{CrawlRules, Exact, Whatwg};
 
 fn url(i: u64) -> Vec<u8> {
@@ -252,4 +253,25 @@ fn a_trie_is_saved_when_it_changed_though_it_has_as_many_urls() {
     set.sync().expect("synced");
     let reader = read_in(disk.dir(), "seen").expect("opened");
     assert!((0..11).all(|i| has(&reader, i) == (i != 3)));
+}
+
+#[test]
+fn malformed_keys_of_a_request_are_told_with_their_file_and_offset() {
+    let disk = SimDisk::new(1);
+    let set = filled(&disk, "seen", NewSet::Trie, 0..10);
+    let mut journal = set.journal(Keep { requests: 10, ms: 1000 }).expect("opened");
+    // A key of 9 bytes, of which there is one.
+    let keys = vec![9, 0, 0, 0, b'x'];
+    let record = Record { id: 0, digest: 0, at_ms: 1, urls: 1, verdicts: vec![1], keys };
+    journal.append(&[record], 1).expect("appended");
+    journal.sync().expect("synced");
+    drop(journal);
+    set.close().expect("closed");
+    for opened in [read_in(disk.dir(), "seen"), open_in(disk.dir())] {
+        let Err(Error::Storage(StorageError::Corrupt { file, offset, what })) = opened.map(drop) else {
+            panic!("opened");
+        };
+        assert!(file.ends_with(".requests") && offset > 0, "{file} at {offset}");
+        assert_eq!(what, "the keys of a request are cut off");
+    }
 }

@@ -1,7 +1,7 @@
 //! Surveys a damaged store: finds its segments, whatever their names and headers, and the facts
 //! that the superblock still holds. Changes nothing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::ErrorKind;
 use std::sync::Arc;
 
@@ -44,7 +44,8 @@ pub(crate) struct Survey {
     pub(crate) missing: Vec<Loss>,
     /// Facts that cannot be known.
     pub(crate) unwitnessed: Vec<String>,
-    /// Greater than the ordinals of all segments, and with an unused number.
+    /// Greater than the ordinals of all segments, and with an unused number; without one only if
+    /// the log goes on in a segment that exists.
     pub(crate) next_ordinal: u64,
     /// The runs of keys in order of the store, as far as known.
     pub(crate) order: Option<KeyRuns>,
@@ -66,7 +67,8 @@ struct Candidate {
 /// `is_strict`.
 ///
 /// # Errors
-/// `NotAStore` if nothing there belongs to a store; `NewerFormat`; `Io`.
+/// `NotAStore` if nothing there belongs to a store; `NewerFormat`; `Full` if a segment is needed
+/// and all numbers are in use; `Io`.
 pub(crate) fn survey(dir: &dyn Dir, is_strict: bool, limits: &Limits) -> Result<Survey> {
     let mut listed = dir.list().map_err(Error::io("list", dir.path().display()))?;
     listed.sort();
@@ -97,9 +99,7 @@ pub(crate) fn survey(dir: &dyn Dir, is_strict: bool, limits: &Limits) -> Result<
     let first_run = superblock.as_ref().map_or(1, |superblock| recover::first_run(superblock.epoch));
     let next_run = runs.chain([told_run, first_run]).max().unwrap_or(1);
     let unwitnessed = known.unwitnessed(&segments);
-    let is_free = |ordinal: &u64| segments.iter().all(|s| s.header.ordinal as u16 != *ordinal as u16);
-    let next = greatest.max(told);
-    let next_ordinal = (next..next + (1 << 16)).find(is_free).unwrap_or(next);
+    let next_ordinal = next_ordinal(greatest.max(told), &segments)?;
     Ok(Survey {
         store_id,
         superblock,
@@ -114,6 +114,21 @@ pub(crate) fn survey(dir: &dyn Dir, is_strict: bool, limits: &Limits) -> Result<
         next_run,
         order,
     })
+}
+
+/// The first ordinal from `next` on whose number no segment has. `next` itself if there is none
+/// and none is needed, since the log has a last segment.
+fn next_ordinal(next: u64, segments: &[Found]) -> Result<u64> {
+    let taken: HashSet<u16> = segments.iter().map(|s| s.header.ordinal as u16).collect();
+    let free = (next..next + (1 << 16)).find(|ordinal| !taken.contains(&(*ordinal as u16)));
+    match free {
+        Some(ordinal) => Ok(ordinal),
+        None if segments.iter().any(|s| !s.header.is_output) => Ok(next),
+        None => {
+            let why = "all 65,536 segment numbers are in use, and the repair needs one to append to";
+            Err(Error::full(&names::segment(next as u16), why))
+        }
+    }
 }
 
 /// Parses a segment's name, including the temporary name of a segment that a repair was renaming.
@@ -319,5 +334,28 @@ impl Sorting<'_> {
             }
         }
         Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(ordinal: u64, is_output: bool) -> Found {
+        let header = FileHeader { is_output, ..FileHeader::new(Kind::Values, [0; 16], ordinal, 0) };
+        Found { name: names::segment(ordinal as u16), bytes: 0, header, is_guessed: is_output }
+    }
+
+    /// A repair removes a file that has the name of the segment it creates.
+    #[test]
+    fn a_repair_never_takes_the_number_of_a_segment() {
+        let mut segments: Vec<Found> = (0..1 << 16).map(|ordinal| found(ordinal, true)).collect();
+        let refused = next_ordinal(1 << 16, &segments).unwrap_err().to_string();
+        assert!(refused.contains("all 65,536 segment numbers are in use"), "{refused}");
+        segments[7] = found(7, false);
+        assert_eq!(next_ordinal(1 << 16, &segments).unwrap(), 1 << 16, "the log goes on in the segment 7");
+        segments.remove(7);
+        assert_eq!(next_ordinal(1 << 16, &segments).unwrap(), (1 << 16) + 7);
+        assert_eq!(next_ordinal(3, &[]).unwrap(), 3);
     }
 }

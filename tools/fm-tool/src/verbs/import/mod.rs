@@ -140,7 +140,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         if out.is_json() {
             print(&name, &brought, &target, args.form, &mut out)?;
         }
-        total.add(brought.report);
+        target.add_up(&mut total, brought.report)?;
         failure = brought.failure.map(|words| not_whole(&name, &words));
         if interrupt::asked() || failure.is_some() {
             break;

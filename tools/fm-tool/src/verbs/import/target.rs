@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use filemap::access::{Loading, PutRule};
-use filemap::import::{ImportOptions, ImportProgress};
+use filemap::import::{ImportOptions, ImportProgress, ImportReport};
 use filemap::store::{RevisitCount, Unresolved};
 use filemap::{Error, Page, PageStore, PageWrite, Put};
 use filemap_http::{ArchiveForm, Client, Imported};
@@ -18,6 +18,9 @@ use super::source::{Content, Head};
 use crate::flags::Shared;
 use crate::stores::bucket;
 use crate::stores::opening::{NewStore, ToFill, server_to_fill};
+
+/// Most URLs kept of revisits without an original.
+const MOST_URLS: usize = 10;
 
 /// Target of pages.
 pub enum Target<'a> {
@@ -122,6 +125,15 @@ impl<'a> Target<'a> {
         in_place::index(&mut store, (name, path), source, archive, progress)
     }
 
+    /// Adds the report of a file to the sums. The revisits in them take bounded memory.
+    pub fn add_up(&self, total: &mut ImportReport, report: ImportReport) -> Result<(), Failure> {
+        total.add(report);
+        match self.store() {
+            Some(store) => Ok(total.unresolved.keep_bounded(store)?),
+            None => Ok(()),
+        }
+    }
+
     /// The imported revisits, and those without an original. A server counts after each file, so
     /// an original in a later file counts as missing.
     pub fn revisits(&self, mut unresolved: Unresolved) -> Result<Option<RevisitCount>, Failure> {
@@ -143,7 +155,8 @@ impl<'a> Target<'a> {
 fn add(revisits: &mut RevisitCount, more: &RevisitCount) {
     revisits.revisits += more.revisits;
     revisits.unresolved += more.unresolved;
-    revisits.urls.extend(more.urls.iter().cloned());
+    let room = MOST_URLS.saturating_sub(revisits.urls.len());
+    revisits.urls.extend(more.urls.iter().take(room).cloned());
 }
 
 fn send(
