@@ -66,7 +66,10 @@ fn open(database: &str) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-fn find(database: &str, url: &str) -> Result<Option<(String, Vec<u8>)>, Failure> {
+/// The type and body of a page.
+type Page = (String, Vec<u8>);
+
+fn find(database: &str, url: &str) -> Result<Option<Page>, Failure> {
     READER.with_borrow_mut(|reader| {
         if reader.is_none() {
             *reader = Some((open(database)?, zstd::bulk::Decompressor::new()?));

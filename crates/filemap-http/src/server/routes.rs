@@ -19,9 +19,7 @@ use super::backend::Backend;
 use super::measure::Measured;
 use super::options::ServerOptions;
 use super::refusal::Refusal;
-use super::{
-    archive, changes, crawl, figures, guard, inspect, links, lists, many, openapi, pages, seen, space,
-};
+use super::{archive, changes, crawl, figures, guard, inspect, links, lists, many, openapi, pages, seen, space};
 
 /// An HTTP server for the pages of a store.
 ///
