@@ -37,7 +37,6 @@ mod index;
 mod keeping;
 mod kept;
 mod location;
-mod merge;
 mod opening;
 mod options;
 mod parts;
