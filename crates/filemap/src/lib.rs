@@ -4,6 +4,7 @@
 //!   versions, with or without the body.
 //! * [`PageRead`] and [`PageWrite`] are the interface of every store: local, over HTTP, in object
 //!   storage.
+//! * [`sharded`] makes one store of several folders, on several disks.
 //! * A [`Variant`] separates the answers of one URL: the answer to a `POST` never takes the place
 //!   of the page.
 //! * [`import`] puts WARC, ARC and WACZ files, whole or damaged, into a store; [`warc`] reads
@@ -52,6 +53,7 @@ mod names;
 mod packing;
 pub mod page;
 pub mod replica;
+pub mod sharded;
 #[cfg(feature = "warc")]
 mod spool;
 pub mod store;

@@ -8,10 +8,11 @@
 //! | URL, NUL, kind, NUL, variant | records beside a variant |
 //! | NUL, `variants`, number | the mark that URLs of this number have variants; never listed |
 //! | NUL, `archive`, number | where a file with pages in place is; never listed |
+//! | NUL, `member` | of which store over several folders this one is a member; never listed |
 //!
 //! The URL is canonical, byte for byte. No canonicaliser gives a NUL, so [`url`] of any key is the
 //! part before the first NUL: no other record can take the place of a page or be listed as one,
-//! and every key but those last two begins with its URL. A kind is not empty and holds no NUL; a
+//! and every key but those last three begins with its URL. A kind is not empty and holds no NUL; a
 //! variant is not empty and may hold any bytes. So all these keys are distinct.
 //!
 //! A mark stands for the URLs of a site whose hashes end alike, so that a site has 256 at most. It
@@ -27,6 +28,9 @@ const SEPARATOR: u8 = 0;
 const MARK: &[u8] = b"\0variants";
 /// What keys of archives begin with, as marks do.
 pub(crate) const ARCHIVE: &[u8] = b"\0archive";
+
+/// The key of the note of a member of a store over several folders.
+pub(crate) const MEMBER: &[u8] = b"\0member";
 
 /// The key of a record of this kind.
 pub(crate) fn key(canonical_url: &[u8], kind: RecordKind, variant: Option<&Variant>) -> Vec<u8> {
@@ -76,9 +80,9 @@ pub(crate) fn archive_of(key: &[u8]) -> Option<ArchiveId> {
     u64::from_str_radix(hex, 16).ok().map(ArchiveId)
 }
 
-/// Whether a key is one of the store's own, of no URL: a mark, or an archive.
+/// Whether a key is one of the store's own, of no URL: a mark, an archive, or a member's note.
 pub(crate) fn is_own(key: &[u8]) -> bool {
-    key.starts_with(MARK) || key.starts_with(ARCHIVE)
+    key.starts_with(MARK) || key.starts_with(ARCHIVE) || key == MEMBER
 }
 
 /// Whether a key is one of the store's own, also of a mark of earlier builds: such keys are never
@@ -157,6 +161,12 @@ mod tests {
             assert_eq!(super::kind(&key), Some(if kind.is_page() { RecordKind::Response } else { kind }));
             assert!(!is_own(&key) && !kind.name().as_bytes().starts_with(&MARK[1..]));
         }
+    }
+
+    #[test]
+    fn the_note_of_a_member_is_no_page_and_is_never_listed() {
+        assert!(is_own(MEMBER) && is_hidden(MEMBER) && !is_page(MEMBER) && !is_variant(MEMBER));
+        assert!(url(MEMBER).is_empty() && RecordKind::ALL.iter().all(|kind| kind.name() != "member"));
     }
 
     #[test]

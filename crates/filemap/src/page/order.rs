@@ -8,7 +8,7 @@
 //! | variant of a page of the first row | 0x81, form of the page, NUL, variant |
 //! | any other variant | 0x82, key |
 //! | record beside a page of the first row, or its variant | 0x83, form of the page, NUL, rest |
-//! | any other record beside; mark | 0x84, key |
+//! | any other record beside; a key of the store's own | 0x84, key |
 //!
 //! "Path" is all that follows the authority: query and fragment too. The end is a byte for the
 //! scheme and whether a port is written, 3 to 6, then the port in two bytes, high byte first. So
