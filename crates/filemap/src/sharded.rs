@@ -1,9 +1,10 @@
 //! One store over several folders, each on a disk of its own, say.
 //!
 //! Each folder is a whole store, the *member* of a set. A page is in the member that the host of
-//! its URL chooses ([`urlindex::shard`] of the canonical URL: the rule of a store in object storage
-//! and of crawls that share their hosts), with all its versions, its variants and the records
-//! beside them. A location names the members in their order, `shards:/disk1/a.fm,/disk2/b.fm`.
+//! its URL chooses ([`urlindex::shard`] of the canonical URL: the rule of a store in object
+//! storage and of crawls that share their hosts), with all its versions, its variants and the
+//! records beside them. A location names the members in their order:
+//! `shards:/disk1/a.fm,/disk2/b.fm`.
 //!
 //! Number, order and identity of the members are fixed when the set is made: each has a note of
 //! them, under a key of the store's own, so it comes along with every backup, copy of the files

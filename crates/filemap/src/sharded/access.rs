@@ -147,8 +147,8 @@ impl PageRead for ShardedStore {
     }
 
     /// One list in order, of the lists of all members; of a host that of its member. Damage in a
-    /// member is an error before all else, and the rest follows; after any other error nothing
-    /// does. If a member keeps no order, one list after the other.
+    /// member is an error before all else, and what can be read follows; after any other error
+    /// nothing does. If a member keeps no order, one list after the other.
     fn list<'s>(&'s self, scope: &Scope, after: Option<&Cursor>) -> Result<Results<'s, Listed>> {
         let list = |member: &'s PageStore| of_member(member, PageRead::list(member, scope, after));
         let lists = self.asked(scope).iter().map(list).collect::<Result<Vec<_>>>()?;

@@ -89,8 +89,8 @@ impl ShardedStore {
         opened(look(paths, |path| PageStore::open(path, options.clone()))?)
     }
 
-    /// Opens a store over these folders for reading, while another process may write it: it follows
-    /// that one.
+    /// Opens a store over these folders for reading, while another process may write it: it
+    /// follows that one.
     ///
     /// # Errors
     ///

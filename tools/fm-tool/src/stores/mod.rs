@@ -1,5 +1,5 @@
-//! How verbs get their stores: opening them, here, behind a server or in a bucket, absent files,
-//! and the file system below.
+//! How verbs get their stores: opening them, here, in several folders, behind a server or in a
+//! bucket, absent files, and the file system below.
 
 pub mod absence;
 pub mod bucket;
@@ -8,3 +8,4 @@ pub mod opening;
 pub mod place;
 pub mod remote;
 pub mod served;
+pub mod shards;
