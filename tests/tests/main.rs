@@ -9,4 +9,5 @@ mod golden_sets;
 mod hostile_damage;
 mod hostile_files;
 mod safety;
+mod sharded;
 mod warc_to_pages;

@@ -57,9 +57,15 @@ impl Crawler {
     /// its settings, except those set now.
     ///
     /// # Errors
-    /// The crawl's settings cannot be read.
+    /// The crawl's settings cannot be read; the store is one over several folders
+    /// ([`filemap::sharded`]).
     pub fn builder(store: impl AsRef<Path>) -> Result<Builder, Error> {
         let store = store.as_ref();
+        if filemap::sharded::is_location(store) {
+            let words = "a crawl has its store in one folder: give one, or start a crawl for each as a fleet does \
+                         (`fm-crawl run --shards`, docs/CRAWLING.md)";
+            return Err(Error::Usage(format!("{}: {words}", store.display())));
+        }
         let known = Folder::of(store).settings()?;
         let begun = if known.is_some() { Begun::Before } else { Begun::Now };
         Ok(Builder {

@@ -73,6 +73,15 @@ fn a_builder_names_all_that_is_wrong_and_makes_nothing() {
 }
 
 #[test]
+fn a_store_over_several_folders_is_refused_by_name_and_nothing_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let location = format!("shards:{0}/a.fm,{0}/b.fm", folder.path().display());
+    let refused = Crawler::builder(&location).err().expect("refused");
+    assert!(matches!(&refused, Error::Usage(words) if words.contains("one folder")), "{refused}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn a_second_crawl_into_a_store_is_refused_as_locked() {
     let site = Site::of(&[("/", "x")]);
     let folder = tempfile::tempdir().unwrap();

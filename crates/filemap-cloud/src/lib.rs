@@ -37,7 +37,6 @@ mod index;
 mod keeping;
 mod kept;
 mod location;
-mod merge;
 mod opening;
 mod options;
 mod parts;
@@ -61,6 +60,7 @@ mod writer;
 
 use std::sync::Arc;
 
+use filemap::sharded::{self, ShardedStore};
 use filemap::{Options, PageStore, PageWrite};
 use filemap_http::{Client, ClientOptions};
 
@@ -81,9 +81,10 @@ pub use crate::verify::VerifyReport;
 /// The crate whose object stores [`open_on`] accepts.
 pub use object_store;
 
-/// Opens the store at any location: a path, `http(s)://`, `s3://` or `mem://`. With [`Mode::Read`]
-/// every write fails. `options` apply to `s3://` and `mem://`. No token is sent to a server: open
-/// one that requires it with [`filemap_http::Client`].
+/// Opens the store at any location: a path, `shards:` with several ([`filemap::sharded`]),
+/// `http(s)://`, `s3://` or `mem://`. With [`Mode::Read`] every write fails. `options` apply to
+/// `s3://` and `mem://`; their canonicaliser to every store that is made. No token is sent to a
+/// server: open one that requires it with [`filemap_http::Client`].
 ///
 /// # Errors
 ///
@@ -93,7 +94,8 @@ pub use object_store;
 /// use filemap_cloud::{CloudOptions, Mode, open};
 /// let dir = tempfile::tempdir()?;
 /// let path = dir.path().join("pages.fm");
-/// for location in [path.to_str().expect("a path of text"), "mem://any"] {
+/// let several = format!("shards:{0}.1,{0}.2", path.display());
+/// for location in [path.to_str().expect("a path of text"), several.as_str(), "mem://any"] {
 ///     let store = open(location, Mode::Fill, &CloudOptions::new())?;
 ///     assert!(store.capabilities().has_history);
 /// }
@@ -107,6 +109,14 @@ pub fn open(location: &str, mode: Mode, options: &CloudOptions) -> Result<Box<dy
         return Ok(Box::new(Client::open(location, &ClientOptions::new())?));
     }
     let (canonicalizer, local) = (Arc::clone(&options.canonicalizer), Options::new());
+    if let Some(paths) = sharded::paths(location) {
+        let paths = paths?;
+        return Ok(Box::new(match mode {
+            Mode::Read => ShardedStore::open_read_only(&paths, local)?,
+            Mode::Write => ShardedStore::open(&paths, local)?,
+            Mode::Fill => ShardedStore::open_or_create(&paths, canonicalizer, local)?,
+        }));
+    }
     let is_absent =
         |error: &filemap::Error| matches!(error, filemap::Error::Engine(filemap_core::Error::NotAStore { .. }));
     Ok(Box::new(match mode {

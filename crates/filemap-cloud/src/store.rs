@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use filemap::access::{
     Capabilities, Contents, Cursor, Fetched, Listed, PutRule, Removed, RemovedVersions, Results, Scope, Survives, keys,
+    merge,
 };
 use filemap::page::RecordKind;
 use filemap::{Error, Lookup, Page, PageHead, PageRead, PageWrite, Put, Result, Variant, Version};
@@ -15,7 +16,7 @@ use urlindex::Canonicalizer;
 use crate::core::Core;
 use crate::error;
 use crate::shard::Shard;
-use crate::{merge, read, write};
+use crate::{read, write};
 
 /// A store in object storage. Its calls block; it is `Send` and `Sync`.
 ///
@@ -208,7 +209,7 @@ impl PageRead for CloudStore {
 
     fn list<'s>(&'s self, scope: &Scope, after: Option<&Cursor>) -> Result<Results<'s, Listed>> {
         let lists = self.each(|shard| read::list(&shard.core, scope, after))?;
-        Ok(merge::listings(lists, scope.is_backwards))
+        Ok(merge::listings(lists, scope.is_backwards, is_of_one))
     }
 
     fn cursor(&self, url: &[u8]) -> Result<Cursor> {
@@ -217,7 +218,7 @@ impl PageRead for CloudStore {
 
     fn heads<'s>(&'s self, scope: &Scope) -> Result<Results<'s, PageHead>> {
         let heads = self.each(|shard| read::heads(&shard.core, scope))?;
-        Ok(merge::heads(heads, scope.is_backwards))
+        Ok(merge::heads(heads, scope.is_backwards, is_of_one))
     }
 
     /// Sums the segments' bytes in the index: one row each.
@@ -278,4 +279,9 @@ impl PageWrite for CloudStore {
     fn close(&self) -> Result<()> {
         self.at_once(Shard::close)
     }
+}
+
+/// Whether an error is about one version. Any other may cut the list of a shard off.
+fn is_of_one(error: &Error) -> bool {
+    matches!(error, Error::Unreadable { .. })
 }

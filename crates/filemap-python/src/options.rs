@@ -86,6 +86,11 @@ impl Opening {
 ///
 /// Errors of the store.
 pub fn opened(path: &Path, mode: Mode, opening: Opening) -> filemap::Result<filemap::PageStore> {
+    if filemap::sharded::is_location(path) {
+        let what = "Python opens the store of one folder: open each by its path to read, or copy all into one folder with \
+                    `fm-tool copy`";
+        return Err(filemap::Error::NotMembers { path: path.to_owned(), what: what.to_owned() });
+    }
     let store = opened_here(path, mode, opening)?;
     Ok(store.with_archives(Arc::new(AnyArchives::new())))
 }

@@ -201,6 +201,12 @@ def test_an_export_to_a_folder_with_files_is_refused(
         warc.export(store, tmp_path / "x.wacz", format="wacz")
 
 
+def test_a_store_over_several_folders_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(filemap.FileMapError, match=r"shards:.*the store of one folder"):
+        filemap.open(f"shards:{tmp_path}/a.fm,{tmp_path}/b.fm", "a")
+    assert not list(tmp_path.iterdir())
+
+
 def test_an_unknown_option_and_a_list_of_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"no option 'keep_version'; there are .*keep_versions"):
         filemap.open(tmp_path / "a.fm", "a", keep_version=1)  # type: ignore[call-arg]

@@ -9,6 +9,7 @@
 pub(crate) mod interface;
 pub mod keys;
 mod listing;
+pub mod merge;
 
 use std::io::{self, Read};
 

@@ -4,7 +4,7 @@
 //! either: it is a [`Problem`](crate::warc::Problem) of the import's report.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use filemap_core::Version;
@@ -179,6 +179,23 @@ pub enum Error {
         /// The reason.
         what: String,
     },
+    /// A member of a store over several folders failed: see [`crate::sharded`].
+    #[error("{}: {source}", path.display())]
+    Member {
+        /// The member's folder.
+        path: PathBuf,
+        /// What failed there.
+        source: Arc<Error>,
+    },
+    /// These folders are not one store over several folders, in their order. No page was read or
+    /// written.
+    #[error("{}: {what}", path.display())]
+    NotMembers {
+        /// The folder, or the location, that does not fit.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        what: String,
+    },
     /// A store on another machine refused a call, or did not answer.
     #[error("{location}: {detail}")]
     Remote {
@@ -242,7 +259,7 @@ impl Error {
             Error::Meta { .. } | Error::InPlace { .. } | Error::LeftOut { .. } => true,
             Error::Remote { is_damage, .. } => *is_damage,
             Error::Unreadable { source, .. } => source.is_damage() || source.refused_by().is_some(),
-            Error::LostOriginal { source, .. } => source.is_damage(),
+            Error::LostOriginal { source, .. } | Error::Member { source, .. } => source.is_damage(),
             _ => false,
         }
     }
@@ -254,6 +271,7 @@ impl Error {
         match self {
             Error::Url { .. } | Error::Variant { .. } | Error::HeadersTooLarge { .. } => true,
             Error::Remote { is_of_one_page, .. } => *is_of_one_page,
+            Error::Member { source, .. } => source.concerns_one_page(),
             Error::Engine(engine) => {
                 matches!(
                     engine,
@@ -264,6 +282,28 @@ impl Error {
                 )
             }
             _ => false,
+        }
+    }
+
+    /// The error with the folder of the member that it came from. One that is about what the
+    /// caller gave, and the same in every member, stays as it is.
+    pub(crate) fn of_member(self, path: &Path) -> Error {
+        let of_member = |source: Arc<Error>| Error::Member { path: path.to_owned(), source };
+        match self {
+            Error::Unreadable { url, version, source } => {
+                Error::Unreadable { url, version, source: Arc::new(of_member(source)) }
+            }
+            Error::LostOriginal { url, time_ms, source } => {
+                Error::LostOriginal { url, time_ms, source: Arc::new(of_member(source)) }
+            }
+            Error::Url { .. }
+            | Error::Variant { .. }
+            | Error::HeadersTooLarge { .. }
+            | Error::Cursor { .. }
+            | Error::Unsupported { .. }
+            | Error::Member { .. }
+            | Error::NotMembers { .. } => self,
+            error => of_member(Arc::new(error)),
         }
     }
 

@@ -4,6 +4,7 @@
 //!   all versions, with or without the body.
 //! * [`PageRead`] and [`PageWrite`] are the interface of every store: local, over HTTP, in object
 //!   storage.
+//! * [`sharded`] makes one store of several folders, on several disks.
 //! * A [`Variant`] separates the responses of one URL: the response to a `POST` never replaces the
 //!   page.
 //! * [`import`] puts WARC, ARC and WACZ files, whole or damaged, into a store; [`warc`] reads
@@ -52,6 +53,7 @@ mod names;
 mod packing;
 pub mod page;
 pub mod replica;
+pub mod sharded;
 #[cfg(feature = "warc")]
 mod spool;
 pub mod store;

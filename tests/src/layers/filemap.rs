@@ -36,7 +36,7 @@ pub const FILEMAP: Table = Table {
         &["store::rules"],
         &["store"],
         // What fills and empties it. None knows another.
-        &["async_store", "copy", "dump", "erase", "import"],
+        &["async_store", "copy", "dump", "erase", "import", "sharded"],
         // A store made equal to another.
         &["replica::place"],
         &["replica"],

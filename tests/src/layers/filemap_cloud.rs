@@ -18,7 +18,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["core"],
     &["parts", "walk"],
     &["read", "write"],
-    &["merge", "shard"],
+    &["shard"],
     &["store"],
     &["collect", "compact", "every", "kept", "prune", "stats"],
     &["erase", "upkeep", "verify"],

@@ -3,6 +3,7 @@
 /// Lowest first.
 pub const LAYERS: &[&[&str]] = &[
     &["flags", "input", "json", "revisits", "stores::bucket"],
+    &["stores::shards"],
     &["stores::absence", "stores::file_system", "stores::remote"],
     &["stores::opening", "stores::served"],
     &["stores::place"],

@@ -8,6 +8,7 @@
 use std::fmt;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use urlindex::StorageError;
 
@@ -173,15 +174,27 @@ impl From<filemap::Error> for Failure {
     fn from(error: filemap::Error) -> Self {
         match error {
             filemap::Error::Engine(error) => error.into(),
+            filemap::Error::Member { path, source } => of_member(&path, source),
             filemap::Error::Url { .. }
             | filemap::Error::Variant { .. }
             | filemap::Error::Packed { .. }
             | filemap::Error::Unsupported { .. }
+            | filemap::Error::NotMembers { .. }
             | filemap::Error::Cursor { .. } => Self::Usage(error.to_string()),
             error if error.is_damage() => Self::Damage(error.to_string()),
             filemap::Error::Remote { is_of_one_page: true, .. } => Self::Usage(error.to_string()),
             _ => Self::Io(error.to_string()),
         }
+    }
+}
+
+/// The failure of a member of a store over several folders, with its path.
+fn of_member(path: &Path, source: Arc<filemap::Error>) -> Failure {
+    let named = |words: String| format!("{}: {words}", path.display());
+    match Arc::try_unwrap(source) {
+        Ok(error) => Failure::from(error).map(named),
+        Err(error) if error.is_damage() => Failure::Damage(named(error.to_string())),
+        Err(error) => Failure::Io(named(error.to_string())),
     }
 }
 
@@ -209,6 +222,16 @@ impl From<io::Error> for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_failure_of_a_member_is_that_of_its_store_with_the_path() {
+        let error = StorageError::Locked { file: "the store".to_owned(), pid: Some(7) };
+        let source = Arc::new(filemap::Error::Engine(error.into()));
+        let failure = Failure::from(filemap::Error::Member { path: "/disk1/a.fm".into(), source: Arc::clone(&source) });
+        assert!(matches!(&failure, Failure::Io(words) if words.starts_with("/disk1/a.fm: ")), "{failure}");
+        let failure = Failure::from(filemap::Error::Member { path: "/disk1/a.fm".into(), source });
+        assert!(matches!(&failure, Failure::Locked(words) if words.starts_with("/disk1/a.fm: ")), "{failure}");
+    }
 
     #[test]
     fn the_worst_outcome_wins() {

@@ -191,6 +191,11 @@ impl Cli {
     }
 
     fn options(&self) -> Result<ServerOptions, Failure> {
+        if filemap::sharded::is_location(&self.store) {
+            let words = "a server has the store of one folder: start one for each, at an address of its own, or copy all \
+                         into one folder with `fm-tool copy`";
+            return Err(Failure::Usage(format!("{}: {words}", self.store.display())));
+        }
         let store = self.store.clone();
         let mut options = ServerOptions::new()
             .crawl(move || files::crawl(&store))
@@ -342,6 +347,13 @@ mod tests {
     #[test]
     fn the_arguments_fit_together() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_store_over_several_folders_is_refused_by_name() {
+        let cli = Cli::try_parse_from(["fm-serve", "shards:a.fm,b.fm", "--write"]).expect("arguments");
+        let refused = cli.options().map(|_| ());
+        assert!(matches!(refused, Err(Failure::Usage(words)) if words.starts_with("shards:a.fm,b.fm: ")));
     }
 
     #[test]

@@ -29,6 +29,8 @@ const AFTER_HELP: &str = "\
 A server's address, such as http://127.0.0.1:8640, stands for a store where pages are read, put or
 removed; FILEMAP_TOKEN has its token, FILEMAP_CA_FILE a file of certificates to trust.
 
+shards:/disk1/a.fm,/disk2/b.fm is one store over several folders, by the host of a page.
+
 s3://bucket/prefix is a store in object storage, in programs built with feature `cloud`:
 AWS_ENDPOINT, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY give its address and the
 credentials. A verb that does not support it says what to do instead.

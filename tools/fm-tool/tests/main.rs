@@ -27,6 +27,7 @@ mod repair;
 mod seen;
 mod seen_disk;
 mod seen_redis;
+mod shards;
 mod space;
 mod streams;
 mod variants;

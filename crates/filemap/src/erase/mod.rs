@@ -356,7 +356,7 @@ impl Error {
     pub fn refused_by(&self) -> Option<u32> {
         match self {
             Error::Engine(filemap_core::Error::Refused { rule }) => Some(*rule),
-            Error::Unreadable { source, .. } => source.refused_by(),
+            Error::Unreadable { source, .. } | Error::Member { source, .. } => source.refused_by(),
             _ => None,
         }
     }

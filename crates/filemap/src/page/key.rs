@@ -8,11 +8,12 @@
 //! | URL, NUL, kind, NUL, variant | records beside a variant |
 //! | NUL, `variants`, number | the mark that URLs with this number have variants; never listed |
 //! | NUL, `archive`, number | name and location of a file with pages in place; never listed |
+//! | NUL, `member` | the store over several folders that this one belongs to; never listed |
 //!
 //! The URL is canonical, byte for byte. No canonicaliser's output contains a NUL, so [`url`] of
 //! any key is the part before the first NUL: no other record can replace a page or be listed as
-//! one, and every key except the last two begins with its URL. A kind is not empty and contains no
-//! NUL; a variant is not empty and may contain any bytes. So all these keys are distinct.
+//! one, and every key except the last three begins with its URL. A kind is not empty and contains
+//! no NUL; a variant is not empty and may contain any bytes. So all these keys are distinct.
 //!
 //! A mark covers URLs of one scheme and host whose hashes end alike, so there are at most 256 for
 //! each scheme and host. It contains no text of a URL, so an erasure may leave it.
@@ -27,6 +28,9 @@ const SEPARATOR: u8 = 0;
 const MARK: &[u8] = b"\0variants";
 /// Prefix of the keys of archives.
 pub(crate) const ARCHIVE: &[u8] = b"\0archive";
+
+/// The key of the note of a member of a store over several folders.
+pub(crate) const MEMBER: &[u8] = b"\0member";
 
 /// The key of a record of this kind.
 pub(crate) fn key(canonical_url: &[u8], kind: RecordKind, variant: Option<&Variant>) -> Vec<u8> {
@@ -76,9 +80,10 @@ pub(crate) fn archive_of(key: &[u8]) -> Option<ArchiveId> {
     u64::from_str_radix(hex, 16).ok().map(ArchiveId)
 }
 
-/// Returns whether a key is one of the store's own, without a URL: a mark, or an archive.
+/// Returns whether a key is one of the store's own, without a URL: a mark, an archive, or the note
+/// of a member.
 pub(crate) fn is_own(key: &[u8]) -> bool {
-    key.starts_with(MARK) || key.starts_with(ARCHIVE)
+    key.starts_with(MARK) || key.starts_with(ARCHIVE) || key == MEMBER
 }
 
 /// Returns whether a key is one of the store's own, or a mark of earlier versions of FileMap: such
@@ -156,6 +161,12 @@ mod tests {
             assert_eq!(super::kind(&key), Some(if kind.is_page() { RecordKind::Response } else { kind }));
             assert!(!is_own(&key) && !kind.name().as_bytes().starts_with(&MARK[1..]));
         }
+    }
+
+    #[test]
+    fn the_note_of_a_member_is_no_page_and_is_never_listed() {
+        assert!(is_own(MEMBER) && is_hidden(MEMBER) && !is_page(MEMBER) && !is_variant(MEMBER));
+        assert!(url(MEMBER).is_empty() && RecordKind::ALL.iter().all(|kind| kind.name() != "member"));
     }
 
     #[test]

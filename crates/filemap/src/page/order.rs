@@ -8,7 +8,7 @@
 //! | variant of a page of the first row | 0x81, form of the page, NUL, variant |
 //! | any other variant | 0x82, key |
 //! | record beside a page of the first row, or its variant | 0x83, form of the page, NUL, rest |
-//! | any other record beside; mark | 0x84, key |
+//! | any other record beside; a key of the store's own | 0x84, key |
 //!
 //! "Path" is everything after the authority, with query and fragment. The end is one byte, 3 to 6,
 //! for the scheme and for the presence of a port, then the port in two bytes, high byte first. So

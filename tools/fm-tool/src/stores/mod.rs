@@ -1,5 +1,5 @@
-//! Stores of verbs: opening them, local, behind a server or in a bucket; missing files; the file
-//! system below.
+//! Stores of verbs: opening them, local, in several folders, behind a server or in a bucket;
+//! missing files; the file system below.
 
 pub mod absence;
 pub mod bucket;
@@ -8,3 +8,4 @@ pub mod opening;
 pub mod place;
 pub mod remote;
 pub mod served;
+pub mod shards;

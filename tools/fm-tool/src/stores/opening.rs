@@ -1,7 +1,8 @@
 //! Opens a verb's store: to read, to change, or to fill.
 //!
 //! Verbs that read and write pages get a [`PageRead`] or [`PageWrite`]. Only this module decides
-//! whether a location is a folder, a server or a bucket. Upkeep needs a local store or its engine.
+//! whether a location is a folder, several, a server or a bucket. Upkeep needs a local store or
+//! its engine.
 //!
 //! Invariant: only filling creates a store. Reading takes no lock, so it works while a crawler
 //! writes. Changing a missing store is an error.
@@ -9,6 +10,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use filemap::archives::Archives;
+use filemap::sharded::ShardedStore;
 use filemap::{Options, PageRead, PageStore, PageWrite};
 use filemap_core::recovery::RecoveryReport;
 use filemap_core::{Event, Store};
@@ -18,13 +21,16 @@ use urlindex::{Canonicalizer, Exact, Whatwg};
 
 use crate::flags::Shared;
 use crate::stores::bucket::{self, For};
-use crate::stores::{absence, remote};
+use crate::stores::{absence, remote, shards};
 
 /// A store to read, while another process may write it.
 pub fn to_read(path: &Path, shared: &Shared) -> Result<Box<dyn PageRead>, Failure> {
     refuse_loss(path, shared)?;
     if let Some(store) = bucket::open(path, For::Reading)? {
         return Ok(store);
+    }
+    if let Some(store) = shards_to_read(path, shared)? {
+        return Ok(Box::new(store));
     }
     Ok(match remote::open(path)? {
         Some(client) => Box::new(client),
@@ -37,6 +43,10 @@ pub fn to_change(path: &Path, shared: &Shared) -> Result<Box<dyn PageWrite>, Fai
     refuse_loss(path, shared)?;
     if let Some(store) = bucket::open(path, For::Changing)? {
         return Ok(store);
+    }
+    if let Some(members) = shards::members(path)? {
+        let store = ShardedStore::open(&members, options(shared));
+        return Ok(Box::new(opened_over(store, absence::of_written, REMEDY_TO_CHANGE)?));
     }
     Ok(match remote::open(path)? {
         Some(_) if shared.accept_loss => return Err(accepts_loss()),
@@ -53,6 +63,10 @@ pub fn to_fill(path: &Path, new: &NewStore, shared: &Shared) -> Result<Box<dyn P
     }
     if let Some(store) = bucket::open(path, For::Filling(new.canonicalizer()))? {
         return Ok(store);
+    }
+    if let Some(store) = shards_to_fill(path, &new.canonicalizer(), new.min_free, shared)? {
+        new.check_keys(&**store.canonicalizer())?;
+        return Ok(Box::new(store));
     }
     Ok(match server_to_fill(path, new, shared)? {
         Some(client) => Box::new(client),
@@ -97,6 +111,42 @@ fn opened<T>(path: &Path, store: Result<T, impl Into<Failure>>) -> Result<T, Fai
 /// As [`opened`], for a store to change.
 fn opened_to_change<T>(path: &Path, store: Result<T, impl Into<Failure>>) -> Result<T, Failure> {
     store.map_err(|error| error.into().at(path, REMEDY_TO_CHANGE))
+}
+
+/// A store over several folders to read; `None` if the path names none.
+pub fn shards_to_read(path: &Path, shared: &Shared) -> Result<Option<ShardedStore>, Failure> {
+    let Some(members) = shards::members(path)? else { return Ok(None) };
+    let store = ShardedStore::open_read_only(&members, options(shared));
+    opened_over(store, absence::of_read, REMEDY).map(Some)
+}
+
+/// A store over several folders to fill, made with this canonicaliser if absent; `None` if the
+/// path names none.
+pub fn shards_to_fill(
+    path: &Path,
+    canonicalizer: &Arc<dyn Canonicalizer>,
+    min_free: Option<u64>,
+    shared: &Shared,
+) -> Result<Option<ShardedStore>, Failure> {
+    let Some(members) = shards::members(path)? else { return Ok(None) };
+    let options = min_free.into_iter().fold(options(shared), Options::free_space_floor);
+    let store = ShardedStore::open_or_create(&members, Arc::clone(canonicalizer), options);
+    opened_over(store, absence::of_written, REMEDY_TO_CHANGE).map(Some)
+}
+
+/// An open store over several folders, with what opens archives; damage gets the remedy.
+fn opened_over(
+    store: filemap::Result<ShardedStore>,
+    of_absent: fn(&Store),
+    remedy: &str,
+) -> Result<ShardedStore, Failure> {
+    let store = store.map_err(|error| match Failure::from(error) {
+        Failure::Damage(words) => Failure::Damage(format!("{words}. {remedy}")),
+        failure => failure,
+    })?;
+    store.members().iter().for_each(|member| of_absent(member.engine()));
+    let archives: Arc<dyn Archives> = Arc::new(AnyArchives::new());
+    Ok(store.with_archives(&archives))
 }
 
 /// The engine of a store, for verbs that do not deal with pages.
@@ -175,6 +225,16 @@ impl NewStore {
     pub fn canonicalizer(&self) -> Arc<dyn Canonicalizer> {
         if self.exact_urls { Arc::new(Exact) } else { Arc::new(Whatwg) }
     }
+
+    /// Refuses a store that is there and takes no URLs as they are written, if such was asked for.
+    fn check_keys(&self, own: &dyn Canonicalizer) -> Result<(), Failure> {
+        let named = |canonicalizer: &dyn Canonicalizer| format!("{} {}", canonicalizer.name(), canonicalizer.version());
+        let (stored, wanted) = (named(own), named(&Exact));
+        if !self.exact_urls || stored == wanted {
+            return Ok(());
+        }
+        Err(filemap_core::Error::Canonicalizer { stored, wanted }.into())
+    }
 }
 
 fn local_to_fill(path: &Path, new: &NewStore, shared: &Shared) -> Result<PageStore, Failure> {
@@ -225,6 +285,7 @@ impl<'a> ToFill<'a> {
     /// Opens the store if it exists.
     pub fn open(path: &'a Path, new: &'a NewStore, shared: &'a Shared) -> Result<Self, Failure> {
         bucket::refuse(path)?;
+        shards::refuse(path)?;
         // Opens, or refuses, anything but an empty folder at once.
         let is_empty = match std::fs::read_dir(path) {
             Ok(mut entries) => entries.next().is_none(),

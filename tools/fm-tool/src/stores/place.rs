@@ -1,9 +1,10 @@
-//! Source or target of a copy: a local store, one behind a server or one in a bucket, with all its
-//! versions and its canonicaliser.
+//! Source or target of a copy: a local store, in one folder or several, one behind a server or one
+//! in a bucket, with all its versions and its canonicaliser.
 
 use std::path::Path;
 use std::sync::Arc;
 
+use filemap::sharded::ShardedStore;
 use filemap::store::StoredVersion;
 use filemap::{PageStore, PageWrite};
 use filemap_http::Client;
@@ -15,11 +16,12 @@ use crate::stores::bucket;
 #[cfg(feature = "cloud")]
 use crate::stores::bucket::For;
 use crate::stores::served::Served;
-use crate::stores::{opening, remote};
+use crate::stores::{opening, remote, shards};
 
 /// A store, wherever it is.
 pub enum Place {
     Here(PageStore),
+    Shards(ShardedStore),
     Server(Box<Client>),
     #[cfg(feature = "cloud")]
     Bucket(Box<filemap_cloud::CloudStore>),
@@ -38,6 +40,9 @@ impl Place {
             return Ok(Place::Bucket(Box::new(store)));
         }
         bucket::refuse_unbuilt(path)?;
+        if let Some(store) = opening::shards_to_read(path, shared)? {
+            return Ok(Place::Shards(store));
+        }
         Ok(match remote::open(path)? {
             Some(client) => Place::Server(Box::new(client)),
             None => Place::Here(opening::local_to_read(path, shared)?),
@@ -70,6 +75,9 @@ impl Place {
             return Ok(Place::Bucket(Box::new(store)));
         }
         bucket::refuse_unbuilt(path)?;
+        if let Some(store) = opening::shards_to_fill(path, canonicalizer, None, shared)? {
+            return Ok(Place::Shards(store));
+        }
         Ok(match remote::open(path)? {
             Some(client) => Place::Server(Box::new(client)),
             None => Place::Here(opening::local_to_fill_like(path, canonicalizer, shared)?),
@@ -80,6 +88,7 @@ impl Place {
     pub fn canonicalizer(&self, path: &Path) -> Result<Arc<dyn Canonicalizer>, Failure> {
         match self {
             Place::Here(store) => Ok(Arc::clone(store.canonicalizer())),
+            Place::Shards(store) => Ok(Arc::clone(store.canonicalizer())),
             #[cfg(feature = "cloud")]
             Place::Bucket(store) => Ok(Arc::clone(store.canonicalizer())),
             Place::Server(client) => {
@@ -98,6 +107,7 @@ impl Place {
     pub fn store(&self) -> &dyn PageWrite {
         match self {
             Place::Here(store) => store,
+            Place::Shards(store) => store,
             Place::Server(client) => &**client,
             #[cfg(feature = "cloud")]
             Place::Bucket(store) => &**store,
@@ -112,6 +122,7 @@ impl Place {
     ) -> Result<Versions<'a>, Failure> {
         Ok(match self {
             Place::Here(store) => Box::new(store.stored_by_key()),
+            Place::Shards(store) => Box::new(store.stored_by_key()),
             #[cfg(feature = "cloud")]
             Place::Bucket(store) => Box::new(store.stored_by_key()),
             Place::Server(client) => Box::new(Served::new(client, canonicalizer, location)?),
@@ -121,8 +132,17 @@ impl Place {
     /// Number of concurrent puts of different pages.
     pub fn puts_at_once(&self) -> usize {
         match self {
-            Place::Here(_) => 1,
+            Place::Here(_) | Place::Shards(_) => 1,
             _ => 16,
+        }
+    }
+
+    /// The stores in folders here, which may have rules of erasures.
+    pub fn folders(&self) -> &[PageStore] {
+        match self {
+            Place::Here(store) => std::slice::from_ref(store),
+            Place::Shards(store) => store.members(),
+            _ => &[],
         }
     }
 }
@@ -137,17 +157,23 @@ fn refuse_other(path: &Path, wanted: &Arc<dyn Canonicalizer>, own: &Arc<dyn Cano
     Err(Failure::Usage(format!("{path} has the canonicaliser {own}, the other store has {wanted}: nothing was copied")))
 }
 
-/// Returns whether two paths name one store, in any spelling.
+/// Returns whether two paths name one store, in any spelling, or one names a folder of the other.
 pub fn is_same(one: &Path, other: &Path) -> bool {
+    let folders = |path: &Path| shards::members(path).ok().flatten().unwrap_or_else(|| vec![path.to_owned()]);
+    if shards::is_shards(one) || shards::is_shards(other) {
+        return folders(one).iter().any(|one| folders(other).iter().any(|other| is_same_folder(one, other)));
+    }
     match (bucket::location(one), bucket::location(other)) {
         (Some(one), Some(other)) => bucket::parts(one) == bucket::parts(other),
-        (None, None) => {
-            let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-            // Slashes at the end are ignored, also in the address of a server.
-            canonical(one) == canonical(other)
-        }
+        (None, None) => is_same_folder(one, other),
         _ => false,
     }
+}
+
+fn is_same_folder(one: &Path, other: &Path) -> bool {
+    let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    // Slashes at the end are ignored, also in the address of a server.
+    canonical(one) == canonical(other)
 }
 
 /// A path for messages, without possible secrets in a remote location.
@@ -170,6 +196,7 @@ mod tests {
     fn one_store_is_known_however_it_is_written_and_no_secret_is_shown() {
         let is_same = |one: &str, other: &str| is_same(Path::new(one), Path::new(other));
         assert!(is_same("s3://b/p", "S3://b/p/") && is_same("http://h/a", "http://h/a/") && is_same(".", "./src/.."));
+        assert!(is_same("shards:a,b", "shards:c,./a") && is_same("shards:a,b", "b") && !is_same("shards:a,b", "c"));
         assert!(!is_same("s3://b/p", "s3://b/q") && !is_same("s3://b/p", "p") && !is_same("p", "q"));
         for secret in ["s3://key:5e3c7e7@b/p", "s3://key:a/5e3c7e7@b", "http://user:5e3c7e7@h/", "https://5e3c7e7@h"] {
             assert!(!shown(Path::new(secret)).contains("5e3c7e7"), "{secret}");

@@ -5,7 +5,7 @@ use std::path::Path;
 use filemap_http::{Client, ClientOptions, SeenClient};
 use fm_cli::{Failure, credentials};
 
-use crate::stores::bucket;
+use crate::stores::{bucket, shards};
 
 fn location(path: &Path) -> Option<&str> {
     path.to_str().filter(|location| Client::is_location(location))
@@ -51,9 +51,11 @@ pub fn shown(path: &Path) -> String {
     }
 }
 
-/// Refuses the address of a server or a bucket, for verbs that need the store's files.
+/// Refuses the address of a server, a bucket, or a store over several folders, for verbs that need
+/// the files of one store.
 pub fn refuse(path: &Path) -> Result<(), Failure> {
     bucket::refuse(path)?;
+    shards::refuse(path)?;
     if !is_server(path) {
         return Ok(());
     }

@@ -9,7 +9,7 @@ use fm_cli::words::count;
 use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt, sink, sizes};
 
 use crate::flags::Shared;
-use crate::stores::{bucket, opening, remote};
+use crate::stores::{bucket, opening, remote, shards};
 
 /// Back up a store, even while it is being written
 #[derive(clap::Args)]
@@ -17,6 +17,7 @@ use crate::stores::{bucket, opening, remote};
     after_help = "The backup is an ordinary store. On the same file system it shares immutable segments with the store by hard links, \
     which takes no space and no time; on another one it shares them with --base, an earlier backup there. Shared \
     files do not survive a failing disk: keep one backup on another disk. The store is not changed or locked.\n\n\
+    A store over several folders is backed up to as many, each of its own moment: `shards:/backup/a.fm,/backup/b.fm`.\n\n\
     Example:\n  fm-tool backup pages.fm /backup/monday.fm --base /backup/sunday.fm"
 )]
 pub struct Args {
@@ -31,8 +32,24 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
-    let options = args.base.iter().fold(BackupOptions::new(), BackupOptions::base);
-    back_up(&args.store, &args.to, &options, shared)
+    let options = |base: Option<&PathBuf>| base.into_iter().fold(BackupOptions::new(), BackupOptions::base);
+    let Some(members) = shards::checked(&args.store)? else {
+        return back_up(&args.store, &args.to, &options(args.base.as_ref()), shared);
+    };
+    let as_many = |path: &Path, what: &str| {
+        let folders = shards::members(path)?.filter(|folders| folders.len() == members.len());
+        folders.ok_or_else(|| {
+            let (path, members) = (path.display(), members.len());
+            Failure::Usage(format!("{path}: {what} of a store over {members} folders is as many: `shards:A,B`"))
+        })
+    };
+    let (to, bases) = (as_many(&args.to, "the backup")?, args.base.as_deref().map(|base| as_many(base, "--base")));
+    let bases = bases.transpose()?;
+    to.iter().try_for_each(|to| sink::check_new_folder(to))?;
+    shards::each(&members, shared, |number, member| {
+        let base = bases.as_ref().map(|bases| &bases[number]);
+        back_up(member, &to[number], &options(base), shared)
+    })
 }
 
 /// Makes a backup and shows its progress.

@@ -12,10 +12,10 @@ use super::in_bucket;
 use crate::flags::Shared;
 #[cfg(feature = "cloud")]
 use crate::stores::bucket;
-use crate::stores::opening;
+use crate::stores::{opening, shards};
 
 /// Free the space of dead records
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
 #[command(
     after_help = "A process that writes the store compacts by itself, as far as its space bound requires; this verb is for stores \
     that no process writes. Needs free space of about one segment.\n\n\
@@ -50,6 +50,11 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         let why = "a bucket is read as fast as it answers";
         bucket::refuse_flags(location, &[("--rate", args.rate.is_some(), why)])?;
         return in_bucket::compact::run(location, args.goal(), args.dry_run, shared);
+    }
+    if let Some(members) = shards::checked(&args.store)? {
+        return shards::each(&members, shared, |_, store| {
+            run(&Args { store: store.to_owned(), ..args.clone() }, shared)
+        });
     }
     let mut out = Output::stdout(shared.flags);
     if args.dry_run {

@@ -24,10 +24,10 @@ use crate::arguments::urls::Address;
 use crate::flags::Shared;
 #[cfg(feature = "cloud")]
 use crate::stores::bucket;
-use crate::stores::{absence, opening, place};
+use crate::stores::{absence, opening, place, shards};
 
 /// Erase pages from every file of a store, permanently
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
 #[command(
     group = clap::ArgGroup::new("order").args(["url", "host", "prefix", "regex", "digest"]).requires("reason"),
     group = clap::ArgGroup::new("what").required(true)
@@ -100,6 +100,11 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     if let Some(location) = bucket::location(&args.store) {
         return in_object_storage(location, args, shared);
     }
+    let why = "each folder has its own numbers of rules: give its path";
+    shards::refuse_flags(&args.store, &[("--lift", args.lift.is_some(), why)])?;
+    if let Some(members) = shards::checked(&args.store)? {
+        return over(&members, args, shared);
+    }
     let mut out = Output::stdout(shared.flags);
     if args.list {
         let rules = opening::local_to_read(&args.store, shared)?.erase_rules()?;
@@ -129,6 +134,17 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let store = opening::local_to_change(&args.store, shared)?;
     let changed = change(args, order.as_ref(), &store, shared, out);
     Outcome::closed(changed, store.close())
+}
+
+/// The erasure in each member: also where no page is meant, so that the rule holds in all.
+fn over(members: &[PathBuf], args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    if let Some(order) = args.order() {
+        order.check()?;
+        if !args.dry_run && !args.has_agreed(&order)? {
+            return Ok(Outcome::Refused);
+        }
+    }
+    shards::each(members, shared, |_, store| run(&Args { store: store.to_owned(), yes: true, ..args.clone() }, shared))
 }
 
 impl Args {

@@ -9,7 +9,7 @@ use fm_cli::{Failure, Outcome, Output, fields, plain};
 use serde_json::{Map, Value};
 
 use crate::flags::Shared;
-use crate::stores::bucket;
+use crate::stores::{bucket, shards};
 
 /// Print the contents of one file of a store, field by field
 #[derive(clap::Args)]
@@ -24,6 +24,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let words = "the objects of a bucket are no files here: `fm-tool segments LOCATION` lists them, `fm-tool verify \
                  LOCATION` reads them";
     bucket::refuse_as(&args.file, words)?;
+    shards::refuse_as(&args.file, "this verb prints a file: give its path in the folder that has it")?;
     let mut out = Output::stdout(shared.flags);
     let mut end = Ok(Outcome::Done);
     filemap_core::check::inspect(&args.file, &mut |item| {

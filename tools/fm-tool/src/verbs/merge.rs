@@ -11,7 +11,7 @@ use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt, sizes};
 
 use super::repair;
 use crate::flags::Shared;
-use crate::stores::{absence, bucket, opening, remote};
+use crate::stores::{absence, bucket, opening, remote, shards};
 
 /// Add all pages of some stores to another
 #[derive(clap::Args)]
@@ -34,6 +34,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         let words = "stores in folders are merged: `fm-tool copy FROM TO` adds all pages of one store to another, in a \
                      bucket too";
         bucket::refuse_as(path, words)?;
+        shards::refuse_as(path, words)?;
     }
     let mut stores = Vec::new();
     for path in &args.stores {

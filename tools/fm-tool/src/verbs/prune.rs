@@ -19,10 +19,10 @@ use crate::arguments::selection::Selection;
 use crate::flags::Shared;
 #[cfg(feature = "cloud")]
 use crate::stores::bucket;
-use crate::stores::opening;
+use crate::stores::{opening, shards};
 
 /// Drop old versions of pages
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
 #[command(
     mut_arg("older_than", |arg| arg.required_unless_present_any(["keep_versions", "max_size"])),
     after_help = "--older-than alone drops every older version, the newest too: a page not fetched since is removed. \
@@ -86,6 +86,13 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     #[cfg(feature = "cloud")]
     if let Some(location) = bucket::location(&args.store) {
         return in_object_storage(location, rule, args, shared);
+    }
+    let why = "it bounds one store: give the path of each folder, and its bound";
+    shards::refuse_flags(&args.store, &[("--max-size", args.max_size.is_some(), why)])?;
+    if let Some(members) = shards::checked(&args.store)? {
+        return shards::each(&members, shared, |_, store| {
+            run(&Args { store: store.to_owned(), ..args.clone() }, shared)
+        });
     }
     let mut out = Output::stdout(shared.flags);
     if args.dry_run {

@@ -17,7 +17,7 @@ use crate::arguments::urls::Address;
 use crate::arguments::variant::VariantArgs;
 use crate::flags::Shared;
 use crate::json;
-use crate::stores::{bucket, file_system, opening, remote};
+use crate::stores::{bucket, file_system, opening, remote, shards};
 
 /// Put one page
 #[derive(clap::Args)]
@@ -132,7 +132,8 @@ fn is_closed(stream: &impl AsFd) -> bool {
 /// Refuses a URL that a new store would refuse, before the store is made. An existing store checks
 /// for itself.
 fn check_url(args: &Args) -> Result<(), Failure> {
-    if args.store.exists() || remote::is_server(&args.store) || bucket::is_bucket(&args.store) {
+    let is_elsewhere = remote::is_server(&args.store) || bucket::is_bucket(&args.store);
+    if args.store.exists() || shards::is_there(&args.store) || is_elsewhere {
         return Ok(());
     }
     let key = args.new.canonicalizer().canonicalize(args.url.bytes());

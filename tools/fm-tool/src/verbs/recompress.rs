@@ -6,10 +6,10 @@ use fm_cli::{Failure, Outcome, Output, fields, sizes};
 
 use super::compact;
 use crate::flags::Shared;
-use crate::stores::{bucket, opening};
+use crate::stores::{bucket, opening, shards};
 
 /// Compress all pages again with the current dictionaries
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
 #[command(
     after_help = "Takes as long as compressing every page on one core, and needs free space of about one segment. Segments that are \
     done are skipped, so that an interrupted run continues where it was.\n\n\
@@ -32,6 +32,11 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         &args.store,
         "bodies in a bucket have one level of compression: `fm-tool copy LOCATION FOLDER` brings its pages here",
     )?;
+    if let Some(members) = shards::checked(&args.store)? {
+        return shards::each(&members, shared, |_, store| {
+            run(&Args { store: store.to_owned(), ..args.clone() }, shared)
+        });
+    }
     let mut out = Output::stdout(shared.flags);
     if args.only_try {
         let store = opening::engine_to_plan(&args.store, shared)?;

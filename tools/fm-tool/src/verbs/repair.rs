@@ -15,7 +15,7 @@ use urlindex::{Canonicalizer, Whatwg};
 use super::in_bucket;
 use crate::flags::Shared;
 use crate::json as fields;
-use crate::stores::{bucket, opening, place, remote};
+use crate::stores::{bucket, opening, place, remote, shards};
 
 /// Memory for a batch of keys, in bytes. Fewer batches write the index faster; more overlap better
 /// with reading the log.
@@ -26,7 +26,7 @@ const BATCH_BYTES: usize = 128 << 20;
 /// Needs only the value segments (value*.dat): index, key log and superblock are rebuilt. Every
 /// page with a whole record comes back; what was removed stays removed. Lost places are listed by
 /// file and offset.
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
 #[command(after_help = "Exits with 3 if anything was lost.\n\n\
     In object storage, with --in-place: a new index is made of the segments, which stay. No writer opens the store until \
     it has ended. Exits with 3 too if removed pages may be there again, or if records were left out that no index knows \
@@ -62,6 +62,13 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     #[cfg(feature = "cloud")]
     if let Some(location) = bucket::location(&args.source) {
         return in_object_storage(location, args, shared);
+    }
+    let why = "repair each folder into a new one by its path, or give --in-place";
+    shards::refuse_flags(&args.source, &[("a new folder", args.target.is_some(), why)])?;
+    if let Some(members) = shards::members(&args.source)? {
+        return shards::each(&members, shared, |_, store| {
+            run(&Args { source: store.to_owned(), ..args.clone() }, shared)
+        });
     }
     let named = args.rule.as_ref().map(|rule| named(rule)).transpose()?;
     remote::refuse(&args.source)?;

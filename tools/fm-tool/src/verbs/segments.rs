@@ -11,7 +11,7 @@ use super::in_bucket;
 use crate::flags::Shared;
 #[cfg(feature = "cloud")]
 use crate::stores::bucket;
-use crate::stores::opening;
+use crate::stores::{opening, shards};
 
 /// List the segments of the value log with their live and dead bytes
 #[derive(clap::Args)]
@@ -29,6 +29,9 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     #[cfg(feature = "cloud")]
     if let Some(location) = bucket::location(&args.store) {
         return in_bucket::segments::run(location, shared);
+    }
+    if let Some(members) = shards::checked(&args.store)? {
+        return shards::each(&members, shared, |_, store| run(&Args { store: store.to_owned() }, shared));
     }
     let store = opening::engine_to_read(&args.store, shared)?;
     let segments = store.segments();

@@ -7,7 +7,7 @@ use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Output, fields, sizes};
 
 use crate::flags::Shared;
-use crate::stores::{bucket, opening};
+use crate::stores::{bucket, opening, shards};
 
 /// Train dictionaries on the store's pages
 #[derive(clap::Args)]
@@ -30,6 +30,11 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         &args.store,
         "a bucket has no dictionaries: `fm-tool copy LOCATION FOLDER` brings its pages here, where they can be trained",
     )?;
+    if let Some(members) = shards::checked(&args.store)? {
+        return shards::each(&members, shared, |_, store| {
+            run(&Args { store: store.to_owned(), list: args.list }, shared)
+        });
+    }
     let mut out = Output::stdout(shared.flags);
     let facts = if args.list {
         opening::engine_to_read(&args.store, shared)?.dictionaries()

@@ -1,14 +1,16 @@
 //! `verify`: reads everything, or only the structures that lead to pages, and reports every
 //! damaged place. Continues an interrupted run.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use filemap::PageStore;
+use filemap::access::Scope;
 use filemap::store::RevisitCount;
+use filemap::{PageRead, PageStore};
 use filemap_core::Store;
 use filemap_core::check::{Problem, VerifyOptions, VerifyReport};
 use fm_cli::words::count;
 use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt, plain, sizes};
+use serde_json::json;
 
 #[cfg(feature = "cloud")]
 use super::in_bucket;
@@ -16,14 +18,14 @@ use crate::flags::Shared;
 use crate::revisits;
 #[cfg(feature = "cloud")]
 use crate::stores::bucket;
-use crate::stores::opening;
+use crate::stores::{opening, shards};
 
 /// Read everything and report every damaged place
 ///
 /// An interrupted run records its position in the store and the next one continues from there;
 /// damaged places, and what changed since, are read again. `stat` prints when the last full run
 /// ended.
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
 #[command(after_help = "Exits with 3 if anything is damaged.\n\n\
     In object storage --quick compares the index with a listing of the segments, and nothing is resumed. A full run \
     beside a writer may be unable to compare versions: it says so, and exits with 5.\n\n\
@@ -57,6 +59,11 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         ];
         bucket::refuse_flags(location, &flags)?;
         return in_bucket::verify::run(location, is_full, shared);
+    }
+    if let Some(members) = shards::members(&args.store)? {
+        let one = |_: usize, store: &Path| run(&Args { store: store.to_owned(), ..args.clone() }, shared);
+        let outcome = shards::each(&members, shared, one)?;
+        return if interrupt::asked() { Ok(outcome) } else { Ok(outcome.and(together(&args.store, is_full, shared)?)) };
     }
     let store = opening::engine_to_read(&args.store, shared)?;
     interrupt::listen();
@@ -99,6 +106,37 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         return Ok(interrupt::stopped("everything was read, but revisits without an original were not counted"));
     }
     Ok(if report.problems.is_empty() { Outcome::Done } else { Outcome::Damaged })
+}
+
+/// Checks that folders are one store, whole and in order; in full, that each page is where the
+/// host of its URL belongs.
+fn together(location: &Path, is_full: bool, shared: &Shared) -> Result<Outcome, Failure> {
+    let Some(store) = opening::shards_to_read(location, shared)? else { return Ok(Outcome::Done) };
+    let (mut strays, mut out) = (0, Output::stdout(shared.flags));
+    let listed = is_full.then(|| store.strays()).transpose()?;
+    // What is damaged was told of member by member.
+    for (path, listed) in listed.into_iter().flatten().flatten() {
+        strays += 1;
+        let (path, url) = (path.display().to_string(), String::from_utf8_lossy(&listed.url).into_owned());
+        let wanted = store.member_of(&listed.url)?.engine().path().display().to_string();
+        if out.is_json() {
+            out.json(&json!({ "stray": url, "member": path, "belongs_into": wanted }))?;
+        } else {
+            out.line(plain(format!("{path}: {url} belongs into {wanted}, where it is looked for").as_bytes()))?;
+        }
+    }
+    let members = store.members().len() as u64;
+    let line = json!({ "members": members, "pages": store.count(&Scope::new()).ok(), "strays": strays });
+    let words = match strays {
+        0 => format!("{} are one store", count(members, "folder")),
+        strays => format!(
+            "{} are one store, with {} in another folder than that of their host, put there past the store",
+            count(members, "folder"),
+            count(strays, "page")
+        ),
+    };
+    out.report(&line, words)?;
+    out.end(if strays == 0 { Outcome::Done } else { Outcome::Damaged })
 }
 
 /// Counts revisits; `None` if interrupted, or if this program does not know the store's

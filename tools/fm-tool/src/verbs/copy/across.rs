@@ -107,8 +107,14 @@ fn told(report: &CopyReport, (from, to): (&Path, &Path), out: &mut Output) -> Re
 
 /// Reports that the erasure rules are not copied.
 fn say_rules(from: &Place, to: &Place, path: &Path) -> Result<(), Failure> {
-    let (Place::Here(store), false) = (from, matches!(to, Place::Here(_))) else { return Ok(()) };
-    let holds = store.erase_rules()?.iter().filter(|rule| !matches!(rule.state, RuleState::Lifted)).count() as u64;
+    if matches!((from, to), (Place::Here(_), Place::Here(_))) {
+        return Ok(());
+    }
+    let mut holds = 0;
+    for store in from.folders() {
+        let rules = store.erase_rules()?;
+        holds += rules.iter().filter(|rule| !matches!(rule.state, RuleState::Lifted)).count() as u64;
+    }
     if holds > 0 {
         let rules = count(holds, "rule");
         words::complain(format_args!(

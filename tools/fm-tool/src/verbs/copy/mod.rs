@@ -11,23 +11,23 @@ use fm_cli::{Failure, Outcome, Output, interrupt, sink, sizes};
 
 use super::{backup, merge};
 use crate::flags::Shared;
-use crate::stores::{bucket, opening, remote};
+use crate::stores::{bucket, opening, remote, shards};
 
 /// Copy a store, as it is or without dead records
 #[derive(clap::Args)]
 #[command(
     after_help = "Without --compact the files are copied as they are. With --compact a new store is written with every live version, \
     its time, headers and order, and nothing else. If that is interrupted, `merge` continues it.\n\n\
-    To or from object storage or a server every live version goes with its time, headers, variant and all else, in bounded \
+    To or from object storage, a server or several folders every live version goes with its time, headers, variant and all else, in bounded \
     memory. What the copy has already is counted and not put again, so the same command continues one that was \
     interrupted, and brings what is new; the copy may have pages of its own, and what the store has removed since stays in \
     it. What cannot be read or is refused is named and left out; exit code 3. Rules of erasures do not come along.\n\n\
     Examples:\n  fm-tool copy pages.fm small.fm --compact --level 19\n  fm-tool copy pages.fm s3://bucket/pages"
 )]
 pub struct Args {
-    /// The store's folder, a server's address, or an s3:// location
+    /// The store's folder, a server's address, or a location, s3:// or shards:
     store: PathBuf,
-    /// The copy's folder, absent or empty; or a server's address, or an s3:// location
+    /// The copy's folder, absent or empty; or a server's address, or a location
     to: PathBuf,
     /// Write a new store of the live versions
     #[arg(long)]
@@ -51,7 +51,7 @@ impl Args {
         match flags.into_iter().find(|(_, is_given)| *is_given) {
             None => Ok(()),
             Some((flag, _)) => Err(Failure::Usage(format!(
-                "{flag} is for a copy of a folder to a folder: one to or from another machine has the live versions alone"
+                "{flag} is for a copy of a folder to a folder: any other has the live versions alone"
             ))),
         }
     }
@@ -59,8 +59,8 @@ impl Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
-    let is_elsewhere = |path: &Path| bucket::is_bucket(path) || remote::is_server(path);
-    if is_elsewhere(&args.store) || is_elsewhere(&args.to) {
+    let is_folder = |path: &Path| !bucket::is_bucket(path) && !remote::is_server(path) && !shards::is_shards(path);
+    if !is_folder(&args.store) || !is_folder(&args.to) {
         return args.refuse_form().and_then(|()| across::run(&args.store, &args.to, shared));
     }
     if !args.compact {

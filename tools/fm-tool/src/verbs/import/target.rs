@@ -16,8 +16,8 @@ use super::json_lines;
 use super::report::Brought;
 use super::source::{Content, Head};
 use crate::flags::Shared;
-use crate::stores::bucket;
 use crate::stores::opening::{NewStore, ToFill, server_to_fill};
+use crate::stores::{bucket, shards};
 
 /// Most URLs kept of revisits without an original.
 const MOST_URLS: usize = 10;
@@ -35,6 +35,7 @@ impl<'a> Target<'a> {
         let words = "files are imported into a folder or a server: import them into a folder, and `fm-tool copy FOLDER \
                      LOCATION` brings its pages there";
         bucket::refuse_as(path, words)?;
+        shards::refuse_as(path, words)?;
         Ok(match server_to_fill(path, new, shared)? {
             Some(_) if is_cache => {
                 let words = "--from is for a store here: import the cache into one, and send what `fm-tool dump` \

@@ -13,7 +13,7 @@ use urlindex::{Canonicalizer, DiskOptions, Error, StorageError};
 
 use fm_cli::canonical::{self, Canonical};
 
-use crate::stores::bucket;
+use crate::stores::{bucket, shards};
 
 /// The canonicaliser of a set that does not record its own.
 #[derive(clap::Args)]
@@ -72,6 +72,7 @@ pub fn to_read_within(path: &Path, memory: &MemoryArg) -> Result<StoredSet, Fail
 
 /// Refuses locations that are not on a file system.
 pub fn refuse_bucket(path: &Path) -> Result<(), Failure> {
+    shards::refuse_as(path, "a store over several folders holds no seen sets: keep it in a file of its own")?;
     bucket::refuse_as(path, "object storage holds no seen sets: keep it in a file, behind fm-serve or on Redis")
 }
 

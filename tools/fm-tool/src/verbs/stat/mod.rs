@@ -18,10 +18,10 @@ use super::in_bucket;
 use crate::flags::Shared;
 #[cfg(feature = "cloud")]
 use crate::stores::bucket;
-use crate::stores::opening;
+use crate::stores::{opening, shards};
 
 /// Print sizes and counters
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
 #[command(after_help = "Example:\n  fm-tool stat pages.fm --format openmetrics")]
 pub struct Args {
     /// The store's folder, or an s3:// location
@@ -62,6 +62,15 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         bucket::refuse_flags(location, &[("--watch", args.watch.is_some(), why)])?;
         let (about, fields) = in_bucket::stat::figures(location, shared)?;
         return print(&about, fields, args.format, shared);
+    }
+    let why = "it is about one store: give the path of each folder";
+    let flags =
+        [("--watch", args.watch.is_some(), why), ("--format openmetrics", args.format == Format::Openmetrics, why)];
+    shards::refuse_flags(&args.store, &flags)?;
+    if let Some(members) = shards::checked(&args.store)? {
+        return shards::each(&members, shared, |_, store| {
+            run(&Args { store: store.to_owned(), ..args.clone() }, shared)
+        });
     }
     let store = opening::engine_to_read(&args.store, shared)?;
     if let Some(period) = args.watch {

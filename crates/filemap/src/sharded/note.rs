@@ -1,0 +1,107 @@
+//! The note of a member: of which set it is, as which of how many, and whether the set is made.
+//!
+//! It is the value of a key of the store's own, and so in the value log, which is the truth: a
+//! backup, a copy of the files and a repair have it too. Its time is later than that of any page,
+//! so no rule of retention takes it. It is text, for whoever looks: `1 SET 0 2 made`.
+
+use filemap_core::Record;
+
+use crate::error::{Error, Result};
+use crate::page::key;
+use crate::store::PageStore;
+
+/// The end of the year 9999.
+const TIME_MS: i64 = 253_402_300_799_000;
+/// What a note of this layout begins with.
+const LAYOUT: &str = "1";
+/// The last word: not all members may be there yet, and no page was put; or all were.
+const MAKING: &str = "making";
+const MADE: &str = "made";
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Note {
+    /// The id of the set.
+    pub(super) set: u128,
+    /// Which member this is, from 0.
+    pub(super) number: u32,
+    /// How many there are.
+    pub(super) of: u32,
+    /// Every member has its note, durably.
+    pub(super) is_made: bool,
+}
+
+impl Note {
+    fn text(&self) -> String {
+        let state = if self.is_made { MADE } else { MAKING };
+        format!("{LAYOUT} {:032x} {} {} {state}", self.set, self.number, self.of)
+    }
+
+    /// The note of a text that [`Note::text`] made.
+    fn parse(text: &str) -> Option<Note> {
+        let mut words = text.split(' ');
+        if words.next()? != LAYOUT {
+            return None;
+        }
+        let set = u128::from_str_radix(words.next()?, 16).ok()?;
+        let (number, of) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        let is_made = words.next()? == MADE;
+        let note = Note { set, number, of, is_made };
+        (note.text() == text && number < of).then_some(note)
+    }
+}
+
+/// The note of a store; `None` if it has none, and is no member.
+///
+/// # Errors
+///
+/// [`Error::NotMembers`] if this build does not understand it; those of
+/// [`filemap_core::Store::get`].
+pub(super) fn read(store: &PageStore) -> Result<Option<Note>> {
+    let Some(value) = store.engine().get(key::MEMBER)? else { return Ok(None) };
+    let text = String::from_utf8_lossy(&value.body);
+    Note::parse(&text).map(Some).ok_or_else(|| Error::NotMembers {
+        path: store.engine().path().to_owned(),
+        what: format!("its note of the set that it belongs to is not understood ({text:?}): use a newer build"),
+    })
+}
+
+/// Notes it, durably.
+///
+/// # Errors
+///
+/// Those of [`filemap_core::Store::put`] and [`filemap_core::Store::sync`].
+pub(super) fn write(store: &PageStore, note: &Note) -> Result<()> {
+    let text = note.text();
+    store.engine().put(&Record { key: key::MEMBER, meta: b"", body: text.as_bytes(), time_ms: TIME_MS })?;
+    store.sync()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_reads_back_and_other_text_is_none() {
+        for note in [
+            Note { set: 0, number: 0, of: 2, is_made: false },
+            Note { set: u128::MAX, number: 1023, of: 1024, is_made: true },
+        ] {
+            assert_eq!(Note::parse(&note.text()), Some(note));
+        }
+        let set = "0123456789abcdef0123456789abcdef";
+        assert!(Note::parse(&format!("1 {set} 0 2 made")).is_some());
+        for text in [
+            String::new(),
+            format!("2 {set} 0 2 made"),
+            format!("1 {set} 2 2 made"),
+            format!("1 {set} 0 2 gone"),
+            format!("1 {set} 0 2 made more"),
+            format!("1 {set} 00 2 made"),
+            format!("1 {} 0 2 made", set.to_uppercase()),
+            format!("1 {set} 0 2"),
+        ] {
+            assert_eq!(Note::parse(&text), None, "{text}");
+        }
+    }
+}
