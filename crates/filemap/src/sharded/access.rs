@@ -23,6 +23,9 @@ const MANY: usize = 32;
 /// Pages that are in memory while they are read ahead, at most.
 const AHEAD: usize = 64;
 
+/// A URL, and its page.
+type Found = (Vec<u8>, Result<Option<Page>>);
+
 impl ShardedStore {
     fn of(&self, url: &[u8]) -> Result<&PageStore> {
         self.member_of(url)
@@ -34,7 +37,7 @@ impl ShardedStore {
     }
 
     /// Pages of some URLs, in their order.
-    fn batch(&self, urls: Vec<Vec<u8>>, depth: usize) -> Vec<(Vec<u8>, Result<Option<Page>>)> {
+    fn batch(&self, urls: Vec<Vec<u8>>, depth: usize) -> Vec<Found> {
         let mut of_members: Vec<Vec<(usize, Vec<u8>)>> = self.members.iter().map(|_| Vec::new()).collect();
         let mut pages = Vec::new();
         for (at, url) in urls.into_iter().enumerate() {

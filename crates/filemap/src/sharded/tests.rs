@@ -57,7 +57,7 @@ fn listed(store: &dyn PageRead, scope: &Scope, after: Option<&Cursor>) -> Vec<(V
 
 #[track_caller]
 fn refused(opened: Result<ShardedStore>, path: &Path, words: &str) {
-    let error = opened.err().expect("refused");
+    let error = opened.expect_err("refused");
     let said = error.to_string();
     assert!(matches!(&error, Error::NotMembers { path: of, .. } if of == path), "{said}");
     assert!(said.contains(words), "{words:?} not in {said}");
@@ -151,7 +151,7 @@ fn folders_that_are_not_the_set_are_refused_with_the_path_and_what_to_do() {
     let of = |at: [&PathBuf; 3]| at.map(PathBuf::clone).to_vec();
     let [a, b, c] = [&set[0], &set[1], &set[2]];
     refused_by_all(&set[..2], a, "3 folders, and 2 were given");
-    refused_by_all(&[&set[..], &[absent.clone()]].concat(), a, "3 folders, and 4 were given");
+    refused_by_all(&[&set[..], std::slice::from_ref(&absent)].concat(), a, "3 folders, and 4 were given");
     refused_by_all(&of([b, a, c]), b, "was given as member 1");
     refused_by_all(&of([a, b, &absent]), &absent, "mount its disk");
     refused_by_all(&of([a, b, &other[2]]), &other[2], "a member of another store");
@@ -168,7 +168,7 @@ fn of_two_handles_that_name_one_folder_twice_none_is_given() {
     let folder = folder();
     let set = made(&folder, &["a.fm", "b.fm"]);
     let twice = [set[0].clone(), set[0].clone()];
-    let error = ShardedStore::open(&twice, Options::new()).err().expect("locked");
+    let error = ShardedStore::open(&twice, Options::new()).expect_err("locked");
     assert!(error.to_string().contains("a.fm"), "{error}");
     refused(ShardedStore::open_read_only(&twice, Options::new()), &set[0], "was given as member 2");
 }
@@ -224,7 +224,7 @@ fn a_member_that_is_written_elsewhere_leaves_the_others_free() {
     let folder = folder();
     let set = made(&folder, &["a.fm", "b.fm"]);
     let held = PageStore::open(&set[1], Options::new()).expect("opened");
-    let error = ShardedStore::open(&set, Options::new()).err().expect("locked");
+    let error = ShardedStore::open(&set, Options::new()).expect_err("locked");
     let Error::Member { path, source } = &error else { panic!("{error}") };
     assert!(*path == set[1], "{error}");
     assert!(matches!(**source, Error::Engine(EngineError::Storage(StorageError::Locked { .. }))));
