@@ -16,6 +16,7 @@ pub const LAYERS: &[&[&str]] = &[
         "server::refusal",
         "server::counters",
         "server::hour",
+        "server::inline",
         "server::lookup",
         "server::seen::external",
         "server::seen::worker",

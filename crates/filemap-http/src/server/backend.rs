@@ -3,7 +3,7 @@
 //! Handlers that read pages call [`Backend::call`] and [`Backend::read`], which apply the access
 //! rules. `whole` is the store without rules, for puts, removals and figures.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore, watch};
 
 use super::counters::Counters;
 use super::hour::Hour;
+use super::inline::Inline;
 use super::options::ServerOptions;
 use super::refusal::Refusal;
 use super::shown::Shown;
@@ -32,21 +33,19 @@ const ASKING: usize = 16;
 const UPLOADS: u32 = 16;
 
 /// A slower read came from the device, or its body is large.
-const QUICK: Duration = Duration::from_micros(150);
-/// Slowness of reads: a slow read adds `SLOWER`, a quick one subtracts 1. One read in fifty is
-/// slow when another process uses the processor; from the device nearly all are.
-const SLOWER: u32 = 4;
-const TOO_SLOW: u32 = 32;
-/// Number of reads then sent to the pool, before one is tried inline again.
-const POOLED: u32 = 64;
+const QUICK_READ: Duration = Duration::from_micros(150);
+/// A slower put waited for the device or a checkpoint.
+const QUICK_PUT: Duration = Duration::from_micros(500);
+/// The largest body that is put inline, in bytes: compressing it takes less than [`QUICK_PUT`].
+const SMALL_PUT: u64 = 64 << 10;
 
 /// The state of one server.
 pub(super) struct Backend {
     pub(super) whole: AsyncPageStore,
     shown: Shown,
     direct: PageStore,
-    slowness: AtomicU32,
-    pooled: AtomicU32,
+    reads: Inline,
+    puts: Inline,
     pub(super) options: ServerOptions,
     pub(super) counters: Counters,
     pub(super) hour: Hour,
@@ -77,8 +76,8 @@ impl Backend {
             whole,
             shown,
             direct,
-            slowness: AtomicU32::new(0),
-            pooled: AtomicU32::new(0),
+            reads: Inline::new(QUICK_READ),
+            puts: Inline::new(QUICK_PUT),
             options,
             counters,
             hour: Hour::default(),
@@ -119,23 +118,29 @@ impl Backend {
         &self,
         read: impl FnOnce(&Shown) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
-        // Lost updates of either counter are harmless.
-        let pooled = self.pooled.load(Ordering::Relaxed);
-        if pooled > 0 {
-            self.pooled.store(pooled - 1, Ordering::Relaxed);
+        if !self.reads.may_be_inline() {
             return self.call(read).await;
         }
         let begun = Instant::now();
         let found = read(&self.shown);
-        let slowness = self.slowness.load(Ordering::Relaxed);
-        if begun.elapsed() <= QUICK {
-            self.slowness.store(slowness.saturating_sub(1), Ordering::Relaxed);
-        } else if slowness + SLOWER < TOO_SLOW {
-            self.slowness.store(slowness + SLOWER, Ordering::Relaxed);
-        } else {
-            self.pooled.store(POOLED, Ordering::Relaxed);
-        }
+        self.reads.note(begun.elapsed());
         found
+    }
+
+    /// Puts a page with a body of `bytes`, without a sync; inline or on the pool, as
+    /// [`Backend::read`] does.
+    pub(super) async fn put<T: Send + 'static>(
+        &self,
+        bytes: u64,
+        put: impl FnOnce(&PageStore) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        if bytes > SMALL_PUT || !self.puts.may_be_inline() {
+            return self.whole.call(move |store| Ok(put(store))).await?;
+        }
+        let begun = Instant::now();
+        let done = put(&self.direct);
+        self.puts.note(begun.elapsed());
+        done
     }
 
     /// The lock against other puts of the page with this key, held from condition to put. Acquired

@@ -16,6 +16,7 @@ mod crawl;
 mod figures;
 mod guard;
 mod hour;
+mod inline;
 mod inspect;
 mod links;
 mod lists;

@@ -16,7 +16,7 @@ const CODINGS: [&str; 3] = ["gzip", "br", "zstd"];
 
 /// The entity tag of a body, without quotes.
 pub(super) fn tag(digest: [u8; 16]) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:032x}", u128::from_be_bytes(digest))
 }
 
 /// The tags of a header: `*` unchanged, others without quotes; and whether each is weak.

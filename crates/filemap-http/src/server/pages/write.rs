@@ -65,7 +65,7 @@ pub(crate) async fn put(
     let put = PutCall { asked, page, upload, rule, conditions: headers };
     let key = backend.key(&put.asked.url)?;
     let alone = backend.putting(&key).lock_owned().await;
-    let mut done = backend.whole.call(move |store| Ok(put.run(store, alone))).await??;
+    let mut done = backend.put(put.upload.bytes, move |store| put.run(store, alone)).await?;
     if durable {
         backend.sync().await?;
         done.durable = true;
