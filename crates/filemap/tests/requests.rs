@@ -344,7 +344,7 @@ fn a_request_that_cannot_be_read_is_named_with_what_its_answer_became() {
             let (to, report) = imported(&file);
             assert_eq!((report.stored, report.unusable, report.variants), (1, 1, 0), "{head:?}: {:?}", report.problems);
             let what = &report.problems[0].what;
-            assert!(what.contains(URL) && what.contains("cannot be read"), "{what}");
+            assert!(what.contains(URL) && what.contains("unreadable request head"), "{what}");
             assert!(report.problems[0].place.offset > 0, "the request's");
             assert_eq!(body(&to.store, None).as_deref(), Some("posted"));
         }
