@@ -388,7 +388,7 @@ fn a_store_that_is_no_replica_of_that_one_is_left_alone() {
     note(&own, &other);
     is_refused(&own, "another store now");
     note(&own, "no place");
-    is_refused(&own, "no place");
+    is_refused(&own, "not a place");
     assert_eq!(all(&own), before);
     let options = Options::new();
     let exact = PageStore::create_with(dir.path().join("exact"), Arc::new(filemap::canonical::Exact), options);
