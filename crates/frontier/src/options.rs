@@ -85,9 +85,9 @@ filemap_io::options! {
         pub(crate) window: f64 = 32.0,
 
         /// About the number of virtual visits per fetch: a fetched page is visited again without a
-        /// fetch, and its credit goes to the links that it had, as at a refresh. For a while it may
-        /// be up to eight times as many, where many pages got credit at once. 0 to 64; 0 keeps no
-        /// links (some 2 bytes each on disk), and leaves most credit useless in a crawl that
+        /// fetch, and its credit goes to the links that it had, as at a refresh. For a while it
+        /// can be up to eight times as many, where many pages got credit at once. 0 to 64; 0 keeps
+        /// no links (some 2 bytes each on disk), and leaves most credit useless in a crawl that
         /// fetches each page once. Fixed at creation.
         pub(crate) virtual_visits: u8 = 8,
 

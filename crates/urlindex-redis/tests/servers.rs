@@ -27,8 +27,8 @@ pub fn are_here() -> bool {
     false
 }
 
-/// A port whose cluster bus port, 10,000 higher, is free too. Both are below the ephemeral ports of
-/// the system.
+/// A port whose cluster bus port, 10,000 higher, is free too. Both are below the system's
+/// ephemeral ports.
 fn port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let of_process = std::process::id() % 200 * 50;

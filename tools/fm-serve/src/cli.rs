@@ -332,7 +332,7 @@ impl Cli {
             filemap::replica::forget_place(&store)?;
         }
         for absent in store.engine().absent() {
-            words::complain(format_args!("{}: {} is missing: {}", self.store.display(), absent.file, absent.why));
+            words::complain(format_args!("{}: {} is unusable: {}", self.store.display(), absent.file, absent.why));
         }
         Ok(store.with_archives(Arc::new(AnyArchives::new())))
     }

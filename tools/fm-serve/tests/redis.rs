@@ -78,7 +78,7 @@ fn two_servers_share_a_set_on_redis_and_the_answers_to_its_requests() {
     assert_eq!(a.stats().expect("asked").urls, 3);
     let many: Vec<String> = (0..65_537).map(|i| format!("http://many.example/{i}")).collect();
     assert!(
-        matches!(a.add(Some(RequestId::now()), &many, Ack::Durable).expect("asked"), Added::Refused(why) if why.contains("65536 may be"))
+        matches!(a.add(Some(RequestId::now()), &many, Ack::Durable).expect("asked"), Added::Refused(why) if why.contains("the maximum is 65536"))
     );
 
     drop(redis);

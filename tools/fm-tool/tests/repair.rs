@@ -80,7 +80,7 @@ fn rules_of_erasures_that_are_gone_are_missed_by_every_verb_that_reads() {
             bench.run::<&str>(verb, &[]).ended(3).said("RULES");
         }
         assert_eq!(pages_told(&bench), PAGES - 1, "all the rest is given");
-        bench.run("head", &["http://docs.python.localhost/3.11/index.html"]).ended(3).said("RULES is absent");
+        bench.run("head", &["http://docs.python.localhost/3.11/index.html"]).ended(3).said("RULES is unusable");
         bench.run("put", &[PAGE_URL, "-"]).ended(3).said("RULES");
     }
 }

@@ -195,7 +195,7 @@ impl Backend {
     /// The first missing file whose loss nobody has accepted.
     pub(super) fn missed(&self) -> Option<String> {
         let missed = self.direct.engine().absent().into_iter().find(|absent| absent.is_missed() && !absent.is_accepted);
-        missed.map(|absent| format!("{} is missing: {}; its content cannot be read", absent.file, absent.why))
+        missed.map(|absent| format!("{} is unusable: {}; its content cannot be read", absent.file, absent.why))
     }
 
     /// Begins shutdown: requests that only wait end.

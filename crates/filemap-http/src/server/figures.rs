@@ -285,7 +285,7 @@ pub(super) async fn ready(State(backend): State<Arc<Backend>>) -> Answer {
             store.sync()?
         }
         let missed = store.engine().absent().into_iter().find(Absent::is_missed);
-        Ok(missed.map(|absent| format!("{} is missing: {}", absent.file, absent.why)))
+        Ok(missed.map(|absent| format!("{} is unusable: {}", absent.file, absent.why)))
     };
     let why = match backend.whole.call(look).await {
         Ok(None) => {

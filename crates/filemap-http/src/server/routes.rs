@@ -113,7 +113,7 @@ impl Server {
             .route("/readyz", get(figures::ready))
             .fallback(guard::no_route)
             .method_not_allowed_fallback(guard::no_method)
-            // As one layer: of several, each would cost every request a box and a copy of the rest.
+            // One layer: each further one costs every request a box and a copy of the rest.
             .layer((
                 from_fn_with_state(Arc::clone(backend), pass),
                 CompressionLayer::new().quality(CompressionLevel::Fastest),

@@ -113,8 +113,8 @@ impl IdempotentSet {
     }
 
     /// [`IdempotentSet::answer`] of one request, if it can be answered at once, with no lock to
-    /// wait for and no file to begin; otherwise returns the request. Blocks of a set on disk may be
-    /// read in any case.
+    /// wait for and no file to begin; otherwise returns the request. Blocks of a set on disk may
+    /// be read in any case.
     ///
     /// # Errors
     /// As there.

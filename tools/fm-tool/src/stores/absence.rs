@@ -48,7 +48,7 @@ fn say(store: &Store) -> bool {
     for one in &missed {
         let (folder, file, why) = (store.path().display(), &one.file, &one.why);
         let lost = if one.is_dictionary() { "what was compressed with it" } else { "what it held" };
-        words::complain(format_args!("{folder}: {file} is missing: {why}; {lost} cannot be read"));
+        words::complain(format_args!("{folder}: {file} is unusable: {why}; {lost} cannot be read"));
     }
     !missed.is_empty()
 }

@@ -171,7 +171,8 @@ pub fn is_same(one: &Path, other: &Path) -> bool {
 }
 
 fn is_same_folder(one: &Path, other: &Path) -> bool {
-    let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| absolute(path));
     // Slashes at the end are ignored, also in the address of a server.
     canonical(one) == canonical(other)
 }
