@@ -16,7 +16,7 @@ use zstd::zstd_safe::compress_bound;
 use crate::drive::{Outcome, Sink};
 use crate::generate::Page;
 
-/// When the bare loop syncs.
+/// The sync policy of the bare loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncEvery {
     /// Only at the end.

@@ -37,7 +37,7 @@ impl GeneralisedList {
         is_new
     }
 
-    /// How many nodes there are.
+    /// Number of nodes.
     #[must_use]
     pub fn nodes(&self) -> u64 {
         self.nodes

@@ -38,10 +38,10 @@ const REPLACED_BYTES: f64 = 8.0 * 8.0 / 7.0;
 /// Memory of its summary a change.
 const SUMMARY_BYTES: f64 = 4096.0 / (7.0 * 254.0);
 
-/// What kind of pages a store holds.
+/// The kind of pages in a store.
 #[derive(Debug, Clone, Copy)]
 pub struct Pages {
-    /// What they are, for a heading.
+    /// Their name, for a heading.
     pub name: &'static str,
     /// A body's bytes, on average.
     pub body_bytes: f64,
@@ -81,7 +81,7 @@ pub struct Machine {
     pub replay: f64,
 }
 
-/// What a store of some size takes.
+/// Cost of a store of some size.
 #[derive(Debug, Clone, Copy)]
 pub struct Scale {
     /// Segment files of the value log.

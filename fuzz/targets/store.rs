@@ -46,7 +46,7 @@ fuzz_target!(|data: &[u8]| {
     });
 });
 
-/// What was done to the image so far.
+/// Edits of the image so far.
 struct Damage {
     image: Image,
     cost: Cost,

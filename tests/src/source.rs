@@ -33,7 +33,7 @@ pub struct Function {
 
 /// One Rust file, its tests cut out.
 pub struct SourceFile {
-    /// Where it is, relative to the workspace's root.
+    /// Its path, relative to the workspace's root.
     pub path: PathBuf,
     /// The whole text, tests too.
     pub text: String,
@@ -44,7 +44,7 @@ pub struct SourceFile {
     declared_test: bool,
 }
 
-/// What was cut out of a file as tests.
+/// A part of a file that was cut out as tests.
 #[derive(Default)]
 struct Cut {
     /// Lines that the cut items took.
@@ -86,8 +86,8 @@ impl SourceFile {
         self.text.lines().count() - self.cut.lines
     }
 
-    /// Whether the whole file is tests: under a package's own `tests` or `benches` folder, or
-    /// declared so.
+    /// Returns whether the whole file is tests: under a package's own `tests` or `benches` folder,
+    /// or declared so.
     pub fn is_test(&self) -> bool {
         let inside = self.path.iter().skip(1).any(|part| part == "tests" || part == "benches");
         inside || self.declared_test
@@ -236,7 +236,7 @@ fn without_tests(stream: TokenStream, cut: &mut Cut) -> Vec<TokenTree> {
     kept
 }
 
-/// Whether an attribute that makes its item a test-only one begins at `at`.
+/// Returns whether an attribute that makes its item a test-only one begins at `at`.
 fn is_test_attribute(tokens: &[TokenTree], at: usize) -> bool {
     if !is_punct(&tokens[at], '#') {
         return false;

@@ -33,7 +33,7 @@ fn within(limit_mb: f32, test: impl FnOnce()) {
     assert!(peak < limit_mb, "{peak} MiB at once");
 }
 
-/// How many records and problems a file has.
+/// Numbers of records and problems in a file.
 fn items(file: &[u8]) -> (usize, usize) {
     let mut reader = Reader::new(file, "hostile", Spool::default()).unwrap();
     let (mut records, mut problems) = (0, 0);

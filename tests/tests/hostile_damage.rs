@@ -59,7 +59,7 @@ fn runs(offsets: &[usize]) -> Vec<(usize, usize)> {
     runs
 }
 
-/// Whether a reader waits for what lies there when it does not verify, since it may be being
+/// Returns whether a reader waits for bytes there that do not verify, since they may be being
 /// written: then every 64th byte is enough, and a writer, which does not wait, sees all.
 fn is_waited_for(file: &str, cost: &Cost) -> bool {
     cost.opening && matches!(file, "SUPERBLOCK" | "address.idx")

@@ -22,7 +22,7 @@ const BACK_IN_A_TOLD_READ: &str = "a removed page is back while files are named"
 /// A repair brings a removed page, and says that removals are lost.
 const BACK_IN_A_TOLD_REPAIR: &str = "a repair brings a removed page and says that removals are lost";
 
-/// What was done wrong, with what was met.
+/// Broken promises, each with the case.
 type Broken = BTreeMap<&'static str, String>;
 
 /// A handle that only reads, and what is made of what it gives; which versions it gave without a
@@ -67,7 +67,7 @@ fn reading(owed: &BTreeSet<Named>, image: &Image, broken: &mut Broken) -> Option
     (!is_told).then_some(got)
 }
 
-/// What verification and a backup say of a store in which something is missed.
+/// Checks the reports of verification and backup about a store with missing files.
 fn made(store: &Store, missing: &BTreeSet<Named>, broken: &mut Broken) {
     match store.verify() {
         Ok(report) if report.problems.is_empty() => {
@@ -82,7 +82,7 @@ fn made(store: &Store, missing: &BTreeSet<Named>, broken: &mut Broken) {
     }
 }
 
-/// What was removed and is there again.
+/// Versions that were removed and are present again.
 fn back(owed: &BTreeSet<Named>, got: &BTreeSet<Named>, who: &'static str, broken: &mut Broken) {
     let back: Vec<_> = got.difference(owed).collect();
     if !back.is_empty() {
@@ -169,10 +169,10 @@ fn cases(past: &Past) -> Vec<Vec<Harm>> {
     cases
 }
 
-/// What came of all cases.
+/// Findings of all cases.
 struct Found {
     cases: usize,
-    /// What was done wrong, in which case, and what was met.
+    /// Broken promises, with the case and the finding.
     broken: Vec<(&'static str, Vec<Harm>, String)>,
     /// Those in which less or more than there is was given without a word.
     silent: Vec<Vec<Harm>>,

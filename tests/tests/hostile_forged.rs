@@ -152,7 +152,7 @@ impl Tail {
         if writes { sim::open(scratch.dir(), options) } else { sim::open_read_only(scratch.dir(), options) }.unwrap()
     }
 
-    /// What is wrong with the newest version of a key, both ways, and with its record by itself.
+    /// Checks the errors of the newest version of a key, both ways, and of its record by itself.
     fn fails(&self, key: &str, at: usize, why: &str) {
         for writes in [true, false] {
             let store = self.open(writes);

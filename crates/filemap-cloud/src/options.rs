@@ -135,8 +135,8 @@ impl CloudOptions {
         CloudOptions { space_bound: bound, ..self }
     }
 
-    /// How long rewritten segments are kept; default 1 hour. A reader that finds one missing looks
-    /// its row up again, so the grace serves long scans and owners whose clocks differ.
+    /// Time that rewritten segments are kept; default 1 hour. A reader that finds one missing
+    /// looks its row up again, so the grace serves long scans and owners whose clocks differ.
     pub fn grace(self, grace: Duration) -> CloudOptions {
         CloudOptions { grace, ..self }
     }

@@ -41,7 +41,7 @@ pub enum Error {
     NotAStore {
         /// The directory.
         path: PathBuf,
-        /// What was found instead.
+        /// The condition found instead.
         why: String,
     },
     /// A store can only be created in a new or empty directory. Nothing was changed.

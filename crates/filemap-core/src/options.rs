@@ -12,7 +12,7 @@ use crate::record::now_ms;
 /// Longest group name, in bytes: the field's size in a dictionary file.
 const MAX_GROUP_BYTES: usize = 255;
 
-/// When a put is durable.
+/// The moment at which a put is durable.
 ///
 /// ```
 /// use filemap_core::{Durability, Options};
@@ -161,7 +161,7 @@ filemap_io::options! {
         /// and drops what is too old; compaction frees the space.
         pub(crate) keep_age: Option<Duration> = None,
 
-        /// How long compaction keeps tombstones, default 7 days, so that
+        /// Time that compaction keeps tombstones, default 7 days, so that
         /// [`Store::changes`](crate::Store::changes) can report removals. Until then the tombstone
         /// of a page with a short key takes 128 bytes after the page has left the value log. Zero
         /// keeps none longer than the store itself needs it.

@@ -84,7 +84,7 @@ pub fn follow(
     }
 }
 
-/// Why a turn ends.
+/// The reason why a turn ends.
 enum Trouble {
     /// Temporary.
     Passing(Error),

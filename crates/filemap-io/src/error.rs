@@ -34,7 +34,7 @@ pub enum StorageError {
         file: String,
         /// Byte offset of the damage.
         offset: u64,
-        /// What is wrong there.
+        /// The defect.
         what: String,
     },
     /// Another handle has the file open for writing. Close that handle.
@@ -61,7 +61,7 @@ pub enum StorageError {
     InvalidOption {
         /// The option.
         name: &'static str,
-        /// What is wrong with its value.
+        /// The defect of its value.
         why: String,
     },
     /// A limit of the format is reached. Reads go on.

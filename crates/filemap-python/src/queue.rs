@@ -22,8 +22,8 @@ use crate::waiting;
 /// Maximum size of the bodies that wait, in bytes, and maximum number of puts.
 const MOST_BYTES: usize = 8 << 20;
 const MOST_PUTS: usize = 256;
-/// How long the thread polls before it sleeps, and how many puts wake it earlier. Waking a thread
-/// costs the caller as much as the rest of a put.
+/// Time that the thread polls before it sleeps, and the number of puts that wake it earlier.
+/// Waking a thread costs the caller as much as the rest of a put.
 const LINGERS: Duration = Duration::from_millis(20);
 const WAKING_PUTS: usize = 16;
 

@@ -8,7 +8,7 @@ use filemap::page::RecordKind;
 use filemap::{Lookup, Page, PageStore, date};
 use sha1::{Digest, Sha1};
 
-/// What one sample holds.
+/// Content of one sample.
 struct Sample {
     name: &'static str,
     records: u64,

@@ -13,7 +13,7 @@ use filemap::{Lookup, PageStore, Variant};
 const URL: &str = "http://a.example/api?v=1";
 const FORM: &str = "application/x-www-form-urlencoded";
 
-/// How records say what belongs together.
+/// The fields by which records say what belongs together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Says {
     RequestNamesAnswer,

@@ -30,7 +30,7 @@ fn imported(file: &[u8]) -> (Fresh, ImportReport) {
     (to, report.expect("the store is fine"))
 }
 
-/// What is in a zip file, by name.
+/// Content of a zip file, by name.
 fn entries(file: &[u8]) -> BTreeMap<String, Vec<u8>> {
     let mut zip = ZipArchive::new(Cursor::new(file)).expect("a zip file");
     let mut entries = BTreeMap::new();

@@ -63,7 +63,7 @@ impl Manners {
 /// The queues of all hosts.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    /// Whether hosts are offered: false while the journal is replayed.
+    /// True if hosts are offered; false while the journal is replayed.
     is_live: bool,
     /// The latest time given.
     clock_ms: i64,
@@ -75,7 +75,7 @@ pub(crate) struct Queue {
     pub(crate) timers: Timers,
     /// Entries added since the queues of hosts were counted.
     entered: usize,
-    /// Whether a host has queued pages and none of them in memory.
+    /// True if a host has queued pages and none of them in memory.
     is_drained: bool,
     /// Pages taken since the queues were built.
     taken: u32,

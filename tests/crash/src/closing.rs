@@ -15,7 +15,7 @@ use crate::op::{Long, Op};
 use crate::trouble::Trouble;
 use filemap_oracle::{After, Pruning};
 
-/// What happens at the steps of something long: at one of them the handle is closed.
+/// Closes the handle at one step of a long operation.
 struct Between {
     /// Its handle is the one that is closed, and the second writer's then.
     driver: Driver,

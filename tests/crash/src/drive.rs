@@ -17,7 +17,7 @@ use crate::world::{World, choice};
 use crate::{contents, erase};
 use filemap_oracle::{After, Oracle, Pruning, What};
 
-/// What all bodies have in common.
+/// Text common to all bodies.
 const ALIKE: &[u8] = b"<p>What every page of a site has in the same words, and in the same place.</p>";
 
 /// Length and number of bodies that a dictionary is made of: enough in some worlds.
@@ -45,7 +45,7 @@ pub struct Driver {
     pub(crate) reader: Option<Store>,
     /// The keys of the world.
     pub keys: Vec<Vec<u8>>,
-    /// What the store must show.
+    /// The permitted content of the store.
     pub oracle: Shared,
     pub(crate) rng: fastrand::Rng,
     /// A list of keys that goes on beside all else.
@@ -164,7 +164,7 @@ impl Driver {
         tell(&self.oracle, |o| o.begin(key, what))
     }
 
-    /// What an acknowledged put with `Durability::Sync` promises.
+    /// Notes the promise of an acknowledged put with `Durability::Sync`.
     fn put_returned(&self, number: u64) {
         if self.world.is_sync {
             tell(&self.oracle, |o| o.durable(number + 1));
@@ -300,7 +300,7 @@ impl Driver {
         }
     }
 
-    /// Whether a call of the disk was made to fail.
+    /// Returns whether a call of the disk was made to fail.
     pub(crate) fn has_failed(&self) -> bool {
         self.disk.failed() > 0
     }
@@ -444,10 +444,10 @@ fn write(writer: &mut Writer, body: &[u8]) -> Result<(), Trouble> {
     })
 }
 
-/// What happens between the steps of something long.
+/// Operations between the steps of a long one.
 struct BetweenSteps {
     driver: Driver,
-    /// Whether there are checkpoints and compactions among it.
+    /// True if checkpoints and compactions are among them.
     by_checkpoints: bool,
 }
 

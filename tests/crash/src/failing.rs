@@ -78,7 +78,7 @@ fn every_call(seed: u64, (fault, forever): (Fault, bool), count: &mut Count) -> 
     Ok(())
 }
 
-/// What a run of the string was.
+/// Result of one run of the string.
 struct Ran {
     /// The numbers of its calls that can fail in this way.
     refusable: Vec<u64>,

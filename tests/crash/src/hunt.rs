@@ -39,7 +39,7 @@ struct Image {
     aimed: bool,
 }
 
-/// What the observer of a disk keeps.
+/// State of a disk's observer.
 struct Watch {
     rng: fastrand::Rng,
     /// Draws at one call in this many.
@@ -127,14 +127,14 @@ fn run_counted(seed: u64, fault: Option<Fault>, most_states: u64) -> (Count, Res
     (run.count, result)
 }
 
-/// How a planted fault was caught.
+/// The catch of a planted fault.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Catch {
     /// The seed of the run that showed it.
     pub seed: u64,
     /// The states that were judged until then, those of earlier seeds included.
     pub states: u64,
-    /// How it showed.
+    /// The violation that showed it.
     pub violation: Violation,
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn all_seen(pruned: Pruned) {
     assert_eq!(pruned.hidden, 0, "a prune met damage");
 }
 
-/// How thoroughly an image is looked at.
+/// Thoroughness of the check of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
     /// Opened and read.
@@ -62,7 +62,7 @@ fn all_there(reader: &Store) -> Result<(), String> {
     reader.absent().first().map_or(Ok(()), |a| Err(format!("{} is said to be absent: {}", a.file, a.why)))
 }
 
-/// What the store must show at the end, if anything was done to it.
+/// Compares the store at the end with the oracle, if anything was done to it.
 fn judged(
     disk: &SimDisk,
     store: &Store,

@@ -42,7 +42,7 @@ pub enum Op {
     /// A key is erased, in the end from every file; with other operations between the steps, or
     /// with none.
     Erase { key: usize, is_busy: bool },
-    /// What background threads would do.
+    /// The work of background threads.
     Work,
     /// A put whose chunks do not fit into the segment.
     Roll,
@@ -61,7 +61,7 @@ pub enum Op {
     Follow,
 }
 
-/// What a handle is closed in the middle of.
+/// A long operation in the middle of which a handle is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Long {

@@ -39,7 +39,7 @@ thread_local! {
     static TROUBLE: RefCell<Option<Error>> = const { RefCell::new(None) };
 }
 
-/// What is to be put over the reader's directory.
+/// Returns the interrupt to put over the reader's directory.
 pub(crate) fn interrupt() -> Interrupt {
     Interrupt::never(Calls::All, || {
         if let Some(waiting) = WAITING.take() {

@@ -34,8 +34,8 @@ fn times(store: &Store) -> Vec<i64> {
     history.iter().map(|head| head.version.time_ms).collect()
 }
 
-/// What the crashes in a removal leave: the images, how many show the version still, and how many
-/// show it although the changes say that it was removed.
+/// Result of crashes in a removal: the images, the number that still show the version, and the
+/// number that show it although the changes say that it was removed.
 fn crashed(loss: Loss) -> (usize, usize, usize) {
     let disk = SimDisk::new(5);
     let (store, first) = store(&disk);

@@ -41,8 +41,8 @@ fn bodies(store: &Store, keys: &[Vec<u8>; 2]) -> [Option<String>; 2] {
     [body(&keys[0]), body(&keys[1])]
 }
 
-/// What is left of two keys with equal hash bits, after one was put again and the other removed,
-/// each in a checkpoint of its own.
+/// Content of two keys with equal hash bits, after one was put again and the other removed, each
+/// in a separate checkpoint.
 fn after_changes_of_twins() -> Vec<[Option<String>; 2]> {
     let disk = SimDisk::new(3);
     let store = sim::create(disk.dir(), crate::with_limits(waiting())).unwrap();

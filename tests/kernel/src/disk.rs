@@ -25,7 +25,7 @@ use crate::random::Random;
 
 type Result<T> = std::result::Result<T, String>;
 
-/// What a disk's process is started with.
+/// Arguments of a disk's process.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Service {
     /// The empty folder in which the disk's file appears.
@@ -89,7 +89,7 @@ impl Disk {
         self.tell("record").map(drop)
     }
 
-    /// How many events the record has.
+    /// Number of events in the record.
     ///
     /// # Errors
     /// See [`Disk::blank`].
@@ -164,7 +164,7 @@ impl Drop for Disk {
     }
 }
 
-/// What a tape holds.
+/// Content of a tape.
 #[derive(Clone, Copy, Debug)]
 pub struct Tape {
     /// Writes and flushes.
@@ -175,11 +175,11 @@ pub struct Tape {
 
 struct State {
     image: Image,
-    /// What the disk held when the record began.
+    /// Content of the disk when the record began.
     base: Image,
     log: Vec<Event>,
     tape: Vec<Event>,
-    /// What the disk held after so many events of the tape.
+    /// Content of the disk after that number of events of the tape.
     played: (Image, usize),
     failing: Option<Aim>,
     failed: u64,

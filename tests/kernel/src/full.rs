@@ -11,7 +11,7 @@ use rustix::fs::FallocateFlags;
 use crate::system::{FileSystem, Result, Volume};
 use crate::visitor::{Answer, Visitor};
 
-/// What is given back between the first tries of a checkpoint.
+/// Space given back between the first tries of a checkpoint.
 const STEP: u64 = 32 << 10;
 /// Tries after which there must be room.
 const TRIES: u64 = 200;
@@ -131,9 +131,9 @@ impl Trial<'_> {
     }
 }
 
-/// What is given back after the n-th try. Small steps first, each file is to be met; then larger
-/// ones: a checkpoint that fails leaves its key records behind, and some file systems need more
-/// for a file than is in it.
+/// Space given back after the n-th try. Small steps first, so that each file fails once; then
+/// larger ones: a checkpoint that fails leaves its key records behind, and some file systems need
+/// more for a file than is in it.
 fn step(first: u64, nth: u64) -> u64 {
     first << (nth / 20)
 }

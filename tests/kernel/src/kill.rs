@@ -18,7 +18,7 @@ const CYCLES_PER_STORE: u64 = 40;
 /// A writer's longest life.
 const LIFE_US: u64 = 40_000;
 
-/// What a run did.
+/// Report of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Report {
     /// Writers that were killed.

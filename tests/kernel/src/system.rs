@@ -63,7 +63,7 @@ impl FileSystem {
         }
     }
 
-    /// Whether the kernel has it, as a module perhaps.
+    /// Returns whether the kernel has it, as a module perhaps.
     fn is_known(self) -> bool {
         let listed = || {
             let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
@@ -84,7 +84,7 @@ impl FileSystem {
     }
 }
 
-/// Why these file systems cannot be tried here; `None` when they can.
+/// Returns why these file systems cannot be tried here; `None` if they can.
 pub fn missing(systems: &[FileSystem]) -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("not root".into());
@@ -140,7 +140,7 @@ fn sweep() {
     }
 }
 
-/// Whether a name is one of [`unique_name`], of a process that is no more.
+/// Returns whether a name is one of [`unique_name`], of a process that has ended.
 fn is_left_behind(name: &str) -> bool {
     let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_prefix('-')?.split('-').next());
     pid.is_some_and(|pid| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists())
@@ -217,7 +217,7 @@ impl Mounted {
         Ok(Mounted { path: path.to_owned(), is_mounted: true })
     }
 
-    /// Where.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -324,7 +324,7 @@ impl Volume {
         Ok(Volume { mounted: Some(mounted), device, system, mount_point, _scratch: scratch })
     }
 
-    /// Where it is mounted.
+    /// Its mount point.
     pub fn path(&self) -> &Path {
         &self.mount_point
     }

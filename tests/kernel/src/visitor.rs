@@ -13,12 +13,12 @@ use filemap_core::{Durability, Error, Options, Record, StorageError, Store};
 
 use crate::random::Random;
 
-/// What every key has in it, and so every record of key0.dat and of a segment.
+/// Text in every key, and so in every record of key0.dat and of a segment.
 pub const KEY_MARK: &[u8] = b"KEYMARK";
-/// What every body has in it, in each of its blocks: so it is in segments and nowhere else.
+/// Text in every body, in each of its blocks: so it is in segments and nowhere else.
 pub const BODY_MARK: &[u8] = b"BODYMARK";
 
-/// What a visitor is started with.
+/// Arguments of a visitor.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Visit {
     /// The store's folder; it is created when it is absent.
@@ -43,7 +43,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Whether it was refused with an error of a kind.
+    /// Returns whether it was refused with an error of a kind.
     pub fn is(&self, wanted: &str) -> bool {
         matches!(self, Answer::Refused { kind, .. } if kind == wanted)
     }

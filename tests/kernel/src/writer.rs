@@ -14,7 +14,7 @@ use filemap_core::{Result, Store};
 
 use crate::ops::{self, Op};
 
-/// What a writer is to do.
+/// Arguments of a writer.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Work {
     /// The store's folder; it is created when it is absent.

@@ -16,7 +16,7 @@ use super::golden::{self, Act, KEYS, Kept, TAIL, state};
 use super::image::{Image, Scratch};
 use super::layout::Cost;
 
-/// What may be read of each key.
+/// Permitted answers for each key.
 #[derive(Clone, Debug)]
 pub struct Expect {
     /// Per key: the states that are allowed, each newest first.
@@ -28,7 +28,7 @@ pub struct Expect {
     opening_may_fail: bool,
 }
 
-/// How far a damaged store was noticed.
+/// Result of looking for damage in a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     /// By opening, a read, a list or `verify`.
@@ -46,7 +46,7 @@ fn options() -> Options {
 pub type Broken = String;
 
 impl Expect {
-    /// What damage of this cost leaves.
+    /// Returns what damage of this cost leaves.
     pub fn new(cost: &Cost) -> Expect {
         let states = (0..KEYS.len()).map(|key| {
             // Any of the damaged records may be judged whole or lost; those of other keys do not
@@ -299,7 +299,7 @@ fn is_file(name: &str) -> bool {
     matches!(name, "SUPERBLOCK" | "RULES" | "address.idx") || (is_segment && name.ends_with(".dat"))
 }
 
-/// Whether an error tells damage and its place, as it must.
+/// Returns whether an error names damage and its place, as it must.
 fn check(e: &Error, what: &str) -> Result<bool, Broken> {
     match e {
         Error::Storage(StorageError::Corrupt { file, .. }) if is_file(file) => Ok(true),

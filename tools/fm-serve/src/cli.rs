@@ -43,7 +43,7 @@ pub struct Cli {
     /// Memory of each seen set on disk, and the largest filter that is made on request
     #[arg(long, value_name = "SIZE", value_parser = fm_cli::sizes::parse, default_value = "256MiB")]
     seen_memory: u64,
-    /// How long a request id is remembered, so that a request to a seen set can be sent again
+    /// Time that a request id is remembered, so that a request to a seen set can be sent again
     #[arg(long, value_name = "TIME", value_parser = times::duration, default_value = "24h")]
     seen_keep_for: std::time::Duration,
     /// Number of request ids that are remembered; at most 65,536 for a set on Redis
@@ -59,7 +59,7 @@ pub struct Cli {
     /// Silence after which a crawl counts as stopped, and its shards may be freed
     #[arg(long, value_name = "TIME", value_parser = times::duration, default_value = "60s")]
     links_lease: std::time::Duration,
-    /// Where to listen
+    /// Address and port to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8640")]
     listen: SocketAddr,
     /// Allow puts and removals
@@ -107,7 +107,7 @@ pub struct Cli {
     /// Maximum number of connections at once; more wait
     #[arg(long, value_name = "N", default_value_t = 16_384)]
     max_connections: usize,
-    /// How long a client may take for a request's head, and for the next part of its body
+    /// Time for a client to send a request's head, and the next part of its body
     #[arg(long, value_name = "TIME", value_parser = times::duration, default_value = "30s")]
     idle: std::time::Duration,
     /// Print errors only

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::harness::{Bench, PAGE_CRC, PAGE_URL, Ran, run, tool, warc};
 
-/// What a verb does with such a store.
+/// The effect of a verb on such a store.
 enum Does {
     /// It works, and so finds that there is none.
     Works,

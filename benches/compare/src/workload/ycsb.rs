@@ -25,7 +25,7 @@ use crate::turn::Turn;
 
 const STRIPES: usize = 1024;
 
-/// What an operation does.
+/// The effect of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operation {
     Read,

@@ -11,7 +11,7 @@ use filemap_benches::drive::Outcome;
 use filemap_benches::report::Report;
 use hdrhistogram::Histogram;
 
-/// How many URLs go to which set, and how.
+/// Numbers of URLs and sets, and the mode of the requests.
 #[derive(Args)]
 pub struct ServedArgs {
     /// The server's address, such as 127.0.0.1:8640
@@ -42,7 +42,7 @@ pub struct ServedArgs {
     ids: bool,
 }
 
-/// What one client saw.
+/// Result of one client.
 struct Seen {
     new: u64,
     took: Histogram<u64>,

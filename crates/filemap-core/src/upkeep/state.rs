@@ -129,7 +129,7 @@ impl Default for Cut {
     }
 }
 
-/// What compactions know about segments. Changed only by the compaction that has the turn.
+/// Knowledge of compactions about segments. Changed only by the compaction that has the turn.
 #[derive(Clone, Default)]
 pub(crate) struct Compactor {
     /// Ordinals of segments that could not be emptied; true if because of damage, false if a

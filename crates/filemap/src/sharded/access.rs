@@ -31,7 +31,7 @@ impl ShardedStore {
         self.member_of(url)
     }
 
-    /// Whether every member keeps its keys in order.
+    /// Returns whether every member keeps its keys in order.
     fn is_in_order(&self) -> bool {
         self.members.iter().all(|member| member.engine().has_key_order())
     }
@@ -57,7 +57,7 @@ impl ShardedStore {
 }
 
 impl PageRead for ShardedStore {
-    /// What all members promise.
+    /// Promises that all members make.
     fn capabilities(&self) -> Capabilities {
         let all = self.first().capabilities();
         self.members.iter().map(PageRead::capabilities).fold(all, |all, own| Capabilities {

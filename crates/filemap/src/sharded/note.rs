@@ -12,7 +12,7 @@ use crate::store::PageStore;
 
 /// The end of the year 9999.
 const TIME_MS: i64 = 253_402_300_799_000;
-/// What a note of this layout begins with.
+/// First line of a note of this layout.
 const LAYOUT: &str = "1";
 /// The last word: not all members may be there yet, and no page was put; or all were.
 const MAKING: &str = "making";
@@ -23,9 +23,9 @@ const MADE: &str = "made";
 pub(super) struct Note {
     /// The id of the set.
     pub(super) set: u128,
-    /// Which member this is, from 0.
+    /// Number of this member, from 0.
     pub(super) number: u32,
-    /// How many there are.
+    /// Number of members.
     pub(super) of: u32,
     /// Every member has its note, durably.
     pub(super) is_made: bool,

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::page::key;
 use crate::store::PageStore;
 
-/// What is at the path of a member.
+/// Result of a look at the path of a member.
 struct Found {
     path: PathBuf,
     here: Here,
@@ -165,7 +165,7 @@ impl ShardedStore {
 }
 
 impl Found {
-    /// What an opening of a member found.
+    /// Turns the opening of a member into a finding.
     fn at(path: &Path, opened: Result<PageStore>) -> Result<Found> {
         let here = match opened {
             Ok(store) => return Found::store(store),
@@ -331,7 +331,7 @@ fn check_keys(member: &PageStore, canonicalizer: &dyn Canonicalizer) -> Result<(
     Err(Error::NotMembers { path: member.engine().path().to_owned(), what })
 }
 
-/// Whether a store has a page, or anything but keys of its own.
+/// Returns whether a store has a page, or anything but its internal keys.
 fn has_pages(store: &PageStore) -> Result<bool> {
     let found = store.engine().keys_where(|key| !key::is_own(key)).next();
     Ok(found.transpose()?.is_some())

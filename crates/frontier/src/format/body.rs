@@ -119,7 +119,7 @@ layout! {
 }
 
 layout! {
-    /// What was left out of the timers, since version 6.
+    /// Timers left out of memory, since version 6.
     pub(crate) struct TimersLeftOut {
         0 FIRST: u64 = "0, or 1 + the soonest timer that was left out";
         8 LATEST_S: u64 = "the latest second of those";
@@ -172,7 +172,7 @@ layout! {
 }
 
 layout! {
-    /// What the index has on disk, since version 3.
+    /// The part of the index on disk, since version 3.
     pub(crate) struct RunsHead {
         0 PAGES: u32 = "pages whose fingerprints are in the runs";
         4 RUNS: u32 = "runs";

@@ -70,7 +70,7 @@ pub(super) struct Log {
     durable: u64,
     /// Durable sectors noted in the header, and which copy has it; none in a log of version 1.
     noted: Option<(u64, usize)>,
-    /// Whether entries were added since the last sync.
+    /// True if entries were added since the last sync.
     is_changed: bool,
     /// Sectors of the file when opened; a closed log has a mark after its last sector.
     opened: u64,

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::flags::Shared;
 
-/// Whether a path is the location of such a store.
+/// Returns whether a path is the location of such a store.
 pub fn is_shards(path: &Path) -> bool {
     sharded::is_location(path)
 }
@@ -29,7 +29,7 @@ pub fn checked(path: &Path) -> Result<Option<Vec<PathBuf>>, Failure> {
     Ok(Some(members))
 }
 
-/// Whether there is something at the path of a member.
+/// Returns whether anything exists at the path of a member.
 pub fn is_there(path: &Path) -> bool {
     members(path).is_ok_and(|members| members.is_some_and(|members| members.iter().any(|member| member.exists())))
 }

@@ -30,7 +30,7 @@ pub struct Args {
     /// The body's file; - is standard input
     #[arg(default_value = "-")]
     file: PathBuf,
-    /// When it was fetched [default: now]
+    /// Time of the fetch [default: now]
     #[arg(long, value_name = "TIME", value_parser = times::parse, allow_negative_numbers = true)]
     time: Option<i64>,
     /// The status code

@@ -67,7 +67,7 @@ pub struct GrowingFilter {
 struct Store {
     dir: Arc<dyn Dir>,
     name: String,
-    /// Whether anything was inserted since the last sync.
+    /// True if anything was inserted since the last sync.
     is_changed: AtomicBool,
     /// Length of the file.
     syncing: Mutex<u64>,

@@ -65,7 +65,7 @@ pub struct Args {
     /// Leave the records where they are: keep descriptions, and read bodies from the files
     #[arg(long, conflicts_with_all = ["from", "as_received"])]
     pub in_place: bool,
-    /// Where the files are that an index names: a folder, or an http(s) address [default: beside
+    /// Place of the files that an index names: a folder, or an http(s) address [default: beside
     /// the index, or in ../archive]
     #[arg(long, value_name = "PLACE", requires = "in_place")]
     pub archive: Option<String>,
