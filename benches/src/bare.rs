@@ -21,7 +21,7 @@ use crate::generate::Page;
 pub enum SyncEvery {
     /// Only at the end.
     Never,
-    /// From a thread of its own.
+    /// From a separate thread.
     Interval(Duration),
     /// After each page, before the put returns.
     Put,

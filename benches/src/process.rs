@@ -57,7 +57,7 @@ fn io_counter(name: &str) -> io::Result<u64> {
     bytes.ok_or_else(|| io::Error::other(format!("/proc/self/io has no {name}")))
 }
 
-/// Watches [`anonymous_bytes`] from a thread of its own, ten times a second.
+/// Watches [`anonymous_bytes`] from a separate thread, ten times a second.
 #[derive(Debug)]
 pub struct MemoryWatch {
     peak: Arc<AtomicU64>,

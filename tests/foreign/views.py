@@ -4,7 +4,7 @@ finds, in light or dark, and live charts that go on.
 
 usage: tests/foreign/views.py FOLDER_OF_fm-serve_AND_fm-tool
 
-axe-core is installed by npm into a folder of its own (AXE names one to keep). First it must find what is planted in a page, or
+axe-core is installed by npm into a separate folder (AXE names one to keep). First it must find what is planted in a page, or
 the test sees nothing.
 """
 

@@ -1,9 +1,9 @@
 //! Reads one Rust file as the rules need it: its lines without tests, the paths it names, its
 //! functions.
 //!
-//! `proc-macro2` cuts the file into tokens, so a path in a comment or a string is no import. Items
-//! under `#[cfg(test)]` are cut out: the rules are about the code that ships. Paths are given from
-//! the crate's root: `use` trees are expanded, `self::` and `super::` resolved.
+//! `proc-macro2` cuts the file into tokens, so a path in a comment or a string is not an import.
+//! Items under `#[cfg(test)]` are cut out: the rules are about the code that ships. Paths are
+//! given from the crate's root: `use` trees are expanded, `self::` and `super::` resolved.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ pub struct SourceFile {
 struct Cut {
     /// Lines that the cut items took.
     lines: usize,
-    /// Modules that were declared there and have a file of their own.
+    /// Modules that were declared there and have a separate file.
     modules: Vec<String>,
 }
 
@@ -98,7 +98,7 @@ impl SourceFile {
     pub fn module(&self) -> Vec<String> {
         let parts: Vec<String> = self.path.iter().map(|part| part.to_string_lossy().into_owned()).collect();
         let after_src = parts.iter().position(|part| part == "src").map_or(0, |at| at + 1);
-        // A binary in a folder below `src/bin` is a crate of its own.
+        // A binary in a folder below `src/bin` is a separate crate.
         let root = if parts[after_src..].first().is_some_and(|part| part == "bin") { after_src + 2 } else { after_src };
         let mut module: Vec<String> = parts.get(root..).unwrap_or_default().to_vec();
         if let Some(last) = module.pop() {

@@ -1,7 +1,7 @@
 //! Hostile WARC files: small ones that decompress to much, and ones that make a reader look again
 //! and again. Reading ends, in bounded memory.
 //!
-//! A program of its own: its allocator counts the memory of the whole process.
+//! A separate program: its allocator counts the memory of the whole process.
 
 use std::io::Write;
 use std::ops::ControlFlow;

@@ -1,7 +1,7 @@
 //! Forged stores with right checksums. Reading them ends, takes bounded memory, and gives a value
 //! that was put, nothing, or an error with its place.
 //!
-//! A program of its own: its allocator counts the memory of the whole process.
+//! A separate program: its allocator counts the memory of the whole process.
 
 use filemap_core::sim::{self, Limits};
 use filemap_core::{Error, StorageError, Store};
@@ -194,7 +194,7 @@ fn a_small_page_that_decompresses_to_128_mib_is_damage() {
         let at = tail.add(&value);
         tail.fails(KEYS[12], at, "does not decompress to its recorded length");
     }
-    // More than a page may have is no record at all: recovery cuts it off.
+    // More than a page may have is not a record at all: recovery cuts it off.
     let mut tail = Tail::new();
     tail.add(&Value { codec: 1, raw_bytes: 128 << 20, ..Value::new(1, SEQUENCE, 9000, KEYS[12], &bomb) });
     assert!(matches!(tail.open(true).get(KEYS[12].as_bytes()), Ok(None)));

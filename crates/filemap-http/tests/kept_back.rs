@@ -424,7 +424,7 @@ fn follows(server: &Served, token: &str, replica: &PageStore, expected: &[&str])
     let client = client.expect("a server");
     client.put(&Page::new(LAST, TIME, 200, "told last"), PutRule::Always).expect("stored");
     client.sync().expect("synced");
-    thread.join().expect("no panic").expect("the end of its store is no error");
+    thread.join().expect("no panic").expect("the end of its store is not an error");
 }
 
 #[test]

@@ -27,7 +27,7 @@ const MOST_PUTS: usize = 256;
 const LINGERS: Duration = Duration::from_millis(20);
 const WAKING_PUTS: usize = 16;
 
-/// Puts pages one after the other on a thread of its own.
+/// Puts pages one after the other on a separate thread.
 #[pyclass(frozen, module = "filemap._native", name = "PutQueue")]
 pub struct PutQueue {
     store: Py<PageStore>,

@@ -1,4 +1,4 @@
-//! One store over several folders, each on a disk of its own, say.
+//! One store over several folders, each on its own disk, say.
 //!
 //! Each folder is a whole store, the *member* of a set. A page is in the member that the host of
 //! its URL chooses ([`urlindex::shard`] of the canonical URL: the rule of a store in object
@@ -202,7 +202,7 @@ impl ShardedStore {
         &self.members[number..=number]
     }
 
-    /// Calls every member, each on a thread of its own; the answers in their order.
+    /// Calls every member, each on a separate thread; the answers in their order.
     fn at_once<T: Send>(&self, call: impl Fn(usize, &PageStore) -> Result<T> + Sync) -> Vec<Result<T>> {
         let call = &call;
         std::thread::scope(|scope| {

@@ -205,7 +205,7 @@ fn imported_into_nothing(file: &[u8]) -> ImportReport {
     let options = ImportOptions::new();
     let store = &STORE.get_or_init(fresh).store;
     import_wacz(store, "x.wacz", Cursor::new(file), &options, &mut |_| ControlFlow::Break(()))
-        .expect("damage is no error")
+        .expect("damage is not an error")
 }
 
 #[test]

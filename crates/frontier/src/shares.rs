@@ -83,7 +83,7 @@ impl Kin {
     const LARGE: u16 = 1 << 13;
     /// All its fetched pages have the shape in the low byte.
     const ONE_SHAPE: u16 = 1 << 12;
-    /// Its shapes have families of their own.
+    /// Its shapes have their own families.
     const SHAPES: u16 = 1 << 11;
 
     fn is(self, flag: u16) -> bool {
@@ -187,7 +187,7 @@ impl Shares {
         }
     }
 
-    /// Gives each shape of a host a family of its own.
+    /// Gives each shape of a host its own family.
     fn tell_shapes_apart(&mut self, host: u32) {
         let (family, kin) = (self.of_host(host), &mut self.kin[host as usize]);
         if let Some(shape) = kin.one_shape() {

@@ -67,7 +67,7 @@ impl Driver {
         let between = Between { driver, left: after, key, trouble: None, is_closed: false };
         let between = Arc::new(Mutex::new(between));
         let steps = Arc::clone(&between);
-        // What is done at a step has steps of its own, which are no moments to close anything.
+        // What is done at a step has its own steps, which are not moments to close anything.
         let step = move || match steps.try_lock() {
             Ok(mut between) => between.one(),
             Err(TryLockError::Poisoned(between)) => between.into_inner().one(),

@@ -101,7 +101,7 @@ fn judged(
             return Err(format!("verify: {} at {}: {}", problem.file, problem.offset, problem.what));
         }
         if report.unused_key_bytes > 0 {
-            return Err(format!("verify: {} bytes of the key log are no records", report.unused_key_bytes));
+            return Err(format!("verify: {} bytes of the key log are not records", report.unused_key_bytes));
         }
         if report.indexed_keys != shown.len() as u64 + 1 {
             return Err(format!(

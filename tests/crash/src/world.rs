@@ -158,7 +158,7 @@ fn limits(rng: &mut fastrand::Rng) -> Limits {
         direct_percent: *choice(rng, &[0, 500, 5000]),
         settle_percent: *choice(rng, &[25, 1000, 100_000]),
         join_runs: *choice(rng, &[2, 3, 8]),
-        // Keys in order: runs of their own, folded into the last one, written amid a stage.
+        // Keys in order: their own runs, folded into the last one, written amid a stage.
         fold_pages: *choice(rng, &[0, 0, 2, 5, 64]),
         gathered_bytes: *choice(rng, &[1, 200, 32 << 20]),
         flush_pages: *choice(rng, &[1, 2, 512]),

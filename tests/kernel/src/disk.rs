@@ -1,7 +1,7 @@
 //! A recording and failing disk: a file in a FUSE file system under a loop device. Every write and
 //! flush passes through here.
 //!
-//! A process of its own serves it (command `disk`); [`Disk`] sends it commands line by line. The
+//! A separate process serves it (command `disk`); [`Disk`] sends it commands line by line. The
 //! process that uses the disk must not serve it: it could not be killed while it waits for itself.
 //!
 //! Invariant: the serving thread waits for nothing but the state's lock, and nobody holds that
@@ -248,7 +248,7 @@ impl State {
                 self.failing = None;
                 return Ok(std::mem::take(&mut self.failed));
             }
-            _ => return Err(format!("`{line}` is no command of a disk")),
+            _ => return Err(format!("`{line}` is not a command of a disk")),
         }
         Ok(0)
     }
@@ -374,7 +374,7 @@ impl Filesystem for Served {
         }
     }
 
-    /// Closing is no flush.
+    /// Closing is not a flush.
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
         reply.ok();
     }

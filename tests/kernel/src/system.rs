@@ -107,7 +107,7 @@ pub fn missing(systems: &[FileSystem]) -> Option<String> {
     systems.iter().find(|s| !s.is_known()).map(|s| format!("the kernel has no {}", s.name()))
 }
 
-/// Goes on in a process with mounts of its own: it runs this program with the same arguments
+/// Goes on in a process with its own mounts: it runs this program with the same arguments
 /// again, in a new namespace.
 ///
 /// # Errors
@@ -292,7 +292,7 @@ impl Machine {
     }
 }
 
-/// A file system of a fixed size, on a file of its own or in memory.
+/// A file system of a fixed size, on a separate file or in memory.
 pub struct Volume {
     mounted: Option<Mounted>,
     device: Option<Loop>,

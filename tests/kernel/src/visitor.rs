@@ -124,7 +124,7 @@ fn obey(store: &mut Option<Store>, path: &Path, command: &str, numbers: &[u64]) 
             let Some(store) = store.take() else { return Err(Error::Closed) };
             store.close()?;
         }
-        _ => return Err(wrong(format!("{command:?} with {numbers:?} is no command"))),
+        _ => return Err(wrong(format!("{command:?} with {numbers:?} is not a command"))),
     }
     Ok(())
 }

@@ -5,7 +5,7 @@
 //! large body in chunks, a filler where a power loss left a hole, several versions in and out of
 //! order, an index of two leaves with pages of an earlier checkpoint, and a tail of the log after
 //! the last checkpoint. [`make`] (the example `make_golden`) made it once; a later format gets a
-//! folder of its own.
+//! its own folder.
 
 use std::path::{Path, PathBuf};
 

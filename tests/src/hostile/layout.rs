@@ -107,7 +107,7 @@ impl Layout {
                 let used = [0..512, 4096..4608, 8192..8704].iter().any(|used| meets(&range, used));
                 Cost { opening: used, harmless: !used, ..Cost::default() }
             }
-            // Without its header it is no segment: all that lies in it is lost.
+            // Without its header it is not a segment: all that lies in it is lost.
             "value0.dat" if meets(&range, &(0..64)) => self.log_cost(&self.values, 0..usize::MAX),
             "value0.dat" => self.log_cost(&self.values, range),
             "key0.dat" => self.log_cost(&self.keys, range),

@@ -70,7 +70,7 @@ pub struct Cli {
     /// FILEMAP_TOKEN and FILEMAP_CA_FILE
     #[arg(long, value_name = "ADDRESS", conflicts_with = "write")]
     follow: Option<String>,
-    /// Follow even if the local store has pages of its own, or is a replica of another store:
+    /// Follow even if the local store has its own pages, or is a replica of another store:
     /// pages that the followed store lacks are removed here
     #[arg(long, requires = "follow")]
     begin_anew: bool,
@@ -192,7 +192,7 @@ impl Cli {
 
     fn options(&self) -> Result<ServerOptions, Failure> {
         if filemap::sharded::is_location(&self.store) {
-            let words = "a server has the store of one folder: start one for each, at an address of its own, or copy all \
+            let words = "a server has the store of one folder: start one for each, at its own address, or copy all \
                          into one folder with `fm-tool copy`";
             return Err(Failure::Usage(format!("{}: {words}", self.store.display())));
         }

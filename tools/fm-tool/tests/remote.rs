@@ -78,7 +78,7 @@ fn a_served_seen_set_answers_as_one_in_files_does() {
     for (verb, args) in asked {
         let (local, remote) = (ask(verb, here.as_os_str(), args), ask(verb, location.as_ref(), args));
         assert_eq!((remote.code, remote.text()), (local.code, local.text()), "{verb} {args:?}: {}", remote.words);
-        assert_eq!(remote.code, 2, "one line is no URL");
+        assert_eq!(remote.code, 2, "one line is not a URL");
     }
     for (args, words) in [(&["--memory", "64MiB"][..], "--memory"), (&["--canonical", "whatwg"], "rules `crawl`")] {
         let refused = ask("check", location.as_ref(), args).ended(2);

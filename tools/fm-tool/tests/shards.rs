@@ -224,7 +224,7 @@ fn folders_that_are_not_the_store_are_refused_and_strays_are_found() {
     let plain = plain.to_str().unwrap();
     for (location, words) in [
         (format!("shards:{b},{a}"), "give the paths in their order"),
-        (format!("shards:{a},{plain}"), "is no member of the store"),
+        (format!("shards:{a},{plain}"), "is not a member of the store"),
         (format!("shards:{a},{b},{plain}"), "2 folders, and 3 were given"),
         (format!("shards:{a},{a}.gone"), "mount its disk"),
         (format!("shards:{a}"), "two or more"),

@@ -44,7 +44,7 @@ pub enum Purpose {
 /// Settings that all engines share.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Memory for a cache of its own, if it has one.
+    /// Memory for its own cache, if it has one.
     pub cache_bytes: u64,
     /// zstd level.
     pub level: i32,

@@ -1,5 +1,5 @@
 //! Adds URLs to a seen set behind a server: many clients, each with one request at a time on a
-//! connection of its own.
+//! its own connection.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

@@ -146,7 +146,7 @@ pub struct IndexSample {
     pub index_bytes: u64,
 }
 
-/// Samples the index from a thread of its own while the store grows.
+/// Samples the index from a separate thread while the store grows.
 pub struct GrowthWatch {
     samples: Arc<Mutex<Vec<IndexSample>>>,
     stop: Arc<AtomicBool>,

@@ -87,7 +87,7 @@ impl fmt::Debug for HostSettings {
     }
 }
 
-/// The table of hosts with settings of their own.
+/// The table of hosts with their own settings.
 ///
 /// ```
 /// use crawl::fetch::hosts::Hosts;
@@ -169,7 +169,7 @@ impl Hosts {
         self.of(host)?.delay
     }
 
-    /// Returns whether any host has a budget of its own.
+    /// Returns whether any host has its own budget.
     pub fn has_budgets(&self) -> bool {
         let table = self.table();
         table.exact.values().chain(table.below.values()).any(|host| host.pages.is_some())

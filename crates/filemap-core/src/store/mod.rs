@@ -409,7 +409,7 @@ impl Store {
     /// [`Store::verify`] with options: quick, slow or resumable. `progress` may cancel it.
     ///
     /// # Errors
-    /// As there. A cancelled pass is no error: see [`VerifyReport::is_complete`].
+    /// As there. A cancelled pass is not an error: see [`VerifyReport::is_complete`].
     pub fn verify_with(
         &self,
         options: &VerifyOptions,

@@ -18,7 +18,7 @@ use crate::page::variant::Variant;
 use crate::page::version::PageHead;
 use crate::store::PageStore;
 
-/// Pages from which on the members are asked at the same time, each by a thread of its own.
+/// Pages from which on the members are asked at the same time, each by a separate thread.
 const MANY: usize = 32;
 /// Pages that are in memory while they are read ahead, at most.
 const AHEAD: usize = 64;

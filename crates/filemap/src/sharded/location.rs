@@ -26,7 +26,7 @@ pub fn is_location(location: impl AsRef<Path>) -> bool {
 /// # Errors
 ///
 /// [`Error::NotMembers`] if it names fewer than two folders, more than
-/// [`ShardedStore::MAX_MEMBERS`], one of them twice, or what is no folder of this machine.
+/// [`ShardedStore::MAX_MEMBERS`], one of them twice, or what is not a folder of this machine.
 ///
 /// ```
 /// use std::path::PathBuf;

@@ -51,7 +51,7 @@ impl Note {
     }
 }
 
-/// The note of a store; `None` if it has none, and is no member.
+/// The note of a store; `None` if it has none, and is not a member.
 ///
 /// # Errors
 ///

@@ -129,7 +129,7 @@ impl ShardedStore {
     ///
     /// let dir = tempfile::tempdir()?;
     /// let alone = PageStore::create(dir.path().join("a.fm"), Options::new())?;
-    /// assert!(ShardedStore::over(vec![alone]).is_err(), "it is no member of a set");
+    /// assert!(ShardedStore::over(vec![alone]).is_err(), "it is not a member of a set");
     /// # Ok(())
     /// # }
     /// ```
@@ -226,7 +226,7 @@ fn made(found: &[Found]) -> Result<Option<Note>> {
             && named(store, has_pages(store))?
         {
             return Err(member.refused(
-                "it has pages, and is no member of a store over several folders: give new or empty folders, and \
+                "it has pages, and is not a member of a store over several folders: give new or empty folders, and \
                  `fm-tool copy` brings its pages there",
             ));
         }
@@ -251,7 +251,7 @@ fn check(found: &[Found], of: &Found, set: &Note) -> Result<()> {
                  backup of it there"
             ),
             (_, None) => format!(
-                "it is no member of the store that {} is one of: give the path of {wanted}, or restore a backup of it \
+                "it is not a member of the store that {} is one of: give the path of {wanted}, or restore a backup of it \
                  here",
                 of.path.display()
             ),
