@@ -258,7 +258,7 @@ pub struct Dictionaries {
 }
 
 impl Dictionaries {
-    /// None at all.
+    /// No dictionary.
     #[must_use]
     pub fn none() -> Dictionaries {
         Dictionaries { contents: vec![Vec::new()], of_group: HashMap::new() }

@@ -74,13 +74,13 @@ pub struct SlowPut {
     pub at: Duration,
     /// The put's duration in ns.
     pub latency_ns: u64,
-    /// Of which the thread was on a core.
+    /// Part of it in which the thread was on a core.
     pub running_ns: u64,
-    /// Of which it was ready but no core was free.
+    /// Part of it in which it was ready but no core was free.
     pub waiting_ns: u64,
     /// The sink counted a put held up meanwhile.
     pub held_up: bool,
-    /// The sink's background work was going on.
+    /// Part of it during the sink's background work.
     pub busy: bool,
     /// The page's size.
     pub body_bytes: usize,

@@ -12,7 +12,7 @@ struct Node {
     tail: Option<Box<Node>>,
 }
 
-/// See the module.
+/// The list, by its first node.
 #[derive(Debug, Default)]
 pub struct GeneralisedList {
     first: Option<Box<Node>>,

@@ -69,7 +69,7 @@ impl MemoryWatch {
     /// Starts watching.
     ///
     /// # Errors
-    /// If the figure cannot be read at all.
+    /// If the figure cannot be read.
     pub fn start() -> io::Result<MemoryWatch> {
         let peak = Arc::new(AtomicU64::new(anonymous_bytes()?));
         let stop = Arc::new(AtomicBool::new(false));

@@ -137,7 +137,7 @@ pub struct Scale {
     pub false_matches: f64,
 }
 
-/// Memory of the filter for so many entries of the directory.
+/// Memory of the filter for this number of directory entries.
 fn filter_bytes(entries: f64) -> f64 {
     let fits = |bytes: &f64| *bytes <= FILTER_BYTES_MAX;
     FILTER_BYTES_AN_ENTRY.iter().map(|bytes| bytes * entries).find(fits).unwrap_or(0.0)
@@ -274,7 +274,7 @@ fn put_rate(pages: &Pages, machine: &Machine) -> f64 {
     machine.threads * 1e6 / pages.put_us
 }
 
-/// Entries of a checkpoint: whichever bound is met first.
+/// Entries of a checkpoint: whichever bound is reached first.
 fn batch(pages: &Pages, machine: &Machine) -> f64 {
     (machine.checkpoint_bytes / pages.record_bytes).min(machine.memtable_bytes / pages.memtable_entry_bytes)
 }

@@ -62,7 +62,7 @@ def stored(tool, store):
 
 
 def time_ms(text):
-    """None: a date that is none, which a rule brought into order."""
+    """None: an invalid date, which a rule has mended."""
     try:
         if text.isdigit():
             time = datetime.datetime.strptime(text[:14], "%Y%m%d%H%M%S").replace(tzinfo=datetime.timezone.utc)

@@ -221,7 +221,7 @@ pub fn imports(file: &SourceFile, re_exports: &BTreeMap<String, Vec<String>>) ->
                 broken.push(format!("{}: `{own}` imports `{target}`, which is not below it", at(used.line)));
             }
             None => broken.push(format!(
-                "{}: `{}` is no module with a layer and no name of the crate's root",
+                "{}: `{}` is neither a module with a layer nor a name of the crate's root",
                 at(used.line),
                 used.segments.join("::")
             )),

@@ -69,7 +69,7 @@ fn gzip(parts: usize, part: &[u8]) -> Vec<u8> {
     out.finish().unwrap()
 }
 
-/// A frame of so many blocks of 128 KiB of one byte each: 4 bytes a block.
+/// A frame of this number of blocks of 128 KiB of one byte each: 4 bytes a block.
 fn zstd_frame(blocks: u32, byte: u8) -> Vec<u8> {
     let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x50];
     for nth in 0..blocks {
@@ -114,7 +114,7 @@ fn lengths_beyond_the_file_are_a_cut_record() {
         for length in ["18446744073709551615", "1152921504606846976", "4294967295", "99999999999999999999999999"] {
             let file = format!("WARC/1.0\r\nWARC-Type: response\r\nContent-Length: {length}\r\n\r\nbody");
             let (records, problems) = items(file.as_bytes());
-            // What is there of a last record is kept; a length that is none makes it no record.
+            // What is there of a last record is kept; an invalid length makes it no record.
             let is_length = length.parse::<u64>().is_ok();
             assert_eq!((records, problems), (usize::from(is_length), usize::from(!is_length)), "{length}");
         }

@@ -21,7 +21,7 @@ struct Bench {
     image: Image,
     layout: Layout,
     scratch: Scratch,
-    /// Expectations by what was met: they are dear to work out.
+    /// Cache of expectations by damage: they are expensive to calculate.
     known: BTreeMap<String, Expect>,
 }
 
@@ -237,7 +237,7 @@ fn a_missing_file_is_told() {
         let mut cost = bench.layout.cost(file, 0..usize::MAX);
         cost.opening = true;
         let expect = bench.expect(&cost);
-        let broken = |broken| panic!("{file} is gone: {broken}");
+        let broken = |broken| panic!("{file} is missing: {broken}");
         // Of a store without a segment of values all else is read.
         let reader = expect.reading(&damaged, &mut bench.scratch).unwrap_or_else(broken);
         assert_eq!(reader, Told { told: true, closed: file != "value0.dat" }, "{file}");

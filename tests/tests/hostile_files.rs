@@ -1,5 +1,5 @@
 //! Whole files of a store removed, emptied, swapped and rolled back, in every combination of two.
-//! Each handle gives all that can be read and names what is absent; nothing removed comes back
+//! Each handle gives all that can be read and names what is missing; nothing removed comes back
 //! unnoticed, and nothing incomplete is called whole.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ use filemap_tests::hostile::whole::{self, Ending, Harm, Named, Past, Seen, Way};
 /// once.
 const THREADS: usize = 16;
 
-/// A removed page is read again, and files are named as absent or damaged.
+/// A removed page is read again, and files are named as missing or damaged.
 const BACK_IN_A_TOLD_READ: &str = "a removed page is back while files are named";
 /// A repair brings a removed page, and says that removals are lost.
 const BACK_IN_A_TOLD_REPAIR: &str = "a repair brings a removed page and says that removals are lost";
@@ -142,8 +142,8 @@ fn repair(owed: &BTreeSet<Named>, image: &Image, in_place: bool, broken: &mut Br
     sim::abandon(store);
 }
 
-/// All that is wrong with how a damaged store is met, and what a reader was given of it without a
-/// word.
+/// The broken promises of a damaged store, and the versions that a reader got without a
+/// warning.
 fn judge(owed: &BTreeSet<Named>, image: &Image) -> (Broken, Option<BTreeSet<Named>>) {
     let (mut broken, mut silent) = (Broken::new(), None);
     let panicked = catch_unwind(AssertUnwindSafe(|| {
@@ -221,7 +221,7 @@ fn is_with_the_first_superblock(case: &[Harm], others: &[(&str, Way)]) -> bool {
 
 /// Of what was put after the last checkpoint the segment itself is the only witness, and of
 /// segments that were begun after it the superblock. So these are earlier states, as after a power
-/// failure, of which nothing can tell that there was more: the last segment as it was at that
+/// failure, when nothing shows that there was more: the last segment as it was at that
 /// checkpoint; and a superblock from before the last segment was begun, without that segment. A
 /// removal that only the last segment tells of is undone with it, but never unless files are
 /// named.

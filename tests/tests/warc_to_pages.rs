@@ -3,7 +3,7 @@
 //!
 //! A script that shares no code with this project made the table of lengths and CRC-32s,
 //! `tests/data/expected-responses.tsv`. Every response is looked up by its URL and its time,
-//! through a fresh read-only handle.
+//! through a new follower.
 
 use std::collections::BTreeMap;
 use std::fs::File;

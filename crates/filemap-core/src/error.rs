@@ -1,7 +1,7 @@
 //! The error of the engine: the storage error, and the engine's own cases.
 //!
 //! Every variant names what failed and where; its doc comment says what the caller should do.
-//! An absent key is never an error: that is `Ok(None)`.
+//! A missing key is never an error: that is `Ok(None)`.
 
 use std::fmt::Display;
 use std::io;
@@ -31,9 +31,9 @@ pub enum Error {
     /// - `Locked`: close the other handle, or open the store read-only.
     /// - `NewerFormat`: use that version, or dump the store there and load it here. Opening it
     ///   read-only may work even if opening it for writing fails.
-    /// - `Full`: a limit of the format. Reads go on; dump the store and load it into several.
-    /// - `Poisoned`: this handle writes no more, reads go on. Close the store, fix the cause and
-    ///   open it again; recovery keeps everything acknowledged.
+    /// - `Full`: a limit of the format. Reads continue; dump the store and load it into several.
+    /// - `Poisoned`: this handle writes no more, reads continue. Close the store, fix the cause
+    ///   and open it again; recovery keeps everything acknowledged.
     #[error("{}{}", .0, remedy(.0))]
     Storage(#[source] StorageError),
     /// The directory holds no store. Check the path, or create a store there.

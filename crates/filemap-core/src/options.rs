@@ -74,7 +74,7 @@ impl fmt::Display for Canonicalizer {
 pub enum Dictionaries {
     /// Never: each page is compressed alone.
     Off,
-    /// Trained in the background on the first pages, and again once pages have changed so much
+    /// Trained in the background on the first pages, and again once pages have changed so far
     /// that the dictionary no longer helps.
     Automatic,
 }
@@ -168,7 +168,7 @@ filemap_io::options! {
         pub(crate) keep_removals: Duration = Duration::from_secs(7 * 86_400),
 
         /// Puts are refused when the file system has less than this free, default 256 MiB. Reads,
-        /// removes and checkpoints go on. 0 disables the check.
+        /// removes and checkpoints continue. 0 disables the check.
         pub(crate) free_space_floor: u64 = 256 << 20,
 
         /// Values longer than this are stored as chunks of this size, each compressed on its own,

@@ -158,7 +158,7 @@ fn requests(method: &str, path: &str) -> (About, Vec<(String, String)>) {
         ),
         ("POST", "/v1/sync") => (Writes, plain()),
         ("DELETE", "/v1/page") => (Writes, query(&["url={url}"])),
-        _ => panic!("{method} {path}: say here how it is asked, and see that it keeps the rules of access"),
+        _ => panic!("{method} {path}: say here how it is asked, and see that it keeps the access rules"),
     }
 }
 

@@ -64,7 +64,7 @@ pub enum StorageError {
         /// The defect of its value.
         why: String,
     },
-    /// A limit of the format is reached. Reads go on.
+    /// A limit of the format is reached. Reads continue.
     #[error("{file} is full: {what}")]
     Full {
         /// The file or set that is full.
@@ -72,8 +72,8 @@ pub enum StorageError {
         /// The limit reached.
         what: String,
     },
-    /// An earlier write or sync failed, so this handle writes nothing more. Reads go on. Fix the
-    /// cause and open it again: everything that was synced is there.
+    /// An earlier write or sync failed, so this handle writes nothing more. Reads continue. Fix
+    /// the cause and open it again: everything that was synced is there.
     #[error("nothing more is written since {cause}; close it and open it again")]
     Poisoned {
         /// The first failure.

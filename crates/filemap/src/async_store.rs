@@ -175,7 +175,7 @@ impl<S: PageRead + 'static> AsyncStore<S> {
     }
 
     /// The next `most` entries of [`PageRead::list`], including errors of damage, and the cursor
-    /// to continue from: `None` at the end. A part that would end with an error goes on to the
+    /// to continue from: `None` at the end. A part that would end with an error continues to the
     /// next entry, for its cursor; of the errors on the way there, one [`Error::LeftOut`] has the
     /// number.
     ///

@@ -196,7 +196,7 @@ impl ShardedStore {
     /// The members that may have pages of a scope: of a host one.
     fn asked(&self, scope: &Scope) -> &[PageStore] {
         let Some(host) = &scope.host else { return &self.members };
-        // What is no host is that of no URL, so any member gives the same: nothing.
+        // An invalid host has no URLs, so every member gives the same: nothing.
         let host = urlindex::canonical::canonical_host(host).unwrap_or_else(|| host.clone());
         let number = self.number(format!("http://{host}/").as_bytes());
         &self.members[number..=number]

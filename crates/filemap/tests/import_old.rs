@@ -1,4 +1,4 @@
-//! Files as they are found: ARC records, dates that are none, line ends with two carriage returns,
+//! Files as they are found: ARC records, invalid dates, line ends with two carriage returns,
 //! a last record that is clipped at each of its bytes, payload digests that do not hold, and forms
 //! of compression that are not read.
 

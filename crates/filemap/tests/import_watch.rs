@@ -85,7 +85,7 @@ fn every_record_of_every_sample_has_one_fate() {
             damaged.truncate(file.len() - 3);
             let (rows, report) = told(&self::fresh(), &damaged, &ImportOptions::new(), None);
             check(&name, &rows, &report);
-            assert!(report.losses() > 0, "{name}: damage is told");
+            assert!(report.losses() > 0, "{name}: damage is reported");
             files += 1;
         }
     }

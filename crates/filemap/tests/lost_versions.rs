@@ -1,5 +1,5 @@
 //! One version of a page that cannot be read costs that version: histories, revisits, imports and
-//! dumps go on with the others, and name it.
+//! dumps continue with the others, and name it.
 
 use crate::stores;
 use filemap::store::BodyForm;

@@ -260,7 +260,7 @@ fn a_file_that_cannot_be_read_is_an_error_and_not_damage() {
     assert!(report.expect_err("no bytes").to_string().contains("a bad sector"));
 }
 
-/// Imports into a store that has been used before: how many of the pages were met, and the report.
+/// Imports into a store that has been used before: number of pages known before, and the report.
 fn met(to: &Fresh, file: &[u8]) -> (u64, ImportReport) {
     let report =
         import_wacz(&to.store, "x.wacz", Cursor::new(file), &ImportOptions::new(), &mut |_| ControlFlow::Continue(()));

@@ -319,7 +319,7 @@ impl Queue {
     }
 
     /// Finds left-out pages by a rebuild if some host has no others, and enough pages were taken
-    /// to pay for it or there are no others at all (`must`). Returns whether it did.
+    /// to pay for it or there are no others (`must`). Returns whether it did.
     pub(crate) fn refill(&mut self, must: bool, view: &mut View<'_>) -> Result<bool> {
         let is_time = self.is_drained && (must || self.taken >= view.table.len() / REFILL_PART);
         if is_time {

@@ -126,7 +126,7 @@ fn a_request_that_is_sent_again_is_answered_as_it_was() {
     assert_eq!(new_of(&set.add(8, first, &urls(0, 100)).expect("added")), 0);
     let reused = set.add(owner, first, &urls(0, 99));
     assert!(matches!(reused, Err(Error::Request { refusal: RequestRefusal::Reused, .. })), "{reused:?}");
-    // Requests in between, already answered: an older one is found behind them.
+    // An older request is still found after later ones were answered.
     for nth in 1..=2 {
         let verdicts = set.add(owner, RequestId::now(), &urls(nth * 1_000, nth * 1_000 + 100)).expect("added");
         assert_eq!(new_of(&verdicts), 100);

@@ -94,7 +94,7 @@ impl Driver {
             self.end_list()?;
             self.reader.take().into_iter().for_each(sim::abandon);
             if !matches!(store.sync(), Err(Error::Closed)) {
-                return Err(Trouble::Wrong("a handle that was closed goes on".into()));
+                return Err(Trouble::Wrong("a closed handle continues".into()));
             }
         }
         if let Some(trouble) = trouble {
@@ -104,7 +104,7 @@ impl Driver {
             Ok(()) | Err(Error::Storage(StorageError::InvalidOption { .. })) => {}
             Err(Error::Closed) if between.is_closed => {}
             Err(e) if between.is_closed && !self.has_failed() => {
-                return Err(Trouble::Wrong(format!("{long:?} goes on through a handle that was closed: {e}")));
+                return Err(Trouble::Wrong(format!("{long:?} continues through a closed handle: {e}")));
             }
             Err(e) => return Err(Trouble::Error(e)),
         }

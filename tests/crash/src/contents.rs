@@ -120,7 +120,7 @@ fn in_order(store: &Store, all: &Contents) -> Result<(), Trouble> {
 /// What a read returned.
 pub fn readable(store: &Store, oracle: &Oracle) -> Result<(), Trouble> {
     let damage = |e| match e {
-        Error::Storage(StorageError::Corrupt { .. }) => Trouble::Wrong(format!("it meets damage that is none: {e}")),
+        Error::Storage(StorageError::Corrupt { .. }) => Trouble::Wrong(format!("it reports false damage: {e}")),
         e => Trouble::Error(e),
     };
     for key in oracle.keys() {

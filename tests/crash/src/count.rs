@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Something that must not be: what, and the command that shows it again.
+/// A violation, and the command that shows it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// The violation.
@@ -45,8 +45,8 @@ impl Count {
     }
 }
 
-/// Runs numbers by so many threads, until they are used up, enough states were judged, or
-/// something was violated.
+/// Runs numbers on the given number of threads, until they are used up, enough states were judged,
+/// or something was violated.
 ///
 /// # Errors
 /// The first violation.

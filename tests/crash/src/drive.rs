@@ -48,7 +48,7 @@ pub struct Driver {
     /// The permitted content of the store.
     pub oracle: Shared,
     pub(crate) rng: fastrand::Rng,
-    /// A list of keys that goes on beside all else.
+    /// A list of keys that runs beside everything else.
     pub(crate) listing: Arc<Mutex<Option<Listing>>>,
     /// The store is another driver's.
     is_guest: bool,
@@ -392,7 +392,7 @@ impl Driver {
             };
             Ok(sim::back_up(&from, &*to.dir()).map(|_| ())?)
         })?;
-        // All of it is durable, or it is none.
+        // All of it is durable, or nothing of it.
         let lost = to.crash(Level::Adversarial, Loss::Everything, self.rng.u64(..));
         let oracle = now(&self.oracle).as_of(begun);
         let judged = judge::image(&lost, &self.world, &oracle, After::PowerLoss, Depth::Verify);
@@ -418,13 +418,13 @@ impl Driver {
         Ok(())
     }
 
-    /// A read-only handle that has not looked for a while reads on.
+    /// A follower that has not refreshed for a while keeps reading.
     fn stay_behind(&self) -> Result<(), Trouble> {
         let read = self.reader.iter().try_for_each(|reader| contents::readable(reader, &now(&self.oracle)));
         read.map_err(|e| within("a reader that stays behind", e))
     }
 
-    /// A read-only handle sees all that was acknowledged before it looked.
+    /// A follower sees everything acknowledged before it looked.
     fn follow(&mut self) -> Result<(), Trouble> {
         self.stay_behind()?;
         let reader = self.reader()?.clone();

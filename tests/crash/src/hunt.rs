@@ -20,7 +20,7 @@ use filemap_oracle::{After, Oracle};
 /// Generations of one run.
 const GENERATIONS: usize = 3;
 
-/// States of a run after which it goes on from half as many of its images, after twice as many
+/// States of a run after which it continues from half as many of its images, after twice as many
 /// from a third, and so on.
 const MANY_STATES: u64 = 300;
 
@@ -35,7 +35,7 @@ struct Image {
     oracle: Option<Arc<Oracle>>,
     after: After,
     in_recovery: bool,
-    /// A kill at a moment that a later crash can make worse: the run should go on from here.
+    /// A kill at a moment that a later crash can make worse: the run should continue from here.
     aimed: bool,
 }
 
@@ -103,8 +103,8 @@ pub fn run(seed: u64, fault: Option<Fault>) -> Result<Count, Violation> {
     result.map(|()| count)
 }
 
-/// Runs the beginning of a seed's string, up to so many states: the images of a run become large,
-/// and what a run of thousands takes is better spent on other seeds.
+/// Runs the beginning of a seed's string, up to a number of states: the images of a run become
+/// large, and what a run of thousands takes is better spent on other seeds.
 ///
 /// # Errors
 /// The first violation.
@@ -138,7 +138,7 @@ pub struct Catch {
     pub violation: Violation,
 }
 
-/// Hunts from a seed on with a fault planted, until it shows or so many states were judged.
+/// Hunts from a seed on with a fault planted, until it shows or this number of states was judged.
 pub fn catch(fault: Fault, first_seed: u64, states: u64) -> Option<Catch> {
     let mut count = Count::default();
     for seed in first_seed.. {
@@ -271,8 +271,8 @@ impl Run {
         judge::image(&disk.kill(), &self.world, &now(&driver.oracle), After::Kill, depth)
     }
 
-    /// A call failed. Reads go on; the store opens again on what the failure left, with all that
-    /// is durable.
+    /// A call failed. Reads continue; the store opens again on what the failure left, with all
+    /// that is durable.
     fn after_failure(&mut self, number: usize, disk: &SimDisk, driver: &Driver) -> Result<(), String> {
         disk.fail(None);
         disk.observe(None);

@@ -59,7 +59,7 @@ pub fn image(disk: &SimDisk, world: &World, oracle: &Oracle, after: After, depth
 
 /// No file is missed: a crash takes none that counts.
 fn all_there(reader: &Store) -> Result<(), String> {
-    reader.absent().first().map_or(Ok(()), |a| Err(format!("{} is said to be absent: {}", a.file, a.why)))
+    reader.absent().first().map_or(Ok(()), |a| Err(format!("{} is said to be missing: {}", a.file, a.why)))
 }
 
 /// Compares the store at the end with the oracle, if anything was done to it.

@@ -73,7 +73,7 @@ enum What {
 }
 
 fn main() -> ExitCode {
-    // Panics of the engine are violations, and are told as such.
+    // Panics of the engine are violations, and are reported as such.
     std::panic::set_hook(Box::new(|_| {}));
     let arguments = Arguments::parse();
     let threads = arguments.threads;

@@ -8,7 +8,7 @@ use filemap_core::list::KeyOrder;
 use filemap_core::sim::{self, Limits};
 use filemap_core::{Durability, Options, Store};
 
-/// See the module.
+/// The parameters of a string of operations.
 #[derive(Clone, Debug)]
 pub struct World {
     /// Options to create and open the store.

@@ -530,7 +530,7 @@ fn case_t_an_older_superblock_is_named_and_nobody_writes_after_it() {
 }
 
 /// A store that was killed after a record had been compressed with its only dictionary, and that
-/// has lost that; whether the page can be read, and what is said to be absent.
+/// has lost that; whether the page can be read, and what is said to be missing.
 fn without_its_dictionary() -> (SimDisk, bool, Vec<String>) {
     let limits = Limits { first_pages: 5, group_pages: 3, always_train: true, ..Limits::default() };
     let options = options().compression_level(3).dictionary_bytes(4096).segment_bytes(1 << 20);
@@ -770,7 +770,7 @@ fn goes_on(disk: &SimDisk, store: &Store, reader: &Store, last: &str) {
     assert_eq!(reader.contains(last.as_bytes()).unwrap(), store.contains(last.as_bytes()).unwrap());
 }
 
-/// Found by failing every call of an erasure (`fail --seed 10`): the reader went on in the file
+/// Found by failing every call of an erasure (`fail --seed 10`): the reader continued in the file
 /// that it had open.
 #[test]
 fn a_reader_that_follows_into_a_segment_whose_sync_fails_sees_the_one_that_takes_its_place() {
@@ -1027,7 +1027,7 @@ fn a_get_across_a_removal_an_older_put_and_a_checkpoint_returns_what_was_newest_
             let store = sim::create(SimDisk::new(3).dir(), options()).unwrap();
             put(&store, 100);
             store.checkpoint().unwrap();
-            // Older than what the index has: what memory knows of the key is not its newest
+            // Older than the version in the index: what memory knows of the key is not its newest
             // version.
             put(&store, 50);
             let (inner, mut is_first) = (store.clone(), true);

@@ -1,5 +1,5 @@
 //! Whoever follows the changes of a store: after any crash, compaction or removal it has what the
-//! store has, unless it is told to begin anew.
+//! store has, unless it must begin anew.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -102,7 +102,7 @@ impl Run {
         format!("{}", self.rng.u8(..6)).into_bytes()
     }
 
-    /// Goes on where it was, in what was asked for earlier.
+    /// Continues where it was, in what was asked for earlier.
     fn go_on(&mut self, most: usize) {
         let mut open = match self.open.take() {
             Some(open) if open.cursor() == self.cursor => open,
@@ -120,7 +120,7 @@ impl Run {
     fn follow(&mut self, most: usize) {
         let store = match self.rng.u8(..3) {
             0 => &self.store,
-            // One that has been open while the writer went on, or one that opens the store now.
+            // One that has been open while the writer continued, or one that opens the store now.
             is_old => {
                 if is_old == 2 {
                     self.reader.take().into_iter().for_each(sim::abandon);

@@ -1,5 +1,5 @@
-//! Removal of one version: a crash at any call leaves it whole or gone, and whoever was told that
-//! it is gone does not find it later.
+//! Removal of one version: a crash at any call leaves it whole or removed, and whoever was told
+//! that it was removed does not find it later.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};

@@ -66,7 +66,7 @@ pub struct Run {
 /// what they had read.
 ///
 /// # Errors
-/// The first difference, or what kept a process from going on.
+/// The first difference, or the error that stopped a process.
 pub fn run(program: &Path, folder: &Path, run: Run) -> Result<u64, String> {
     let mut looks = 0;
     for round in 0..run.rounds {
@@ -368,7 +368,7 @@ fn look_at(
         oracle.judge_content(key, number(head), &head.meta, None)?;
     }
     let Some(old) = history.last() else { return Ok(()) };
-    // It may have gone since, by a removal that this handle has seen.
+    // It may have been dropped since, by a removal that this handle has seen.
     match store.get_version(&bytes, old.version).map_err(|e| failed("an old version", e))? {
         Some(value) => oracle.judge_content(key, number(old), &value.head.meta, Some(&value.body)),
         None => {

@@ -39,7 +39,7 @@ pub struct Service {
     bytes: u64,
 }
 
-/// A disk; it is gone when this is dropped.
+/// A disk; it is removed when this is dropped.
 pub struct Disk {
     child: Child,
     pipes: Mutex<Option<(ChildStdin, BufReader<ChildStdout>)>>,
@@ -76,7 +76,7 @@ impl Disk {
     /// holds.
     ///
     /// # Errors
-    /// When its process has ended; that goes for all that it is told.
+    /// When its process has ended, as for every command.
     pub fn blank(&self) -> Result<()> {
         self.tell("blank").map(drop)
     }
@@ -149,7 +149,7 @@ impl Disk {
 
     fn tell(&self, command: &str) -> Result<u64> {
         let mut pipes = lock(&self.pipes);
-        let (told, heard) = pipes.as_mut().ok_or("the disk is gone")?;
+        let (told, heard) = pipes.as_mut().ok_or("the disk was removed")?;
         let mut line = String::new();
         let exchanged = writeln!(told, "{command}").and_then(|()| heard.read_line(&mut line));
         line.trim().parse().map_err(|_| format!("the disk's process, told `{command}`: {exchanged:?} {line:?}"))

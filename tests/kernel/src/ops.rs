@@ -55,9 +55,9 @@ pub enum What {
     Stream,
     /// A put that stores a reference when the body is the same.
     PutIfChanged,
-    /// So many puts at once.
+    /// This number of puts at once.
     Batch(u64),
-    /// So many puts of new keys at once.
+    /// This number of puts of new keys at once.
     Bulk(u64),
     /// A removal of one key.
     Remove,

@@ -2,8 +2,8 @@
 //! disk, which notes every block write and flush and how far the writer was durable.
 //!
 //! At points of that record the disk is made as a power loss may leave it; the kernel mounts it,
-//! the store recovers, the oracle judges. Work goes on, and a second power loss may strike in the
-//! recovery or after it.
+//! the store recovers, the oracle judges. Work continues, and a second power loss may strike in
+//! the recovery or after it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;

@@ -107,7 +107,7 @@ pub fn missing(systems: &[FileSystem]) -> Option<String> {
     systems.iter().find(|s| !s.is_known()).map(|s| format!("the kernel has no {}", s.name()))
 }
 
-/// Goes on in a process with its own mounts: it runs this program with the same arguments
+/// Continues in a process with its own mounts: it runs this program with the same arguments
 /// again, in a new namespace.
 ///
 /// # Errors
@@ -244,7 +244,7 @@ impl Drop for Mounted {
     }
 }
 
-/// A disk of our own with a loop device on it and a place to mount that.
+/// A new disk with a loop device on it and a place to mount that.
 pub struct Machine {
     system: FileSystem,
     // Dropped in this order: the device before its disk, the disk before the folder in which it

@@ -1,4 +1,4 @@
-//! A process that does to a store what it is told, line by line, and answers each line. A store on
+//! A process that carries out commands on a store, line by line, and answers each. A store on
 //! a failing device or a full disk works in such a process, so that a signal is seen as one.
 //!
 //! Commands: `open FLOOR`, `put FROM TO SIZE`, `check FROM TO SIZE`, `absent I`, `remove I`,
@@ -21,7 +21,7 @@ pub const BODY_MARK: &[u8] = b"BODYMARK";
 /// Arguments of a visitor.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Visit {
-    /// The store's folder; it is created when it is absent.
+    /// The store's folder; it is created if it is missing.
     #[arg(long)]
     store: PathBuf,
 }
@@ -73,7 +73,7 @@ fn body(i: u64, size: u64) -> Vec<u8> {
     body
 }
 
-/// Serves until its input ends. The store is not closed then: what is to be closed is told so.
+/// Serves until its input ends. The store is not closed then: only a command closes it.
 ///
 /// # Errors
 /// Words, when a command is not understood.
@@ -129,7 +129,7 @@ fn obey(store: &mut Option<Store>, path: &Path, command: &str, numbers: &[u64]) 
     Ok(())
 }
 
-/// One small segment size, raw bodies, and a checkpoint only when it is told.
+/// One small segment size, raw bodies, and a checkpoint only on command.
 fn options(floor: u64) -> Options {
     Options::new()
         .segment_bytes(1 << 20)

@@ -1,4 +1,4 @@
-//! The oracle that is told everything: every put and removal in order, what of it was
+//! The oracle that knows everything: every put and removal in order, what of it was
 //! acknowledged, and up to where it is durable. It judges what a store shows of a key.
 //!
 //! After a power loss all that was durable must be there; of the rest any part may be, each record
@@ -70,7 +70,7 @@ pub struct Shown {
     pub meta: Vec<u8>,
 }
 
-/// See the module.
+/// The oracle of a store of which every operation is known.
 #[derive(Clone, Debug, Default)]
 pub struct Oracle {
     keys: BTreeMap<Vec<u8>, Vec<Step>>,
@@ -82,7 +82,7 @@ pub struct Oracle {
     pruning: Option<Pruning>,
     /// The key that this is about, if it is an erasure and not of all keys.
     only: Option<Vec<u8>>,
-    /// So many rules of erasures were made, durably.
+    /// Number of erasure rules that were made, durably.
     pub rules: usize,
     /// Versions dropped before, though not removed: no record says so, and as long as they are in
     /// the value log a repair brings them back.
@@ -94,7 +94,7 @@ pub struct Oracle {
 /// Versions that a prune keeps: those that either rule keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pruning {
-    /// So many of the newest.
+    /// Keep this number of the newest versions.
     pub keep: Option<u32>,
     /// Keep versions of this time or a later one.
     pub since_ms: Option<i64>,
@@ -158,7 +158,7 @@ impl Oracle {
         self.pruning = Some(pruning);
     }
 
-    /// The prune or erasure that was begun last failed: what it drops may be gone for good.
+    /// The prune or erasure that was begun last failed: what it drops may be lost permanently.
     fn unsettle(&mut self) {
         let (Some(pruning), only) = (self.pruning.take(), self.only.take()) else { return };
         for (_, steps) in self.keys.iter_mut().filter(|(key, _)| only.as_ref().is_none_or(|only| only == *key)) {

@@ -31,7 +31,7 @@ pub trait Ground {
     fn open(&self, options: Options) -> Store;
     /// Opens it for reading only.
     fn open_read_only(&self, options: Options) -> Store;
-    /// Goes on with what the end of the process leaves at this moment.
+    /// Continues with what the end of the process leaves at this moment.
     fn crash(&mut self);
 }
 

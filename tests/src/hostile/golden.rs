@@ -35,7 +35,7 @@ pub const KEYS: [&str; 13] = [
 /// Something that was done to a key.
 #[derive(Clone, Copy, Debug)]
 pub enum Act {
-    /// A version of this time, with a body of so many bytes and a meta of so many.
+    /// A version of this time, with the lengths of its body and its meta in bytes.
     Put(i64, usize, usize),
     /// A version with the body of the one of the second time.
     Same(i64, i64),
@@ -209,7 +209,7 @@ pub fn make() -> Result<Image> {
     let store = Store::open(&path, options())?;
     play(&store, &TAIL)?;
     let mut image = Image::read(&path).expect("readable");
-    // Whoever held the lock is gone.
+    // The holder of the lock has ended.
     image.file_mut("LOCK").clear();
     Ok(image)
 }

@@ -101,7 +101,7 @@ impl Expect {
     }
 
     /// Judges all answers of a handle that writes, then puts a page and reads it back. Bytes that
-    /// recovery reports as cut off or skipped are told.
+    /// recovery reports as cut off or skipped are reported.
     fn writable(&self, dir: Arc<dyn Dir>) -> Result<Told, Broken> {
         let lost = Arc::new(AtomicU64::new(0));
         let seen = Arc::clone(&lost);
@@ -270,7 +270,7 @@ impl Expect {
             return Err(format!("{what} names {} twice", KEYS[number]));
         }
         if self.states[number].iter().all(Vec::is_empty) {
-            return Err(format!("{what} names {}, which is not there", KEYS[number]));
+            return Err(format!("{what} names {}, which is missing", KEYS[number]));
         }
         Ok(Some(number))
     }

@@ -18,7 +18,7 @@ use super::image::Image;
 /// Numbers of keys that the store was ever given.
 pub const KEYS: u32 = 44;
 const BODY_BYTES: usize = 900;
-/// So many bytes of a body are those of all.
+/// Length of the part that all bodies share, in bytes.
 const ALIKE_BYTES: usize = 100;
 
 /// Key and time of a version.
@@ -228,7 +228,7 @@ impl Past {
 /// Fate of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Way {
-    /// It is not there.
+    /// It is missing.
     Removed,
     /// It is there, without a byte.
     Emptied,
@@ -320,7 +320,7 @@ pub fn read(store: &Store, alive: &BTreeSet<Named>) -> Seen {
                 for head in heads {
                     match store.get_version(&name, head.version) {
                         Ok(Some(value)) => got.extend(seen.given(&name, &value)),
-                        Ok(None) => drop(seen.broken.insert("a listed version that is not there", format!("{number}"))),
+                        Ok(None) => drop(seen.broken.insert("a listed version that is missing", format!("{number}"))),
                         Err(e) => {
                             told = true;
                             seen.failed(&e);

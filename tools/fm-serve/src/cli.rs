@@ -233,7 +233,8 @@ impl Cli {
     /// Warns of effects of the access rules that the operator may not expect.
     fn say_rules(&self, rules: &AccessRules) {
         if rules.of_users() > 0 {
-            words::complain(format_args!("{} access rules name a `user`: they apply to nobody", rules.of_users()));
+            let number = words::count(rules.of_users(), "access rule");
+            words::complain(format_args!("{number} with a `user`: without effect, as the server knows no users"));
         }
         for line in rules.out_of_order() {
             words::complain(format_args!("{line}: not in pywb's order; it applies here, but pywb may miss it"));
@@ -242,7 +243,7 @@ impl Cli {
             words::complain(format_args!("{warning}"));
         }
         if !self.quiet {
-            words::say(format_args!("{} access rules", rules.len()));
+            words::say(words::count(rules.len() as u64, "access rule"));
         }
     }
 

@@ -111,7 +111,7 @@ const EVERYTHING: Can =
 pub enum After {
     /// Pages were replaced by others.
     Overwrite,
-    /// Pages were deleted for good.
+    /// Pages were deleted.
     Delete,
 }
 

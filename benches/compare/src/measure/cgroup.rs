@@ -29,7 +29,7 @@ impl Cgroup {
         Some(Cgroup { dir: dir.to_owned(), limit })
     }
 
-    /// Limits the group to so many bytes.
+    /// Limits the group to this number of bytes.
     pub fn limit(&self, bytes: u64) -> Outcome<()> {
         self.write(self.limit, &bytes.to_string())
     }

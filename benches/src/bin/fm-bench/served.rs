@@ -16,7 +16,7 @@ use hdrhistogram::Histogram;
 pub struct ServedArgs {
     /// The server's address, such as 127.0.0.1:8640
     server: String,
-    /// The set's name; made, on disk, if it is absent
+    /// The set's name; made, on disk, if it is missing
     #[arg(long, default_value = "bench")]
     set: String,
     /// URLs to add

@@ -153,7 +153,7 @@ fn times(args: &VersionsArgs, dir: &Path, kind: Kind) -> Outcome<Times> {
     Ok(times)
 }
 
-/// Time that a compaction runs on after the store is closed beside it.
+/// Time that a compaction continues after the store is closed beside it.
 fn close_beside_compaction(store: Store) -> Outcome<Duration> {
     let clone = store.clone();
     let (told, begun) = mpsc::channel();

@@ -385,7 +385,7 @@ rate = 0
         assert!(matches!(look(), Some(Change { hosts: Err(wrong), .. }) if wrong.contains("line 2")));
         assert_eq!((look(), hosts.delay("b")), (None, Some(Duration::from_millis(500))));
         std::fs::write(&path, "[hosts.a]\nrate = 2\n[hosts.b]\nrate = 2\n").expect("written");
-        assert_eq!(look().map(|change| change.hosts), Some(Ok(2)), "it is told that all is well");
+        assert_eq!(look().map(|change| change.hosts), Some(Ok(2)), "the next look reports success");
         assert!(Hosts::open(Some(&folder.path().join("none"))).is_err());
     }
 }

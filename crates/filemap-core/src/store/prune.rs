@@ -92,7 +92,7 @@ impl Store {
     /// it next follows the writer.
     ///
     /// # Errors
-    /// `InvalidOption` if the rule keeps everything, or no version at all;
+    /// `InvalidOption` if the rule keeps everything, or no version;
     /// [`Error::ReadOnly`]; those of [`Store::checkpoint`].
     pub fn prune(&self, rule: PruneRule, progress: &mut Progress<'_, PruneProgress>) -> Result<Pruned> {
         self.prune_with(rule, &Spared::default(), progress)

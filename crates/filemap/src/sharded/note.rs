@@ -1,4 +1,5 @@
-//! The note of a member: of which set it is, as which of how many, and whether the set is made.
+//! The note of a member: its set, its number and the number of members, and whether the set is
+//! made.
 //!
 //! It is the value of a key of the store's own, and so in the value log, which is the truth: a
 //! backup, a copy of the files and a repair have it too. Its time is later than that of any page,
@@ -18,7 +19,7 @@ const LAYOUT: &str = "1";
 const MAKING: &str = "making";
 const MADE: &str = "made";
 
-/// See the module.
+/// The membership of a folder in a set of members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Note {
     /// The id of the set.
@@ -55,7 +56,7 @@ impl Note {
 ///
 /// # Errors
 ///
-/// [`Error::NotMembers`] if this build does not understand it; those of
+/// [`Error::NotMembers`] if this program does not understand it; those of
 /// [`filemap_core::Store::get`].
 pub(super) fn read(store: &PageStore) -> Result<Option<Note>> {
     let Some(value) = store.engine().get(key::MEMBER)? else { return Ok(None) };

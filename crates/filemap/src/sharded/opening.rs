@@ -286,7 +286,7 @@ fn opened(found: Vec<Found>) -> Result<ShardedStore> {
     checked(members)
 }
 
-/// The error of folders of which no set was made.
+/// The error of folders from which no set was made.
 fn not_made(found: Vec<Found>) -> Error {
     let what = "no store over these folders was made yet, or its making was cut short, before any page was put: open \
                 them to fill it, as `fm-tool put` and `fm-tool copy` do";

@@ -301,8 +301,8 @@ impl Log {
         Ok(())
     }
 
-    /// Syncs, and marks all sectors as durable, so that damage to the last ones is told from a
-    /// crash.
+    /// Syncs, and marks all sectors as durable, so that damage to the last ones is distinguished
+    /// from a crash.
     pub(super) fn close(&mut self) -> Result<()> {
         self.sync()?;
         if self.durable == 0 {

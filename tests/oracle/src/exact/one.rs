@@ -48,7 +48,8 @@ impl Oracle {
         steps.push(copy);
     }
 
-    /// The removal has returned, and this is what the key shows: the version is gone for good.
+    /// The removal has returned, and this is what the key shows: the version is removed
+    /// permanently.
     pub fn removed_one(&mut self, key: &[u8], version: Version, shown: &[Shown]) {
         let mut all = self.keys.get(key).cloned().unwrap_or_default();
         for step in &mut all {

@@ -1,7 +1,8 @@
 //! A store over several folders, named by its location `shards:/disk1/a.fm,/disk2/b.fm`: which
 //! folders those are, and upkeep, which runs on one after the other.
 //!
-//! Invariant: a member that fails does not keep a verb from the others, and its failure is told.
+//! Invariant: a member that fails does not keep a verb from the others, and its failure is
+//! reported.
 
 use std::path::{Path, PathBuf};
 
@@ -60,7 +61,7 @@ pub fn refuse_flags(path: &Path, flags: &[(&str, bool, &str)]) -> Result<(), Fai
 }
 
 /// Runs a verb on each member, under its path. Returns the worst outcome, or the first failure
-/// once all were tried; later ones are told at once.
+/// once all were tried; later ones are reported at once.
 pub fn each(
     members: &[PathBuf],
     shared: &Shared,

@@ -23,7 +23,7 @@ use crate::stores::{bucket, file_system, opening, remote, shards};
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  curl -s https://example.com/ | fm-tool put pages.fm https://example.com/")]
 pub struct Args {
-    /// The store's folder, made if absent; or a server's address
+    /// The store's folder, made if missing; or a server's address
     store: PathBuf,
     /// The page's URL
     url: Address,

@@ -27,7 +27,7 @@ use crate::stores::{bucket, opening, remote, shards};
 pub struct Args {
     /// The store's folder, a server's address, or a location, s3:// or shards:
     store: PathBuf,
-    /// The copy's folder, absent or empty; or a server's address, or a location
+    /// The copy's folder, missing or empty; or a server's address, or a location
     to: PathBuf,
     /// Write a new store of the live versions
     #[arg(long)]

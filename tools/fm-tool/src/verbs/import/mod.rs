@@ -45,7 +45,7 @@ use crate::stores::opening::NewStore;
     fm-tool import http://127.0.0.1:8640 crawl.warc.gz"
 )]
 pub struct Args {
-    /// The store's folder, made if absent; or a server's address
+    /// The store's folder, made if missing; or a server's address
     pub store: PathBuf,
     /// The files; - is standard input
     #[arg(value_name = "FILE", required_unless_present = "adopt")]
