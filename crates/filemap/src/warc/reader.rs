@@ -262,7 +262,7 @@ impl<R: Read> Reader<R> {
             Opened::Packed(form) => return Err(Error::Packed { file: self.file.clone(), form }.into()),
             Opened::Garbage { .. } if std::mem::replace(&mut self.told, false) => Some(None),
             Opened::Garbage { from, bytes } => {
-                let what = format!("{bytes} bytes here are neither a WARC record nor compressed data; skipped");
+                let what = format!("{bytes} bytes here are not a WARC record, and not compressed data; skipped");
                 Some(Some(self.damage(Place { offset: from, inner: None }, what)))
             }
             Opened::BadDictionary { from } => {
