@@ -1,6 +1,6 @@
 //! FileMap beside the stores that its users would pick instead, on the same pages in one run.
 //!
-//! `compare run` appends its figures to a file of JSON lines, of which benches/report.py makes a
+//! `compare run` appends its figures to a file of JSON lines; benches/report.py turns it into a
 //! report. Each engine's turn is a separate process, so that no engine's threads, caches or
 //! freed memory show in another's figures.
 //!

@@ -5,7 +5,7 @@
 //! refreshes. Sleeping hosts are in a heap by time. Pages that failed or wait for a recrawl have
 //! timers ([`crate::timers`]). Entries never move; an outdated entry is dropped when it comes up.
 //!
-//! Invariants: an open host has an entry with its place in the heap of each kind of which it has
+//! Invariants: an open host has an entry with its place in the heap of each kind for which it has
 //! pages; a host with pages and a free connection that must wait has an entry among the sleeping
 //! ones.
 

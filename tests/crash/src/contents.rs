@@ -40,7 +40,7 @@ pub fn contents(store: &Store, oracle: &Oracle, after: After) -> Result<Contents
     let counted = all.keys().filter(|key| is_counted(key)).count() as u64;
     match store.counted_keys()? {
         Some(told) if told == counted => {}
-        told => return Err(Trouble::Wrong(format!("the store counts {told:?} keys, of which {counted} can be read"))),
+        told => return Err(Trouble::Wrong(format!("the store counts {told:?} keys; {counted} can be read"))),
     }
     Ok(all)
 }

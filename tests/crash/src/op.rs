@@ -15,7 +15,7 @@ pub enum Op {
     Batch { keys: Vec<usize>, time_ms: i64 },
     /// A streamed put of a new body of this length in bytes.
     Stream { key: usize, time_ms: i64, bytes: usize },
-    /// A streamed put, in the middle of which a compaction leaves no garbage.
+    /// A streamed put, with a compaction in its middle that leaves no garbage.
     StreamOverCompaction { key: usize, time_ms: i64, bytes: usize },
     /// A remove.
     Remove { key: usize },
@@ -53,7 +53,7 @@ pub enum Op {
     Train { key: usize },
     /// A clean close, and open.
     Reopen,
-    /// Something long, in the middle of which another clone closes the handle, and a second writer
+    /// A long operation, during which another clone closes the handle, and a second writer
     /// opens the store and writes; then the first continues. The second writer is the one from
     /// there on.
     CloseInside { long: Long, after: usize, key: usize },
@@ -61,7 +61,7 @@ pub enum Op {
     Follow,
 }
 
-/// A long operation in the middle of which a handle is closed.
+/// A long operation during which a handle is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Long {

@@ -11,7 +11,7 @@ use crate::contents::{Contents, contents, pages};
 use crate::trouble::Trouble;
 use filemap_oracle::{After, Oracle};
 
-/// Calls of the reader, of which one is overtaken; and those after it, of which one may fail.
+/// Calls of the reader, one of which is overtaken; and those after it, one of which may fail.
 const CALLS: u64 = 96;
 const CALLS_AFTER: u64 = 24;
 

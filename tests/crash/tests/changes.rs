@@ -250,7 +250,7 @@ fn planted_faults_make_a_copy_differ() {
     }
 }
 
-/// The versions that a handle tells of which were never synced, and that a power loss takes back.
+/// Versions that a handle reports, that were never synced, and that a power loss takes back.
 fn told_and_lost() -> usize {
     let disk = SimDisk::new(3);
     let store = sim::create(disk.dir(), crate::with_limits(Limits::default())).unwrap();

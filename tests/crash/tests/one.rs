@@ -16,7 +16,7 @@ fn options() -> Options {
     crate::with_limits(Limits::default()).canonicalizer("bytes", 1)
 }
 
-/// A store with three versions, of which the last two share the body of the first.
+/// A store with three versions; the last two share the body of the first.
 fn store(disk: &SimDisk) -> (Store, Version) {
     let store = sim::create(disk.dir(), options()).unwrap();
     let put = |time_ms| store.put_if_changed(&Record::new(KEY, b"shared").time(time_ms)).unwrap().version();

@@ -70,7 +70,7 @@ pub struct Shown {
     pub meta: Vec<u8>,
 }
 
-/// The oracle of a store of which every operation is known.
+/// The oracle of a store that knows every operation.
 #[derive(Clone, Debug, Default)]
 pub struct Oracle {
     keys: BTreeMap<Vec<u8>, Vec<Step>>,
@@ -436,7 +436,7 @@ impl Step {
         if let What::Put { body, .. } = &self.what { Some(body) } else { None }
     }
 
-    /// Returns whether both are puts of versions of which this is the newer one.
+    /// Returns whether both are puts and this one's version is newer.
     fn is_newer_than(&self, other: &Step) -> bool {
         match (&self.what, &other.what) {
             (What::Put { time_ms: a, sequence: x, .. }, What::Put { time_ms: b, sequence: y, .. }) => {

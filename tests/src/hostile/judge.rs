@@ -23,7 +23,7 @@ pub struct Expect {
     states: Vec<Vec<Vec<Kept>>>,
     /// Keys whose reads may fail.
     may_fail: BTreeSet<usize>,
-    /// Keys of which anything may be read: their value records were forged.
+    /// Keys with any answer permitted: their value records were forged.
     wild: BTreeSet<usize>,
     opening_may_fail: bool,
 }

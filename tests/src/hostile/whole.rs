@@ -1,4 +1,4 @@
-//! A small store of many files, of which whole files are removed, emptied, swapped or rolled back,
+//! A small store of many files; whole files are removed, emptied, swapped or rolled back,
 //! two at a time.
 //!
 //! The store ([`Past`]) has segments of values, one made by a compaction, segments of keys, an

@@ -66,7 +66,7 @@ impl FromStr for ChangeCursor {
     /// # Errors
     /// `InvalidOption` for any other text.
     fn from_str(text: &str) -> Result<ChangeCursor> {
-        let refused = || Error::option("cursor", format!("{text:?} is no place in a store's history"));
+        let refused = || Error::option("cursor", format!("{text:?} is not a place in a store's history"));
         let parts: Vec<&str> = text.split('-').collect();
         let [id, life, rules, next] = parts[..] else { return Err(refused()) };
         let is_hex = |text: &str, digits: usize| text.len() == digits && text.bytes().all(|b| b.is_ascii_hexdigit());

@@ -60,7 +60,7 @@ pub struct PruneRule {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pruned {
-    /// Keys of which nothing is left.
+    /// Keys with no version left.
     pub keys: u64,
     /// Versions, including those of the removed keys.
     pub versions: u64,
