@@ -353,7 +353,7 @@ mod tests {
         for turn in 0..60_000 {
             let (host, shape) = (rng.u32(..60), [7, 7, 7, 8, 9][rng.usize(..5)] + 10 * u8::from(turn % 5 == 4));
             let standing = [Standing::None, Standing::None, Standing::Named, Standing::Near][rng.usize(..4)];
-            // One host of some is of one shape for long, one has very many pages.
+            // Every fourth host has one shape; one host has very many pages.
             let shape = if host % 4 == 1 { 5 } else { shape };
             let times = if host == 3 && turn % 3 == 0 { 900 } else { 1 };
             for _ in 0..times {

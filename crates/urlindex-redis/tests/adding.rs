@@ -39,7 +39,7 @@ fn each_kind_answers_as_a_set(servers: &Servers) {
         let twice = ["http://twice.example/".to_owned(), "http://twice.example/".to_owned()];
         assert_eq!(added(&set, &twice), [Verdict::New, word]);
 
-        // Another handle sees them all, and none that nobody added.
+        // Another handle sees all of them, and no others.
         let other = RedisUrlSet::open(&location, &RedisOptions::new()).expect("there");
         assert_eq!((other.kind(), other.rules(), other.len()), (kind, ("whatwg", 1), new as u64 + 1));
         assert_eq!(other.contains(b"http://twice.example/").expect("asked"), word);

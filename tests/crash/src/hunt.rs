@@ -310,8 +310,7 @@ impl Run {
             };
         };
         let goes_on = if image.aimed || image.in_recovery || image.after == After::Kill { 3 } else { 10 };
-        // Generations multiply: other strings find more than the twentieth thousand of states of
-        // one.
+        // Generations multiply: another string finds more than the 20,000th state of this one.
         let goes_on = goes_on * (1 + self.count.states / MANY_STATES);
         if number + 1 < GENERATIONS && self.rng.u64(..goes_on) == 0 {
             return self.generation(number + 1, image.disk, Some(oracle), image.after);

@@ -46,7 +46,7 @@ impl Store {
             let Some(spot) = found.first() else {
                 if pass > 0 {
                     // The pass before may have kept it for another version with its body, until
-                    // both else removed both.
+                    // both were removed.
                     self.sync()?;
                 }
                 break;

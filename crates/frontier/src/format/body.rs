@@ -131,7 +131,7 @@ layout! {
     pub(crate) struct DeliveryRecord {
         0 MEMBERS: u64 = "pages that get rent";
         8 LINKS: u64 = "links told since the last round began, and one for each page that had them";
-        16 FETCHES: u64 = "fetches told since then";
+        16 FETCHES: u64 = "fetches reported since then";
         24 LOOKS: u64 = "lists of links that are examined for each virtual visit";
         32 POT: u64 = "0, or 1 + what the last round collected for a refund";
     }
