@@ -1,7 +1,7 @@
 //! The error of the engine: the storage error, and the engine's own cases.
 //!
 //! Every variant names what failed and where; its doc comment says what the caller should do.
-//! A missing key is never an error: that is `Ok(None)`.
+//! An absent key is never an error: that is `Ok(None)`.
 
 use std::fmt::Display;
 use std::io;
