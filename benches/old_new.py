@@ -141,7 +141,7 @@ def main():
     programs = {"old": build(old_checkout, args.build, "old"), "new": build(ROOT, args.build, "new")}
     ratios = {name: [] for name in RATES}
     for number in range(args.rounds):
-        # Who goes first changes from round to round.
+        # The order of the two changes from round to round.
         order = ("old", "new") if number % 2 == 0 else ("new", "old")
         round_rates = {which: rates(args, programs[which]) for which in order}
         for name in RATES:

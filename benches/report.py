@@ -30,7 +30,7 @@ LIMIT, FIO = "limit", "fio"
 FILEMAP, PLAIN, CACHED = OURS = ("filemap", "filemap-plain", "filemap-cached")
 OTHERS = ("lmdb", "fjall", "redb", "rocksdb", "sqlite", "candystore", "file-per-page", "warc")
 ENGINES = (LIMIT, *OURS, *OTHERS, FIO)
-# What a user could pick.
+# Engines that a user could pick.
 PICKS = OURS + OTHERS
 NAMES = {
     LIMIT: "no engine but a bare loop: the same zstd level, an append, a hash map in memory",
@@ -492,7 +492,7 @@ class Look:
         return self.beside_others(wanted, lambda ours, theirs: ahead(self.of, ours, theirs))
 
     def absent(self):
-        """Which other engines have no such figure: a target met says so."""
+        """The other engines without such a figure: a target met says so."""
         absent = [other for other in OTHERS if self.data.rounds(self.set, other, self.of) is None]
         return [f"without {', '.join(absent)}"] if absent else []
 
@@ -576,7 +576,7 @@ def depth_targets(data):
             look = Look(data, name, engine, "depth", "depth_1", "get_many")
             shares = {}
             for depth in DEPTHS:
-                # What fio reads is what a get reads when the index is cached.
+                # A get reads as much as fio when the index is cached.
                 ours = (data.raw(name, engine, "depth", f"indexed_{depth}")
                         or data.raw(name, engine, "depth", f"depth_{depth}"))
                 fio = data.fio(name, depth)
@@ -653,13 +653,13 @@ def targets_section(data):
             + table(["figure", "target", "set", "engine", "measured", "result"], rows))
 
 
-# What speaks against FileMap.
+# Figures that speak against FileMap.
 
 Loss = namedtuple("Loss", "figure engine ours ahead")
 
 
 def losses(data, name):
-    """How many figures of ours have another engine's beside them, and those that are behind."""
+    """Number of our figures with another engine's beside them, and those that are behind."""
     compared, lost = 0, []
     for of in FIGURES:
         theirs = [(other, data.rounds(name, other, of)) for other in OTHERS]

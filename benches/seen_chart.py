@@ -22,7 +22,7 @@ MEMORY, DISK, BASE = "#2563a8", "#b45309", "#6b7280"
 
 
 def place(value, low, high, start, end):
-    """Where a value lies on a logarithmic axis."""
+    """Place of a value on a logarithmic axis."""
     share = (math.log10(min(max(value, low), high)) - math.log10(low)) / (math.log10(high) - math.log10(low))
     return start + share * (end - start)
 

@@ -92,7 +92,7 @@ def free_port() -> int:
 
 
 class Serving:
-    """A server under test, from its start until it is told to stop."""
+    """A server under test, from its start until it is stopped."""
 
     def __init__(self, *command: object, port: int | None = None) -> None:
         self.port = port or free_port()

@@ -50,7 +50,7 @@ def verdicts(data, wanted):
 
 
 class Lines(unittest.TestCase):
-    """What is read, and what is refused."""
+    """Lines that are read, and lines that are refused."""
 
     def refused(self, text):
         with self.assertRaises(Refused) as caught:
@@ -195,7 +195,7 @@ class Tables(unittest.TestCase):
 
 
 class Targets(unittest.TestCase):
-    """How a target is judged."""
+    """Judging a target."""
 
     def test_load_is_held_against_the_limit_and_every_engine(self):
         rates = (("limit", 100), ("filemap", 95), ("filemap-plain", 94.9), ("lmdb", 94.9))
@@ -303,7 +303,7 @@ class Targets(unittest.TestCase):
 
 
 class Losses(unittest.TestCase):
-    """What speaks against FileMap."""
+    """Figures that speak against FileMap."""
 
     def test_every_loss_of_every_variant_is_listed_with_the_best_first(self):
         rows = (("limit", 900, 1), (FILEMAP, 100, 10), (PLAIN, 300, 40), ("lmdb", 150, 20), ("redb", 200, 20))
@@ -371,7 +371,7 @@ class Whole(unittest.TestCase):
 
 
 class Committed(unittest.TestCase):
-    """What is committed is what the results give."""
+    """The committed reports are made of their results."""
 
     def folders(self):
         found = sorted(path.parent for path in (BENCHES / "results").glob("*/report.md"))

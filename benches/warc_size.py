@@ -46,7 +46,7 @@ def crawl_order(corpus: Path):
 
 
 def headers_of(body: bytes, seconds: int, server: str):
-    """What servers of such pages send."""
+    """Headers that servers of such pages send."""
     return [
         ("Date", formatdate(seconds, usegmt=True)),
         ("Server", server),

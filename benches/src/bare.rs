@@ -16,12 +16,12 @@ use zstd::zstd_safe::compress_bound;
 use crate::drive::{Outcome, Sink};
 use crate::generate::Page;
 
-/// When the bare loop syncs.
+/// The sync policy of the bare loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncEvery {
     /// Only at the end.
     Never,
-    /// From a thread of its own.
+    /// From a separate thread.
     Interval(Duration),
     /// After each page, before the put returns.
     Put,

@@ -47,13 +47,13 @@ impl Corpus {
         Ok(corpus)
     }
 
-    /// How many pages there are.
+    /// Number of pages.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.pages.len() as u64
     }
 
-    /// Whether there is no page at all.
+    /// Returns whether there is no page.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pages.is_empty()

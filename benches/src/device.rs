@@ -80,7 +80,7 @@ impl Device {
 }
 
 impl Traffic {
-    /// What happened since `before`.
+    /// Traffic since `before`.
     #[must_use]
     pub fn since(self, before: Traffic) -> Traffic {
         Traffic {

@@ -27,7 +27,7 @@ pub struct Sample {
     pub gzip_bytes: Vec<u64>,
 }
 
-/// What pages share a dictionary.
+/// The pages that share a dictionary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grouping {
     /// All of them.
@@ -38,7 +38,7 @@ pub enum Grouping {
     Folder,
 }
 
-/// How a dictionary is made.
+/// The method that makes a dictionary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Making {
     /// By zstd's fast cover algorithm.
@@ -49,13 +49,13 @@ pub enum Making {
     Both,
 }
 
-/// How pages are compressed.
+/// Settings of compression.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// zstd level.
     pub level: i32,
-    /// Whether the digested dictionary's tables are copied for each page, or looked up beside the
-    /// page's own.
+    /// Copies the digested dictionary's tables for each page, or looks them up beside the page's
+    /// own.
     pub attach: DictAttachPref,
     /// Without the frame's magic number.
     pub magicless: bool,
@@ -79,7 +79,7 @@ impl Settings {
     }
 }
 
-/// What a trial gave.
+/// Result of a trial.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
     /// Bytes of all frames.
@@ -258,7 +258,7 @@ pub struct Dictionaries {
 }
 
 impl Dictionaries {
-    /// None at all.
+    /// No dictionary.
     #[must_use]
     pub fn none() -> Dictionaries {
         Dictionaries { contents: vec![Vec::new()], of_group: HashMap::new() }
@@ -268,7 +268,7 @@ impl Dictionaries {
         self.of_group.get(&group).copied().unwrap_or(0)
     }
 
-    /// How many there are, and their bytes.
+    /// Number of dictionaries, and their bytes.
     #[must_use]
     pub fn size(&self) -> (usize, usize) {
         (self.contents.len(), self.contents.iter().map(Vec::len).sum())

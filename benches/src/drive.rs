@@ -48,18 +48,18 @@ pub trait Sink: Sync {
         0
     }
 
-    /// Whether background work is going on now.
+    /// Returns whether background work is running.
     fn busy(&self) -> bool {
         false
     }
 }
 
-/// What to put and how.
+/// The puts of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The numbers of the pages.
     pub pages: Range<u64>,
-    /// How many threads put them.
+    /// Number of threads that put.
     pub threads: usize,
     /// Pages between two marks of the time.
     pub mark_every: u64,
@@ -74,13 +74,13 @@ pub struct SlowPut {
     pub at: Duration,
     /// The put's duration in ns.
     pub latency_ns: u64,
-    /// Of which the thread was on a core.
+    /// Part of it in which the thread was on a core.
     pub running_ns: u64,
-    /// Of which it was ready but no core was free.
+    /// Part of it in which it was ready but no core was free.
     pub waiting_ns: u64,
     /// The sink counted a put held up meanwhile.
     pub held_up: bool,
-    /// The sink's background work was going on.
+    /// Part of it during the sink's background work.
     pub busy: bool,
     /// The page's size.
     pub body_bytes: usize,
@@ -116,7 +116,7 @@ impl SlowPut {
     }
 }
 
-/// What a run measured.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Driven {
     /// From the first put to the last one's return.
@@ -130,7 +130,7 @@ pub struct Driven {
     /// The same less the time for which no core was free, if asked for: what a machine with
     /// nothing else to do would have shown.
     pub with_a_core: Histogram<u64>,
-    /// When each [`Plan::mark_every`]th page was begun, the end last.
+    /// Start of each [`Plan::mark_every`]th page, the end last.
     pub marks: Vec<Duration>,
     /// Every put over 1 ms, if asked for.
     pub slow: Vec<SlowPut>,
@@ -156,7 +156,7 @@ pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("constant bounds are valid")
 }
 
-/// What the threads of a run share.
+/// State shared by the threads of a run.
 struct Run<'a, S> {
     source: &'a Source,
     sink: &'a S,

@@ -21,7 +21,7 @@ pub struct Fixture {
     dir: PathBuf,
 }
 
-/// How many keys the benches are asked to run with.
+/// Number of keys that the benches are asked to use.
 ///
 /// # Panics
 /// If `FM_BENCH_KEYS` is not a number.
@@ -85,7 +85,7 @@ impl Fixture {
         self.store.as_ref().expect("there until dropped")
     }
 
-    /// Where it lies.
+    /// Its directory.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir

@@ -12,7 +12,7 @@ struct Node {
     tail: Option<Box<Node>>,
 }
 
-/// See the module.
+/// The list, by its first node.
 #[derive(Debug, Default)]
 pub struct GeneralisedList {
     first: Option<Box<Node>>,
@@ -37,7 +37,7 @@ impl GeneralisedList {
         is_new
     }
 
-    /// How many nodes there are.
+    /// Number of nodes.
     #[must_use]
     pub fn nodes(&self) -> u64 {
         self.nodes

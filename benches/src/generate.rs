@@ -51,7 +51,7 @@ pub struct Page {
     pub url: Vec<u8>,
     /// The document.
     pub body: Vec<u8>,
-    /// When it was fetched, in ms since 1970.
+    /// Time of the fetch, in ms since 1970.
     pub time_ms: i64,
 }
 
@@ -105,7 +105,7 @@ impl Generator {
     }
 }
 
-/// When page `number` was fetched, in ms since 1970.
+/// Time at which page `number` was fetched, in ms since 1970.
 #[must_use]
 pub fn time_ms(number: u64) -> i64 {
     FIRST_TIME_MS + number as i64 * 10

@@ -1,4 +1,4 @@
-//! What FileMap's benchmarks share: pages to store, and instruments.
+//! Code shared by FileMap's benchmarks: pages to store, and instruments.
 //!
 //! The binary `fm-bench` (src/bin/fm-bench) makes the big runs, `benches/` has the micro benches;
 //! docs/BENCHMARKS.md has commands and figures.

@@ -57,7 +57,7 @@ fn io_counter(name: &str) -> io::Result<u64> {
     bytes.ok_or_else(|| io::Error::other(format!("/proc/self/io has no {name}")))
 }
 
-/// Watches [`anonymous_bytes`] from a thread of its own, ten times a second.
+/// Watches [`anonymous_bytes`] from a separate thread, ten times a second.
 #[derive(Debug)]
 pub struct MemoryWatch {
     peak: Arc<AtomicU64>,
@@ -69,7 +69,7 @@ impl MemoryWatch {
     /// Starts watching.
     ///
     /// # Errors
-    /// If the figure cannot be read at all.
+    /// If the figure cannot be read.
     pub fn start() -> io::Result<MemoryWatch> {
         let peak = Arc::new(AtomicU64::new(anonymous_bytes()?));
         let stop = Arc::new(AtomicBool::new(false));

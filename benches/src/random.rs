@@ -17,7 +17,7 @@ impl Random {
     }
 
     /// The next 64 bits.
-    #[allow(clippy::should_implement_trait)] // it never ends, so it is no Iterator
+    #[allow(clippy::should_implement_trait)] // it never ends, so it is not an Iterator
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

@@ -38,10 +38,10 @@ const REPLACED_BYTES: f64 = 8.0 * 8.0 / 7.0;
 /// Memory of its summary a change.
 const SUMMARY_BYTES: f64 = 4096.0 / (7.0 * 254.0);
 
-/// What kind of pages a store holds.
+/// The kind of pages in a store.
 #[derive(Debug, Clone, Copy)]
 pub struct Pages {
-    /// What they are, for a heading.
+    /// Their name, for a heading.
     pub name: &'static str,
     /// A body's bytes, on average.
     pub body_bytes: f64,
@@ -81,7 +81,7 @@ pub struct Machine {
     pub replay: f64,
 }
 
-/// What a store of some size takes.
+/// Cost of a store of some size.
 #[derive(Debug, Clone, Copy)]
 pub struct Scale {
     /// Segment files of the value log.
@@ -137,7 +137,7 @@ pub struct Scale {
     pub false_matches: f64,
 }
 
-/// Memory of the filter for so many entries of the directory.
+/// Memory of the filter for this number of directory entries.
 fn filter_bytes(entries: f64) -> f64 {
     let fits = |bytes: &f64| *bytes <= FILTER_BYTES_MAX;
     FILTER_BYTES_AN_ENTRY.iter().map(|bytes| bytes * entries).find(fits).unwrap_or(0.0)
@@ -274,7 +274,7 @@ fn put_rate(pages: &Pages, machine: &Machine) -> f64 {
     machine.threads * 1e6 / pages.put_us
 }
 
-/// Entries of a checkpoint: whichever bound is met first.
+/// Entries of a checkpoint: whichever bound is reached first.
 fn batch(pages: &Pages, machine: &Machine) -> f64 {
     (machine.checkpoint_bytes / pages.record_bytes).min(machine.memtable_bytes / pages.memtable_entry_bytes)
 }

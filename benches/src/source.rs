@@ -43,7 +43,7 @@ impl Source {
         }
     }
 
-    /// What it is, for a report.
+    /// Its description, for a report.
     #[must_use]
     pub fn describe(&self) -> String {
         match self {

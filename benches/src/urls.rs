@@ -13,7 +13,7 @@ use std::path::Path;
 
 use crate::random::Random;
 
-/// Where a URL may be cut: after one of these.
+/// Bytes after which a URL may be cut.
 const MARKS: &[u8] = b"/-_.?=&+,;:";
 /// `https://` is not cut.
 const SCHEME_BYTES: usize = 8;
@@ -56,13 +56,13 @@ impl UrlList {
         UrlList { urls, group_of, groups, seed }
     }
 
-    /// How many URLs the list itself has.
+    /// Number of URLs in the list itself.
     #[must_use]
     pub fn len(&self) -> usize {
         self.urls.len()
     }
 
-    /// Whether the list is empty.
+    /// Returns whether the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.urls.is_empty()

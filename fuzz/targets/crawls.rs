@@ -89,7 +89,7 @@ pub fn seal(image: &mut Image, name: &str) {
 fn seal_rows(image: &mut Image, name: &str) {
     let Some(file) = image.get(name).cloned() else { return };
     let Some(snapshot) = image.get_mut("frontier.snapshot").filter(|file| file.len() > 1024) else { return };
-    // Behind the hosts, each of which has a name and 40 bytes. It is one block.
+    // After the hosts, each with a name and 40 bytes. It is one block.
     let (pages, hosts) = (number(snapshot, 516, 4), number(snapshot, 520, 4));
     let mut at = 524 + 21 * 8 + 7 * 4;
     for _ in 0..hosts {

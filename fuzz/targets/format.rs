@@ -31,7 +31,7 @@ fn one(form: Form, bytes: &[u8], is_sealed: bool) {
     fuzzing::decode(form, &bytes);
 }
 
-/// Seals bytes as if they lay where the decoders take them to lie.
+/// Seals bytes for the place at which the decoders expect them.
 fn seal(form: Form, bytes: &mut Vec<u8>) {
     let lying_at = |at: usize, bytes: &mut Vec<u8>, seal: &dyn Fn(&mut [u8])| {
         let mut file = vec![0; at];

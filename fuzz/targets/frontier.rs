@@ -145,7 +145,7 @@ fn edited<'d>(image: &mut Image, edit: [u8; 5], rest: &'d [u8]) -> (String, &'d 
     (name.clone(), left)
 }
 
-/// What a frontier has been told.
+/// Inputs of a frontier so far.
 #[derive(Clone, Debug, Default)]
 struct Model {
     urls: Vec<String>,

@@ -21,7 +21,7 @@ fuzz_target!(|data: &[u8]| {
     string::run(&mut Disk(SimDisk::new(7)), &ops, keep);
 });
 
-/// The operation at the front of some bytes, and the bytes behind it.
+/// The first operation of an input, and the rest of the input.
 fn next(bytes: &[u8]) -> Option<(Op, &[u8])> {
     let ([code, key, time, size], rest) = bytes.split_first_chunk::<4>()?;
     let (key, time) = (key % 12, i64::from(time % 8) - 2);

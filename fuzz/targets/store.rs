@@ -1,7 +1,7 @@
 //! Edits of the golden store's files, then everything that a store does: open, get, head, history,
 //! lists, verify, put.
 //!
-//! The first byte: bit 0 asks for right checksums over what was edited, bit 1 for a writer instead
+//! The first byte: bit 0 asks for valid checksums over the edits, bit 1 for a writer instead
 //! of a reader. The rest are edits: operation, file, offset (2 bytes), argument, and for an
 //! overwrite that many bytes.
 #![no_main]
@@ -46,7 +46,7 @@ fuzz_target!(|data: &[u8]| {
     });
 });
 
-/// What was done to the image so far.
+/// Edits of the image so far.
 struct Damage {
     image: Image,
     cost: Cost,

@@ -2,7 +2,7 @@
 
 usage: bodies.py FM_TOOL FILE...
 
-Each WARC or ARC file is imported into a store of its own, and so are ARC files that are made here. Every response and resource
+Each WARC or ARC file is imported into its own store, and so are ARC files that are made here. Every response and resource
 that warcio reads must be in the store with its URL and time and, byte for byte, its body as warcio decodes it or, where it does
 not decode, as it came; every revisit must be there, with the body of its original if that is in the same file.
 """
@@ -62,7 +62,7 @@ def stored(tool, store):
 
 
 def time_ms(text):
-    """None: a date that is none, which a rule brought into order."""
+    """None: an invalid date, which a rule has mended."""
     try:
         if text.isdigit():
             time = datetime.datetime.strptime(text[:14], "%Y%m%d%H%M%S").replace(tzinfo=datetime.timezone.utc)

@@ -6,7 +6,7 @@
 #
 # WACZ files too: py-wacz must find them valid, and what is in them is read by the same readers.
 #
-# It needs Python 3 and cargo, and installs the readers into a folder of its own ($FOREIGN_TOOLS, to keep them for the next time).
+# It needs Python 3 and cargo, and installs the readers into a separate folder ($FOREIGN_TOOLS, to keep them for the next time).
 # warcio does not read zstd. warcat (0.3) does not read zstd files of several records, not even those that it writes.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

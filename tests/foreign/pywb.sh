@@ -3,7 +3,7 @@
 #
 # usage: tests/foreign/pywb.sh [FOLDER OF fm-serve AND fm-tool]
 #
-# It installs pywb into a folder of its own (PYWB names one to keep), makes 300 captures with answers to POST and PUT, imports
+# It installs pywb into a separate folder (PYWB names one to keep), makes 300 captures with answers to POST and PUT, imports
 # them and those of tests/data, and asks pywb for each. With IN_PLACE=1 the records stay in their files.
 set -euo pipefail
 cd "$(dirname "$0")/../.."

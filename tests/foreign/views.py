@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Opens every kind of view of fm-serve in headless Chromium: no side scrolling at three widths, no violation that axe-core
-finds, in light or dark, and live charts that go on.
+finds, in light or dark, and live charts that keep moving.
 
 usage: tests/foreign/views.py FOLDER_OF_fm-serve_AND_fm-tool
 
-axe-core is installed by npm into a folder of its own (AXE names one to keep). First it must find what is planted in a page, or
+axe-core is installed by npm into a separate folder (AXE names one to keep). First it must find what is planted in a page, or
 the test sees nothing.
 """
 
@@ -148,7 +148,7 @@ def views():
 
 
 def write_crawl(folder):
-    """What a crawl into the store says of itself, with hostile words. Rules of access keep its names out of the view."""
+    """A crawl's report of itself, with hostile words. Access rules keep its names out of the view."""
     os.mkdir(folder)
     evil = "<script>alert(1)</script>" + "w" * 300
     failure = {"url": "http://a.example/" + evil, "reason": "timeout", "detail": evil, "time_ms": 1_700_000_000_000}
@@ -160,7 +160,7 @@ def write_crawl(folder):
 
 
 def check_sight(browser, axe):
-    """What is planted must be found."""
+    """Planted violations must be found."""
     planted = "<html><body><img src=x><p style='color:#aaa;background:#fff'>pale</p><div style='width:3000px'>wide</div>"
     browser.show(360, "light")
     browser.open("data:text/html," + urllib.parse.quote(planted))
@@ -171,7 +171,7 @@ def check_sight(browser, axe):
 
 
 def check_charts(browser, at):
-    """The charts of rates go on by the script; each point is 10 seconds behind the one before."""
+    """The script keeps the charts of rates moving; each point is 10 seconds behind the one before."""
     browser.show(1280, "light")
     browser.open(at + "/")
     for _ in range(60):

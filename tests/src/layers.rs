@@ -1,4 +1,4 @@
-//! Who may import whom: one table of crates, and one table of modules for each crate that has one.
+//! Permitted imports: one table of crates, and one table of modules for each crate that has one.
 //!
 //! Invariant: an import goes downward only. A new crate, or a new module of a crate in
 //! [`TABLES`], fails the test until it is placed here. The engine's table is [`ENGINE_LAYERS`];
@@ -193,13 +193,13 @@ impl Table {
         self.entries().filter(|(entry, _)| fits(entry)).max_by_key(|(entry, _)| entry.len())
     }
 
-    /// Whether a module is a folder that only holds modules of the table.
+    /// Returns whether a module is a folder that only holds modules of the table.
     pub fn is_folder(&self, path: &[String]) -> bool {
         let own = format!("{}::", path.join("::"));
         self.entries().any(|(entry, _)| entry.starts_with(&own))
     }
 
-    /// What an import of a folder counts as: the highest module of the table in it.
+    /// The highest module of the table in a folder, for which an import of the folder counts.
     pub fn highest_in(&self, folder: &[String]) -> Option<(&'static str, usize)> {
         let own = format!("{}::", folder.join("::"));
         self.entries().filter(|(entry, _)| entry.starts_with(&own)).max_by_key(|(_, layer)| *layer)

@@ -221,7 +221,7 @@ pub fn imports(file: &SourceFile, re_exports: &BTreeMap<String, Vec<String>>) ->
                 broken.push(format!("{}: `{own}` imports `{target}`, which is not below it", at(used.line)));
             }
             None => broken.push(format!(
-                "{}: `{}` is no module with a layer and no name of the crate's root",
+                "{}: `{}` is neither a module with a layer nor a name of the crate's root",
                 at(used.line),
                 used.segments.join("::")
             )),
@@ -230,7 +230,7 @@ pub fn imports(file: &SourceFile, re_exports: &BTreeMap<String, Vec<String>>) ->
     broken
 }
 
-/// What a path leads to inside its own crate, from the crate's root on, through the root's
+/// The item that a path names inside its own crate, from the crate's root on, through the root's
 /// re-exports if need be.
 fn imported_path<'p>(segments: &'p [String], re_exports: &'p BTreeMap<String, Vec<String>>) -> Option<&'p [String]> {
     let inside = segments.strip_prefix(["crate".to_owned()].as_slice())?;

@@ -1,9 +1,9 @@
 //! Reads one Rust file as the rules need it: its lines without tests, the paths it names, its
 //! functions.
 //!
-//! `proc-macro2` cuts the file into tokens, so a path in a comment or a string is no import. Items
-//! under `#[cfg(test)]` are cut out: the rules are about the code that ships. Paths are given from
-//! the crate's root: `use` trees are expanded, `self::` and `super::` resolved.
+//! `proc-macro2` cuts the file into tokens, so a path in a comment or a string is not an import.
+//! Items under `#[cfg(test)]` are cut out: the rules are about the code that ships. Paths are
+//! given from the crate's root: `use` trees are expanded, `self::` and `super::` resolved.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ pub struct Function {
 
 /// One Rust file, its tests cut out.
 pub struct SourceFile {
-    /// Where it is, relative to the workspace's root.
+    /// Its path, relative to the workspace's root.
     pub path: PathBuf,
     /// The whole text, tests too.
     pub text: String,
@@ -44,12 +44,12 @@ pub struct SourceFile {
     declared_test: bool,
 }
 
-/// What was cut out of a file as tests.
+/// A part of a file that was cut out as tests.
 #[derive(Default)]
 struct Cut {
     /// Lines that the cut items took.
     lines: usize,
-    /// Modules that were declared there and have a file of their own.
+    /// Modules that were declared there and have a separate file.
     modules: Vec<String>,
 }
 
@@ -86,8 +86,8 @@ impl SourceFile {
         self.text.lines().count() - self.cut.lines
     }
 
-    /// Whether the whole file is tests: under a package's own `tests` or `benches` folder, or
-    /// declared so.
+    /// Returns whether the whole file is tests: under a package's own `tests` or `benches` folder,
+    /// or declared so.
     pub fn is_test(&self) -> bool {
         let inside = self.path.iter().skip(1).any(|part| part == "tests" || part == "benches");
         inside || self.declared_test
@@ -98,7 +98,7 @@ impl SourceFile {
     pub fn module(&self) -> Vec<String> {
         let parts: Vec<String> = self.path.iter().map(|part| part.to_string_lossy().into_owned()).collect();
         let after_src = parts.iter().position(|part| part == "src").map_or(0, |at| at + 1);
-        // A binary in a folder below `src/bin` is a crate of its own.
+        // A binary in a folder below `src/bin` is a separate crate.
         let root = if parts[after_src..].first().is_some_and(|part| part == "bin") { after_src + 2 } else { after_src };
         let mut module: Vec<String> = parts.get(root..).unwrap_or_default().to_vec();
         if let Some(last) = module.pop() {
@@ -236,7 +236,7 @@ fn without_tests(stream: TokenStream, cut: &mut Cut) -> Vec<TokenTree> {
     kept
 }
 
-/// Whether an attribute that makes its item a test-only one begins at `at`.
+/// Returns whether an attribute that makes its item a test-only one begins at `at`.
 fn is_test_attribute(tokens: &[TokenTree], at: usize) -> bool {
     if !is_punct(&tokens[at], '#') {
         return false;

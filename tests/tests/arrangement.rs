@@ -41,7 +41,7 @@ fn every_file_of_integration_tests_is_run() {
         beside.extend(run.iter().filter(|path| **path != folder.join("main.rs")).cloned());
         run.extend(modules(&folder, &files[&folder.join("main.rs")]));
         for path in found {
-            assert!(run.contains(path), "{} is no module of main.rs and no program", path.display());
+            assert!(run.contains(path), "{} is neither a module of main.rs nor a program", path.display());
         }
     }
     assert_eq!(beside, ALONE.into_iter().map(PathBuf::from).collect());

@@ -23,8 +23,8 @@ fn list(section: &str, key: &str) -> BTreeSet<String> {
     entries.iter().map(|entry| text(entry).expect("an entry is a string or names a crate")).collect()
 }
 
-/// Whether an SPDX expression can be met with the allowed licences. `AND` binds closer than `OR`;
-/// `/` is an old `OR`.
+/// Returns whether an SPDX expression can be met with the allowed licences. `AND` binds closer
+/// than `OR`; `/` is an old `OR`.
 fn allows(expression: &str, allowed: &BTreeSet<String>) -> bool {
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ").replace(" WITH ", "+");
     let words: Vec<&str> = spaced.split_whitespace().collect();

@@ -81,7 +81,7 @@ fn golden_sets_on_disk_take_in_more_and_merge_their_runs() {
         let before = set.disk_stats().block_reads;
         assert!((0..20_000).all(|i| set.contains(&url("never", i)).unwrap().is_new()), "{name}");
         let blocks = set.disk_stats().block_reads - before;
-        assert!(blocks < 2_000, "{name}: {blocks} blocks were searched for 20,000 URLs that are not there");
+        assert!(blocks < 2_000, "{name}: {blocks} blocks were searched for 20,000 missing URLs");
     }
 }
 
@@ -174,7 +174,7 @@ fn the_golden_frontier_is_the_one_that_the_same_crawl_makes_today() {
     let (a, b) = (all_pages(&golden), all_pages(&made));
     assert_eq!(format!("{a:#?}"), format!("{b:#?}"));
     assert_eq!(a.len(), 330);
-    // Both go on alike: the queues are the same.
+    // Both continue alike: the queues are the same.
     for now in 100..130 {
         let (a, b) = (golden.next(now).unwrap(), made.next(now).unwrap());
         assert_eq!(format!("{a:?}"), format!("{b:?}"));

@@ -1,7 +1,7 @@
 //! Hostile WARC files: small ones that decompress to much, and ones that make a reader look again
 //! and again. Reading ends, in bounded memory.
 //!
-//! A program of its own: its allocator counts the memory of the whole process.
+//! A separate program: its allocator counts the memory of the whole process.
 
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -33,7 +33,7 @@ fn within(limit_mb: f32, test: impl FnOnce()) {
     assert!(peak < limit_mb, "{peak} MiB at once");
 }
 
-/// How many records and problems a file has.
+/// Numbers of records and problems in a file.
 fn items(file: &[u8]) -> (usize, usize) {
     let mut reader = Reader::new(file, "hostile", Spool::default()).unwrap();
     let (mut records, mut problems) = (0, 0);
@@ -69,7 +69,7 @@ fn gzip(parts: usize, part: &[u8]) -> Vec<u8> {
     out.finish().unwrap()
 }
 
-/// A frame of so many blocks of 128 KiB of one byte each: 4 bytes a block.
+/// A frame of this number of blocks of 128 KiB of one byte each: 4 bytes a block.
 fn zstd_frame(blocks: u32, byte: u8) -> Vec<u8> {
     let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x50];
     for nth in 0..blocks {
@@ -114,7 +114,7 @@ fn lengths_beyond_the_file_are_a_cut_record() {
         for length in ["18446744073709551615", "1152921504606846976", "4294967295", "99999999999999999999999999"] {
             let file = format!("WARC/1.0\r\nWARC-Type: response\r\nContent-Length: {length}\r\n\r\nbody");
             let (records, problems) = items(file.as_bytes());
-            // What is there of a last record is kept; a length that is none makes it no record.
+            // What is there of a last record is kept; an invalid length makes it no record.
             let is_length = length.parse::<u64>().is_ok();
             assert_eq!((records, problems), (usize::from(is_length), usize::from(!is_length)), "{length}");
         }

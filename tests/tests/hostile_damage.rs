@@ -21,7 +21,7 @@ struct Bench {
     image: Image,
     layout: Layout,
     scratch: Scratch,
-    /// Expectations by what was met: they are dear to work out.
+    /// Cache of expectations by damage: they are expensive to calculate.
     known: BTreeMap<String, Expect>,
 }
 
@@ -59,7 +59,7 @@ fn runs(offsets: &[usize]) -> Vec<(usize, usize)> {
     runs
 }
 
-/// Whether a reader waits for what lies there when it does not verify, since it may be being
+/// Returns whether a reader waits for bytes there that do not verify, since they may be being
 /// written: then every 64th byte is enough, and a writer, which does not wait, sees all.
 fn is_waited_for(file: &str, cost: &Cost) -> bool {
     cost.opening && matches!(file, "SUPERBLOCK" | "address.idx")
@@ -237,7 +237,7 @@ fn a_missing_file_is_told() {
         let mut cost = bench.layout.cost(file, 0..usize::MAX);
         cost.opening = true;
         let expect = bench.expect(&cost);
-        let broken = |broken| panic!("{file} is gone: {broken}");
+        let broken = |broken| panic!("{file} is missing: {broken}");
         // Of a store without a segment of values all else is read.
         let reader = expect.reading(&damaged, &mut bench.scratch).unwrap_or_else(broken);
         assert_eq!(reader, Told { told: true, closed: file != "value0.dat" }, "{file}");

@@ -1,5 +1,5 @@
 //! Whole files of a store removed, emptied, swapped and rolled back, in every combination of two.
-//! Each handle gives all that can be read and names what is absent; nothing removed comes back
+//! Each handle gives all that can be read and names what is missing; nothing removed comes back
 //! unnoticed, and nothing incomplete is called whole.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,12 +17,12 @@ use filemap_tests::hostile::whole::{self, Ending, Harm, Named, Past, Seen, Way};
 /// once.
 const THREADS: usize = 16;
 
-/// A removed page is read again, and files are named as absent or damaged.
+/// A removed page is read again, and files are named as missing or damaged.
 const BACK_IN_A_TOLD_READ: &str = "a removed page is back while files are named";
 /// A repair brings a removed page, and says that removals are lost.
 const BACK_IN_A_TOLD_REPAIR: &str = "a repair brings a removed page and says that removals are lost";
 
-/// What was done wrong, with what was met.
+/// Broken promises, each with the case.
 type Broken = BTreeMap<&'static str, String>;
 
 /// A handle that only reads, and what is made of what it gives; which versions it gave without a
@@ -67,7 +67,7 @@ fn reading(owed: &BTreeSet<Named>, image: &Image, broken: &mut Broken) -> Option
     (!is_told).then_some(got)
 }
 
-/// What verification and a backup say of a store in which something is missed.
+/// Checks the reports of verification and backup about a store with missing files.
 fn made(store: &Store, missing: &BTreeSet<Named>, broken: &mut Broken) {
     match store.verify() {
         Ok(report) if report.problems.is_empty() => {
@@ -82,7 +82,7 @@ fn made(store: &Store, missing: &BTreeSet<Named>, broken: &mut Broken) {
     }
 }
 
-/// What was removed and is there again.
+/// Versions that were removed and are present again.
 fn back(owed: &BTreeSet<Named>, got: &BTreeSet<Named>, who: &'static str, broken: &mut Broken) {
     let back: Vec<_> = got.difference(owed).collect();
     if !back.is_empty() {
@@ -142,8 +142,8 @@ fn repair(owed: &BTreeSet<Named>, image: &Image, in_place: bool, broken: &mut Br
     sim::abandon(store);
 }
 
-/// All that is wrong with how a damaged store is met, and what a reader was given of it without a
-/// word.
+/// The broken promises of a damaged store, and the versions that a reader got without a
+/// warning.
 fn judge(owed: &BTreeSet<Named>, image: &Image) -> (Broken, Option<BTreeSet<Named>>) {
     let (mut broken, mut silent) = (Broken::new(), None);
     let panicked = catch_unwind(AssertUnwindSafe(|| {
@@ -169,10 +169,10 @@ fn cases(past: &Past) -> Vec<Vec<Harm>> {
     cases
 }
 
-/// What came of all cases.
+/// Findings of all cases.
 struct Found {
     cases: usize,
-    /// What was done wrong, in which case, and what was met.
+    /// Broken promises, with the case and the finding.
     broken: Vec<(&'static str, Vec<Harm>, String)>,
     /// Those in which less or more than there is was given without a word.
     silent: Vec<Vec<Harm>>,
@@ -221,7 +221,7 @@ fn is_with_the_first_superblock(case: &[Harm], others: &[(&str, Way)]) -> bool {
 
 /// Of what was put after the last checkpoint the segment itself is the only witness, and of
 /// segments that were begun after it the superblock. So these are earlier states, as after a power
-/// failure, of which nothing can tell that there was more: the last segment as it was at that
+/// failure, when nothing shows that there was more: the last segment as it was at that
 /// checkpoint; and a superblock from before the last segment was begun, without that segment. A
 /// removal that only the last segment tells of is undone with it, but never unless files are
 /// named.

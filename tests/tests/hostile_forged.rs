@@ -1,7 +1,7 @@
 //! Forged stores with right checksums. Reading them ends, takes bounded memory, and gives a value
 //! that was put, nothing, or an error with its place.
 //!
-//! A program of its own: its allocator counts the memory of the whole process.
+//! A separate program: its allocator counts the memory of the whole process.
 
 use filemap_core::sim::{self, Limits};
 use filemap_core::{Error, StorageError, Store};
@@ -152,7 +152,7 @@ impl Tail {
         if writes { sim::open(scratch.dir(), options) } else { sim::open_read_only(scratch.dir(), options) }.unwrap()
     }
 
-    /// What is wrong with the newest version of a key, both ways, and with its record by itself.
+    /// Checks the errors of the newest version of a key, both ways, and of its record by itself.
     fn fails(&self, key: &str, at: usize, why: &str) {
         for writes in [true, false] {
             let store = self.open(writes);
@@ -194,7 +194,7 @@ fn a_small_page_that_decompresses_to_128_mib_is_damage() {
         let at = tail.add(&value);
         tail.fails(KEYS[12], at, "does not decompress to its recorded length");
     }
-    // More than a page may have is no record at all: recovery cuts it off.
+    // A record longer than a page may be is not one: recovery cuts it off.
     let mut tail = Tail::new();
     tail.add(&Value { codec: 1, raw_bytes: 128 << 20, ..Value::new(1, SEQUENCE, 9000, KEYS[12], &bomb) });
     assert!(matches!(tail.open(true).get(KEYS[12].as_bytes()), Ok(None)));
@@ -266,7 +266,7 @@ fn a_list_of_chunks_that_names_itself_another_key_or_nothing_gives_no_body() {
             }
         }
     }
-    // One that names itself, and so a place that holds no chunk when it is met, counts as never
+    // One that names itself, and so a place that holds no chunk when it is read, counts as never
     // written.
     let mut tail = Tail::new();
     let at = list(&mut tail, key, &[forge::chunk_entry(end, 20, 2)], 20);
@@ -286,7 +286,7 @@ fn references_that_lead_to_themselves_or_round_give_no_body() {
         for (sequence, to) in pair {
             tail.add(&reference(sequence, to));
         }
-        // A reference to what is not there yet was never written, to recovery and to readers.
+        // A reference to a later record was never written, to recovery and to readers.
         for writes in [true, false] {
             assert!(matches!(tail.open(writes).get(KEYS[12].as_bytes()), Ok(None)));
         }

@@ -1,5 +1,5 @@
-//! What the documents name exists: tests behind the promises of docs/SAFETY.md and
-//! docs/RECOVERY.md, and each section names some; files in docs/ARCHITECTURE.md.
+//! Names in the documents exist: tests behind the promises of docs/SAFETY.md and docs/RECOVERY.md,
+//! and each section names some; files in docs/ARCHITECTURE.md.
 
 use std::collections::HashSet;
 use std::fs;
@@ -25,7 +25,7 @@ fn tests_under(folder: &Path, found: &mut HashSet<String>) {
     }
 }
 
-/// What stands between backticks and can be a test's name.
+/// Texts between backticks that can be a test's name.
 fn named(text: &str) -> Vec<&str> {
     let is_name = |word: &&str| {
         word.matches('_').count() >= 3

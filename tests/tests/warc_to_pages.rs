@@ -3,7 +3,7 @@
 //!
 //! A script that shares no code with this project made the table of lengths and CRC-32s,
 //! `tests/data/expected-responses.tsv`. Every response is looked up by its URL and its time,
-//! through a fresh read-only handle.
+//! through a new follower.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -53,8 +53,8 @@ fn import(store: &PageStore, name: &str, options: &ImportOptions) -> ImportRepor
         .expect("nothing but damage can go wrong")
 }
 
-/// Whether some version of the URL and time has this status, length and CRC-32. Two fetches of a
-/// URL within one second are two versions of one time.
+/// Returns whether some version of the URL and time has this status, length and CRC-32. Two
+/// fetches of a URL within one second are two versions of one time.
 fn is_there(store: &PageStore, wanted: &Expected, body: (usize, u32)) -> bool {
     let heads = store.history(&wanted.url).expect("the history is read");
     heads.iter().filter(|head| head.version.time_ms == wanted.time_ms).any(|head| {

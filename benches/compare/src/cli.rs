@@ -35,7 +35,7 @@ enum Command {
     SqueezeChild(SqueezeArgs),
 }
 
-/// What to run.
+/// The plan of a run, from the command line.
 #[derive(Args)]
 struct RunArgs {
     /// Directory on the disk to measure; stores are made and removed in it

@@ -1,7 +1,7 @@
 //! FileMap beside the stores that its users would pick instead, on the same pages in one run.
 //!
-//! `compare run` appends its figures to a file of JSON lines, of which benches/report.py makes a
-//! report. Each engine's turn is a process of its own, so that no engine's threads, caches or
+//! `compare run` appends its figures to a file of JSON lines; benches/report.py turns it into a
+//! report. Each engine's turn is a separate process, so that no engine's threads, caches or
 //! freed memory show in another's figures.
 //!
 //! Floors, highest first: `cli`; `run`; `workload`; `turn`; `engine`; `pages`; `measure`.

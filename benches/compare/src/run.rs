@@ -1,4 +1,4 @@
-//! A whole run: engines take turns in rounds, each turn in a process of its own; and one turn's
+//! A whole run: engines take turns in rounds, each turn in a separate process; and one turn's
 //! workloads in their order.
 
 use std::fs;

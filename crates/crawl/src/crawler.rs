@@ -172,7 +172,7 @@ macro_rules! setters {
 }
 
 setters! {
-    /// How far the crawl goes from its start pages; default [`Reach::Host`].
+    /// Distance that the crawl goes from its start pages; default [`Reach::Host`].
     scope(reach: Reach) { plan.settings.scope = reach }
     /// Requests a second to a host, 0 for no limit; default 1.
     rate(rate: f64) { plan.settings.rate = rate }

@@ -12,7 +12,7 @@ use crate::shard::{Body, Shard};
 /// The maximum length of a chain of references.
 const REFERENCES: usize = 4;
 
-/// The store of a crawl's pages: see the module.
+/// The store of a crawl's pages.
 ///
 /// ```
 /// use crawl::pages::Pages;

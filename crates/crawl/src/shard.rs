@@ -74,7 +74,7 @@ pub struct Body {
     pub time_ms: i64,
 }
 
-/// A shard of a remote store: see the module. Calls block.
+/// A shard of a remote store. Calls block.
 ///
 /// ```
 /// use crawl::shard::Shard;

@@ -139,7 +139,7 @@ mod tests {
         }
     }
 
-    /// The definition, computed word by word.
+    /// The reference: the definition, word by word.
     fn by_definition(text: &str) -> u64 {
         let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
         let mut sums = [0i64; 64];

@@ -88,7 +88,7 @@ pub struct CompactPlan {
 
 impl CloudStore {
     /// Reports what [`CloudStore::compact`] would rewrite, as of the last commit known to this
-    /// handle. Also works on a read-only handle. Reads only the index rows of segments.
+    /// handle. Also works on a follower. Reads only the index rows of segments.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 //! An open store: bucket, index, writer, and reading records through them.
 //!
-//! A reader may look up a row whose segment the writer is rewriting: the object is then missing.
+//! A follower may look up a row whose segment the writer is rewriting: the object is then missing.
 //! The index is refreshed and the row looked up once more; a second miss is damage.
 
 use std::future::Future;
@@ -34,7 +34,7 @@ pub(crate) struct Core {
     pub(crate) canonicalizer: Arc<dyn Canonicalizer>,
     pub(crate) runtime: Handle,
     pub(crate) options: CloudOptions,
-    /// `None` for a read-only handle.
+    /// `None` for a follower.
     pub(crate) writer: Option<Writer>,
 }
 

@@ -6,7 +6,7 @@
 /// use filemap_cloud::{CloudOptions, Fault};
 /// let options = CloudOptions::new().fault(Fault::TombstonesForgotten);
 /// # let _ = options;
-/// // Some have tests of their own.
+/// // Some have their own tests.
 /// assert!(!Fault::ALL.contains(&Fault::ClockAhead));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //! `settings` guard against lost pages and needless cost: docs/CLOUD.md says why. Invariants:
 //! fences of the write-ahead log are never collected (`wal_fence_options`); old manifests are
 //! collected only where conditional replacement was found to work; every retry is bounded; codec,
-//! merge operator and filters are the same in writer, reader and compactor.
+//! merge operator and filters are the same in writer, follower and compactor.
 
 mod blocks;
 mod clock;
@@ -101,7 +101,7 @@ impl Index {
         if Index::is_there(bucket, generation).await? { Ok(()) } else { Err(gone(bucket, generation)) }
     }
 
-    /// Creates the index if it is absent. An existing or half-created one is not opened: it may
+    /// Creates the index if it is missing. An existing or half-created one is not opened: it may
     /// have a writer.
     pub(crate) async fn make(
         bucket: Bucket,
@@ -196,7 +196,7 @@ impl Index {
         }
     }
 
-    /// Shows a reader what was written since. A writer always sees its own writes; it gets an
+    /// Shows a follower what was written since. A writer always sees its own writes; it gets an
     /// error if another writer has fenced it.
     pub(crate) async fn refresh(&self) -> Result<()> {
         match &self.kind {

@@ -100,7 +100,7 @@ impl CloudStore {
     }
 
     /// The kept files and their lengths, as of the last commit known to this handle; empty if
-    /// there never were any. A writer reads the row and the manifest once, a read-only handle the
+    /// there never were any. A writer reads the row and the manifest once, a follower the
     /// row each time, and the manifest if it has changed.
     ///
     /// # Errors
@@ -118,7 +118,7 @@ impl CloudStore {
     /// # Errors
     ///
     /// Damage of a piece; those of the object storage, and those that `each` returns;
-    /// [`Error::Unavailable`] on a read-only handle, if a writer has replaced the file in the
+    /// [`Error::Unavailable`] on a follower, if a writer has replaced the file in the
     /// meantime.
     pub fn read_kept(&self, name: &str, each: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> filemap::Result<()> {
         let shard = self.only()?;
@@ -160,7 +160,7 @@ impl CloudStore {
     }
 }
 
-/// The state of the kept files, with the manifest loaded. `is_newest`: a read-only handle checks
+/// The state of the kept files, with the manifest loaded. `is_newest`: a follower checks
 /// for a newer one.
 fn keeping(shard: &Shard, is_newest: bool) -> Result<MutexGuard<'_, Keeping>> {
     let mut keeping = shard.keeping.lock().unwrap_or_else(PoisonError::into_inner);

@@ -57,7 +57,7 @@ pub(crate) fn bucket(location: &str, bounds: Bounds) -> Result<Bucket> {
     if is_in_memory {
         return Ok(Bucket::new(in_memory(name), root, location, bounds));
     }
-    // The index sets no timeouts of its own; its client has that of a small request.
+    // The index sets no timeouts; its client has that of a small request.
     let of_index = s3(location, name, None)?;
     let of_segments = if std::env::var_os("AWS_TIMEOUT").is_some() {
         Arc::clone(&of_index)

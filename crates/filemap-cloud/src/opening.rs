@@ -1,4 +1,4 @@
-//! Opens stores: creates an absent store, checks an existing one, gives a writer its epoch and
+//! Opens stores: creates a missing store, checks an existing one, gives a writer its epoch and
 //! fences the previous writer.
 
 use std::ops::Range;
@@ -230,7 +230,7 @@ pub(crate) struct Described {
     pub(crate) canonicalizer: Arc<dyn Canonicalizer>,
 }
 
-/// Reads the description of the store, which is created if it is absent and `mode` allows it.
+/// Reads the description of the store, which is created if it is missing and `mode` allows it.
 pub(crate) async fn described(bucket: &Bucket, mode: Mode, options: &CloudOptions) -> Result<Described> {
     let wanted = options.shards.unwrap_or(1);
     if !(1..=MAX_SHARDS).contains(&wanted) {

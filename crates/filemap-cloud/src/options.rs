@@ -26,7 +26,7 @@ pub enum Mode {
     Read,
     /// Writes; the store must exist. Fences an earlier writer, on whatever machine.
     Write,
-    /// As `Write`, but creates an absent store.
+    /// As `Write`, but creates a missing store.
     Fill,
 }
 
@@ -121,8 +121,8 @@ impl CloudOptions {
         CloudOptions { cache_bytes: bytes, ..self }
     }
 
-    /// Interval at which a handle polls for changes by others; default 60 s, at least 1 s. Readers
-    /// see synced changes after at most this time.
+    /// Interval at which a handle polls for changes by others; default 60 s, at least 1 s.
+    /// Followers see synced changes after at most this time.
     pub fn poll(self, every: Duration) -> CloudOptions {
         CloudOptions { poll: every.max(Duration::from_secs(1)), ..self }
     }
@@ -135,8 +135,8 @@ impl CloudOptions {
         CloudOptions { space_bound: bound, ..self }
     }
 
-    /// How long rewritten segments are kept; default 1 hour. A reader that finds one missing looks
-    /// its row up again, so the grace serves long scans and owners whose clocks differ.
+    /// Time that rewritten segments are kept; default 1 hour. A follower that finds one missing
+    /// looks its row up again, so the grace serves long scans and owners whose clocks differ.
     pub fn grace(self, grace: Duration) -> CloudOptions {
         CloudOptions { grace, ..self }
     }

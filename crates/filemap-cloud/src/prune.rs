@@ -30,7 +30,7 @@ impl CloudStore {
     /// # Errors
     ///
     /// [`Error::Unsupported`] for `max_live_bytes`, and for a rule that keeps no version;
-    /// [`Error::Remote`] for a read-only handle, and for the object storage: versions dropped
+    /// [`Error::Remote`] for a follower, and for the object storage: versions dropped
     /// before the error stay dropped.
     ///
     /// ```
@@ -50,7 +50,7 @@ impl CloudStore {
         self.pruned(rule, scope, true)
     }
 
-    /// Counts what [`CloudStore::prune`] would drop. Also works on a read-only handle.
+    /// Counts what [`CloudStore::prune`] would drop. Also works on a follower.
     ///
     /// # Errors
     ///

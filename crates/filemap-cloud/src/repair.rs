@@ -65,7 +65,7 @@ pub struct RepairReport {
     /// [`CloudOptions::repair_uncommitted`](crate::CloudOptions::repair_uncommitted).
     pub uncommitted: u64,
     /// Unreadable parts of segments with the reason, missing segments, missing parts of kept
-    /// files, and shards that are not repaired. A version of which only the body is damaged is in
+    /// files, and shards that are not repaired. A version with only a damaged body is in
     /// the new index, and reading it is an error; the versions of a missing segment are lost.
     pub damage: Vec<String>,
     /// Unreadable bytes, and the bytes written to missing segments.

@@ -281,7 +281,7 @@ impl PageWrite for CloudStore {
     }
 }
 
-/// Whether an error is about one version. Any other may cut the list of a shard off.
+/// Returns whether an error is about one version. Any other may cut the list of a shard off.
 fn is_of_one(error: &Error) -> bool {
     matches!(error, Error::Unreadable { .. })
 }

@@ -305,7 +305,7 @@ fn files_that_are_not_whole_are_named_and_a_repair_gives_them_up() {
         let repaired = || repair_on(Arc::clone(&end) as _, "a", "the simulation", &options).expect("repaired");
         let report = repaired();
         assert!(report.kept_lost && !report.is_complete() && report.damage.len() == 1, "{what}: {report:?}");
-        assert!(repaired().is_complete(), "it is told once");
+        assert!(repaired().is_complete(), "it is reported once");
         let store = opened(&end, Mode::Write, &options).expect("opened");
         assert_eq!(store.kept().expect("none"), []);
         sync(&store, 0).expect("a crawl begins anew");

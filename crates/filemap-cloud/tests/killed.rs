@@ -20,7 +20,7 @@ fn page(round: u64, nth: u64) -> Page {
     Page::new(url, 1_700_000_000_000, 200, format!("body {nth} ").repeat(nth as usize % 500))
 }
 
-/// The process to kill: this test in a process of its own.
+/// The process to kill: this test in a separate process.
 #[test]
 #[ignore = "it is started by the test below, and puts until it is killed"]
 fn puts_until_it_is_killed() {

@@ -96,7 +96,7 @@ fn a_damaged_record_takes_no_other_with_it_and_what_may_return_is_said() {
         assert!(!report.is_complete() && !report.damage.is_empty(), "{what}: {report:?}");
         assert_eq!((report.may_return, report.versions), (may_return, expected.len() as u64), "{what}: {report:?}");
         assert!(report.damage.iter().all(|damage| damage.contains("seg/")), "{what}: {report:?}");
-        // It is reported until it is gone, and no sequence number is used twice.
+        // It is reported until it is removed, and no sequence number is used twice.
         let store = objects.open(Mode::Write);
         assert!(!store.verify().expect("read").damage.is_empty(), "{what}");
         store.put(&page(5), PutRule::Always).expect("stored");

@@ -127,7 +127,7 @@ fn each_shard_has_a_writer_of_its_own() {
             writer.put(&page(&of(shard)), PutRule::Always).expect("stored");
             let error = writer.put(&page(&of(0)), PutRule::Always).expect_err("of another shard");
             assert!(error.concerns_one_page() && error.to_string().contains("is of shard 0"), "{error}");
-            assert!(writer.get(&Lookup::new(&of(0))).is_err(), "nobody is told that it is absent");
+            assert!(writer.get(&Lookup::new(&of(0))).is_err(), "an error, not a missing page");
             writer.sync_with(&[]).expect("synced");
         }
         // One shard is taken over, and the other continues.

@@ -351,6 +351,6 @@ fn every_planted_fault_is_caught() {
         let (seed, what) = caught.unwrap_or_else(|| panic!("{fault:?} is not caught"));
         // Without the fault, the same seed must pass.
         let without = run(seed, None, true);
-        assert_eq!(without, Ok(()), "without {fault:?}, of which was told: {what}");
+        assert_eq!(without, Ok(()), "without {fault:?}, which showed as: {what}");
     }
 }

@@ -31,9 +31,9 @@ pub enum Error {
     /// - `Locked`: close the other handle, or open the store read-only.
     /// - `NewerFormat`: use that version, or dump the store there and load it here. Opening it
     ///   read-only may work even if opening it for writing fails.
-    /// - `Full`: a limit of the format. Reads go on; dump the store and load it into several.
-    /// - `Poisoned`: this handle writes no more, reads go on. Close the store, fix the cause and
-    ///   open it again; recovery keeps everything acknowledged.
+    /// - `Full`: a limit of the format. Reads continue; dump the store and load it into several.
+    /// - `Poisoned`: this handle writes no more, reads continue. Close the store, fix the cause
+    ///   and open it again; recovery keeps everything acknowledged.
     #[error("{}{}", .0, remedy(.0))]
     Storage(#[source] StorageError),
     /// The directory holds no store. Check the path, or create a store there.
@@ -41,7 +41,7 @@ pub enum Error {
     NotAStore {
         /// The directory.
         path: PathBuf,
-        /// What was found instead.
+        /// The condition found instead.
         why: String,
     },
     /// A store can only be created in a new or empty directory. Nothing was changed.

@@ -53,7 +53,7 @@ pub struct DictionaryMade {
     pub elapsed: Duration,
 }
 
-/// Why compaction ran, or did not.
+/// The reason why compaction ran, or did not.
 ///
 /// ```
 /// # let temp = tempfile::tempdir()?;
@@ -111,7 +111,7 @@ impl fmt::Display for Reason {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Compacted {
-    /// Why it ran, or did nothing.
+    /// The reason why it ran, or did nothing.
     pub reason: Reason,
     /// Number of segments removed.
     pub removed_segments: u64,
@@ -192,7 +192,7 @@ pub enum Event {
     },
     /// A write or sync failed: the handle writes no more.
     Poisoned {
-        /// What failed.
+        /// The failure.
         cause: String,
     },
     /// A compaction run ended.
@@ -207,7 +207,7 @@ pub enum Event {
     },
     /// The store stops keeping its keys in order, until a repair; nothing else is lost.
     OrderEnded {
-        /// Why its runs could not be kept right.
+        /// The reason why its runs could not be kept right.
         why: String,
     },
     /// The value log began a new segment.

@@ -12,7 +12,7 @@ use crate::record::now_ms;
 /// Longest group name, in bytes: the field's size in a dictionary file.
 const MAX_GROUP_BYTES: usize = 255;
 
-/// When a put is durable.
+/// The moment at which a put is durable.
 ///
 /// ```
 /// use filemap_core::{Durability, Options};
@@ -74,7 +74,7 @@ impl fmt::Display for Canonicalizer {
 pub enum Dictionaries {
     /// Never: each page is compressed alone.
     Off,
-    /// Trained in the background on the first pages, and again once pages have changed so much
+    /// Trained in the background on the first pages, and again once pages have changed so far
     /// that the dictionary no longer helps.
     Automatic,
 }
@@ -161,14 +161,14 @@ filemap_io::options! {
         /// and drops what is too old; compaction frees the space.
         pub(crate) keep_age: Option<Duration> = None,
 
-        /// How long compaction keeps tombstones, default 7 days, so that
+        /// Time that compaction keeps tombstones, default 7 days, so that
         /// [`Store::changes`](crate::Store::changes) can report removals. Until then the tombstone
         /// of a page with a short key takes 128 bytes after the page has left the value log. Zero
         /// keeps none longer than the store itself needs it.
         pub(crate) keep_removals: Duration = Duration::from_secs(7 * 86_400),
 
         /// Puts are refused when the file system has less than this free, default 256 MiB. Reads,
-        /// removes and checkpoints go on. 0 disables the check.
+        /// removes and checkpoints continue. 0 disables the check.
         pub(crate) free_space_floor: u64 = 256 << 20,
 
         /// Values longer than this are stored as chunks of this size, each compressed on its own,

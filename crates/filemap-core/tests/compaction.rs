@@ -259,11 +259,11 @@ fn readers_lists_and_other_processes_notice_nothing() {
                     met.sort();
                     for keys in met.chunk_by(|a, b| a == b) {
                         let most = if changes(&keys[0]) { 2 } else { 1 };
-                        assert!(keys.len() <= most, "page {:?} is met {} times", keys[0], keys.len());
+                        assert!(keys.len() <= most, "page {:?} is listed {} times", keys[0], keys.len());
                     }
                     met.dedup();
                     let missed = (KEYS / 2..KEYS).filter(|i| met.binary_search(&key(*i)).is_err()).count();
-                    assert_eq!(missed, 0, "what stays is met");
+                    assert_eq!(missed, 0, "pages that stay are listed");
                     assert_eq!(reader.keys().filter_map(Result::ok).count(), KEYS as usize);
                 }
             });

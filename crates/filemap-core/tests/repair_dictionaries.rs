@@ -19,7 +19,7 @@ fn key(i: u32) -> Vec<u8> {
     format!("http://example.com/{i}").into_bytes()
 }
 
-/// A page of a host: text common to all pages, and words of its own.
+/// A page of a host: text common to all pages, and its own words.
 fn body(i: u32) -> Vec<u8> {
     let frame: String = (0..40).map(|j| format!("<li class=c{j}><a href=/{}>", j * j * 31)).collect();
     let own: String = (0..40).map(|j| format!("{:x} ", (i + 1).wrapping_mul(2_654_435_761) ^ (j * 7919))).collect();

@@ -84,7 +84,7 @@ pub fn follow(
     }
 }
 
-/// Why a turn ends.
+/// The reason why a turn ends.
 enum Trouble {
     /// Temporary.
     Passing(Error),
@@ -196,7 +196,7 @@ impl Turns<'_> {
         let why = match before {
             Some(id) if id != place.store_id() => "it has another store now than this one is a replica of",
             None if !is_replica(self.store)? && self.store.engine().keys().next().is_some() => {
-                "this store has pages of its own"
+                "this store has its own pages"
             }
             _ => return Ok(()),
         };

@@ -40,7 +40,7 @@ pub struct Problem {
     pub status: u16,
     /// The status in words.
     pub title: String,
-    /// What failed, where, and what to do.
+    /// The failure, its place, and what to do.
     pub detail: String,
     /// The requested page is not in the store: nothing failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

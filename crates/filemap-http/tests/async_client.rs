@@ -181,7 +181,7 @@ fn a_line_is_not_lost_with_a_dropped_future() {
         let client = opened(&server).await;
         let mut lines = client.changes(Some("now"), Duration::ZERO).await.expect("told");
         let place = lines.next().await.expect("a line").expect("readable").place;
-        assert!(lines.next().await.is_none(), "the end was told");
+        assert!(lines.next().await.is_none(), "the end was reported");
         let mut lines = client.changes(Some(&place), Duration::from_secs(60)).await.expect("told");
         assert!(tokio::time::timeout(Duration::from_millis(20), lines.next()).await.is_err(), "nothing has changed");
         client.put_many((0..5).map(page).collect(), PutRule::Always).await.expect("stored");

@@ -101,7 +101,7 @@ fn two_captures_are_compared_in_status_headers_and_body() {
     }
     for (query, status, words) in [
         (format!("{OF_PAGE}&a=1.1&b=2.2"), 404, "no page"),
-        (format!("{OF_PAGE}&b={}", versions[2]), 404, "no capture is known before"),
+        (format!("{OF_PAGE}&b={}", versions[2]), 404, "no capture before"),
         (format!("{OF_PAGE}&a=x"), 400, "a time in ms"),
         ("url=http://b.example/".to_owned(), 404, "no page"),
     ] {

@@ -212,7 +212,7 @@ impl Follower {
         let client = server.client();
         client.put(&page("http://end.example/", 0, "the last one"), PutRule::Always).expect("stored");
         client.sync().expect("synced");
-        self.thread.take().expect("one").join().expect("no panic").expect("the end of its store is no error");
+        self.thread.take().expect("one").join().expect("no panic").expect("the end of its store is not an error");
     }
 }
 
@@ -379,7 +379,7 @@ fn a_store_that_is_no_replica_of_that_one_is_left_alone() {
         let (said, has_ended) = refused(&server, own);
         assert!(has_ended && said.contains(words), "{said}");
     };
-    is_refused(&own, "pages of its own");
+    is_refused(&own, "its own pages");
     // A replica of another store; also one that is to start over.
     let mut other = of_another_life(&own);
     note(&own, &other);

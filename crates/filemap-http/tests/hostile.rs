@@ -21,7 +21,7 @@ fn what_may_be_two_requests_is_none() {
     let smuggled = "GET /v1/stat HTTP/1.1\r\nHost: localhost\r\n\r\n";
     for (what, lines) in [
         ("two lengths", "Content-Length: 4\r\nContent-Length: 60\r\n\r\n".to_owned()),
-        ("a length that is none", "Content-Length: +4\r\n\r\n".to_owned()),
+        ("an invalid length", "Content-Length: +4\r\n\r\n".to_owned()),
         ("length and chunks", "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n".to_owned()),
         ("an unknown coding", "Transfer-Encoding: xchunked\r\n\r\n".to_owned()),
         ("a folded header", "X-A: b\r\n Content-Length: 60\r\n\r\n".to_owned()),

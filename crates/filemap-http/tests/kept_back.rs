@@ -158,7 +158,7 @@ fn requests(method: &str, path: &str) -> (About, Vec<(String, String)>) {
         ),
         ("POST", "/v1/sync") => (Writes, plain()),
         ("DELETE", "/v1/page") => (Writes, query(&["url={url}"])),
-        _ => panic!("{method} {path}: say here how it is asked, and see that it keeps the rules of access"),
+        _ => panic!("{method} {path}: say here how it is asked, and see that it keeps the access rules"),
     }
 }
 
@@ -424,7 +424,7 @@ fn follows(server: &Served, token: &str, replica: &PageStore, expected: &[&str])
     let client = client.expect("a server");
     client.put(&Page::new(LAST, TIME, 200, "told last"), PutRule::Always).expect("stored");
     client.sync().expect("synced");
-    thread.join().expect("no panic").expect("the end of its store is no error");
+    thread.join().expect("no panic").expect("the end of its store is not an error");
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn captures_that_are_excluded_for_their_time_are_on_no_calendar_and_beside_none(
     let version = oldest.split("version=").nth(1).expect("a version");
     let target = format!("/compare?url=http://a.example/&b={version}");
     let answer = server.get(&target, &[]);
-    assert!(answer.status == 404 && String::from_utf8_lossy(&answer.body).contains("no capture is known before"));
+    assert!(answer.status == 404 && String::from_utf8_lossy(&answer.body).contains("no capture before"));
 }
 
 #[test]

@@ -109,7 +109,7 @@ fn a_dictionary_of_a_site_that_rules_keep_back_is_told_without_its_name() {
     let made = store.engine().dictionaries();
     let groups = made.iter().map(|facts| String::from_utf8(facts.group.clone()).expect("text"));
     let groups: Vec<String> = groups.filter(|group| !group.is_empty()).collect();
-    let [kept_back, named, ..] = groups.as_slice() else { panic!("sites have dictionaries of their own: {made:?}") };
+    let [kept_back, named, ..] = groups.as_slice() else { panic!("sites have their own dictionaries: {made:?}") };
     let host = kept_back.strip_prefix("http://").and_then(|host| host.strip_suffix(".example")).expect("a site");
     let mut rules = AccessRules::new();
     let rule = format!("example,{host})/1 - {{\"access\": \"exclude\"}}\n");

@@ -34,7 +34,7 @@ pub enum StorageError {
         file: String,
         /// Byte offset of the damage.
         offset: u64,
-        /// What is wrong there.
+        /// The defect.
         what: String,
     },
     /// Another handle has the file open for writing. Close that handle.
@@ -61,10 +61,10 @@ pub enum StorageError {
     InvalidOption {
         /// The option.
         name: &'static str,
-        /// What is wrong with its value.
+        /// The defect of its value.
         why: String,
     },
-    /// A limit of the format is reached. Reads go on.
+    /// A limit of the format is reached. Reads continue.
     #[error("{file} is full: {what}")]
     Full {
         /// The file or set that is full.
@@ -72,8 +72,8 @@ pub enum StorageError {
         /// The limit reached.
         what: String,
     },
-    /// An earlier write or sync failed, so this handle writes nothing more. Reads go on. Fix the
-    /// cause and open it again: everything that was synced is there.
+    /// An earlier write or sync failed, so this handle writes nothing more. Reads continue. Fix
+    /// the cause and open it again: everything that was synced is there.
     #[error("nothing more is written since {cause}; close it and open it again")]
     Poisoned {
         /// The first failure.

@@ -10,7 +10,7 @@
 //!   writable by a group, whose members an administrator chose (user-private groups rely on that);
 //! - a file is regular, belongs to the owner of the directory and is not writable by everyone; a
 //!   file opened for writing has one name;
-//! - a writer owns the directory. Root is no exception: the owner could not open what root
+//! - a writer owns the directory. Root is not an exception: the owner could not open what root
 //!   creates. Readers may be anyone whom the permissions let in.
 
 use std::fs::Metadata;

@@ -8,7 +8,7 @@ use crate::StorageError;
 use crate::layout::Wire as _;
 
 crate::layout! {
-    /// What every header begins with: see [`Kind`].
+    /// First fields of every header: see [`Kind`].
     ///
     /// ```
     /// use filemap_io::header::Start;

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-/// How a file is opened.
+/// The mode in which a file is opened.
 ///
 /// ```
 /// # let temp = tempfile::tempdir()?;

@@ -1,4 +1,4 @@
-//! Which files of a store's directory may be opened, and by whom: permissions, links, other file
+//! Files that may be opened in a store's directory, and by whom: permissions, links, other file
 //! types, other owners. Nothing outside the directory is ever touched.
 
 use std::fs;

@@ -88,7 +88,7 @@ pub fn into_store(
     }
 }
 
-/// Runs a crawl on a thread of its own, and checks for signals meanwhile.
+/// Runs a crawl on a separate thread, and checks for signals meanwhile.
 fn run(crawler: Crawler, stop: &Stop, raised: &Raised) -> Result<Summary, crawl::Error> {
     let (tell, told) = channel();
     // Fails if nobody waits for the result any more.

@@ -28,7 +28,7 @@ pub fn disk_options(given: Option<&Bound<'_, PyDict>>) -> PyResult<DiskOptions> 
     Ok(options.seed(seed.or(new_seed).unwrap_or(0)))
 }
 
-/// How a new set is made.
+/// Returns the settings of a new set.
 ///
 /// # Errors
 ///

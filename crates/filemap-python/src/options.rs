@@ -54,7 +54,7 @@ impl Mode {
     }
 }
 
-/// How to open a store, apart from the mode.
+/// Options for opening a store, except the mode.
 pub struct Opening {
     pub options: Options,
     pub canonicalizer: Option<Arc<dyn Canonicalizer>>,

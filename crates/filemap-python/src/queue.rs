@@ -22,12 +22,12 @@ use crate::waiting;
 /// Maximum size of the bodies that wait, in bytes, and maximum number of puts.
 const MOST_BYTES: usize = 8 << 20;
 const MOST_PUTS: usize = 256;
-/// How long the thread polls before it sleeps, and how many puts wake it earlier. Waking a thread
-/// costs the caller as much as the rest of a put.
+/// Time that the thread polls before it sleeps, and the number of puts that wake it earlier.
+/// Waking a thread costs the caller as much as the rest of a put.
 const LINGERS: Duration = Duration::from_millis(20);
 const WAKING_PUTS: usize = 16;
 
-/// Puts pages one after the other on a thread of its own.
+/// Puts pages one after the other on a separate thread.
 #[pyclass(frozen, module = "filemap._native", name = "PutQueue")]
 pub struct PutQueue {
     store: Py<PageStore>,

@@ -22,7 +22,7 @@ pub struct OnRedis {
     writes: bool,
 }
 
-/// How to reach or make a set on Redis.
+/// Options for reaching or making a set on Redis.
 pub struct Asking {
     pub password: Option<String>,
     pub patience: Duration,

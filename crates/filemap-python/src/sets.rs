@@ -34,7 +34,7 @@ pub struct Served {
     patience: Duration,
 }
 
-/// How to reach a set behind a server.
+/// Options for reaching a set behind a server.
 pub struct Reaching {
     pub options: ClientOptions,
     pub durable: bool,

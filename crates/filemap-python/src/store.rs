@@ -202,12 +202,12 @@ impl PageStore {
         self.on(py, |store| Ok(store.pages().sync()?))
     }
 
-    /// For a read-only handle: picks up changes of another process. Reads do so automatically
+    /// For a follower: picks up changes of another process. Reads do so automatically
     /// twice a second.
     fn refresh(&self, py: Python<'_>) -> PyResult<()> {
         self.on(py, |store| match store {
             Backing::Local(store) => Ok(store.engine().refresh()?),
-            // The server does it.
+            // The server follows its own store.
             Backing::Remote(..) => Ok(()),
         })
     }

@@ -36,7 +36,7 @@ layout! {
         16 ID: [u8; 16] = "the set's id";
         32 NUMBER: u64 = "the run's number; with the id the salt of its checksums";
         40 BLOCKS: u64 = "blocks; 0 until it is whole";
-        48 LIVE: u64 = "entries that are no tombstones";
+        48 LIVE: u64 = "entries that are not tombstones";
         56 TOMBSTONES: u64 = "tombstones";
         64 INDEX_CRC: u32 = "CRC-32 of the index";
         68 FILTER_BYTES: u32 = "bytes of a block's filter: 1024; 0 in version 1, which has no filters";

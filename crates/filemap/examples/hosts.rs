@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let store = PageStore::open_read_only(&path, Options::new())?;
     let mut hosts: HashMap<Vec<u8>, (u64, u64)> = HashMap::new();
     for head in store.heads() {
-        // What is damaged is told, and does not end the list.
+        // Damage is reported, and does not end the list.
         let head = match head {
             Ok(head) => head,
             Err(e) => {

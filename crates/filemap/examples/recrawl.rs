@@ -1,4 +1,4 @@
-//! A second visit to pages of a store, in a store of its own: what has not changed takes a
+//! A second visit to pages of a store, in its own store: what has not changed takes a
 //! reference, not a body; both visits are in the page's history; and what was synced survives a
 //! crash.
 //!

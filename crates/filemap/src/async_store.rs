@@ -175,7 +175,7 @@ impl<S: PageRead + 'static> AsyncStore<S> {
     }
 
     /// The next `most` entries of [`PageRead::list`], including errors of damage, and the cursor
-    /// to continue from: `None` at the end. A part that would end with an error goes on to the
+    /// to continue from: `None` at the end. A part that would end with an error continues to the
     /// next entry, for its cursor; of the errors on the way there, one [`Error::LeftOut`] has the
     /// number.
     ///
@@ -321,7 +321,7 @@ fn next_part(list: &mut impl Iterator<Item = Result<Listed>>, most: usize) -> Re
     Ok((part, None))
 }
 
-/// The error for this number of errors, of which the first is given.
+/// The error for this number of errors, given the first.
 fn left_out((damaged, first): &mut (u64, String)) -> Option<Result<Listed>> {
     let (damaged, first) = (std::mem::take(damaged), std::mem::take(first));
     (damaged > 0).then_some(Err(Error::LeftOut { damaged, bodiless: 0, first }))

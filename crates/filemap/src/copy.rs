@@ -86,7 +86,7 @@ pub enum CopyEvent<'a> {
     Damage(&'a Error),
     /// The other store refuses this version, with the error.
     Refused(&'a Page, &'a Error),
-    /// A version of which the copy has only an equal earlier one: see [`CopyReport::repeated`].
+    /// A version that the copy has only as an equal earlier one: see [`CopyReport::repeated`].
     Repeated(&'a Page),
 }
 

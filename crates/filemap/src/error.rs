@@ -184,7 +184,7 @@ pub enum Error {
     Member {
         /// The member's folder.
         path: PathBuf,
-        /// What failed there.
+        /// The failure there.
         source: Arc<Error>,
     },
     /// These folders are not one store over several folders, in their order. No page was read or
@@ -193,7 +193,7 @@ pub enum Error {
     NotMembers {
         /// The folder, or the location, that does not fit.
         path: PathBuf,
-        /// What is wrong with it, and what to do.
+        /// The defect, and what to do.
         what: String,
     },
     /// A store on another machine refused a call, or did not answer.

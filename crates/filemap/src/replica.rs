@@ -33,7 +33,7 @@ const HELD_BYTES: usize = 64 << 20;
 /// ```
 /// use filemap::replica::Told;
 ///
-/// // Whether it says that what was not listed is not there.
+/// // True if pages that were not listed are missing.
 /// let clears = |told: &Told| matches!(told, Told::Listed { is_whole: true });
 /// assert!(clears(&Told::Listed { is_whole: true }) && !clears(&Told::Damaged(None)));
 /// ```

@@ -1,4 +1,4 @@
-//! One store over several folders, each on a disk of its own, say.
+//! One store over several folders, each on its own disk, say.
 //!
 //! Each folder is a whole store, the *member* of a set. A page is in the member that the host of
 //! its URL chooses ([`urlindex::shard`] of the canonical URL: the rule of a store in object
@@ -196,13 +196,13 @@ impl ShardedStore {
     /// The members that may have pages of a scope: of a host one.
     fn asked(&self, scope: &Scope) -> &[PageStore] {
         let Some(host) = &scope.host else { return &self.members };
-        // What is no host is that of no URL, so any member gives the same: nothing.
+        // An invalid host has no URLs, so every member gives the same: nothing.
         let host = urlindex::canonical::canonical_host(host).unwrap_or_else(|| host.clone());
         let number = self.number(format!("http://{host}/").as_bytes());
         &self.members[number..=number]
     }
 
-    /// Calls every member, each on a thread of its own; the answers in their order.
+    /// Calls every member, each on a separate thread; the answers in their order.
     fn at_once<T: Send>(&self, call: impl Fn(usize, &PageStore) -> Result<T> + Sync) -> Vec<Result<T>> {
         let call = &call;
         std::thread::scope(|scope| {

@@ -21,7 +21,7 @@ fn store(dir: &TempDir, name: &str) -> PageStore {
         .expect("a store")
 }
 
-/// A copy, and what it was told of damage and refusals.
+/// A copy, with the reports of damage and refusals.
 fn copied(from: &PageStore, to: &PageStore, at_once: usize) -> (CopyReport, Vec<String>) {
     let mut told = Vec::new();
     let report = copy(&mut from.stored_by_key(), to, at_once, &mut |event| {

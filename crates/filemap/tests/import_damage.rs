@@ -1,4 +1,4 @@
-//! Damaged WARC files: every record that is still whole is found, the damage is told with its
+//! Damaged WARC files: every record that is still whole is found, the damage is reported with its
 //! offset, nothing panics.
 
 use crate::samples::{bytes, fresh, gz, ids, page, plain, read, run, zst};
@@ -19,7 +19,7 @@ fn found(file: &[u8]) -> (Vec<String>, Vec<Problem>) {
     (ids(file), read(file).1)
 }
 
-/// The ids of records of which all is there.
+/// The ids of whole records.
 fn whole_ids(file: &[u8]) -> Vec<String> {
     let (records, _) = read(file);
     let whole = records.iter().filter(|record| record.header.text("WARC-Truncated").is_none());

@@ -147,7 +147,7 @@ fn records_that_cannot_be_kept_are_told_and_the_rest_imported() {
     assert!(fresh.store.contains("http://example.com/%E9atin").expect("readable"), "bytes stand as they are, escaped");
     let kinds: Vec<ProblemKind> = report.problems.iter().map(|problem| problem.kind).collect();
     let unusable = ProblemKind::Unusable;
-    // A date that is none costs no page.
+    // An invalid date costs no page.
     assert_eq!(kinds, [unusable, unusable, ProblemKind::Warning, unusable]);
     let offsets: Vec<u64> = report.problems.iter().map(|problem| problem.place.offset).collect();
     let mut expected = vec![0u64];
@@ -159,7 +159,7 @@ fn records_that_cannot_be_kept_are_told_and_the_rest_imported() {
     let exact =
         PageStore::create_with(dir.path().join("s"), std::sync::Arc::new(Exact), Options::new()).expect("a store");
     let report = run(&exact, &file.concat(), &ImportOptions::new());
-    assert_eq!((report.stored, report.unusable), (4, 2), "exact keys take URLs that are none: {report:?}");
+    assert_eq!((report.stored, report.unusable), (4, 2), "exact keys take invalid URLs: {report:?}");
 }
 
 #[test]

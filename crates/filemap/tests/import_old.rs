@@ -1,4 +1,4 @@
-//! Files as they are found: ARC records, dates that are none, line ends with two carriage returns,
+//! Files as they are found: ARC records, invalid dates, line ends with two carriage returns,
 //! a last record that is clipped at each of its bytes, payload digests that do not hold, and forms
 //! of compression that are not read.
 
@@ -344,7 +344,7 @@ fn damage_behind_a_cut_record_is_told_of_its_own() {
         let page = samples::page(name, &format!("{name} ").repeat(40));
         page[..page.len() - 30].to_vec()
     };
-    // Its member is whole, so what follows is no part of it.
+    // Its member is whole, so what follows is not part of it.
     let report = import(&[gz(&short("a")), vec![0; 4000]].concat()).1;
     assert_eq!((report.stored, report.damaged), (0, 2), "{:?}", report.problems);
     // It ends inside its member, and a record follows after all: nothing between is passed over.

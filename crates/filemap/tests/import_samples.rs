@@ -8,7 +8,7 @@ use filemap::page::RecordKind;
 use filemap::{Lookup, Page, PageStore, date};
 use sha1::{Digest, Sha1};
 
-/// What one sample holds.
+/// Content of one sample.
 struct Sample {
     name: &'static str,
     records: u64,
@@ -216,7 +216,7 @@ const EXAMPLE: (usize, &str) = (1270, "0e973b59f476007fd10f87f347c3956065516fc0"
 /// and SHA-1 of the body of every page but revisits, as warcio 1.8.1 reads whole records.
 type OfWarcio = (&'static str, u64, &'static [(&'static str, &'static str, Option<u16>, (usize, &'static str))]);
 const OF_WARCIO: [OfWarcio; 11] = [
-    // Of three records two have no length; the third is a byte, of which warcio reads none.
+    // Two of three records have no length; the third has one byte, which warcio does not read.
     ("bad.arc", 2, &[("http://example.com/", "2014", None, (1, "adc83b19e793491b1c6ea0fd8b46cd9f32e592fc"))]),
     // All records in one member, which warcio refuses; decompressed it reads them so.
     ("example-bad-non-chunked.warc.gz", 1, &[("http://example.com/", "2017", Some(200), EXAMPLE)]),

@@ -1,4 +1,4 @@
-//! What an import tells its watcher: each record once, and as many of each fate as the report
+//! Reports of an import to its watcher: each record once, and as many of each fate as the report
 //! counts.
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use filemap::page::RecordKind;
 
 use crate::samples::{Fresh, bytes, fresh};
 
-/// What was told: place, type, URL, time, fate.
+/// A reported record: place, type, URL, time, fate.
 type Row = (u64, String, String, Option<i64>, &'static str);
 
 #[derive(Default)]
@@ -85,7 +85,7 @@ fn every_record_of_every_sample_has_one_fate() {
             damaged.truncate(file.len() - 3);
             let (rows, report) = told(&self::fresh(), &damaged, &ImportOptions::new(), None);
             check(&name, &rows, &report);
-            assert!(report.losses() > 0, "{name}: damage is told");
+            assert!(report.losses() > 0, "{name}: damage is reported");
             files += 1;
         }
     }

@@ -1,4 +1,4 @@
-//! Pages in place: read from the files of their archive, which may move, change or be gone; and
+//! Pages in place: read from the files of their archive, which may move, change or be missing; and
 //! adopted.
 
 use std::io::{Read, Seek, SeekFrom};
@@ -342,7 +342,7 @@ fn a_body_that_was_erased_does_not_come_back_in_place() {
     let file = [page("a", "first"), page("b", "second")].concat();
     let report = left(&place, "a.warc", &file);
     assert_eq!((report.in_place, report.refused), (1, 1), "{:?}", report.problems);
-    // An index does not tell what a body is: whoever reads it is told.
+    // An index does not say what a body is: its reader learns it.
     let report = indexed(&place.store, place.dir.path(), &[line("a", 0, "")]);
     assert_eq!(report.in_place, 1);
     let refused = |store: &PageStore| store.get("http://example.com/a").expect_err("refused").refused_by().is_some();

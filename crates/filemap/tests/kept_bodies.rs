@@ -1,6 +1,6 @@
-//! What is pruned or erased takes no body from what stays, and a dump of a part of a store brings
-//! all bodies: versions with bodies, references to them, and revisits of versions of the same URL
-//! and of others, by digest, time and record id, through other revisits too, in all mixtures.
+//! Pruning and erasing take no body from what stays, and a dump of a part of a store brings all
+//! bodies: versions with bodies, references to them, and revisits of versions of the same URL and
+//! of others, by digest, time and record id, through other revisits too, in all mixtures.
 
 use filemap::store::{BodyForm, Loader};
 use std::collections::BTreeMap;

@@ -95,7 +95,7 @@ fn scopes() -> Vec<Scope> {
     scopes.iter().flat_map(|scope| [scope.clone(), scope.clone().variants()]).collect()
 }
 
-/// What sorts a URL: those of `http` and `https` with a bare host by its labels, the last first.
+/// Sort key of a URL: those of `http` and `https` with a bare host by its labels, the last first.
 fn place(url: &[u8]) -> (bool, Vec<String>, Vec<u8>, Vec<u8>) {
     let other = || (true, Vec::new(), url.to_vec(), Vec::new());
     let Ok(text) = str::from_utf8(url) else { return other() };

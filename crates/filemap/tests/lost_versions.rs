@@ -1,5 +1,5 @@
 //! One version of a page that cannot be read costs that version: histories, revisits, imports and
-//! dumps go on with the others, and name it.
+//! dumps continue with the others, and name it.
 
 use crate::stores;
 use filemap::store::BodyForm;
@@ -195,7 +195,7 @@ fn dumped(store: &PageStore, options: &DumpOptions) -> (DumpReport, Vec<String>)
         }
         ControlFlow::Continue(())
     });
-    (report.expect("damage is no error"), told)
+    (report.expect("damage is not an error"), told)
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn a_version_whose_body_cannot_be_read_is_not_there_for_a_load_or_a_merge() {
     let store = PageStore::open(&closed.path, Options::new()).expect("writable");
     for expected in [(1, 1), (0, 2)] {
         let copied = from.engine().copy_to(store.engine(), Default::default(), &mut |_| ControlFlow::Continue(()));
-        let copied = copied.expect("damage is no error");
+        let copied = copied.expect("damage is not an error");
         assert_eq!((copied.versions, copied.already_there), expected);
     }
     is_whole(&store);

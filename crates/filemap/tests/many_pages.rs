@@ -1,5 +1,5 @@
-//! What is done to many pages at once: sizes told, pages removed by a filter, imports stopped and
-//! taken up again.
+//! Operations on many pages at once: sizes reported, pages removed by a filter, imports stopped
+//! and resumed.
 
 use std::ops::ControlFlow;
 

@@ -13,7 +13,7 @@ use filemap::{Lookup, PageStore, Variant};
 const URL: &str = "http://a.example/api?v=1";
 const FORM: &str = "application/x-www-form-urlencoded";
 
-/// How records say what belongs together.
+/// The fields by which records say what belongs together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Says {
     RequestNamesAnswer,
@@ -348,7 +348,7 @@ fn a_request_that_cannot_be_read_is_named_with_what_its_answer_became() {
             assert!(report.problems[0].place.offset > 0, "the request's");
             assert_eq!(body(&to.store, None).as_deref(), Some("posted"));
         }
-        // The request is no request of the answer that names it, either.
+        // The request is not a request of the answer that names it, either.
         let file = record("response", "a", Some("q"), 1, &answer("posted")) + &record("request", "q", None, 1, &head);
         let (_, report) = imported(&file);
         assert_eq!((report.unusable, report.without_request), (1, 1), "{head:?}");

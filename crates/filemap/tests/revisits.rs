@@ -1,5 +1,5 @@
 //! Revisits of WARC files: found by every way to write a digest, under the other scheme, by URL
-//! and time, by record id, through another revisit; and counted while their original is not there.
+//! and time, by record id, through another revisit; and counted while their original is missing.
 
 use crate::samples::{Fresh, fresh, run};
 use base64::Engine as _;

@@ -238,7 +238,7 @@ fn erasing_a_time_takes_the_variants_of_that_time_and_the_others_are_found() {
     let left = || store.variants(URL).expect("readable").map(|found| found.expect("whole").1).collect::<Vec<_>>();
     assert_eq!(left(), [post("before")]);
     assert!(put("within", 10 * day + 1).expect_err("refused").refused_by().is_some());
-    // A mark whose time a rule names is no page of that time.
+    // A mark whose time a rule names is not a page of that time.
     put("another", 10 * day - 2).expect("another time");
     put("late", 10 * day - 1 + day).expect_err("refused");
     assert_eq!(left().len(), 2);

@@ -30,7 +30,7 @@ fn imported(file: &[u8]) -> (Fresh, ImportReport) {
     (to, report.expect("the store is fine"))
 }
 
-/// What is in a zip file, by name.
+/// Content of a zip file, by name.
 fn entries(file: &[u8]) -> BTreeMap<String, Vec<u8>> {
     let mut zip = ZipArchive::new(Cursor::new(file)).expect("a zip file");
     let mut entries = BTreeMap::new();
@@ -205,7 +205,7 @@ fn imported_into_nothing(file: &[u8]) -> ImportReport {
     let options = ImportOptions::new();
     let store = &STORE.get_or_init(fresh).store;
     import_wacz(store, "x.wacz", Cursor::new(file), &options, &mut |_| ControlFlow::Break(()))
-        .expect("damage is no error")
+        .expect("damage is not an error")
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn a_file_that_cannot_be_read_is_an_error_and_not_damage() {
     assert!(report.expect_err("no bytes").to_string().contains("a bad sector"));
 }
 
-/// Imports into a store that has been used before: how many of the pages were met, and the report.
+/// Imports into a store that has been used before: number of pages known before, and the report.
 fn met(to: &Fresh, file: &[u8]) -> (u64, ImportReport) {
     let report =
         import_wacz(&to.store, "x.wacz", Cursor::new(file), &ImportOptions::new(), &mut |_| ControlFlow::Continue(()));

@@ -47,7 +47,7 @@ struct Policy {
     rent: Rent,
     refresh_share: f64,
     virtual_visits: u64,
-    /// Whether the trap's pages also link to each other.
+    /// True if the trap's pages also link to each other.
     is_meshed: bool,
 }
 

@@ -15,7 +15,7 @@ use filemap_io::{File, StorageError, files, layout};
 /// Version 4 has no delivery. Version 5 has all timers.
 pub(crate) const SNAPSHOT: Kind = Kind { version: 6, ..kind(*b"FMFSNAP1") };
 /// Events since the snapshot.
-/// Version 2 has parts of batches, hosts that fail and links with a key of their own.
+/// Version 2 has parts of batches, hosts that fail and links with their own key.
 pub(crate) const JOURNAL: Kind = Kind { version: 2, ..kind(*b"FMFJRNL1") };
 /// Rows of pages.
 pub(crate) const PAGES: Kind = kind(*b"FMFPAGE1");

@@ -77,9 +77,9 @@ pub struct Frontier {
     /// Number of pages handed out by this handle: first fetches, refreshes.
     handed: [u64; 2],
     poison: Latch,
-    /// Whether the frontier was not closed cleanly: the last fetches of hosts are unknown.
+    /// True if the frontier was not closed cleanly: the last fetches of hosts are unknown.
     must_rest: bool,
-    /// Whether a time was given since opening.
+    /// True if a time was given since opening.
     has_time: bool,
     _lock: Box<dyn Lock>,
 }

@@ -1,4 +1,4 @@
-//! An active host: one with fetches, several pages in memory, limits of its own, or failures. All
+//! An active host: one with fetches, several pages in memory, its own limits, or failures. All
 //! others are records of 28 bytes ([`crate::hosts`]).
 
 use crate::outcome::Failing;
@@ -64,7 +64,7 @@ impl Host {
         self.in_flight == 0 && self.limits().are_none(clock_ms)
     }
 
-    /// Earliest time of the next fetch; `delay_ms` is for hosts without a delay of their own.
+    /// Earliest time of the next fetch; `delay_ms` is for hosts without their own delay.
     pub(crate) fn next_at_ms(&self, delay_ms: u64) -> i64 {
         let Limits { delay_ms: own_ms, hold_until_ms, down, .. } = self.limits();
         let rests = down.as_ref().map_or(0, |down| down.until_ms);

@@ -33,7 +33,7 @@ struct Batch {
     payload: Vec<u8>,
     /// The durable length of the file before it.
     durable: u64,
-    /// Whether it is a part: further batches of the commit follow.
+    /// True for a part: further batches of the commit follow.
     is_part: bool,
 }
 
@@ -48,11 +48,11 @@ pub(crate) struct Journal {
     end: u64,
     /// Durable length of the file.
     durable: u64,
-    /// Whether it was closed, and no record was made durable since.
+    /// True if it was closed, and no record was made durable since.
     is_closed: bool,
-    /// Whether parts of the next commit have been written.
+    /// True if parts of the next commit have been written.
     has_parts: bool,
-    /// Whether an earlier format version began it.
+    /// True if an earlier format version began it.
     is_old: bool,
     /// Records not written yet, after space for the batch's header.
     buffer: Vec<u8>,

@@ -84,9 +84,9 @@ pub struct Assignment {
     pub host_delay_ms: Option<u64>,
     /// Consecutive failed attempts before this one.
     pub failed_attempts: u8,
-    /// Whether it was fetched before: then send the validators stored with the page.
+    /// True if it was fetched before: then send the validators stored with the page.
     pub is_refresh: bool,
-    /// Whether it is a start page.
+    /// True for a start page.
     pub is_seed: bool,
 }
 
@@ -129,12 +129,12 @@ pub struct Fetched<'a> {
     /// Canonical URLs of its links in scope, or texts of [`crate::link`]. Duplicates count once;
     /// links to the page itself are ignored.
     pub links: &'a [&'a str],
-    /// Whether it changed since its last fetch, if known. Adapts the recrawl interval.
+    /// True if it changed since its last fetch, if known. Adapts the recrawl interval.
     pub changed: Option<bool>,
-    /// Whether its body was seen under another URL: `links` is ignored then.
+    /// True if its body was seen under another URL: `links` is ignored then.
     pub is_duplicate: bool,
-    /// Whether it has hardly any own content: a near-duplicate, an error page with status
-    /// 200. Its links are entered, but get neither credit nor a voucher from it.
+    /// True if it has hardly any own content: a near-duplicate, an error page with status 200. Its
+    /// links are entered, but get neither credit nor a voucher from it.
     pub is_barren: bool,
 }
 
@@ -249,11 +249,11 @@ pub struct Failure {
     /// Shortest wait (`Retry-After`), limited by the longest rest of the options. The longer of it
     /// and the backoff applies.
     pub retry_after_ms: Option<u64>,
-    /// How to proceed.
+    /// The next step.
     pub remedy: Remedy,
 }
 
-/// How to proceed after a failure.
+/// The next step after a failure.
 ///
 /// ```
 /// use frontier::{Failure, FailureKind, Frontier, FrontierOptions, Next, PageStatus, Remedy};

@@ -5,7 +5,7 @@
 //! refreshes. Sleeping hosts are in a heap by time. Pages that failed or wait for a recrawl have
 //! timers ([`crate::timers`]). Entries never move; an outdated entry is dropped when it comes up.
 //!
-//! Invariants: an open host has an entry with its place in the heap of each kind of which it has
+//! Invariants: an open host has an entry with its place in the heap of each kind for which it has
 //! pages; a host with pages and a free connection that must wait has an entry among the sleeping
 //! ones.
 
@@ -63,7 +63,7 @@ impl Manners {
 /// The queues of all hosts.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    /// Whether hosts are offered: false while the journal is replayed.
+    /// True if hosts are offered; false while the journal is replayed.
     is_live: bool,
     /// The latest time given.
     clock_ms: i64,
@@ -75,7 +75,7 @@ pub(crate) struct Queue {
     pub(crate) timers: Timers,
     /// Entries added since the queues of hosts were counted.
     entered: usize,
-    /// Whether a host has queued pages and none of them in memory.
+    /// True if a host has queued pages and none of them in memory.
     is_drained: bool,
     /// Pages taken since the queues were built.
     taken: u32,
@@ -319,7 +319,7 @@ impl Queue {
     }
 
     /// Finds left-out pages by a rebuild if some host has no others, and enough pages were taken
-    /// to pay for it or there are no others at all (`must`). Returns whether it did.
+    /// to pay for it or there are no others (`must`). Returns whether it did.
     pub(crate) fn refill(&mut self, must: bool, view: &mut View<'_>) -> Result<bool> {
         let is_time = self.is_drained && (must || self.taken >= view.table.len() / REFILL_PART);
         if is_time {

@@ -83,7 +83,7 @@ impl Kin {
     const LARGE: u16 = 1 << 13;
     /// All its fetched pages have the shape in the low byte.
     const ONE_SHAPE: u16 = 1 << 12;
-    /// Its shapes have families of their own.
+    /// Its shapes have their own families.
     const SHAPES: u16 = 1 << 11;
 
     fn is(self, flag: u16) -> bool {
@@ -187,7 +187,7 @@ impl Shares {
         }
     }
 
-    /// Gives each shape of a host a family of its own.
+    /// Gives each shape of a host its own family.
     fn tell_shapes_apart(&mut self, host: u32) {
         let (family, kin) = (self.of_host(host), &mut self.kin[host as usize]);
         if let Some(shape) = kin.one_shape() {
@@ -353,7 +353,7 @@ mod tests {
         for turn in 0..60_000 {
             let (host, shape) = (rng.u32(..60), [7, 7, 7, 8, 9][rng.usize(..5)] + 10 * u8::from(turn % 5 == 4));
             let standing = [Standing::None, Standing::None, Standing::Named, Standing::Near][rng.usize(..4)];
-            // One host of some is of one shape for long, one has very many pages.
+            // Every fourth host has one shape; one host has very many pages.
             let shape = if host % 4 == 1 { 5 } else { shape };
             let times = if host == 3 && turn % 3 == 0 { 900 } else { 1 };
             for _ in 0..times {

@@ -166,7 +166,7 @@ struct Head {
 }
 
 impl Head {
-    /// Returns whether the rows are in a file of their own.
+    /// Returns whether the rows are in a separate file.
     fn has_table(&self) -> bool {
         self.version >= 4
     }

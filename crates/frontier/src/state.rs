@@ -57,9 +57,9 @@ pub(crate) struct State {
     pub(crate) told: Told,
     pub(crate) queue: Queue,
     manners: Manners,
-    /// Whether fetched pages are fetched again.
+    /// True if fetched pages are fetched again.
     pub(crate) has_recrawls: bool,
-    /// Whether the queues have all queued pages.
+    /// True if the queues have all queued pages.
     pub(crate) has_queues: bool,
     /// Pages in flight when the snapshot was written; empty after the replay.
     pub(crate) flying: Vec<u32>,

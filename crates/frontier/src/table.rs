@@ -41,7 +41,7 @@ struct Place {
     crc: u32,
     /// Its frame in memory, or [`NONE`].
     frame: u32,
-    /// Whether the slot was written since the last snapshot.
+    /// True if the slot was written since the last snapshot.
     is_fresh: bool,
     /// Credit of its rows, as written.
     credit: u64,
@@ -52,7 +52,7 @@ struct Place {
 struct Frame {
     block: u32,
     is_dirty: bool,
-    /// Whether it was used since the clock hand passed.
+    /// True if it was used since the clock hand passed.
     is_used: bool,
     rows: Box<[Row; ROWS as usize]>,
 }

@@ -51,7 +51,7 @@ const HAS_SPOKEN: u8 = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Word {
     referrer: Standing,
-    /// Whether it vouches for them, which a page does once.
+    /// True if it vouches for them, which a page does once.
     vouches: bool,
 }
 

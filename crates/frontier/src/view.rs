@@ -54,10 +54,10 @@ pub struct PageState {
     pub key: String,
     /// Its status.
     pub status: PageStatus,
-    /// Whether it is a seed.
+    /// True for a seed.
     pub is_seed: bool,
-    /// Whether it is a seed or a page of good standing links to it ([`crate::Rent::Endorsed`]). If
-    /// not, it comes after all others of its kind.
+    /// True for a seed, and for a page to which one of good standing links
+    /// ([`crate::Rent::Endorsed`]). If false, it comes after all others of its kind.
     pub is_vouched_for: bool,
     /// Links from a seed at its discovery.
     pub depth: u16,
@@ -96,7 +96,7 @@ pub struct PageBrief<'a> {
     pub status: PageStatus,
     /// Its host.
     pub host: &'a str,
-    /// Whether it is a seed.
+    /// True for a seed.
     pub is_seed: bool,
     /// Reason of its last fetch's failure, if it failed.
     pub last_failure: Option<FailureKind>,

@@ -67,7 +67,7 @@ pub struct Owner {
     pub crawl: u128,
     /// Time since it was last heard from, or since the mailboxes were opened if it never was.
     pub heard: Duration,
-    /// Whether it has nothing to do.
+    /// True if it has nothing to do.
     pub is_idle: bool,
 }
 
@@ -114,7 +114,7 @@ pub struct ShardStats {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// Whether the fleet is done.
+    /// True if the fleet is done.
     pub is_over: bool,
     /// Number of links that wait in all mailboxes.
     pub waiting: u64,

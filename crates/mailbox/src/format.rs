@@ -71,7 +71,9 @@ pub(crate) fn read_log_header(file: &dyn File, name: &str, base: u64) -> Result<
     let bytes = read(LOG, file, name)?;
     match FileHeader::BASE.get(&bytes) == base {
         true => Ok(FileHeader::ID.get(&bytes)),
-        false => Err(StorageError::corrupt(name, FileHeader::BASE.at as u64, "the place is that of another file")),
+        false => {
+            Err(StorageError::corrupt(name, FileHeader::BASE.at as u64, "the header has the place of another file"))
+        }
     }
 }
 

@@ -19,7 +19,7 @@ pub struct Link {
     pub url: String,
     /// Number of links between it and a start page.
     pub depth: u16,
-    /// Whether it is a start page.
+    /// True for a start page.
     pub is_seed: bool,
 }
 

@@ -22,7 +22,7 @@ pub struct Batch {
 /// The servers' answer to a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
-    /// Whether each URL was new.
+    /// True for each URL that was new.
     New(Vec<bool>),
     Refused(RequestRefusal),
     /// An answer that no function of the set gives.

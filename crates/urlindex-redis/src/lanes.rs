@@ -2,7 +2,7 @@
 //!
 //! A request whose answer never came is in *doubt*: its URLs may have been added, with no caller
 //! told that they are new. The lane sends it again, with its id, before its next request; URLs
-//! that it added are *owed*: the next caller that asks for one is told that it is new.
+//! that it added are *owed*: the next caller that asks for one gets the answer "new".
 
 use std::collections::HashSet;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -27,7 +27,7 @@ pub struct Lanes {
 struct State {
     free: Vec<Lane>,
     made: usize,
-    /// Hashes of new URLs that no caller was told of.
+    /// Hashes of new URLs that no caller has got as new.
     owed: HashSet<u64>,
 }
 
@@ -77,7 +77,7 @@ impl Lanes {
         !state.owed.is_empty() && state.owed.remove(&hash)
     }
 
-    /// Returns whether no caller was told yet that this URL is new.
+    /// Returns whether no caller has got this URL as new yet.
     pub fn is_owed(&self, hash: u64) -> bool {
         self.state().owed.contains(&hash)
     }

@@ -39,7 +39,7 @@ fn each_kind_answers_as_a_set(servers: &Servers) {
         let twice = ["http://twice.example/".to_owned(), "http://twice.example/".to_owned()];
         assert_eq!(added(&set, &twice), [Verdict::New, word]);
 
-        // Another handle sees them all, and none that nobody added.
+        // Another handle sees all of them, and no others.
         let other = RedisUrlSet::open(&location, &RedisOptions::new()).expect("there");
         assert_eq!((other.kind(), other.rules(), other.len()), (kind, ("whatwg", 1), new as u64 + 1));
         assert_eq!(other.contains(b"http://twice.example/").expect("asked"), word);
@@ -126,7 +126,7 @@ fn a_request_that_is_sent_again_is_answered_as_it_was() {
     assert_eq!(new_of(&set.add(8, first, &urls(0, 100)).expect("added")), 0);
     let reused = set.add(owner, first, &urls(0, 99));
     assert!(matches!(reused, Err(Error::Request { refusal: RequestRefusal::Reused, .. })), "{reused:?}");
-    // Requests in between, already answered: an older one is found behind them.
+    // An older request is still found after later ones were answered.
     for nth in 1..=2 {
         let verdicts = set.add(owner, RequestId::now(), &urls(nth * 1_000, nth * 1_000 + 100)).expect("added");
         assert_eq!(new_of(&verdicts), 100);

@@ -137,7 +137,7 @@ fn a_killed_master_loses_no_url_that_replicas_had() {
     let killed = a_master(&servers);
     std::thread::scope(|scope| {
         let given = &mut given;
-        // A lone master has no replica to wait for: go on without.
+        // A lone master has no replica to wait for: continue without.
         let rest = RedisUrlSet::open(&location, &RedisOptions::new().patience(Duration::from_secs(60))).expect("there");
         let adds = scope.spawn(move || take(&rest, 5_000..20_000, given));
         std::thread::sleep(Duration::from_millis(100));

@@ -124,7 +124,7 @@ pub fn until(what: &str, is_so: impl Fn() -> bool) {
 }
 
 /// A proxy before one server. It swallows one in `one_in` parts of replies, and cuts the
-/// connection: the request was carried out, and nobody is told.
+/// connection: the request was carried out, and nobody gets the answer.
 pub struct Proxy {
     pub port: u16,
     pub one_in: Arc<AtomicU64>,

@@ -1,7 +1,7 @@
-//! The error of the seen sets: the storage error, and variants of their own.
+//! The error of the seen sets: the storage error, and their own variants.
 //!
 //! Every variant says what failed and where; its doc comment says what to do. That a URL was not
-//! seen is no error: that is [`crate::Verdict::New`].
+//! seen is not an error: that is [`crate::Verdict::New`].
 
 use std::fmt::Display;
 use std::io;
@@ -98,7 +98,7 @@ pub enum RequestRefusal {
     )]
     Forgotten,
     /// Another request, with other URLs, had this id.
-    #[error("another request, with other URLs, had this id: give each request an id of its own")]
+    #[error("another request, with other URLs, had this id: give each request its own id")]
     Reused,
     /// The id's time is in the future.
     #[error("its id has a time in the future: set the clock of the client, or of the set's machine")]

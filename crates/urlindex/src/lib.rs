@@ -1,4 +1,4 @@
-//! Canonical URLs as keys, and seen sets, which tell whether a URL was met before.
+//! Canonical URLs as keys, and seen sets, which tell whether a URL was seen before.
 //!
 //! **One canonical form per page.** A [`Canonicalizer`] turns a URL from a link or a WARC record
 //! into the key under which a store keeps the page. Stores record its name and version, which

@@ -15,7 +15,7 @@ use crate::op::{Long, Op};
 use crate::trouble::Trouble;
 use filemap_oracle::{After, Pruning};
 
-/// What happens at the steps of something long: at one of them the handle is closed.
+/// Closes the handle at one step of a long operation.
 struct Between {
     /// Its handle is the one that is closed, and the second writer's then.
     driver: Driver,
@@ -67,7 +67,7 @@ impl Driver {
         let between = Between { driver, left: after, key, trouble: None, is_closed: false };
         let between = Arc::new(Mutex::new(between));
         let steps = Arc::clone(&between);
-        // What is done at a step has steps of its own, which are no moments to close anything.
+        // What is done at a step has its own steps, which are not moments to close anything.
         let step = move || match steps.try_lock() {
             Ok(mut between) => between.one(),
             Err(TryLockError::Poisoned(between)) => between.into_inner().one(),
@@ -94,7 +94,7 @@ impl Driver {
             self.end_list()?;
             self.reader.take().into_iter().for_each(sim::abandon);
             if !matches!(store.sync(), Err(Error::Closed)) {
-                return Err(Trouble::Wrong("a handle that was closed goes on".into()));
+                return Err(Trouble::Wrong("a closed handle continues".into()));
             }
         }
         if let Some(trouble) = trouble {
@@ -104,7 +104,7 @@ impl Driver {
             Ok(()) | Err(Error::Storage(StorageError::InvalidOption { .. })) => {}
             Err(Error::Closed) if between.is_closed => {}
             Err(e) if between.is_closed && !self.has_failed() => {
-                return Err(Trouble::Wrong(format!("{long:?} goes on through a handle that was closed: {e}")));
+                return Err(Trouble::Wrong(format!("{long:?} continues through a closed handle: {e}")));
             }
             Err(e) => return Err(Trouble::Error(e)),
         }

@@ -40,7 +40,7 @@ pub fn contents(store: &Store, oracle: &Oracle, after: After) -> Result<Contents
     let counted = all.keys().filter(|key| is_counted(key)).count() as u64;
     match store.counted_keys()? {
         Some(told) if told == counted => {}
-        told => return Err(Trouble::Wrong(format!("the store counts {told:?} keys, of which {counted} can be read"))),
+        told => return Err(Trouble::Wrong(format!("the store counts {told:?} keys; {counted} can be read"))),
     }
     Ok(all)
 }
@@ -120,7 +120,7 @@ fn in_order(store: &Store, all: &Contents) -> Result<(), Trouble> {
 /// What a read returned.
 pub fn readable(store: &Store, oracle: &Oracle) -> Result<(), Trouble> {
     let damage = |e| match e {
-        Error::Storage(StorageError::Corrupt { .. }) => Trouble::Wrong(format!("it meets damage that is none: {e}")),
+        Error::Storage(StorageError::Corrupt { .. }) => Trouble::Wrong(format!("it reports false damage: {e}")),
         e => Trouble::Error(e),
     };
     for key in oracle.keys() {

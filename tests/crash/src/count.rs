@@ -1,15 +1,15 @@
-//! What a run has looked at, what it found wrong, and runs on several threads.
+//! Counts of a run, violations found, and runs on several threads.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Something that must not be: what, and the command that shows it again.
+/// A violation, and the command that shows it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// What is wrong.
+    /// The violation.
     pub what: String,
-    /// How to see it again.
+    /// The command that shows it again.
     pub repeat: String,
 }
 
@@ -19,7 +19,7 @@ impl std::fmt::Display for Violation {
     }
 }
 
-/// What a run has looked at.
+/// Counts of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     /// Strings of operations.
@@ -45,8 +45,8 @@ impl Count {
     }
 }
 
-/// Runs numbers by so many threads, until they are used up, enough states were judged, or
-/// something was violated.
+/// Runs numbers on the given number of threads, until they are used up, enough states were judged,
+/// or something was violated.
 ///
 /// # Errors
 /// The first violation.

@@ -17,7 +17,7 @@ use crate::world::{World, choice};
 use crate::{contents, erase};
 use filemap_oracle::{After, Oracle, Pruning, What};
 
-/// What all bodies have in common.
+/// Text common to all bodies.
 const ALIKE: &[u8] = b"<p>What every page of a site has in the same words, and in the same place.</p>";
 
 /// Length and number of bodies that a dictionary is made of: enough in some worlds.
@@ -45,10 +45,10 @@ pub struct Driver {
     pub(crate) reader: Option<Store>,
     /// The keys of the world.
     pub keys: Vec<Vec<u8>>,
-    /// What the store must show.
+    /// The permitted content of the store.
     pub oracle: Shared,
     pub(crate) rng: fastrand::Rng,
-    /// A list of keys that goes on beside all else.
+    /// A list of keys that runs beside everything else.
     pub(crate) listing: Arc<Mutex<Option<Listing>>>,
     /// The store is another driver's.
     is_guest: bool,
@@ -164,7 +164,7 @@ impl Driver {
         tell(&self.oracle, |o| o.begin(key, what))
     }
 
-    /// What an acknowledged put with `Durability::Sync` promises.
+    /// Notes the promise of an acknowledged put with `Durability::Sync`.
     fn put_returned(&self, number: u64) {
         if self.world.is_sync {
             tell(&self.oracle, |o| o.durable(number + 1));
@@ -300,7 +300,7 @@ impl Driver {
         }
     }
 
-    /// Whether a call of the disk was made to fail.
+    /// Returns whether a call of the disk was made to fail.
     pub(crate) fn has_failed(&self) -> bool {
         self.disk.failed() > 0
     }
@@ -392,7 +392,7 @@ impl Driver {
             };
             Ok(sim::back_up(&from, &*to.dir()).map(|_| ())?)
         })?;
-        // All of it is durable, or it is none.
+        // All of it is durable, or nothing of it.
         let lost = to.crash(Level::Adversarial, Loss::Everything, self.rng.u64(..));
         let oracle = now(&self.oracle).as_of(begun);
         let judged = judge::image(&lost, &self.world, &oracle, After::PowerLoss, Depth::Verify);
@@ -418,13 +418,13 @@ impl Driver {
         Ok(())
     }
 
-    /// A read-only handle that has not looked for a while reads on.
+    /// A follower that has not refreshed for a while keeps reading.
     fn stay_behind(&self) -> Result<(), Trouble> {
         let read = self.reader.iter().try_for_each(|reader| contents::readable(reader, &now(&self.oracle)));
         read.map_err(|e| within("a reader that stays behind", e))
     }
 
-    /// A read-only handle sees all that was acknowledged before it looked.
+    /// A follower sees everything acknowledged before it looked.
     fn follow(&mut self) -> Result<(), Trouble> {
         self.stay_behind()?;
         let reader = self.reader()?.clone();
@@ -444,10 +444,10 @@ fn write(writer: &mut Writer, body: &[u8]) -> Result<(), Trouble> {
     })
 }
 
-/// What happens between the steps of something long.
+/// Operations between the steps of a long one.
 struct BetweenSteps {
     driver: Driver,
-    /// Whether there are checkpoints and compactions among it.
+    /// True if checkpoints and compactions are among them.
     by_checkpoints: bool,
 }
 

@@ -2,7 +2,7 @@
 //! string with very many calls, it fails those that chance takes.
 //!
 //! The operation returns an error or does without the call. A handle whose write or sync failed
-//! refuses further writes and goes on reading. Opened again, the store has all that is durable.
+//! refuses further writes and still reads. Opened again, the store has all that is durable.
 
 use std::sync::{Arc, Mutex};
 
@@ -78,7 +78,7 @@ fn every_call(seed: u64, (fault, forever): (Fault, bool), count: &mut Count) -> 
     Ok(())
 }
 
-/// What a run of the string was.
+/// Result of one run of the string.
 struct Ran {
     /// The numbers of its calls that can fail in this way.
     refusable: Vec<u64>,
@@ -132,7 +132,7 @@ fn one(seed: u64, fault: Fault, failure: Option<Failure>) -> Result<Ran, String>
     Ok(Ran { refusable, states: 2 })
 }
 
-/// An operation returned an error. Reads go on; and a write or sync that failed has stopped all
+/// An operation returned an error. Reads continue; and a write or sync that failed has stopped all
 /// further ones.
 fn after(driver: &mut Driver, disk: &SimDisk, op: &Op, error: &Error) -> Result<(), String> {
     // The device is healthy again: what was poisoned stays so. A list may have met the failure,
@@ -143,9 +143,10 @@ fn after(driver: &mut Driver, disk: &SimDisk, op: &Op, error: &Error) -> Result<
     contents::contents(store, &now(&driver.oracle), After::Kill)
         .map_err(|e| format!("reads after a failed call: {e}"))?;
     let failed = matches!(error, Error::Storage(StorageError::Io { op: "write" | "sync", .. }));
-    // What compaction cannot write, nothing leads to: it is given up, and puts go on. An erasure
-    // compacts, but writes the log too, and so does the second writer of a handle that is closed;
-    // a sync of the directory, or of the superblock that names what is begun, is of either.
+    // What compaction cannot write, nothing leads to: it is given up, and puts continue. An
+    // erasure compacts, but writes the log too, and so does the second writer of a handle that is
+    // closed; a sync of the directory, or of the superblock that names what is begun, is of
+    // either.
     let directory = disk.dir().path().display().to_string();
     let compacts = match (op, error) {
         (Op::Compact | Op::Recompress | Op::StreamOverCompaction { .. }, _) => true,

@@ -20,7 +20,7 @@ use filemap_oracle::{After, Oracle};
 /// Generations of one run.
 const GENERATIONS: usize = 3;
 
-/// States of a run after which it goes on from half as many of its images, after twice as many
+/// States of a run after which it continues from half as many of its images, after twice as many
 /// from a third, and so on.
 const MANY_STATES: u64 = 300;
 
@@ -35,11 +35,11 @@ struct Image {
     oracle: Option<Arc<Oracle>>,
     after: After,
     in_recovery: bool,
-    /// A kill at a moment that a later crash can make worse: the run should go on from here.
+    /// A kill at a moment that a later crash can make worse: the run should continue from here.
     aimed: bool,
 }
 
-/// What the observer of a disk keeps.
+/// State of a disk's observer.
 struct Watch {
     rng: fastrand::Rng,
     /// Draws at one call in this many.
@@ -103,8 +103,8 @@ pub fn run(seed: u64, fault: Option<Fault>) -> Result<Count, Violation> {
     result.map(|()| count)
 }
 
-/// Runs the beginning of a seed's string, up to so many states: the images of a run become large,
-/// and what a run of thousands takes is better spent on other seeds.
+/// Runs the beginning of a seed's string, up to a number of states: the images of a run become
+/// large, and what a run of thousands takes is better spent on other seeds.
 ///
 /// # Errors
 /// The first violation.
@@ -127,18 +127,18 @@ fn run_counted(seed: u64, fault: Option<Fault>, most_states: u64) -> (Count, Res
     (run.count, result)
 }
 
-/// How a planted fault was caught.
+/// The catch of a planted fault.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Catch {
     /// The seed of the run that showed it.
     pub seed: u64,
     /// The states that were judged until then, those of earlier seeds included.
     pub states: u64,
-    /// How it showed.
+    /// The violation that showed it.
     pub violation: Violation,
 }
 
-/// Hunts from a seed on with a fault planted, until it shows or so many states were judged.
+/// Hunts from a seed on with a fault planted, until it shows or this number of states was judged.
 pub fn catch(fault: Fault, first_seed: u64, states: u64) -> Option<Catch> {
     let mut count = Count::default();
     for seed in first_seed.. {
@@ -271,8 +271,8 @@ impl Run {
         judge::image(&disk.kill(), &self.world, &now(&driver.oracle), After::Kill, depth)
     }
 
-    /// A call failed. Reads go on; the store opens again on what the failure left, with all that
-    /// is durable.
+    /// A call failed. Reads continue; the store opens again on what the failure left, with all
+    /// that is durable.
     fn after_failure(&mut self, number: usize, disk: &SimDisk, driver: &Driver) -> Result<(), String> {
         disk.fail(None);
         disk.observe(None);
@@ -310,8 +310,7 @@ impl Run {
             };
         };
         let goes_on = if image.aimed || image.in_recovery || image.after == After::Kill { 3 } else { 10 };
-        // Generations multiply: other strings find more than the twentieth thousand of states of
-        // one.
+        // Generations multiply: another string finds more than the 20,000th state of this one.
         let goes_on = goes_on * (1 + self.count.states / MANY_STATES);
         if number + 1 < GENERATIONS && self.rng.u64(..goes_on) == 0 {
             return self.generation(number + 1, image.disk, Some(oracle), image.after);

@@ -23,7 +23,7 @@ pub(crate) fn all_seen(pruned: Pruned) {
     assert_eq!(pruned.hidden, 0, "a prune met damage");
 }
 
-/// How thoroughly an image is looked at.
+/// Thoroughness of the check of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
     /// Opened and read.
@@ -59,10 +59,10 @@ pub fn image(disk: &SimDisk, world: &World, oracle: &Oracle, after: After, depth
 
 /// No file is missed: a crash takes none that counts.
 fn all_there(reader: &Store) -> Result<(), String> {
-    reader.absent().first().map_or(Ok(()), |a| Err(format!("{} is said to be absent: {}", a.file, a.why)))
+    reader.absent().first().map_or(Ok(()), |a| Err(format!("{} is said to be missing: {}", a.file, a.why)))
 }
 
-/// What the store must show at the end, if anything was done to it.
+/// Compares the store at the end with the oracle, if anything was done to it.
 fn judged(
     disk: &SimDisk,
     store: &Store,
@@ -101,7 +101,7 @@ fn judged(
             return Err(format!("verify: {} at {}: {}", problem.file, problem.offset, problem.what));
         }
         if report.unused_key_bytes > 0 {
-            return Err(format!("verify: {} bytes of the key log are no records", report.unused_key_bytes));
+            return Err(format!("verify: {} bytes of the key log are not records", report.unused_key_bytes));
         }
         if report.indexed_keys != shown.len() as u64 + 1 {
             return Err(format!(

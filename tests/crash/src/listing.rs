@@ -9,7 +9,7 @@ use filemap_core::list::Keys;
 use crate::trouble::Trouble;
 use filemap_oracle::Oracle;
 
-/// See the module.
+/// A list of keys in progress, with the oracle of what it may show.
 pub struct Listing {
     keys: Keys,
     /// Whoever lists keys holds on to the handle, or it may be closed.
@@ -45,7 +45,7 @@ impl Listing {
         self.there.clear();
     }
 
-    /// Reads so many keys on; whether it came to the end, and was judged.
+    /// Reads this number of keys. Returns whether it reached the end and was judged.
     ///
     /// # Errors
     /// What a read returned, or what is wrong.

@@ -32,7 +32,7 @@ impl Driver {
         Ok(())
     }
 
-    /// What goes on from now on may take keys from a list that was begun.
+    /// From now on, work in progress may take keys from a list that was begun.
     pub(crate) fn list_may_lack(&self) {
         if let Some(list) = &mut *self.listing.lock().unwrap_or_else(PoisonError::into_inner) {
             list.may_lack_any();

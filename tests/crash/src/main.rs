@@ -29,7 +29,7 @@ enum What {
         /// The first seed.
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// How many seeds; without it, as many as `--states` take.
+        /// Number of seeds; without it, as many as `--states` take.
         #[arg(long)]
         runs: Option<u64>,
         /// Minimum number of states.
@@ -47,7 +47,7 @@ enum What {
         /// The first seed.
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// How many strings.
+        /// Number of strings.
         #[arg(long, default_value_t = 40)]
         runs: u64,
     },
@@ -73,7 +73,7 @@ enum What {
 }
 
 fn main() -> ExitCode {
-    // Panics of the engine are violations, and are told as such.
+    // Panics of the engine are violations, and are reported as such.
     std::panic::set_hook(Box::new(|_| {}));
     let arguments = Arguments::parse();
     let threads = arguments.threads;
@@ -135,7 +135,7 @@ fn report(what: &str, run: impl FnOnce() -> Result<Count, Violation>) -> bool {
     }
 }
 
-/// Whether every planted fault was caught.
+/// Returns whether every planted fault was caught.
 fn faults(threads: usize, states: u64, only: &str) -> bool {
     let planted: Vec<Fault> = Fault::ALL.into_iter().filter(|f| format!("{f:?}").contains(only)).collect();
     let missed = AtomicU64::new(0);

@@ -46,8 +46,8 @@ pub fn repaired(disk: &SimDisk, world: &World, oracle: &Oracle, rng: &mut fastra
     Ok(())
 }
 
-/// Nothing is lost, but what was dropped: the version that held its body may be gone for good, and
-/// no record says that it is, too.
+/// Nothing is lost, but what was dropped: the version that held its body may be lost permanently,
+/// and no record says that it is, too.
 fn check(report: &RepairReport, oracle: &Oracle) -> Result<(), String> {
     let is_lost = |loss: &&Lost| match (&loss.key, loss.version) {
         (Some(key), Some(version)) => !oracle.may_lack(key, version.sequence),

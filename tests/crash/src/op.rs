@@ -5,7 +5,7 @@ use crate::world::{World, choice};
 /// One operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// A put of a new body of so many bytes.
+    /// A put of a new body of this length in bytes.
     Put { key: usize, time_ms: i64, bytes: usize },
     /// A put_if_changed of the newest body of the key, or of a new one where there is none.
     PutSame { key: usize, time_ms: i64 },
@@ -13,9 +13,9 @@ pub enum Op {
     PutTwice { key: usize, time_ms: i64 },
     /// A batch of new bodies.
     Batch { keys: Vec<usize>, time_ms: i64 },
-    /// A streamed put of a new body of so many bytes.
+    /// A streamed put of a new body of this length in bytes.
     Stream { key: usize, time_ms: i64, bytes: usize },
-    /// A streamed put, in the middle of which a compaction leaves no garbage.
+    /// A streamed put, with a compaction in its middle that leaves no garbage.
     StreamOverCompaction { key: usize, time_ms: i64, bytes: usize },
     /// A remove.
     Remove { key: usize },
@@ -42,7 +42,7 @@ pub enum Op {
     /// A key is erased, in the end from every file; with other operations between the steps, or
     /// with none.
     Erase { key: usize, is_busy: bool },
-    /// What background threads would do.
+    /// The work of background threads.
     Work,
     /// A put whose chunks do not fit into the segment.
     Roll,
@@ -53,15 +53,15 @@ pub enum Op {
     Train { key: usize },
     /// A clean close, and open.
     Reopen,
-    /// Something long, in the middle of which another clone closes the handle, and a second writer
-    /// opens the store and writes; then the first goes on. The second writer is the one from there
-    /// on.
+    /// A long operation, during which another clone closes the handle, and a second writer
+    /// opens the store and writes; then the first continues. The second writer is the one from
+    /// there on.
     CloseInside { long: Long, after: usize, key: usize },
-    /// A read-only handle follows and reads everything.
+    /// A follower refreshes and reads everything.
     Follow,
 }
 
-/// What a handle is closed in the middle of.
+/// A long operation during which a handle is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Long {

@@ -11,7 +11,7 @@ use crate::contents::{Contents, contents, pages};
 use crate::trouble::Trouble;
 use filemap_oracle::{After, Oracle};
 
-/// Calls of the reader, of which one is overtaken; and those after it, of which one may fail.
+/// Calls of the reader, one of which is overtaken; and those after it, one of which may fail.
 const CALLS: u64 = 96;
 const CALLS_AFTER: u64 = 24;
 
@@ -39,7 +39,7 @@ thread_local! {
     static TROUBLE: RefCell<Option<Error>> = const { RefCell::new(None) };
 }
 
-/// What is to be put over the reader's directory.
+/// Returns the interrupt to put over the reader's directory.
 pub(crate) fn interrupt() -> Interrupt {
     Interrupt::never(Calls::All, || {
         if let Some(waiting) = WAITING.take() {

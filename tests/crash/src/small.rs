@@ -45,7 +45,7 @@ fn op(letter: u8) -> Op {
     }
 }
 
-/// How many strings there are.
+/// Number of strings.
 pub fn strings() -> u64 {
     (1..=LONGEST as u32).map(|n| (LETTERS.len() as u64).pow(n)).sum()
 }

@@ -1,8 +1,8 @@
-//! Why an operation or a reading did not succeed: an error of the store, or a wrong answer.
+//! Reasons why an operation or a read did not succeed: an error of the store, or a wrong answer.
 
 use filemap_core::Error;
 
-/// Why an operation or a reading did not succeed.
+/// The reason why an operation or a read did not succeed.
 #[derive(Debug)]
 pub enum Trouble {
     /// The store returned an error: legal when a call was made to fail.

@@ -77,7 +77,7 @@ pub fn judged(disk: &SimDisk, world: &World, oracle: &Oracle, seed: u64) -> Resu
     Ok(())
 }
 
-/// What is there after a recovery: a reader may see what that takes back.
+/// Reads the content after a recovery: a reader may see what that takes back.
 fn recovered(disk: &SimDisk, world: &World, oracle: &Oracle) -> Result<Readable, String> {
     let store = sim::open(disk.kill().dir(), world.options.clone()).map_err(|e| format!("open: {e}"))?;
     let stays = read(&store, oracle);
@@ -85,16 +85,17 @@ fn recovered(disk: &SimDisk, world: &World, oracle: &Oracle) -> Result<Readable,
     stays
 }
 
-/// What could be read before a loss was accepted.
+/// Content that could be read before a loss was accepted.
 struct Known<'a> {
     /// A handle that only reads.
     reader: &'a Store,
     after: &'a Readable,
-    /// What a recovery leaves of it.
+    /// The part that a recovery leaves.
     stays: &'a Readable,
 }
 
-/// What is there once the loss is accepted: all that could be read, and a store like any other.
+/// Checks the content once the loss is accepted: all that could be read, in a store like any
+/// other.
 fn accepted(disk: &SimDisk, world: &World, oracle: &Oracle, known: &Known<'_>) -> Result<Readable, String> {
     let disk = disk.kill();
     let store = sim::open(disk.dir(), world.options.clone().accept_loss()).map_err(|e| format!("open: {e}"))?;
@@ -128,8 +129,8 @@ fn take(disk: &SimDisk, file: &str, way: u8) {
     }
 }
 
-/// What a repair into a new store says, and all versions of that store, of which nothing is
-/// absent.
+/// Checks the report of a repair into a new store, and all versions of that store, in which
+/// nothing is missing.
 fn repaired(disk: &SimDisk, world: &World, oracle: &Oracle, seed: u64) -> Result<(RepairReport, Readable), String> {
     let target = SimDisk::new(seed);
     let options = world.options.clone().canonicalizer("bytes", 1);

@@ -8,34 +8,34 @@ use filemap_core::list::KeyOrder;
 use filemap_core::sim::{self, Limits};
 use filemap_core::{Durability, Options, Store};
 
-/// See the module.
+/// The parameters of a string of operations.
 #[derive(Clone, Debug)]
 pub struct World {
-    /// How the store is created and opened.
+    /// Options to create and open the store.
     pub options: Options,
-    /// How many versions it keeps, if not all.
+    /// Number of versions kept, if not all.
     pub keep: Option<u32>,
     /// Bytes of a segment.
     pub segment_bytes: u64,
     /// Bodies longer than this are stored as chunks.
     pub chunk_bytes: u64,
-    /// Whether every put is durable when it returns.
+    /// True if every put is durable when it returns.
     pub is_sync: bool,
     /// First bits of the hash that all keys share.
     shared_bits: u32,
-    /// How many keys there are.
+    /// Number of keys.
     keys: usize,
-    /// Which kinds of operations occur, a bit each: a string of few kinds meets what a string of
-    /// all of them seldom does. (Swarm testing: A. Groce et al., ISSTA 2012.)
+    /// Kinds of operations that occur, a bit each: a string of few kinds reaches states that a
+    /// string of all of them seldom does. (Swarm testing: A. Groce et al., ISSTA 2012.)
     kinds: u32,
-    /// What goes wrong most.
+    /// The most frequent kind of failure.
     pub mood: Mood,
-    /// Whether each operation is told on standard error: with the environment variable
+    /// True if each operation is reported on standard error: with the environment variable
     /// `FILEMAP_CRASH_TRACE`.
     pub is_traced: bool,
 }
 
-/// What goes wrong most in a world.
+/// The most frequent kind of failure in a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mood {
     /// Now this, now that.
@@ -133,7 +133,7 @@ impl World {
         }
     }
 
-    /// Whether operations of a kind occur.
+    /// Returns whether operations of a kind occur.
     pub fn has(&self, kind: u32) -> bool {
         self.kinds >> kind & 1 == 1
     }
@@ -158,7 +158,7 @@ fn limits(rng: &mut fastrand::Rng) -> Limits {
         direct_percent: *choice(rng, &[0, 500, 5000]),
         settle_percent: *choice(rng, &[25, 1000, 100_000]),
         join_runs: *choice(rng, &[2, 3, 8]),
-        // Keys in order: runs of their own, folded into the last one, written amid a stage.
+        // Keys in order: their own runs, folded into the last one, written amid a stage.
         fold_pages: *choice(rng, &[0, 0, 2, 5, 64]),
         gathered_bytes: *choice(rng, &[1, 200, 32 << 20]),
         flush_pages: *choice(rng, &[1, 2, 512]),
@@ -203,7 +203,7 @@ const REVERSED: KeyOrder = KeyOrder {
     },
 };
 
-/// Whether the store counts a key: about three of four.
+/// Returns whether the store counts a key: about three of four.
 pub fn is_counted(key: &[u8]) -> bool {
     key.last().is_some_and(|last| !last.is_multiple_of(4))
 }

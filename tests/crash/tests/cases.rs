@@ -346,8 +346,8 @@ fn case_o_what_a_failed_sync_left_in_the_cache_is_not_trusted() {
     assert!((1..30).contains(&lost), "{lost} of 30 were lost");
 }
 
-/// How often a reader with a value cache shows something else than what was put last, after a
-/// recovery has dropped what it had read and the same page was put again.
+/// Number of times that a reader with a value cache shows another page than the one put last,
+/// after a recovery has dropped what it had read and the same page was put again.
 fn stale_pages() -> usize {
     let put_as = |store: &Store, text: &str| store.put(&Record::new(b"new", &body(text, 100)).time(5)).unwrap();
     let shown = |reader: &Store| {
@@ -530,7 +530,7 @@ fn case_t_an_older_superblock_is_named_and_nobody_writes_after_it() {
 }
 
 /// A store that was killed after a record had been compressed with its only dictionary, and that
-/// has lost that; whether the page can be read, and what is said to be absent.
+/// has lost that; whether the page can be read, and what is said to be missing.
 fn without_its_dictionary() -> (SimDisk, bool, Vec<String>) {
     let limits = Limits { first_pages: 5, group_pages: 3, always_train: true, ..Limits::default() };
     let options = options().compression_level(3).dictionary_bytes(4096).segment_bytes(1 << 20);
@@ -680,8 +680,8 @@ fn readable(store: &Store) -> Vec<String> {
     keys.filter(|key| matches!(store.get(key.as_bytes()), Ok(Some(_)))).collect()
 }
 
-/// What a reader that has few files open gets of each key when the segments of the key log went
-/// since it followed.
+/// Answers, for each key, of a reader with few open files when segments of the key log were
+/// removed since it followed.
 fn read_behind_compaction() -> Vec<Result<bool, Error>> {
     let limits = Limits { key_segment_bytes: 128, ..Limits::default() };
     let options = || sim::with_limits(options().max_open_files(1), limits);
@@ -770,7 +770,7 @@ fn goes_on(disk: &SimDisk, store: &Store, reader: &Store, last: &str) {
     assert_eq!(reader.contains(last.as_bytes()).unwrap(), store.contains(last.as_bytes()).unwrap());
 }
 
-/// Found by failing every call of an erasure (`fail --seed 10`): the reader went on in the file
+/// Found by failing every call of an erasure (`fail --seed 10`): the reader continued in the file
 /// that it had open.
 #[test]
 fn a_reader_that_follows_into_a_segment_whose_sync_fails_sees_the_one_that_takes_its_place() {
@@ -1027,7 +1027,7 @@ fn a_get_across_a_removal_an_older_put_and_a_checkpoint_returns_what_was_newest_
             let store = sim::create(SimDisk::new(3).dir(), options()).unwrap();
             put(&store, 100);
             store.checkpoint().unwrap();
-            // Older than what the index has: what memory knows of the key is not its newest
+            // Older than the version in the index: what memory knows of the key is not its newest
             // version.
             put(&store, 50);
             let (inner, mut is_first) = (store.clone(), true);
@@ -1054,7 +1054,7 @@ fn a_get_across_a_removal_an_older_put_and_a_checkpoint_returns_what_was_newest_
     }
 }
 
-/// How many keys lists name twice that are read beside a compaction, after kills in another
+/// Number of keys that lists name twice when read beside a compaction, after kills in another
 /// compaction.
 fn named_twice() -> usize {
     // A list reads one record at a time; a checkpoint is one stage.

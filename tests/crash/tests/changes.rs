@@ -1,5 +1,5 @@
 //! Whoever follows the changes of a store: after any crash, compaction or removal it has what the
-//! store has, unless it is told to begin anew.
+//! store has, unless it must begin anew.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -33,7 +33,7 @@ fn options(rng: &mut fastrand::Rng) -> Options {
 /// A version: key and sequence.
 type Which = (Vec<u8>, u64);
 
-/// What a follower has: of each version its time and digest.
+/// Copy of a follower: time and digest of each version.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Copy(BTreeMap<Which, (i64, [u8; 16])>);
 
@@ -83,7 +83,7 @@ struct Run {
     open: Option<Changes>,
     copy: Copy,
     cursor: ChangeCursor,
-    /// How often the copy was begun anew.
+    /// Number of times that the copy was begun anew.
     anew: usize,
     /// Time of the last put.
     time: i64,
@@ -102,7 +102,7 @@ impl Run {
         format!("{}", self.rng.u8(..6)).into_bytes()
     }
 
-    /// Goes on where it was, in what was asked for earlier.
+    /// Continues where it was, in what was asked for earlier.
     fn go_on(&mut self, most: usize) {
         let mut open = match self.open.take() {
             Some(open) if open.cursor() == self.cursor => open,
@@ -120,7 +120,7 @@ impl Run {
     fn follow(&mut self, most: usize) {
         let store = match self.rng.u8(..3) {
             0 => &self.store,
-            // One that has been open while the writer went on, or one that opens the store now.
+            // One that has been open while the writer continued, or one that opens the store now.
             is_old => {
                 if is_old == 2 {
                     self.reader.take().into_iter().for_each(sim::abandon);
@@ -206,7 +206,7 @@ impl Run {
         self.store.erase(&what, &mut |_| ControlFlow::Continue(())).unwrap();
     }
 
-    /// Whether the copy is equal in the end.
+    /// Returns whether the copy is equal in the end.
     fn ends_equal(mut self) -> (bool, usize) {
         (0..LENGTH).for_each(|_| self.step());
         self.store.sync().unwrap();
@@ -250,7 +250,7 @@ fn planted_faults_make_a_copy_differ() {
     }
 }
 
-/// The versions that a handle tells of which were never synced, and that a power loss takes back.
+/// Versions that a handle reports, that were never synced, and that a power loss takes back.
 fn told_and_lost() -> usize {
     let disk = SimDisk::new(3);
     let store = sim::create(disk.dir(), crate::with_limits(Limits::default())).unwrap();
@@ -267,8 +267,8 @@ fn told_and_lost() -> usize {
     copy.0.keys().filter(|version| !kept.0.contains_key(*version)).count()
 }
 
-/// Whether a copy lacks a version after a power loss took back the removal because of which it was
-/// passed over.
+/// Returns whether a copy lacks a version after a power loss took back the removal because of
+/// which it was passed over.
 fn lacks_what_came_back() -> bool {
     let disk = SimDisk::new(3);
     let options = || crate::with_limits(Limits::default());
@@ -296,8 +296,7 @@ fn a_version_is_passed_over_only_when_its_removal_is_durable() {
     assert!(lacks);
 }
 
-/// How many of the live versions are told, if compaction moves the outputs while they are
-/// searched.
+/// Number of live versions reported if compaction moves the outputs while they are searched.
 fn told_while_outputs_move() -> (usize, usize) {
     let disk = SimDisk::new(3);
     let limits = Limits { slack_bytes: 0, ..Limits::default() };

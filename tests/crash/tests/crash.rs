@@ -37,7 +37,7 @@ fn a_run_of_keys_that_was_being_created_goes_whatever_its_blocks_have() {
     hunt::run(500_052, None).unwrap_or_else(|violation| panic!("{}", violation.what));
 }
 
-/// A read of a run failed when it was asked after a crash: the order ended for good.
+/// A read of a run failed when it was asked after a crash: the order ended permanently.
 #[test]
 fn a_read_that_fails_ends_no_order_of_keys() {
     hunt::run(31_040, None).unwrap_or_else(|violation| panic!("{}", violation.what));

@@ -23,7 +23,7 @@ fn erase(store: &Store) -> Erased {
     store.erase(&what, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
-/// What kills at every call leave.
+/// Images left by kills at every call.
 fn killed(disk: &SimDisk, during: impl FnOnce()) -> Vec<SimDisk> {
     let images: Arc<Mutex<Vec<SimDisk>>> = Arc::default();
     let drawn = Arc::clone(&images);
@@ -35,7 +35,7 @@ fn killed(disk: &SimDisk, during: impl FnOnce()) -> Vec<SimDisk> {
     images
 }
 
-/// How often something goes wrong as it is, and with a fault planted.
+/// Number of failures without and with a fault planted.
 fn with_and_without(fault: Fault, wrong: impl Fn() -> usize) -> (usize, usize) {
     let sound = wrong();
     sim::plant(Some(fault));
@@ -119,7 +119,7 @@ fn a_removal_goes_after_all_that_it_hides() {
     assert!(planted > 0);
 }
 
-/// How a store with dictionaries is opened.
+/// Options of a store with dictionaries.
 fn with_dictionaries() -> Options {
     let options =
         options().compression_level(3).dictionary_bytes(4096).segment_bytes(1 << 20).large_value_bytes(256 << 10);
@@ -166,7 +166,7 @@ fn a_dictionary_goes_after_the_superblock_that_names_it() {
     assert!(planted > 0);
 }
 
-/// How many pages cannot be read any more after an erasure that has removed a dictionary.
+/// Number of pages that cannot be read any more after an erasure that has removed a dictionary.
 fn lost_with_a_dictionary() -> usize {
     let disk = SimDisk::new(3);
     let options = with_dictionaries();

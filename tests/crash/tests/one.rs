@@ -1,5 +1,5 @@
-//! Removal of one version: a crash at any call leaves it whole or gone, and whoever was told that
-//! it is gone does not find it later.
+//! Removal of one version: a crash at any call leaves it whole or removed, and whoever was told
+//! that it was removed does not find it later.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ fn options() -> Options {
     crate::with_limits(Limits::default()).canonicalizer("bytes", 1)
 }
 
-/// A store with three versions, of which the last two share the body of the first.
+/// A store with three versions; the last two share the body of the first.
 fn store(disk: &SimDisk) -> (Store, Version) {
     let store = sim::create(disk.dir(), options()).unwrap();
     let put = |time_ms| store.put_if_changed(&Record::new(KEY, b"shared").time(time_ms)).unwrap().version();
@@ -34,8 +34,8 @@ fn times(store: &Store) -> Vec<i64> {
     history.iter().map(|head| head.version.time_ms).collect()
 }
 
-/// What the crashes in a removal leave: the images, how many show the version still, and how many
-/// show it although the changes say that it was removed.
+/// Result of crashes in a removal: the images, the number that still show the version, and the
+/// number that show it although the changes say that it was removed.
 fn crashed(loss: Loss) -> (usize, usize, usize) {
     let disk = SimDisk::new(5);
     let (store, first) = store(&disk);

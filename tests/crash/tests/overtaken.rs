@@ -14,7 +14,7 @@ fn options() -> Options {
     crate::with_limits(Limits { slack_bytes: 0, ..Limits::default() })
 }
 
-/// What `list` returns while a fault is planted.
+/// Result of `list` while a fault is planted.
 fn with<T>(fault: Fault, list: impl FnOnce() -> T) -> T {
     sim::plant(Some(fault));
     let listed = list();
@@ -37,9 +37,9 @@ fn compact() {
     disk.fail(Some(Failure { at, fault: Eio, only_syncs: false, forever: false }));
 }
 
-/// How many of 20 pages a reader lists that is behind its writer, which has removed others and
-/// compacts at call `call` of the reader's disk; of the calls after it one fails. `None` if there
-/// are fewer calls.
+/// Number of pages, of 20, that a reader lists when it is behind its writer, which has removed
+/// others and compacts at call `call` of the reader's disk; of the calls after it one fails.
+/// `None` if there are fewer calls.
 fn listed_when_overtaken(call: u64, failing: u64) -> Option<usize> {
     let disk = SimDisk::new(3);
     let store = sim::create(disk.dir(), options()).unwrap();

@@ -1,4 +1,5 @@
-//! What compaction must leave in the value log for a repair, and a repair whose own calls fail.
+//! Records that compaction must leave in the value log for a repair, and a repair whose own calls
+//! fail.
 
 use filemap_core::sim::{self, Fault, Limits};
 use filemap_core::{Options, Record, Store};

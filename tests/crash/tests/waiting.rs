@@ -12,7 +12,7 @@ fn waiting() -> Limits {
 
 /// Bits of a hash that the index keeps.
 const KEPT: u32 = 47;
-/// Among so many keys two share them, nearly always.
+/// Number of keys among which two nearly always share them.
 const KEYS: u64 = 1 << 25;
 
 /// Two keys that only their text tells apart, for the hash of this store.
@@ -41,13 +41,13 @@ fn bodies(store: &Store, keys: &[Vec<u8>; 2]) -> [Option<String>; 2] {
     [body(&keys[0]), body(&keys[1])]
 }
 
-/// What is left of two keys with equal hash bits, after one was put again and the other removed,
-/// each in a checkpoint of its own.
+/// Content of two keys with equal hash bits, after one was put again and the other removed, each
+/// in a separate checkpoint.
 fn after_changes_of_twins() -> Vec<[Option<String>; 2]> {
     let disk = SimDisk::new(3);
     let store = sim::create(disk.dir(), crate::with_limits(waiting())).unwrap();
     let keys = twins(&disk);
-    // So many keys that their leaves are not changed in place.
+    // Enough keys that their leaves are not changed in place.
     let others = |store: &Store| (0..20).for_each(|n| put(store, format!("other {n}").as_bytes(), "o", 1));
     others(&store);
     store.checkpoint().unwrap();

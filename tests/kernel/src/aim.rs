@@ -1,9 +1,9 @@
-//! What a failing device fails: the writes of one file, recognised by their bytes; its flushes; or
+//! Failures of a device: the writes of one file, recognised by their bytes; its flushes; or
 //! everything.
 
 use crate::visitor::{BODY_MARK, KEY_MARK};
 
-/// What fails.
+/// The calls that fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aim {
     /// Blocks of a segment that hold records of a [visitor](crate::visitor).
@@ -36,7 +36,7 @@ impl Aim {
         ALL.into_iter().find(|aim| aim.number() == number)
     }
 
-    /// Whether the write of a block of 4096 bytes fails.
+    /// Returns whether the write of a block of 4096 bytes fails.
     pub fn hits(self, block: &[u8]) -> bool {
         let has = |mark: &[u8]| block.windows(mark.len()).any(|w| w == mark);
         match self {

@@ -11,19 +11,19 @@ use crate::aim::Aim;
 use crate::system::{FileSystem, Machine, Result};
 use crate::visitor::{Answer, Visitor};
 
-/// What fails.
+/// A failure, with its preparation and effect.
 struct Failure {
     name: &'static str,
     /// The writes that fail.
     aim: Aim,
-    /// Whether the journal of the file system fails too, after which that is read-only until it is
+    /// True if the journal of the file system fails too, after which that is read-only until it is
     /// mounted again.
     takes_the_file_system: bool,
-    /// What is done before it, not synced: puts of keys 400 to 409.
+    /// Commands before it, not synced: puts of keys 400 to 409.
     before: &'static [&'static str],
-    /// What meets it.
+    /// The command that fails.
     command: &'static str,
-    /// How the file begins that the error names.
+    /// Prefix of the file that the error names.
     file: &'static str,
 }
 
@@ -94,7 +94,7 @@ const FAILURES: [Failure; 8] = [
     },
 ];
 
-/// How the store is opened after the failure.
+/// The mode in which the store is opened after the failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Opening {
     /// At once: the page cache still has what the disk has not.
@@ -217,12 +217,12 @@ fn meet(visitor: &mut Visitor, failure: &Failure) -> Result<bool> {
     Ok(all_durable)
 }
 
-/// Which of the puts that were not synced are there.
+/// Returns which of the unsynced puts are present.
 fn show(visitor: &mut Visitor) -> Result<Vec<bool>> {
     (400..410).map(|i| visitor.tell(&format!("check {i} {} 500", i + 1)).map(|a| a == Answer::Done)).collect()
 }
 
-/// What was synced is there.
+/// Checks that everything synced is present.
 fn check_reads(visitor: &mut Visitor) -> Result<()> {
     for command in ["check 0 50 500", "check 50 299 300", "check 300 400 500", "absent 299"] {
         visitor.must(command)?;

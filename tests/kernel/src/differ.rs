@@ -24,7 +24,7 @@ use crate::random::Random;
 /// Keys that a reader reads between two refreshes.
 const KEYS_A_LOOK: usize = 40;
 
-/// What a worker or a reader of a differential run is started with.
+/// Arguments of a worker or a reader of a differential run.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Part {
     /// The store's folder.
@@ -39,7 +39,7 @@ pub struct Part {
     /// Stop before this operation.
     #[arg(long)]
     until: u64,
-    /// Which of the readers this is; it decides what it reads.
+    /// Number of the reader; it decides what it reads.
     #[arg(long, default_value_t = 0)]
     number: u64,
     /// For the worker: forget one removal, a failpoint that readers must see.
@@ -47,7 +47,7 @@ pub struct Part {
     forget: bool,
 }
 
-/// What a differential run is to do.
+/// Arguments of a differential run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
     /// Operations of each store.
@@ -56,9 +56,9 @@ pub struct Run {
     pub rounds: u64,
     /// Processes that read beside the worker.
     pub readers: u64,
-    /// What the workload is determined by.
+    /// Seed that determines the workload.
     pub seed: u64,
-    /// Whether the worker makes a mistake.
+    /// True if the worker makes a mistake.
     pub forget: bool,
 }
 
@@ -66,7 +66,7 @@ pub struct Run {
 /// what they had read.
 ///
 /// # Errors
-/// The first difference, or what kept a process from going on.
+/// The first difference, or the error that stopped a process.
 pub fn run(program: &Path, folder: &Path, run: Run) -> Result<u64, String> {
     let mut looks = 0;
     for round in 0..run.rounds {
@@ -146,7 +146,7 @@ fn finish(child: Child) -> Result<String, String> {
     Err(format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim()))
 }
 
-/// How far the worker has come: a file of two numbers, read and written by all processes.
+/// Progress of the worker: a file of two numbers, read and written by all processes.
 struct Progress(File);
 
 impl Progress {
@@ -368,7 +368,7 @@ fn look_at(
         oracle.judge_content(key, number(head), &head.meta, None)?;
     }
     let Some(old) = history.last() else { return Ok(()) };
-    // It may have gone since, by a removal that this handle has seen.
+    // It may have been dropped since, by a removal that this handle has seen.
     match store.get_version(&bytes, old.version).map_err(|e| failed("an old version", e))? {
         Some(value) => oracle.judge_content(key, number(old), &value.head.meta, Some(&value.body)),
         None => {

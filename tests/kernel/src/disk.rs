@@ -1,7 +1,7 @@
 //! A recording and failing disk: a file in a FUSE file system under a loop device. Every write and
 //! flush passes through here.
 //!
-//! A process of its own serves it (command `disk`); [`Disk`] sends it commands line by line. The
+//! A separate process serves it (command `disk`); [`Disk`] sends it commands line by line. The
 //! process that uses the disk must not serve it: it could not be killed while it waits for itself.
 //!
 //! Invariant: the serving thread waits for nothing but the state's lock, and nobody holds that
@@ -25,7 +25,7 @@ use crate::random::Random;
 
 type Result<T> = std::result::Result<T, String>;
 
-/// What a disk's process is started with.
+/// Arguments of a disk's process.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Service {
     /// The empty folder in which the disk's file appears.
@@ -39,7 +39,7 @@ pub struct Service {
     bytes: u64,
 }
 
-/// A disk; it is gone when this is dropped.
+/// A disk; it is removed when this is dropped.
 pub struct Disk {
     child: Child,
     pipes: Mutex<Option<(ChildStdin, BufReader<ChildStdout>)>>,
@@ -76,7 +76,7 @@ impl Disk {
     /// holds.
     ///
     /// # Errors
-    /// When its process has ended; that goes for all that it is told.
+    /// When its process has ended, as for every command.
     pub fn blank(&self) -> Result<()> {
         self.tell("blank").map(drop)
     }
@@ -89,7 +89,7 @@ impl Disk {
         self.tell("record").map(drop)
     }
 
-    /// How many events the record has.
+    /// Number of events in the record.
     ///
     /// # Errors
     /// See [`Disk::blank`].
@@ -149,7 +149,7 @@ impl Disk {
 
     fn tell(&self, command: &str) -> Result<u64> {
         let mut pipes = lock(&self.pipes);
-        let (told, heard) = pipes.as_mut().ok_or("the disk is gone")?;
+        let (told, heard) = pipes.as_mut().ok_or("the disk was removed")?;
         let mut line = String::new();
         let exchanged = writeln!(told, "{command}").and_then(|()| heard.read_line(&mut line));
         line.trim().parse().map_err(|_| format!("the disk's process, told `{command}`: {exchanged:?} {line:?}"))
@@ -164,7 +164,7 @@ impl Drop for Disk {
     }
 }
 
-/// What a tape holds.
+/// Content of a tape.
 #[derive(Clone, Copy, Debug)]
 pub struct Tape {
     /// Writes and flushes.
@@ -175,11 +175,11 @@ pub struct Tape {
 
 struct State {
     image: Image,
-    /// What the disk held when the record began.
+    /// Content of the disk when the record began.
     base: Image,
     log: Vec<Event>,
     tape: Vec<Event>,
-    /// What the disk held after so many events of the tape.
+    /// Content of the disk after that number of events of the tape.
     played: (Image, usize),
     failing: Option<Aim>,
     failed: u64,
@@ -248,7 +248,7 @@ impl State {
                 self.failing = None;
                 return Ok(std::mem::take(&mut self.failed));
             }
-            _ => return Err(format!("`{line}` is no command of a disk")),
+            _ => return Err(format!("`{line}` is not a command of a disk")),
         }
         Ok(0)
     }
@@ -374,7 +374,7 @@ impl Filesystem for Served {
         }
     }
 
-    /// Closing is no flush.
+    /// Closing is not a flush.
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
         reply.ok();
     }

@@ -1,6 +1,6 @@
 //! A disk that is full when a file of the store is to grow. Ballast takes all space and gives it
 //! back in small steps, so that each file in turn finds no room. Each time there must be an error,
-//! never a signal; nothing acknowledged is lost, and with space again puts go on.
+//! never a signal; nothing acknowledged is lost, and with space again puts continue.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -11,7 +11,7 @@ use rustix::fs::FallocateFlags;
 use crate::system::{FileSystem, Result, Volume};
 use crate::visitor::{Answer, Visitor};
 
-/// What is given back between the first tries of a checkpoint.
+/// Space given back between the first tries of a checkpoint.
 const STEP: u64 = 32 << 10;
 /// Tries after which there must be room.
 const TRIES: u64 = 200;
@@ -45,7 +45,7 @@ impl Ballast {
     fn give_back(&mut self, bytes: u64) -> Result<()> {
         self.bytes = self.bytes.saturating_sub(bytes);
         self.file.set_len(self.bytes).map_err(|e| format!("ballast: {e}"))?;
-        // Some file systems have the space only after they have written that down.
+        // Some file systems free the space only after they have logged it.
         rustix::fs::syncfs(&self.file).map_err(|e| format!("ballast: {e}"))
     }
 }
@@ -116,7 +116,7 @@ impl Trial<'_> {
         if absent.is_empty() { Ok(()) } else { Err(format!("{absent:?} never met the full disk")) }
     }
 
-    /// With space again: what was put is there in a cold cache, and puts go on.
+    /// With space again: what was put is there in a cold cache, and puts continue.
     fn must_be_well(&mut self, checks: &[&str]) -> Result<()> {
         self.volume.remount()?;
         let mut visitor = self.visitor()?;
@@ -131,9 +131,9 @@ impl Trial<'_> {
     }
 }
 
-/// What is given back after the n-th try. Small steps first, each file is to be met; then larger
-/// ones: a checkpoint that fails leaves its key records behind, and some file systems need more
-/// for a file than is in it.
+/// Space given back after the n-th try. Small steps first, so that each file fails once; then
+/// larger ones: a checkpoint that fails leaves its key records behind, and some file systems need
+/// more for a file than is in it.
 fn step(first: u64, nth: u64) -> u64 {
     first << (nth / 20)
 }
@@ -234,8 +234,8 @@ fn checkpoint(t: &mut Trial<'_>) -> Result<()> {
     Err("there should be room".into())
 }
 
-/// The floor: puts stop while there is room for the rest, and go on when there is space again, in
-/// the same handle.
+/// The floor: puts stop while there is room for the rest, and continue when there is space again,
+/// in the same handle.
 fn floor(t: &mut Trial<'_>) -> Result<()> {
     let mut visitor = t.visitor()?;
     for command in ["open 36000000", "put 0 100 600", "sync"] {

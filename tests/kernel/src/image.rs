@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::random::Random;
 
 const PAGE: usize = 4096;
-/// What a disk writes in one piece.
+/// The unit that a disk writes as a whole.
 pub const SECTOR: usize = 512;
 /// The file system's superblock lies below: ext4 writes its two sectors in place and takes them
 /// for one piece, so that when they are torn nothing can be mounted. That says nothing of the
@@ -23,7 +23,7 @@ pub struct Image {
     pages: Vec<Option<Arc<[u8; PAGE]>>>,
 }
 
-/// What a disk was told to do.
+/// A command to a disk.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// Bytes at an offset.
@@ -102,7 +102,7 @@ impl Image {
     }
 }
 
-/// What becomes of the writes after the last flush.
+/// The fate of the writes after the last flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// All are lost.
@@ -137,7 +137,7 @@ impl Fate {
     }
 }
 
-/// How many events of a log a flush at or before its end has made durable.
+/// Number of events of a log that a flush at or before its end has made durable.
 pub fn durable(log: &[Event]) -> usize {
     log.iter().rposition(|e| matches!(e, Event::Flush)).map_or(0, |at| at + 1)
 }

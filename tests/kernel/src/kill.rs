@@ -18,7 +18,7 @@ const CYCLES_PER_STORE: u64 = 40;
 /// A writer's longest life.
 const LIFE_US: u64 = 40_000;
 
-/// What a run did.
+/// Report of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Report {
     /// Writers that were killed.
@@ -131,7 +131,7 @@ impl Round<'_> {
         if report.checks % 10 == 1 {
             crate::oracle::verify(&store)?;
         }
-        // One operation of our own, and no close: a drop without a checkpoint would be the
+        // One operation, and no close: a drop without a checkpoint would be the
         // writer's end too.
         let op: Op = self.oracle.learn();
         let store = op.run(store, &self.work.store, &options).map_err(|e| format!("{:?}: {e}", op.what))?;

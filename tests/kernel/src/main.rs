@@ -27,7 +27,7 @@ struct Arguments {
 enum Command {
     /// Kills a writer again and again.
     Kill {
-        /// How many writers.
+        /// Number of writers.
         #[arg(long, default_value_t = 300)]
         cycles: u64,
         /// Seed of the workload.
@@ -54,10 +54,10 @@ enum Command {
     },
     /// Makes disks as a power loss may have left them, and opens the stores on them. Needs root.
     Replay {
-        /// Which file systems.
+        /// The file systems.
         #[arg(long, value_delimiter = ',', default_value = "ext4")]
         fs: Vec<FileSystem>,
-        /// How many states on each.
+        /// Number of states on each.
         #[arg(long, default_value_t = 100)]
         states: u64,
         /// Seed of the workload.
@@ -71,7 +71,7 @@ enum Command {
     Device,
     /// Lets the disk fill under each file of a store in turn. Needs root.
     Full {
-        /// Which file systems.
+        /// The file systems.
         #[arg(long, value_delimiter = ',', default_value = "tmpfs,ext4,xfs,btrfs")]
         fs: Vec<FileSystem>,
     },

@@ -46,7 +46,7 @@ impl Key {
     }
 }
 
-/// What an operation does.
+/// The effect of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// One put.
@@ -55,9 +55,9 @@ pub enum What {
     Stream,
     /// A put that stores a reference when the body is the same.
     PutIfChanged,
-    /// So many puts at once.
+    /// This number of puts at once.
     Batch(u64),
-    /// So many puts of new keys at once.
+    /// This number of puts of new keys at once.
     Bulk(u64),
     /// A removal of one key.
     Remove,
@@ -76,7 +76,7 @@ pub struct Op {
     pub seed: u64,
     /// Its first number.
     pub first: u64,
-    /// What it does.
+    /// The effect.
     pub what: What,
 }
 
@@ -87,7 +87,7 @@ pub struct Change {
     pub number: u64,
     /// The key.
     pub key: Key,
-    /// Whether it puts; else it removes.
+    /// True for a put, false for a removal.
     pub is_put: bool,
 }
 
@@ -109,7 +109,7 @@ impl Op {
         Op { seed, first, what }
     }
 
-    /// How many numbers it has.
+    /// Number of numbers.
     pub fn len(&self) -> u64 {
         match self.what {
             What::Batch(n) | What::Bulk(n) => n,
@@ -117,7 +117,7 @@ impl Op {
         }
     }
 
-    /// Whether it has no number: none is so.
+    /// Returns whether it has no number: always false.
     pub fn is_empty(&self) -> bool {
         false
     }
@@ -127,12 +127,12 @@ impl Op {
         self.first + self.len()
     }
 
-    /// Whether everything before it is durable when it has returned.
+    /// Returns whether everything before it is durable when it has returned.
     pub fn is_sync(&self) -> bool {
         matches!(self.what, What::Sync | What::Checkpoint | What::Reopen)
     }
 
-    /// What it does to keys.
+    /// Its changes of keys.
     pub fn changes(&self) -> Vec<Change> {
         let change = |number, key| Change { number, key, is_put: self.what != What::Remove };
         match self.what {
@@ -249,7 +249,7 @@ pub fn options(seed: u64) -> Options {
         .durability(durability)
 }
 
-/// Whether every operation is durable when it returns.
+/// Returns whether every operation is durable when it returns.
 pub fn always_syncs(seed: u64) -> bool {
     seed.is_multiple_of(4)
 }

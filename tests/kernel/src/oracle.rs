@@ -1,5 +1,5 @@
-//! What a store of the workload may hold, given how far the work came: the operations follow from
-//! their seed and numbers, so the process that did them is never asked.
+//! Permitted content of a store of the workload, given the progress of the work: the operations
+//! follow from their seed and numbers, so the process that did them is never asked.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ pub struct Oracle {
     changes: Numbered<Key, Op>,
 }
 
-/// How many of the keys that were put once are looked at in one check.
+/// Number of the keys put once that one check reads.
 const BULK_SAMPLE: usize = 300;
 
 impl Oracle {

@@ -2,8 +2,8 @@
 //! disk, which notes every block write and flush and how far the writer was durable.
 //!
 //! At points of that record the disk is made as a power loss may leave it; the kernel mounts it,
-//! the store recovers, the oracle judges. Work goes on, and a second power loss may strike in the
-//! recovery or after it.
+//! the store recovers, the oracle judges. Work continues, and a second power loss may strike in
+//! the recovery or after it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -38,7 +38,7 @@ pub enum Fault {
     LostFlushes,
 }
 
-/// What a run did.
+/// Report of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// States that were mounted, opened and checked.
@@ -53,7 +53,7 @@ pub struct Report {
     pub segments: u64,
     /// The most leaf pages that an index had; over 128, pages were split.
     pub leaves: u64,
-    /// What was found, each with what reproduces it.
+    /// Violations, each with the command that reproduces it.
     pub violations: Vec<String>,
 }
 
@@ -76,7 +76,7 @@ pub fn run(program: &Path, system: FileSystem, states: u64, seed: u64, fault: Op
     Ok(report)
 }
 
-/// What was done in one workload; what the disk was told is on its tape.
+/// Operations of one workload; the commands to the disk are on its tape.
 struct Record {
     seed: u64,
     tape: Tape,
@@ -118,7 +118,7 @@ impl Record {
         Ok(Record { seed, tape, acks, oracle })
     }
 
-    /// How far the work had come when `events` events of the tape had happened.
+    /// Progress of the work when `events` events of the tape had happened.
     fn bounds(&self, events: u64) -> Bounds {
         let durable = self.acks.iter().rev().find(|(at, _)| *at <= events);
         let begun = self.acks.iter().find(|(at, _)| *at > events);
@@ -154,11 +154,11 @@ struct State<'a> {
     random: &'a mut Random,
     report: &'a mut Report,
     oracle: Oracle,
-    /// Whether the disk of a violation is worth keeping.
+    /// True if the disk of a violation is worth keeping.
     keep: bool,
 }
 
-/// How far a session after a power loss came, and what held when.
+/// Progress of a session after a power loss, with the content at each moment.
 struct Session {
     /// Position in the record, and what is known of the store from there on.
     known: Vec<(u64, Oracle, Bounds)>,

@@ -63,7 +63,7 @@ impl FileSystem {
         }
     }
 
-    /// Whether the kernel has it, as a module perhaps.
+    /// Returns whether the kernel has it, as a module perhaps.
     fn is_known(self) -> bool {
         let listed = || {
             let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
@@ -84,7 +84,7 @@ impl FileSystem {
     }
 }
 
-/// Why these file systems cannot be tried here; `None` when they can.
+/// Returns why these file systems cannot be tried here; `None` if they can.
 pub fn missing(systems: &[FileSystem]) -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("not root".into());
@@ -107,7 +107,7 @@ pub fn missing(systems: &[FileSystem]) -> Option<String> {
     systems.iter().find(|s| !s.is_known()).map(|s| format!("the kernel has no {}", s.name()))
 }
 
-/// Goes on in a process with mounts of its own: it runs this program with the same arguments
+/// Continues in a process with its own mounts: it runs this program with the same arguments
 /// again, in a new namespace.
 ///
 /// # Errors
@@ -140,7 +140,7 @@ fn sweep() {
     }
 }
 
-/// Whether a name is one of [`unique_name`], of a process that is no more.
+/// Returns whether a name is one of [`unique_name`], of a process that has ended.
 fn is_left_behind(name: &str) -> bool {
     let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_prefix('-')?.split('-').next());
     pid.is_some_and(|pid| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists())
@@ -217,7 +217,7 @@ impl Mounted {
         Ok(Mounted { path: path.to_owned(), is_mounted: true })
     }
 
-    /// Where.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -244,7 +244,7 @@ impl Drop for Mounted {
     }
 }
 
-/// A disk of our own with a loop device on it and a place to mount that.
+/// A new disk with a loop device on it and a place to mount that.
 pub struct Machine {
     system: FileSystem,
     // Dropped in this order: the device before its disk, the disk before the folder in which it
@@ -292,7 +292,7 @@ impl Machine {
     }
 }
 
-/// A file system of a fixed size, on a file of its own or in memory.
+/// A file system of a fixed size, on a separate file or in memory.
 pub struct Volume {
     mounted: Option<Mounted>,
     device: Option<Loop>,
@@ -324,7 +324,7 @@ impl Volume {
         Ok(Volume { mounted: Some(mounted), device, system, mount_point, _scratch: scratch })
     }
 
-    /// Where it is mounted.
+    /// Its mount point.
     pub fn path(&self) -> &Path {
         &self.mount_point
     }

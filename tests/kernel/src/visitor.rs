@@ -1,4 +1,4 @@
-//! A process that does to a store what it is told, line by line, and answers each line. A store on
+//! A process that carries out commands on a store, line by line, and answers each. A store on
 //! a failing device or a full disk works in such a process, so that a signal is seen as one.
 //!
 //! Commands: `open FLOOR`, `put FROM TO SIZE`, `check FROM TO SIZE`, `absent I`, `remove I`,
@@ -13,15 +13,15 @@ use filemap_core::{Durability, Error, Options, Record, StorageError, Store};
 
 use crate::random::Random;
 
-/// What every key has in it, and so every record of key0.dat and of a segment.
+/// Text in every key, and so in every record of key0.dat and of a segment.
 pub const KEY_MARK: &[u8] = b"KEYMARK";
-/// What every body has in it, in each of its blocks: so it is in segments and nowhere else.
+/// Text in every body, in each of its blocks: so it is in segments and nowhere else.
 pub const BODY_MARK: &[u8] = b"BODYMARK";
 
-/// What a visitor is started with.
+/// Arguments of a visitor.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Visit {
-    /// The store's folder; it is created when it is absent.
+    /// The store's folder; it is created if it is missing.
     #[arg(long)]
     store: PathBuf,
 }
@@ -43,7 +43,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Whether it was refused with an error of a kind.
+    /// Returns whether it was refused with an error of a kind.
     pub fn is(&self, wanted: &str) -> bool {
         matches!(self, Answer::Refused { kind, .. } if kind == wanted)
     }
@@ -73,7 +73,7 @@ fn body(i: u64, size: u64) -> Vec<u8> {
     body
 }
 
-/// Serves until its input ends. The store is not closed then: what is to be closed is told so.
+/// Serves until its input ends. The store is not closed then: only a command closes it.
 ///
 /// # Errors
 /// Words, when a command is not understood.
@@ -124,12 +124,12 @@ fn obey(store: &mut Option<Store>, path: &Path, command: &str, numbers: &[u64]) 
             let Some(store) = store.take() else { return Err(Error::Closed) };
             store.close()?;
         }
-        _ => return Err(wrong(format!("{command:?} with {numbers:?} is no command"))),
+        _ => return Err(wrong(format!("{command:?} with {numbers:?} is not a command"))),
     }
     Ok(())
 }
 
-/// One small segment size, raw bodies, and a checkpoint only when it is told.
+/// One small segment size, raw bodies, and a checkpoint only on command.
 fn options(floor: u64) -> Options {
     Options::new()
         .segment_bytes(1 << 20)

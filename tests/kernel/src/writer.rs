@@ -14,10 +14,10 @@ use filemap_core::{Result, Store};
 
 use crate::ops::{self, Op};
 
-/// What a writer is to do.
+/// Arguments of a writer.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Work {
-    /// The store's folder; it is created when it is absent.
+    /// The store's folder; it is created if it is missing.
     #[arg(long)]
     pub store: PathBuf,
     /// The seed of the workload.
@@ -69,7 +69,7 @@ pub fn work(work: &Work) -> Result<()> {
     std::process::exit(0);
 }
 
-/// The operation that puts so many keys into a new store that pages of the index are nearly full:
+/// The operation that nearly fills the index pages of a new store with keys:
 /// the workload after it splits some.
 pub fn filling(seed: u64) -> Op {
     Op { seed, first: 1, what: ops::What::Bulk(28_500) }
@@ -106,7 +106,7 @@ impl Writer {
         line.strip_suffix('\n')?.parse().ok()
     }
 
-    /// Lets one that waits go on.
+    /// Lets a waiting writer continue.
     pub fn answer(&mut self) {
         if let Some(pipe) = &mut self.child.stdin {
             let _ = pipe.write_all(b"\n");

@@ -68,13 +68,13 @@ fn after_a_power_loss_xfs_has_all_that_was_synced() {
 
 #[track_caller]
 fn finds_the_planted(fault: &str) {
-    // Seed 2 is of a store that syncs only when it is told.
+    // Seed 2 is of a store that syncs only on command.
     let (code, words) = run(&["replay", "--states", "20", "--seed", "2", "--fault", fault]);
     if code == Some(SKIPPED) {
         return;
     }
     assert_eq!(code, Some(1), "the fault was not found:\n{words}");
-    // A put that is gone, a removal that is gone, or a whole store.
+    // A lost put, a lost removal, or a lost store.
     let told = ["is lost", "is back after the removal", "is not a FileMap store"];
     assert!(told.iter().any(|told| words.contains(told)), "{words}");
 }

@@ -1,4 +1,4 @@
-//! The oracle that is told everything: every put and removal in order, what of it was
+//! The oracle that knows everything: every put and removal in order, what of it was
 //! acknowledged, and up to where it is durable. It judges what a store shows of a key.
 //!
 //! After a power loss all that was durable must be there; of the rest any part may be, each record
@@ -16,7 +16,7 @@ use crate::floor;
 /// No two bodies have these first bytes in common.
 const TEXT_BYTES: usize = 8;
 
-/// How the store came to be looked at.
+/// The event before the check of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
     /// Through the handle that wrote, or one that follows it, or after the process was killed: all
@@ -31,13 +31,13 @@ pub enum After {
 pub struct Step {
     /// Its place among all operations.
     pub number: u64,
-    /// Whether it returned without an error.
+    /// True if it returned without an error.
     pub acknowledged: bool,
-    /// Whether a prune may have dropped it, or only something that may yet be lost hides it.
+    /// True if a prune may have dropped it, or only something that may yet be lost hides it.
     pub may_be_gone: bool,
     /// The number of the put that may be there instead.
     pub instead: Option<u64>,
-    /// What it did.
+    /// The effect.
     pub what: What,
 }
 
@@ -70,33 +70,33 @@ pub struct Shown {
     pub meta: Vec<u8>,
 }
 
-/// See the module.
+/// The oracle of a store that knows every operation.
 #[derive(Clone, Debug, Default)]
 pub struct Oracle {
     keys: BTreeMap<Vec<u8>, Vec<Step>>,
     next: u64,
     durable_below: u64,
-    /// How many versions a store keeps at least, if not all.
+    /// Least number of versions that a store keeps, if not all.
     pub keep: Option<u32>,
     /// The prune that was begun, and whose end is not settled.
     pruning: Option<Pruning>,
     /// The key that this is about, if it is an erasure and not of all keys.
     only: Option<Vec<u8>>,
-    /// So many rules of erasures were made, durably.
+    /// Number of erasure rules that were made, durably.
     pub rules: usize,
-    /// What was dropped before, though not removed: no record says so, and as long as it is in the
-    /// value log a repair brings it back.
+    /// Versions dropped before, though not removed: no record says so, and as long as they are in
+    /// the value log a repair brings them back.
     dropped: BTreeMap<Vec<u8>, Vec<Step>>,
     /// The key and body of a removal of one version that was begun, and whose end is not settled.
     removing: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// What a prune keeps: what either rule says.
+/// Versions that a prune keeps: those that either rule keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pruning {
-    /// So many of the newest.
+    /// Keep this number of the newest versions.
     pub keep: Option<u32>,
-    /// What has this time or a later one.
+    /// Keep versions of this time or a later one.
     pub since_ms: Option<i64>,
 }
 
@@ -158,7 +158,7 @@ impl Oracle {
         self.pruning = Some(pruning);
     }
 
-    /// The prune or erasure that was begun last failed: what it drops may be gone for good.
+    /// The prune or erasure that was begun last failed: what it drops may be lost permanently.
     fn unsettle(&mut self) {
         let (Some(pruning), only) = (self.pruning.take(), self.only.take()) else { return };
         for (_, steps) in self.keys.iter_mut().filter(|(key, _)| only.as_ref().is_none_or(|only| only == *key)) {
@@ -195,7 +195,8 @@ impl Oracle {
         texts.filter(|text| !stays(text)).map(<[u8]>::to_vec).collect()
     }
 
-    /// Whether a put of an equal body need not refer to the one before, as that may be going.
+    /// Returns whether a put of an equal body need not refer to the version before, which may be
+    /// dropped soon.
     pub fn may_put_anew(&self) -> bool {
         self.only.is_some() || self.removing.is_some()
     }
@@ -241,7 +242,8 @@ impl Oracle {
         Oracle { durable_below: number, ..self.clone() }
     }
 
-    /// Whether a version need not be there: nothing says that it was dropped, nor that it was not.
+    /// Returns whether a version may be missing: nothing says that it was dropped, nor that it was
+    /// not.
     pub fn may_lack(&self, key: &[u8], wanted: u64) -> bool {
         let is_it = |s: &&Step| matches!(s.what, What::Put { sequence: Some(sequence), .. } if sequence == wanted);
         self.keys.get(key).and_then(|steps| steps.iter().find(is_it)).is_some_and(|s| s.may_be_gone)
@@ -279,14 +281,14 @@ impl Oracle {
         steps[from..].iter().filter(|step| step.acknowledged)
     }
 
-    /// Whether all that was begun for a key has returned without an error, so that one thing only
-    /// is right.
+    /// Returns whether everything begun for a key has returned without an error, so that one
+    /// answer only is right.
     pub fn is_certain(&self, key: &[u8]) -> bool {
         self.pruning_of(key).is_none()
             && self.keys.get(key).is_none_or(|steps| steps.iter().all(|s| s.acknowledged && !s.may_be_gone))
     }
 
-    /// Whether a removal of a key was begun after so many operations.
+    /// Returns whether a removal of a key was begun after the given number of operations.
     pub fn was_removed_since(&self, key: &[u8], begun: u64) -> bool {
         let is_removal = |s: &Step| s.what == What::Remove && s.number >= begun;
         self.keys.get(key).is_some_and(|steps| steps.iter().any(is_removal))
@@ -411,8 +413,8 @@ impl Oracle {
 }
 
 impl Oracle {
-    /// What was dropped of a key or may have been, by prunes or because the store keeps so many,
-    /// given what is left: unless a remove hides it, a repair may bring it back.
+    /// Versions of a key that were dropped or may have been, by prunes or by retention, given
+    /// those that are left: unless a remove hides them, a repair may bring them back.
     fn hidden(&self, key: &[u8], steps: &[Step], shown: &BTreeMap<Vec<u8>, Vec<Shown>>) -> Vec<Step> {
         let shown = shown.get(key).map_or(&[][..], |list| list);
         let is_sure = |s: &&Step| s.what == What::Remove && self.must(s, After::PowerLoss);
@@ -434,7 +436,7 @@ impl Step {
         if let What::Put { body, .. } = &self.what { Some(body) } else { None }
     }
 
-    /// Whether it and another are puts of versions of which this is the newer one.
+    /// Returns whether both are puts and this one's version is newer.
     fn is_newer_than(&self, other: &Step) -> bool {
         match (&self.what, &other.what) {
             (What::Put { time_ms: a, sequence: x, .. }, What::Put { time_ms: b, sequence: y, .. }) => {
@@ -448,7 +450,7 @@ impl Step {
 }
 
 impl Pruning {
-    /// Whether a version may be dropped, given all that was ever done to its key.
+    /// Returns whether a version may be dropped, given everything ever done to its key.
     fn may_drop(&self, step: &Step, steps: &[Step]) -> bool {
         let What::Put { time_ms, .. } = step.what else { return false };
         let newer = steps.iter().filter(|s| s.is_newer_than(step)).count();

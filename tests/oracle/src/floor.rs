@@ -1,4 +1,4 @@
-//! Where a key's life begins: behind the last removal that counts.
+//! The beginning of a key's life: after the last removal that counts.
 
 /// Judges a key by `fits`, which is given a number: nothing with a lower one may show, and all
 /// that is sure from it on must. The removals are numbers, each with whether it is sure. The last

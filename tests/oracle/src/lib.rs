@@ -1,6 +1,6 @@
 //! The oracle: what a store must show, given what was done to it. Three harnesses share it.
 //!
-//! - [`Oracle`] is told of every put, removal, prune and erasure, and of what was acknowledged and
+//! - [`Oracle`] learns of every put, removal, prune and erasure, and of what was acknowledged and
 //!   durable (`filemap-crash`).
 //! - [`Numbered`] knows the work from its numbers, and only how far it came (`filemap-kernel`).
 //! - [`string`] runs a string of operations and compares everything with an [`Oracle`] (the

@@ -6,8 +6,8 @@ use std::fmt::Debug;
 
 use crate::floor;
 
-/// How far the work had come when a process was killed or the power was lost. Between the two, any
-/// part may be there: unsynced writes reach the disk in any order.
+/// Progress of the work when a process was killed or the power was lost. Between the two, any part
+/// may be there: unsynced writes reach the disk in any order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// All changes with numbers below this are there.
@@ -31,9 +31,9 @@ pub struct Window {
 pub struct Change<T> {
     /// Its number.
     pub number: u64,
-    /// Whether it puts; else it removes.
+    /// True for a put, false for a removal.
     pub is_put: bool,
-    /// What it is part of.
+    /// The operation to which it belongs.
     pub of: T,
 }
 
@@ -58,7 +58,7 @@ impl<K: Ord + Copy + Debug, T> Numbered<K, T> {
         self.0.keys().copied()
     }
 
-    /// Whether a key has a change.
+    /// Returns whether a key has a change.
     pub fn has(&self, key: K) -> bool {
         self.0.contains_key(&key)
     }

@@ -23,7 +23,7 @@ pub enum Op {
     Crash,
 }
 
-/// What a store lies on.
+/// The disk or folder that holds a store.
 pub trait Ground {
     /// Creates the store.
     fn create(&self, options: Options) -> Store;
@@ -31,7 +31,7 @@ pub trait Ground {
     fn open(&self, options: Options) -> Store;
     /// Opens it for reading only.
     fn open_read_only(&self, options: Options) -> Store;
-    /// Goes on with what the end of the process leaves at this moment.
+    /// Continues with what the end of the process leaves at this moment.
     fn crash(&mut self);
 }
 
@@ -49,7 +49,7 @@ impl Model {
         self.oracle.acknowledge(key, number, Some(version));
     }
 
-    /// Whether there was anything to remove.
+    /// Returns whether there was anything to remove.
     fn remove(&mut self, key: &[u8]) -> bool {
         let was = self.oracle.newest(key).is_some();
         let number = self.oracle.begin(key, What::Remove);
@@ -80,7 +80,7 @@ fn options(keep: Option<u32>) -> Options {
         .counted(is_counted)
 }
 
-/// Whether the store counts a key: two of three.
+/// Returns whether the store counts a key: two of three.
 fn is_counted(key: &[u8]) -> bool {
     !key.starts_with(b"http://host0")
 }

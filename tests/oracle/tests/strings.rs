@@ -24,7 +24,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// A folder of the file system; a crash goes on with a copy of it.
+/// A folder of the file system; a crash continues with a copy of it.
 struct Folder {
     temp: tempfile::TempDir,
     copies: u32,

@@ -15,9 +15,9 @@ pub fn seed(store_id: &[u8; 16], number: u64) -> u32 {
     h.finalize()
 }
 
-/// What is added to the ordinal in the seed of a segment of the key log.
+/// Added to the ordinal in the seed of a segment of the key log.
 pub const KEYS: u64 = 1 << 63;
-/// What stands for the ordinal in the seed of address.idx.
+/// Stands for the ordinal in the seed of address.idx.
 pub const INDEX: u64 = u64::MAX - 1;
 /// Bytes of a page of address.idx.
 pub const PAGE: usize = 4096;
@@ -92,7 +92,7 @@ pub fn page(file: &mut [u8], store_id: &[u8; 16], page: usize) {
     }
 }
 
-/// Where the key record at `at` ends, its padding left out.
+/// End of the key record at `at`, without its padding.
 fn key_record_end(file: &[u8], at: usize) -> usize {
     let word = u32_at(file, at + 4) as usize;
     let fixed = if word >> 25 & 1 == 1 { 56 } else { 40 };
@@ -108,8 +108,8 @@ pub fn key_record(file: &mut [u8], store_id: &[u8; 16], at: usize) {
     }
 }
 
-/// Where the payload of the value record at `at` starts and ends, by its own fields, clipped to
-/// the file.
+/// Start and end of the payload of the value record at `at`, by its own fields, clipped to the
+/// file.
 pub fn payload(file: &[u8], at: usize) -> std::ops::Range<usize> {
     let has_digest = matches!(file.get(at + 8), Some(1 | 2 | 5));
     let fixed = if has_digest { 72 } else { 56 };
@@ -133,8 +133,8 @@ pub fn value_record(file: &mut [u8], store_id: &[u8; 16], ordinal: u64, at: usiz
     put(file, at, &sum);
 }
 
-/// Whether an image holds, where it differs from another, something whose checksum is right: a
-/// fuzzer that compares long enough finds the numbers that it is compared with.
+/// Returns whether an image holds, where it differs from another, a record with the right
+/// checksum: a fuzzer that compares long enough finds the numbers that it is compared with.
 pub fn is_forged(image: &Image, original: &Image) -> bool {
     let id = original.0.get("SUPERBLOCK").map_or([0; 16], |f| store_id(f));
     image.0.iter().any(|(name, bytes)| {
@@ -184,9 +184,9 @@ pub struct Value {
     pub sequence: u64,
     /// Its time.
     pub time_ms: i64,
-    /// What it says of the body's length.
+    /// Stated length of the body.
     pub raw_bytes: u64,
-    /// What it says of the meta's length.
+    /// Stated length of the meta.
     pub meta_raw_bytes: u32,
     /// Its key.
     pub key: Vec<u8>,
@@ -194,7 +194,7 @@ pub struct Value {
     pub meta: Vec<u8>,
     /// Its payload, as stored.
     pub payload: Vec<u8>,
-    /// What it says is the body's digest.
+    /// Stated digest of the body.
     pub digest: [u8; 16],
 }
 

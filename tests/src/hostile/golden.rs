@@ -5,7 +5,7 @@
 //! large body in chunks, a filler where a power loss left a hole, several versions in and out of
 //! order, an index of two leaves with pages of an earlier checkpoint, and a tail of the log after
 //! the last checkpoint. [`make`] (the example `make_golden`) made it once; a later format gets a
-//! folder of its own.
+//! its own folder.
 
 use std::path::{Path, PathBuf};
 
@@ -35,7 +35,7 @@ pub const KEYS: [&str; 13] = [
 /// Something that was done to a key.
 #[derive(Clone, Copy, Debug)]
 pub enum Act {
-    /// A version of this time, with a body of so many bytes and a meta of so many.
+    /// A version of this time, with the lengths of its body and its meta in bytes.
     Put(i64, usize, usize),
     /// A version with the body of the one of the second time.
     Same(i64, i64),
@@ -45,7 +45,7 @@ pub enum Act {
 
 use Act::{Put, Remove, Same};
 
-/// What the first checkpoint merged: the number of a key, and what was done.
+/// Changes merged by the first checkpoint: the number of a key, and the act.
 pub const FIRST: [(usize, Act); 15] = [
     (1, Put(1000, 20, 5)),
     (0, Put(1000, 900, 200)),
@@ -63,10 +63,10 @@ pub const FIRST: [(usize, Act); 15] = [
     (10, Put(1000, 8, 0)),
     (10, Same(1100, 1000)),
 ];
-/// What the second checkpoint merged; between the two a put of the fifth key was lost, and a
+/// Changes merged by the second checkpoint; between the two a put of the fifth key was lost, and a
 /// filler stands there.
 pub const SECOND: [(usize, Act); 2] = [(5, Put(1000, 64, 0)), (5, Put(2000, 65, 0))];
-/// What lies in the log behind the last checkpoint.
+/// Records of the log after the last checkpoint.
 pub const TAIL: [(usize, Act); 9] = [
     (0, Put(2000, 400, 0)),
     (7, Put(3000, 50, 0)),
@@ -79,7 +79,7 @@ pub const TAIL: [(usize, Act); 9] = [
     (6, Put(1000, 40, 0)),
 ];
 
-/// Where the committed bytes lie.
+/// Folder of the committed bytes.
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("data/golden/v1")
 }
@@ -92,7 +92,7 @@ pub fn image() -> Image {
     Image::read(&folder()).expect("the golden store is part of the source")
 }
 
-/// How the golden store, and damaged copies of it, are opened.
+/// Options to open the golden store and damaged copies of it.
 pub fn options() -> Options {
     Options::new()
         .segment_bytes(1 << 20)
@@ -209,7 +209,7 @@ pub fn make() -> Result<Image> {
     let store = Store::open(&path, options())?;
     play(&store, &TAIL)?;
     let mut image = Image::read(&path).expect("readable");
-    // Whoever held the lock is gone.
+    // The holder of the lock has ended.
     image.file_mut("LOCK").clear();
     Ok(image)
 }

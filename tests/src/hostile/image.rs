@@ -59,7 +59,7 @@ impl Image {
 #[derive(Debug)]
 pub struct Scratch {
     disk: SimDisk,
-    /// What lies on it, if that is known: files that did not change are not written again.
+    /// Its content, if known: unchanged files are not written again.
     held: Option<Image>,
 }
 

@@ -16,19 +16,19 @@ use super::golden::{self, Act, KEYS, Kept, TAIL, state};
 use super::image::{Image, Scratch};
 use super::layout::Cost;
 
-/// What may be read of each key.
+/// Permitted answers for each key.
 #[derive(Clone, Debug)]
 pub struct Expect {
     /// Per key: the states that are allowed, each newest first.
     states: Vec<Vec<Vec<Kept>>>,
     /// Keys whose reads may fail.
     may_fail: BTreeSet<usize>,
-    /// Keys of which anything may be read: their value records were forged.
+    /// Keys with any answer permitted: their value records were forged.
     wild: BTreeSet<usize>,
     opening_may_fail: bool,
 }
 
-/// How far a damaged store was noticed.
+/// Result of looking for damage in a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     /// By opening, a read, a list or `verify`.
@@ -46,7 +46,7 @@ fn options() -> Options {
 pub type Broken = String;
 
 impl Expect {
-    /// What damage of this cost leaves.
+    /// Returns what damage of this cost leaves.
     pub fn new(cost: &Cost) -> Expect {
         let states = (0..KEYS.len()).map(|key| {
             // Any of the damaged records may be judged whole or lost; those of other keys do not
@@ -101,7 +101,7 @@ impl Expect {
     }
 
     /// Judges all answers of a handle that writes, then puts a page and reads it back. Bytes that
-    /// recovery reports as cut off or skipped are told.
+    /// recovery reports as cut off or skipped are reported.
     fn writable(&self, dir: Arc<dyn Dir>) -> Result<Told, Broken> {
         let lost = Arc::new(AtomicU64::new(0));
         let seen = Arc::clone(&lost);
@@ -270,7 +270,7 @@ impl Expect {
             return Err(format!("{what} names {} twice", KEYS[number]));
         }
         if self.states[number].iter().all(Vec::is_empty) {
-            return Err(format!("{what} names {}, which is not there", KEYS[number]));
+            return Err(format!("{what} names {}, which is missing", KEYS[number]));
         }
         Ok(Some(number))
     }
@@ -299,7 +299,7 @@ fn is_file(name: &str) -> bool {
     matches!(name, "SUPERBLOCK" | "RULES" | "address.idx") || (is_segment && name.ends_with(".dat"))
 }
 
-/// Whether an error tells damage and its place, as it must.
+/// Returns whether an error names damage and its place, as it must.
 fn check(e: &Error, what: &str) -> Result<bool, Broken> {
     match e {
         Error::Storage(StorageError::Corrupt { file, .. }) if is_file(file) => Ok(true),

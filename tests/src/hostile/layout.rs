@@ -17,11 +17,11 @@ use super::image::Image;
 /// A record of one of the logs.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Where it lies.
+    /// Its place.
     pub range: Range<usize>,
-    /// Where what it holds ends: padding follows, or what a filler covers.
+    /// End of its content: padding follows, or the bytes that a filler covers.
     pub used_end: usize,
-    /// What it is, as `inspect` calls it.
+    /// Its kind, in the words of `inspect`.
     pub kind: String,
     /// The number of its key.
     pub key: Option<usize>,
@@ -42,11 +42,11 @@ pub struct Layout {
     pub directory: usize,
     /// The page of address.idx that is the node of the segment table, on which opening relies.
     pub table: usize,
-    /// Where the log's tail begins.
+    /// Beginning of the log's tail.
     pub tail: usize,
 }
 
-/// What damage to a place may cost.
+/// The greatest permitted loss by damage to a place.
 #[derive(Clone, Debug, Default)]
 pub struct Cost {
     /// Opening may fail.
@@ -99,7 +99,7 @@ impl Layout {
         Layout { values, keys, leaves, directory: root, table, tail }
     }
 
-    /// What changing these bytes of a file may cost.
+    /// Returns the greatest permitted loss by a change of these bytes of a file.
     pub fn cost(&self, file: &str, range: Range<usize>) -> Cost {
         match file {
             "LOCK" => Cost { harmless: true, ..Cost::default() },
@@ -107,7 +107,7 @@ impl Layout {
                 let used = [0..512, 4096..4608, 8192..8704].iter().any(|used| meets(&range, used));
                 Cost { opening: used, harmless: !used, ..Cost::default() }
             }
-            // Without its header it is no segment: all that lies in it is lost.
+            // Without its header it is not a segment: all that lies in it is lost.
             "value0.dat" if meets(&range, &(0..64)) => self.log_cost(&self.values, 0..usize::MAX),
             "value0.dat" => self.log_cost(&self.values, range),
             "key0.dat" => self.log_cost(&self.keys, range),
@@ -115,7 +115,8 @@ impl Layout {
         }
     }
 
-    /// What damage to one of the logs may cost. Only damage within one record can be harmless.
+    /// Returns the greatest permitted loss by damage to one of the logs. Only damage within one
+    /// record can be harmless.
     fn log_cost(&self, entries: &[Entry], range: Range<usize>) -> Cost {
         let mut cost = Cost { opening: meets(&range, &(0..64)), harmless: true, ..Cost::default() };
         cost.harmless = !cost.opening;

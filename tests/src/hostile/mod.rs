@@ -1,4 +1,4 @@
-//! What the tests and fuzz targets of damaged and hostile stores share.
+//! Code shared by the tests and fuzz targets of damaged and hostile stores.
 //!
 //! * [`image`]: a store's files in memory, and where they lie while a test has them open;
 //! * [`golden`]: the committed store, and its contents;

@@ -1,4 +1,4 @@
-//! A small store of many files, of which whole files are removed, emptied, swapped or rolled back,
+//! A small store of many files; whole files are removed, emptied, swapped or rolled back,
 //! two at a time.
 //!
 //! The store ([`Past`]) has segments of values, one made by a compaction, segments of keys, an
@@ -18,13 +18,13 @@ use super::image::Image;
 /// Numbers of keys that the store was ever given.
 pub const KEYS: u32 = 44;
 const BODY_BYTES: usize = 900;
-/// So many bytes of a body are those of all.
+/// Length of the part that all bodies share, in bytes.
 const ALIKE_BYTES: usize = 100;
 
 /// Key and time of a version.
 pub type Named = (u32, i64);
 
-/// How the store, and what is left of it, is opened.
+/// Options to open the store, and its remains.
 pub fn options() -> Options {
     let limits = Limits { key_segment_bytes: 2048, map_pages: 16, slack_bytes: 0, ..Limits::default() };
     let limits = Limits { first_pages: 5, group_pages: 1000, always_train: true, ..limits };
@@ -72,15 +72,15 @@ pub struct Past {
     pub then: Vec<Image>,
     /// The files of another store that came about in the same way.
     pub foreign: Image,
-    /// What can be read.
+    /// Versions that can be read.
     pub alive: BTreeSet<Named>,
-    /// What could be read at the earlier checkpoints.
+    /// Versions that could be read at the earlier checkpoints.
     pub alive_then: Vec<BTreeSet<Named>>,
     /// The segment in which lies what was put after the last checkpoint, if there is such.
     pub tail: Option<String>,
 }
 
-/// How a store ended.
+/// The end of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// It was compacted and closed.
@@ -170,8 +170,8 @@ impl Past {
         Ok(Past { now, then: own.then, foreign, alive: own.alive, alive_then: own.alive_then, tail })
     }
 
-    /// What is owed after some harms: what can be read or, when nothing can tell that there was
-    /// more, what could be then.
+    /// Versions owed after some harms: those that can be read or, when nothing can show that there
+    /// were more, those that could be read then.
     pub fn owed(&self, harms: &[Harm]) -> &BTreeSet<Named> {
         let last = self.then.len() - 1;
         let is_old = |h: &Harm| self.tail.as_ref() == Some(&h.file) && h.way == Way::RolledBack(last);
@@ -225,10 +225,10 @@ impl Past {
     }
 }
 
-/// What became of a file.
+/// Fate of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Way {
-    /// It is not there.
+    /// It is missing.
     Removed,
     /// It is there, without a byte.
     Emptied,
@@ -244,18 +244,18 @@ pub enum Way {
 pub struct Harm {
     /// The file's name.
     pub file: String,
-    /// What became of it.
+    /// Its fate.
     pub way: Way,
 }
 
-/// What a handle gave and said.
+/// Answers and errors of a handle.
 #[derive(Debug, Default)]
 pub struct Seen {
     /// Versions that it gave.
     pub got: BTreeSet<Named>,
-    /// Whether it named a file that is damaged or absent.
+    /// True if it named a file that is damaged or missing.
     pub is_told: bool,
-    /// What it must never do.
+    /// Broken promises.
     pub broken: BTreeMap<&'static str, String>,
 }
 
@@ -285,7 +285,7 @@ impl Seen {
     }
 }
 
-/// Whether an error says which file is the cause.
+/// Returns whether an error names the file that is the cause.
 pub fn names_a_file(e: &filemap_core::Error) -> bool {
     use filemap_core::{Error, StorageError};
     matches!(e, Error::Storage(StorageError::Corrupt { file, .. }) if !file.is_empty())
@@ -320,7 +320,7 @@ pub fn read(store: &Store, alive: &BTreeSet<Named>) -> Seen {
                 for head in heads {
                     match store.get_version(&name, head.version) {
                         Ok(Some(value)) => got.extend(seen.given(&name, &value)),
-                        Ok(None) => drop(seen.broken.insert("a listed version that is not there", format!("{number}"))),
+                        Ok(None) => drop(seen.broken.insert("a listed version that is missing", format!("{number}"))),
                         Err(e) => {
                             told = true;
                             seen.failed(&e);
@@ -360,7 +360,7 @@ pub fn copy(store: &Store, has: &[Named]) -> Result<(BTreeSet<Named>, bool)> {
     Ok((seen.got, told || copied.damaged > 0))
 }
 
-/// Where the files of a damaged store lie.
+/// Directory with the files of a damaged store.
 pub fn dir(image: &Image) -> Arc<dyn filemap_io::Dir> {
     disk(image).dir()
 }

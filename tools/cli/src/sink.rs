@@ -30,9 +30,7 @@ fn check_link(path: &Path) -> io::Result<()> {
     }
     let leads = fs::read_link(path).unwrap_or_default();
     let leads = leads.display();
-    Err(io::Error::other(format!(
-        "it is a symbolic link to {leads}, and no output goes through one; name the place itself"
-    )))
+    Err(io::Error::other(format!("it is a symbolic link to {leads}; output does not follow links: give the target")))
 }
 
 /// Refuses a folder that is a store's, or lies in one.

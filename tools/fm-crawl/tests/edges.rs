@@ -131,7 +131,7 @@ fn a_place_in_a_store_and_a_file_of_something_else_are_refused() {
     let run =
         |edges: String| bench.run("run", &["--seed=http://a.test/", "--rate=0", "--allow-private", &resolve, &edges]);
     let ran = run(format!("--edges={}", bench.path("picture").display())).ended(2);
-    assert!(ran.words.contains("does not end as a file of edges"), "{}", ran.words);
+    assert!(ran.words.contains("does not end like a file of edges"), "{}", ran.words);
     let ran = run(format!("--edges={}", bench.store().join("edges").display())).ended(2);
     assert!(ran.words.contains("lies in a store"), "{}", ran.words);
     assert_eq!(web.pages_asked(), 0);

@@ -164,7 +164,7 @@ fn a_store_of_an_older_backup_is_told_from_the_one_that_the_crawl_knows() {
         assert!(said.iter().all(|words| ran.words.contains(words)), "{verb}: {}", ran.words);
         assert!(!ran.out.contains("nothing is left"), "{verb}: {}", ran.out);
     }
-    // The note that belongs to the backup is fine, and so is none: crawls by earlier versions
+    // The note of the backup is fine, and so is a missing note: crawls by earlier versions
     // wrote none.
     let note = bench.path("pages.fm.crawl/store-sequence");
     let new = fs::read(&note).unwrap();

@@ -43,7 +43,7 @@ pub struct Cli {
     /// Memory of each seen set on disk, and the largest filter that is made on request
     #[arg(long, value_name = "SIZE", value_parser = fm_cli::sizes::parse, default_value = "256MiB")]
     seen_memory: u64,
-    /// How long a request id is remembered, so that a request to a seen set can be sent again
+    /// Time that a request id is remembered, so that a request to a seen set can be sent again
     #[arg(long, value_name = "TIME", value_parser = times::duration, default_value = "24h")]
     seen_keep_for: std::time::Duration,
     /// Number of request ids that are remembered; at most 65,536 for a set on Redis
@@ -59,7 +59,7 @@ pub struct Cli {
     /// Silence after which a crawl counts as stopped, and its shards may be freed
     #[arg(long, value_name = "TIME", value_parser = times::duration, default_value = "60s")]
     links_lease: std::time::Duration,
-    /// Where to listen
+    /// Address and port to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8640")]
     listen: SocketAddr,
     /// Allow puts and removals
@@ -70,7 +70,7 @@ pub struct Cli {
     /// FILEMAP_TOKEN and FILEMAP_CA_FILE
     #[arg(long, value_name = "ADDRESS", conflicts_with = "write")]
     follow: Option<String>,
-    /// Follow even if the local store has pages of its own, or is a replica of another store:
+    /// Follow even if the local store has its own pages, or is a replica of another store:
     /// pages that the followed store lacks are removed here
     #[arg(long, requires = "follow")]
     begin_anew: bool,
@@ -107,7 +107,7 @@ pub struct Cli {
     /// Maximum number of connections at once; more wait
     #[arg(long, value_name = "N", default_value_t = 16_384)]
     max_connections: usize,
-    /// How long a client may take for a request's head, and for the next part of its body
+    /// Time for a client to send a request's head, and the next part of its body
     #[arg(long, value_name = "TIME", value_parser = times::duration, default_value = "30s")]
     idle: std::time::Duration,
     /// Print errors only
@@ -192,7 +192,7 @@ impl Cli {
 
     fn options(&self) -> Result<ServerOptions, Failure> {
         if filemap::sharded::is_location(&self.store) {
-            let words = "a server has the store of one folder: start one for each, at an address of its own, or copy all \
+            let words = "a server has the store of one folder: start one for each, at its own address, or copy all \
                          into one folder with `fm-tool copy`";
             return Err(Failure::Usage(format!("{}: {words}", self.store.display())));
         }
@@ -233,7 +233,8 @@ impl Cli {
     /// Warns of effects of the access rules that the operator may not expect.
     fn say_rules(&self, rules: &AccessRules) {
         if rules.of_users() > 0 {
-            words::complain(format_args!("{} access rules name a `user`: they apply to nobody", rules.of_users()));
+            let number = words::count(rules.of_users(), "access rule");
+            words::complain(format_args!("{number} with a `user`: without effect, as the server knows no users"));
         }
         for line in rules.out_of_order() {
             words::complain(format_args!("{line}: not in pywb's order; it applies here, but pywb may miss it"));
@@ -242,7 +243,7 @@ impl Cli {
             words::complain(format_args!("{warning}"));
         }
         if !self.quiet {
-            words::say(format_args!("{} access rules", rules.len()));
+            words::say(words::count(rules.len() as u64, "access rule"));
         }
     }
 

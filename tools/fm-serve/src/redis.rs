@@ -12,7 +12,7 @@ use urlindex_redis::{NewRedisSet, RedisOptions, RedisUrlSet};
 
 /// Owner of the remembered requests: all servers, so that a client may retry at another one.
 const OWNER: u128 = u128::from_be_bytes(*b"fm-serve clients");
-/// How long a request waits for Redis before its client is told to retry.
+/// Time that a request waits for Redis before its client is asked to retry.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum number of requests that Redis remembers for one owner.
 const MOST_REQUESTS: u64 = 65_536;

@@ -26,7 +26,7 @@ fn versions(path: &Path) -> BTreeMap<(Vec<u8>, i64), Vec<u8>> {
     found
 }
 
-/// Puts and removes pages until it is told to stop.
+/// Puts and removes pages until it must stop.
 fn work(client: &Client, kill: u64, stop: &AtomicBool) {
     for nth in 0u64.. {
         if stop.load(Ordering::Relaxed) {
@@ -70,7 +70,7 @@ fn has(replica: &Program, url: &str) -> bool {
 fn a_replica_that_is_killed_again_and_again_becomes_equal() {
     let dir = tempfile::tempdir().expect("a folder");
     let (origin_path, replica_path) = (dir.path().join("origin.fm"), dir.path().join("replica.fm"));
-    // There are so many pages that the first kills come during the first listing.
+    // Enough pages that the first kills come during the first listing.
     let store = PageStore::create(&origin_path, Options::new()).expect("a store");
     for nth in 0..3000 {
         let page = Page::new(format!("http://before.example/{nth}"), TIME, 200, "before ".repeat(200));

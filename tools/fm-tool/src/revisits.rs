@@ -9,7 +9,7 @@ pub fn say_unresolved(count: Option<&RevisitCount>) {
     let Some(count) = count.filter(|count| count.unresolved > 0) else { return };
     let urls: Vec<String> = count.urls.iter().take(3).map(|url| plain(url)).collect();
     complain(format_args!(
-        "{} of {} have no body, since their originals are not in the store: {}{}; import the files that have them",
+        "no body for {} of {}: the original is missing from the store: {}{}; import the files that have it",
         count.unresolved,
         words::count(count.revisits, "revisit"),
         urls.join(" "),

@@ -177,7 +177,7 @@ fn an_empty_file_and_one_that_is_no_warc_are_said_to_be_so() {
     fs::write(&empty, "").unwrap();
     bench.run("import", &[&empty]).ended(3).said("empty.warc: offset 0:").said("0 pages");
     let letter = bench.path("letter.warc");
-    fs::write(&letter, "Dear Sir or Madam,\nthis is no WARC file.\n").unwrap();
+    fs::write(&letter, "Dear Sir or Madam,\nthis is not a WARC file.\n").unwrap();
     let good = warc("example.warc.gz");
     bench.run("import", &[&letter, &good]).ended(3).said("letter.warc");
     bench.run("get", &["http://example.com/"]).ended(0);

@@ -182,7 +182,7 @@ fn caches_that_are_none_are_refused() {
     let bench = Bench::new();
     let text = bench.path("text.sqlite");
     fs::write(&text, "no database").expect("written");
-    bench.run("import", &args("requests-cache", &text)).ended(2).said("no file of SQLite");
+    bench.run("import", &args("requests-cache", &text)).ended(2).said("not a file of SQLite");
     bench.run("import", &args("requests-cache", &data("scrapy/lite.db"))).ended(2).said("no table responses");
     bench.run("import", &args("requests-cache", &bench.path("absent"))).ended(2);
     let files = data("requests-1.3-files");
@@ -266,19 +266,19 @@ fn a_pipe_in_a_cache_is_named_and_not_waited_for() {
     // Four of 20 entries are in the table next to the journal.
     assert_eq!((&line["stored"], &line["damaged"], &line["ignored"]), (&15.into(), &4.into(), &2.into()), "{line}");
     let said =
-        ["pipe.db: it is no regular file", "a.db.dat: it is no", "response_body cannot", "lite.db-journal is no"];
+        ["pipe.db: it is not a regular file", "a.db.dat: it is not", "response_body cannot", "lite.db-journal is not"];
     assert!(said.iter().all(|words| ran.words.contains(words)), "{}", ran.words);
 
     let files = bench.path("files");
     copy(&data("requests-1.3-files"), &files);
     fifo(&files.join("0.json"));
-    let ran = bench.run("import", &args("requests-cache", &files)).ended(3).said("0.json: it is no regular file");
+    let ran = bench.run("import", &args("requests-cache", &files)).ended(3).said("0.json: it is not a regular file");
     assert_eq!((&ran.json()[0]["records"], &ran.json()[0]["damaged"]), (&6.into(), &1.into()));
-    bench.run("import", &args("requests-cache", &cache.join("notes"))).ended(2).said("no regular file");
+    bench.run("import", &args("requests-cache", &cache.join("notes"))).ended(2).said("not a regular file");
     let table = bench.path("table.sqlite");
     copy(&data("requests-1.3-pickle.sqlite"), &table);
     fifo(&bench.path("table.sqlite-wal"));
-    bench.run("import", &args("requests-cache", &table)).ended(2).said("table.sqlite-wal is no regular file");
+    bench.run("import", &args("requests-cache", &table)).ended(2).said("table.sqlite-wal is not a regular file");
 }
 
 #[test]

@@ -244,7 +244,7 @@ fn a_host_is_removed_whole_with_what_stands_beside_its_pages_and_nothing_else() 
     assert_eq!(sorted(lines(&bench, "ls", &[])), sorted(others));
     let left = bench.run("dump", &["--all-versions"]).ended(0).json();
     let is_of_host = |line: &Value| line["url"].as_str().unwrap().contains(HOST);
-    assert!(!left.iter().any(is_of_host), "requests and metadata are gone with their pages");
+    assert!(!left.iter().any(is_of_host), "requests and metadata are removed with their pages");
     let archive = bench.run("rm", &["--prefix", "http://archive.org/images/", "-y", "--json"]).ended(0).json();
     assert!(archive.len() > 2 && archive.iter().all(|line| line["removed"] == true), "{archive:?}");
     bench.run("get", &[ARCHIVE]).ended(0);

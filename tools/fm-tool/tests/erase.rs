@@ -131,8 +131,8 @@ fn a_damaged_body_may_be_the_one_that_is_meant_and_is_counted() {
     let order = ["--digest", "sha1:VGMT4NSHA2AWVOR6EVYXQUGCNSONBWE5", "--reason", "r"];
     bench.run("erase", &order).ended(3).said("could not be looked at").said("value0.dat");
     bench.run("get", &["http://b/"]).ended(1);
-    // It stays incomplete until the damaged value is gone, since even dead bytes might be meant;
-    // the first run after the removal reclaims them.
+    // It stays incomplete until the damaged value is removed, since even dead bytes might be
+    // meant; the first run after the removal reclaims them.
     bench.run("erase", &["--resume"]).ended(3);
     let lifted = bench.path("lifted.fm");
     run(std::process::Command::new("cp").arg("-r").arg(bench.store()).arg(&lifted)).ended(0);

@@ -1,6 +1,6 @@
 //! One table with the rules for every verb: a missing path is not created, a folder with other
-//! files is left alone, damage gives its own exit code, a reader that closes the pipe is no error,
-//! and no verb ever ends with a backtrace.
+//! files is left alone, damage gives its own exit code, a reader that closes the pipe is not an
+//! error, and no verb ever ends with a backtrace.
 
 use std::ffi::OsString;
 use std::fs;

@@ -160,7 +160,7 @@ fn a_set_on_a_full_disk_says_early_that_it_cannot_grow_and_keeps_what_it_answere
         let answered: usize = lines[5].parse().unwrap();
         assert!((1_000..390_000).contains(&answered), "{kind}: {answered}");
         assert!(ran.words.contains("no room for a larger file"), "{kind}: {}", ran.words);
-        // A set that has no space at all is not created.
+        // A set without any space is not created.
         let none =
             "cat /dev/zero > \"$D/fill\" 2> /dev/null\n\"$T\" seen create \"$D/set\" --kind trie; echo $?; ls \"$D\"";
         let ran = on_small_disk(&bench, "1m", &list, none).unwrap();

@@ -33,10 +33,10 @@ fn a_revisit_without_its_original_is_said_counted_and_resolved_later() {
     let first = record("response", "http://a.example/page", "2020-01-01T00:00:00Z", "HTTP/1.1 200 OK\r\n\r\nhere");
     let (again, first) = (file(&bench, "again.warc", again), file(&bench, "first.warc", first));
 
-    bench.run("import", &[&again]).ended(0).said("1 of 1 revisit have no body").said(url);
+    bench.run("import", &[&again]).ended(0).said("no body for 1 of 1 revisit:").said(url);
     let line = &bench.run("import", &[PathBuf::from("--json"), again.clone()]).ended(0).json()[0];
     assert_eq!((&line["revisits"], &line["unresolved_revisits"]), (&1.into(), &1.into()));
-    bench.run("verify", &["--full"]).ended(0).said("1 of 1 revisit have no body");
+    bench.run("verify", &["--full"]).ended(0).said("no body for 1 of 1 revisit:");
     let line = &bench.run("verify", &["--json"]).ended(0).json()[0];
     assert_eq!((&line["revisits"], &line["unresolved_revisits"]), (&1.into(), &1.into()));
 
@@ -135,7 +135,7 @@ fn answers_that_are_taken_for_pages_without_their_requests_are_said() {
     let answer = |nth: usize| record("response", &page(nth), "2020-01-01T00:00:00Z", "HTTP/1.1 200 OK\r\n\r\nhere");
     let named = with_ids(answer(0), "WARC-Record-ID: <urn:a>\r\nWARC-Concurrent-To: <urn:q>");
     let ran = bench.run("import", &[file(&bench, "alone.warc", &named)]).ended(0);
-    ran.said("1 answer taken for a page although the request is not met");
+    ran.said("1 answer taken for a page although its request is missing");
 
     // A request without an answer; and one that only its URL links to its answer.
     let plain = record("response", &page(7), "2020-01-01T00:00:00Z", "HTTP/1.1 200 OK\r\n\r\nby GET");

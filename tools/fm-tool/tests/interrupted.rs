@@ -67,7 +67,7 @@ fn an_import_that_is_interrupted_while_it_waits_closes_the_store_and_goes_on_whe
         drop(pipe);
         assert_eq!(ended, Some(code), "{words}");
         assert!(words.contains("interrupted: ") && words.contains("continues from there"), "{words}");
-        assert!(!words.contains("damaged"), "input that was cut short by the signal is no damage: {words}");
+        assert!(!words.contains("damaged"), "input that was cut short by the signal is not damage: {words}");
         let stored = urls(&bench);
         assert!(stored > 0 && words.contains(&format!("{stored} pages stored")), "{stored}: {words}");
         // The store was closed properly: there is nothing to replay.

@@ -78,7 +78,7 @@ fn a_served_seen_set_answers_as_one_in_files_does() {
     for (verb, args) in asked {
         let (local, remote) = (ask(verb, here.as_os_str(), args), ask(verb, location.as_ref(), args));
         assert_eq!((remote.code, remote.text()), (local.code, local.text()), "{verb} {args:?}: {}", remote.words);
-        assert_eq!(remote.code, 2, "one line is no URL");
+        assert_eq!(remote.code, 2, "one line is not a URL");
     }
     for (args, words) in [(&["--memory", "64MiB"][..], "--memory"), (&["--canonical", "whatwg"], "rules `crawl`")] {
         let refused = ask("check", location.as_ref(), args).ended(2);
@@ -264,8 +264,8 @@ fn what_a_server_does_not_take_in_is_said_with_the_exit_code() {
     std::fs::write(&packed, [&b"\xfd7zXZ\0\0\x04"[..], &[7; 100]].concat()).expect("written");
     let ran = server.run("import", &[packed.to_str().expect("text")]).ended(2);
     ran.said("compressed by xz").said("the server has not all of it");
-    server.run("import", &["--exact-urls", file]).ended(2).said("for a store here");
-    server.run("import", &["--from", "scrapy-httpcache", "."]).ended(2).said("--from is for a store here");
+    server.run("import", &["--exact-urls", file]).ended(2).said("a local store");
+    server.run("import", &["--from", "scrapy-httpcache", "."]).ended(2).said("--from needs a local store");
     assert_eq!(server.run("count", &[]).ended(0).text().trim(), "0");
     let location = server.location.clone();
     drop(server);

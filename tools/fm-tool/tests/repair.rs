@@ -100,7 +100,7 @@ fn in_place_it_asks_first_and_lists_what_is_lost() {
     assert!(fs::read(&segment).unwrap() == bytes, "nothing was done yet");
     let ran = bench.run("repair", &["--in-place", "--yes"]).ended(3).said("lost in 1 place");
     assert!(ran.text().starts_with("value0.dat: offset "), "{}", ran.text());
-    assert!(ran.text().contains("http://docs.python.localhost/"), "its URL is told: {}", ran.text());
+    assert!(ran.text().contains("http://docs.python.localhost/"), "its URL is reported: {}", ran.text());
     bench.run::<&str>("verify", &[]).ended(0);
     assert_eq!(pages(&bench.store()), PAGES - 1);
     // A second repair has nothing to do.

@@ -114,7 +114,7 @@ fn thousands_of_lines_are_answered_in_order_from_files_and_pipes() {
         let json = fed("check", &set, &["--count", "--json"], &urls(4_999..5_001)).ended(0).json();
         assert_eq!((&json[0]["lines"], &json[0]["new"]), (&2.into(), &1.into()));
         let quiet = fed("add", &set, &["--quiet"], &urls(5_000..6_000)).ended(0);
-        assert!(quiet.out.lines().count() == 1_000 && quiet.words.is_empty(), "answers are no words");
+        assert!(quiet.out.lines().count() == 1_000 && quiet.words.is_empty(), "answers are not words");
         assert_eq!(stat(&set)["urls"], 6_000);
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::harness::{Bench, PAGE_CRC, PAGE_URL, Ran, run, tool, warc};
 
-/// What a verb does with such a store.
+/// The effect of a verb on such a store.
 enum Does {
     /// It works, and so finds that there is none.
     Works,
@@ -224,7 +224,7 @@ fn folders_that_are_not_the_store_are_refused_and_strays_are_found() {
     let plain = plain.to_str().unwrap();
     for (location, words) in [
         (format!("shards:{b},{a}"), "give the paths in their order"),
-        (format!("shards:{a},{plain}"), "is no member of the store"),
+        (format!("shards:{a},{plain}"), "is not a member of the store"),
         (format!("shards:{a},{b},{plain}"), "2 folders, and 3 were given"),
         (format!("shards:{a},{a}.gone"), "mount its disk"),
         (format!("shards:{a}"), "two or more"),

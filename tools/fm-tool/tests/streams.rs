@@ -46,7 +46,7 @@ fn every_verb_prints_json_lines_when_asked() {
     let put = bench.feed("put", &[url, "-", "--json"], b"\xff\x00binary").ended(0).json();
     assert_eq!(put[0]["url"], url);
     let got = bench.run("get", &[url, "--json"]).ended(0).json();
-    assert_eq!(got[0]["body_base64"], "/wBiaW5hcnk=", "bytes that are no text");
+    assert_eq!(got[0]["body_base64"], "/wBiaW5hcnk=", "bytes that are not text");
     let text = bench.run("get", &[PAGE_URL, "--json"]).ended(0).json();
     assert!(text[0]["body"].as_str().unwrap().contains("<html"), "text as text");
     for (verb, args) in [("head", &[PAGE_URL][..]), ("history", &[PAGE_URL]), ("ls", &[]), ("stat", &[]), ("dump", &[])]

@@ -126,7 +126,7 @@ impl Engine for Lmdb {
         Ok(Facts { stored_bytes: Some(stored), ..Facts::default() })
     }
 
-    /// Pages of up to half a leaf lie in the leaves; longer ones have pages of their own.
+    /// Pages of up to half a leaf lie in the leaves; longer ones have their own pages.
     fn index_bytes(&self) -> Outcome<Option<u64>> {
         let opened = self.env();
         let transaction = opened.env.read_txn()?;

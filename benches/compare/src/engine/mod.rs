@@ -29,7 +29,7 @@ use filemap_benches::generate::Page;
 
 use crate::pages::Probe;
 
-/// What a store is opened for.
+/// The purpose for which a store is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// A bulk load into an empty store: nothing need be durable before [`Engine::sync`] at its
@@ -44,7 +44,7 @@ pub enum Purpose {
 /// Settings that all engines share.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Memory for a cache of its own, if it has one.
+    /// Memory for its own cache, if it has one.
     pub cache_bytes: u64,
     /// zstd level.
     pub level: i32,
@@ -60,17 +60,17 @@ pub struct Kind {
     pub name: &'static str,
     /// Its version, for the report.
     pub version: fn() -> String,
-    /// How it is set up, for the report.
+    /// Its settings, for the report.
     pub settings: fn(&Settings) -> String,
-    /// Who compresses, and how.
+    /// The compressor and its settings.
     pub compression: fn(&Settings) -> String,
     /// Opens a store, or makes one where none is.
     pub open: Open,
     /// Pages that a load puts at a time.
     pub batch: usize,
-    /// What it can do.
+    /// Its capabilities.
     pub can: Can,
-    /// Whether a file of the store holds index and no pages. `None` for engines that keep both in
+    /// True if a file of the store holds index and no pages. `None` for engines that keep both in
     /// the same files.
     pub is_index_file: Option<fn(&str) -> bool>,
 }
@@ -82,7 +82,7 @@ pub type Opened = Box<dyn Engine>;
 /// Callback with the answer to a probe.
 pub type Each<'a> = dyn FnMut(&Probe, Option<&[u8]>) -> Outcome<()> + 'a;
 
-/// What an engine can do.
+/// Capabilities of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Can {
     /// A closed store can be opened again.
@@ -106,12 +106,12 @@ const FILE_BYTES_TO_ADD_UP: u64 = 4 << 30;
 const EVERYTHING: Can =
     Can { reopen: true, recover: true, update: true, delete: true, get_ahead: false, pages_max: u64::MAX };
 
-/// Why space is reclaimed.
+/// The cause of a reclaim of space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum After {
     /// Pages were replaced by others.
     Overwrite,
-    /// Pages were deleted for good.
+    /// Pages were deleted.
     Delete,
 }
 
@@ -183,7 +183,7 @@ fn locked(package: &str) -> String {
     format!("{package} {}", version.unwrap_or("of unknown version"))
 }
 
-/// How the report names zstd by the application.
+/// The report's words for zstd by the application.
 fn zstd_by_application(settings: &Settings) -> String {
     format!("zstd -{} by the application", settings.level)
 }

@@ -1,7 +1,7 @@
 //! redb.
 //!
 //! By its documentation: many puts in one transaction; commits of `Durability::None`, with a
-//! durable one at the end of a load and every second in use, since only those free pages for good.
+//! durable one at the end of a load and every second in use, since only those free pages.
 //! Freed pages are reused, so nothing is compacted after overwriting; after deleting, `compact`.
 
 use std::path::{Path, PathBuf};

@@ -29,7 +29,7 @@ impl Cgroup {
         Some(Cgroup { dir: dir.to_owned(), limit })
     }
 
-    /// Limits the group to so many bytes.
+    /// Limits the group to this number of bytes.
     pub fn limit(&self, bytes: u64) -> Outcome<()> {
         self.write(self.limit, &bytes.to_string())
     }
@@ -51,7 +51,7 @@ impl Cgroup {
     }
 }
 
-/// Where the memory controller of version 1 and the hierarchy of version 2 are mounted.
+/// Mount points of the memory controller of version 1 and of the hierarchy of version 2.
 fn mount_points(mountinfo: &str) -> Vec<PathBuf> {
     let line = |line: &str| {
         let (before, after) = line.split_once(" - ")?;

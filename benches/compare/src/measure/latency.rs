@@ -42,7 +42,7 @@ impl Latencies {
         Ok(())
     }
 
-    /// How many there are.
+    /// Number of samples.
     pub fn len(&self) -> u64 {
         self.histogram.len()
     }

@@ -20,11 +20,11 @@ pub struct Lines {
     pub engine: String,
     /// `corpus` or `generated-...`.
     pub set: String,
-    /// How many pages are loaded.
+    /// Number of pages loaded.
     pub pages: u64,
     /// Bytes of their bodies.
     pub raw_bytes: u64,
-    /// Which round, from 1.
+    /// Number of the round, from 1.
     pub round: u32,
     failures: AtomicU64,
 }
@@ -62,7 +62,7 @@ impl Lines {
         write(&self.file, &line)
     }
 
-    /// Why a workload has no figures.
+    /// Reports a workload without figures, and the reason.
     pub fn skipped(&self, workload: &str, why: &str) -> Outcome<()> {
         self.skipped_of(&self.engine, workload, why)
     }
@@ -83,7 +83,7 @@ impl Lines {
         write(&self.file, &line)
     }
 
-    /// How many lines of failure there were.
+    /// Number of failure lines.
     pub fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
     }

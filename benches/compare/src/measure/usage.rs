@@ -17,7 +17,7 @@ pub fn disk_bytes(dir: &Path) -> Outcome<u64> {
         total += fs::metadata(&dir)?.blocks() * BLOCK_BYTES;
         for entry in fs::read_dir(&dir)? {
             let entry = entry?;
-            // An engine may remove a file of its own between the two looks.
+            // An engine may remove a separate file between the two looks.
             let Ok(metadata) = entry.metadata() else { continue };
             if metadata.is_dir() {
                 left.push(entry.path());

@@ -48,7 +48,7 @@ impl AsRef<[u8]> for Probe {
 }
 
 impl Probe {
-    /// Whether this is the right answer.
+    /// Returns whether this is the right answer.
     pub fn is_right(&self, found: Option<&[u8]>) -> bool {
         self.digest == found.map(xxh3_64)
     }
@@ -71,7 +71,7 @@ impl Pages {
         Pages { source, count, next: AtomicU64::new(count), begun: zeros(), done: zeros() }
     }
 
-    /// How many are loaded.
+    /// Number of pages loaded.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -81,7 +81,7 @@ impl Pages {
         self.next.load(Ordering::Acquire)
     }
 
-    /// How many new pages there is room for.
+    /// Number of new pages that fit.
     pub fn room(&self) -> u64 {
         (self.done.len() as u64).saturating_sub(self.next())
     }

@@ -86,7 +86,7 @@ mod tests {
             let off = (f64::from(counts[rank]) - expected).abs() / expected;
             assert!(off < 0.03, "rank {rank}: {} for {expected}", counts[rank]);
         }
-        // The method only approaches the law further down.
+        // For later ranks the method is approximate.
         let tenth: u32 = counts[..100].iter().sum();
         let expected = zeta(100) / zeta(1000);
         assert!((f64::from(tenth) / f64::from(draws) - expected).abs() < 0.03, "{tenth}");

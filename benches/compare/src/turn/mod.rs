@@ -16,17 +16,17 @@ use crate::measure::usage::Memory;
 use crate::pages::Pages;
 use crate::turn::plan::Plan;
 
-/// What the workloads of a turn share.
+/// State shared by the workloads of a turn.
 pub struct Turn<'a> {
-    /// What to run.
+    /// The plan.
     pub plan: &'a Plan,
-    /// Which engine.
+    /// The engine.
     pub kind: &'static Kind,
-    /// How it is set up.
+    /// Its settings.
     pub settings: Settings,
     /// The pages and their versions.
     pub pages: Pages,
-    /// Where results go.
+    /// The output of results.
     pub lines: Lines,
     /// The device under the store, if it has counters.
     pub device: Option<Device>,

@@ -1,4 +1,4 @@
-//! What a run does and how much of it, as plain values: the command line without its parser.
+//! The plan of a run as plain values: the command line without its parser.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -83,13 +83,13 @@ impl FromStr for Workload {
 /// A run. The command line's help says what each value means.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Where stores are made.
+    /// Directory of the stores.
     pub dir: PathBuf,
     /// The corpus, or generated pages if there is none.
     pub corpus: Option<PathBuf>,
     /// Number of generated pages.
     pub pages: Option<u64>,
-    /// Which workloads; `load` always runs.
+    /// The workloads; `load` always runs.
     pub workloads: Vec<Workload>,
     /// Numbers of the rounds.
     pub rounds: std::ops::Range<u32>,
@@ -166,12 +166,12 @@ impl Plan {
         }
     }
 
-    /// Where an engine's store lies during its turn.
+    /// Directory of an engine's store during its turn.
     pub fn store_dir(&self, kind: &Kind) -> PathBuf {
         self.dir.join(format!("compare-{}", kind.name))
     }
 
-    /// Where its second store, for durable puts, lies.
+    /// Directory of its second store, for durable puts.
     pub fn durable_dir(&self, kind: &Kind) -> PathBuf {
         self.store_dir(kind).with_extension("durable")
     }

@@ -17,7 +17,7 @@ use crate::turn::Turn;
 const DEPTHS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
 /// All depths, each with cold caches and other pages; again with the index cached, where it has
-/// files of its own.
+/// its own files.
 pub fn run(turn: &mut Turn<'_>) -> Outcome<()> {
     if let Err(error) = turn.drop_caches() {
         return turn.lines.skipped("depth", &error.to_string());

@@ -16,7 +16,7 @@ use crate::turn::Turn;
 
 const AT_MOST: Duration = Duration::from_secs(10);
 
-/// Both numbers of threads, each with a store of its own.
+/// Both numbers of threads, each with its own store.
 pub fn run(turn: &mut Turn<'_>) -> Outcome<()> {
     if !turn.kind.can.update {
         return turn.lines.skipped("durable", "it is written once: no put of a single page");

@@ -20,7 +20,7 @@ use crate::turn::plan::Plan;
 const SYNC_EVERY: u64 = 1000;
 const PROBES: u64 = 20_000;
 
-/// What the child process is given.
+/// Input of the child process.
 pub struct Child {
     /// The engine.
     pub kind: &'static Kind,

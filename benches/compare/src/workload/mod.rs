@@ -1,5 +1,4 @@
-//! What the workloads share: gets that are checked, threads, syncs. One file below for each
-//! workload.
+//! Code shared by the workloads: checked gets, threads, syncs. One file below for each workload.
 
 pub mod cold;
 pub mod delete;

@@ -62,7 +62,7 @@ pub fn run(turn: &mut Turn<'_>) -> Outcome<()> {
     Ok(())
 }
 
-/// Every page once, in an order of its own.
+/// Every page once, in its own order.
 fn overwrite(turn: &Turn<'_>, time: u64) -> Outcome<()> {
     let (engine, pages) = (turn.engine()?, &turn.pages);
     let mut order: Vec<u32> = (0..pages.count() as u32).collect();

@@ -28,7 +28,7 @@ const CACHE_BYTES_MIN: u64 = 1 << 20;
 /// Untimed gets for each timed one.
 const WARMING: u64 = 5;
 
-/// What the child process is given.
+/// Input of the child process.
 pub struct Child {
     /// The engine.
     pub kind: &'static Kind,
@@ -38,7 +38,7 @@ pub struct Child {
     pub cgroup: String,
     /// File of the probes.
     pub probes: PathBuf,
-    /// How many of them, the last ones, are timed.
+    /// Number of timed gets, the last ones.
     pub timed: usize,
     /// The engine's settings.
     pub settings: Settings,
@@ -97,7 +97,7 @@ fn limits(turn: &Turn<'_>, group: &Cgroup, name: &str, file: &Path, index_bytes:
     Ok(Ok(figures))
 }
 
-/// What a child measured.
+/// Result of a child.
 struct Measured {
     per_s: f64,
     anonymous_bytes: u64,

@@ -47,7 +47,7 @@ pub fn run(turn: &mut Turn<'_>) -> Outcome<()> {
     turn.lines.result("warm", figures)
 }
 
-/// Rounds of `miss`, of which the median counts: at least this many, and as many as fit into
+/// Rounds of `miss`; the median counts: at least this many, and as many as fit into
 /// `MISS_TIME`. A round is short, and a busy host doubles times for tenths of a second.
 const MISS_ROUNDS: u64 = 5;
 const MISS_TIME: Duration = Duration::from_secs(10);

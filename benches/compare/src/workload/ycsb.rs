@@ -25,7 +25,7 @@ use crate::turn::Turn;
 
 const STRIPES: usize = 1024;
 
-/// What an operation does.
+/// The effect of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operation {
     Read,
@@ -74,7 +74,7 @@ fn run_mix(turn: &Turn<'_>, mix: &Mix) -> Outcome<Figures> {
     let (reads, writes) = (Mutex::new(Latencies::new()), Mutex::new(Latencies::new()));
     let engine = turn.engine()?;
     let threads = turn.plan.threads;
-    // Each mix asks for pages in an order of its own.
+    // Each mix asks for pages in its own order.
     let letter = mix.name.strip_prefix("ycsb-").map_or(0, |letter| u64::from(letter.as_bytes()[0]));
     let all = syncing(engine, || {
         in_threads(threads, |thread| {

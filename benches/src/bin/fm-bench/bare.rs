@@ -78,7 +78,7 @@ pub fn account(report: &mut Report, driven: &Driven, plan: &Plan) {
     }
 }
 
-/// How many puts took over 1 ms, by cause and by whether background work was going on.
+/// Reports puts over 1 ms, by cause and by background work in progress.
 fn explain(report: &mut Report, driven: &Driven) {
     report.count("puts over 1 ms", driven.slow.len() as u64);
     let causes = [

@@ -39,7 +39,8 @@ impl Timed {
 
 type Figure = fn(&Timed) -> f64;
 
-/// What is compared: name, unit, target of the ratio, and how to read it from a run.
+/// The figures compared: name, unit, target of the ratio, and the function that reads it from a
+/// run.
 const FIGURES: [(&str, &str, Option<Bar>, Figure); 7] = [
     ("throughput", "MB/s", Some(Bar::AtLeast(0.9)), |run| run.driven.megabytes_per_s()),
     ("throughput until durable", "MB/s", None, |run| run.driven.body_bytes as f64 / 1e6 / run.durable_s),

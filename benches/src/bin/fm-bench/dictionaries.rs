@@ -25,18 +25,18 @@ pub struct DictionariesArgs {
     table: Vec<Table>,
 }
 
-/// What varies.
+/// The varied parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Table {
     /// The dictionary's size, by how it is made and for whom
     Sizes,
     /// The level
     Levels,
-    /// How many pages it is made of
+    /// Number of pages it is made of
     Samples,
     /// Copying or attaching a digested dictionary
     Attach,
-    /// What the frame's header holds
+    /// Content of the frame's header
     Frames,
     /// Pages in folders, hosts and all together
     Groups,

@@ -49,7 +49,7 @@ pub struct GetArgs {
     store: StoreArgs,
 }
 
-/// What is in the page cache when the gets begin.
+/// Content of the page cache when the gets begin.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum State {
     /// Nothing

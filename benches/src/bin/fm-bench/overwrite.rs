@@ -113,7 +113,7 @@ pub fn run(args: &OverwriteArgs) -> Outcome<Report> {
     Ok(report)
 }
 
-/// What all rounds gave.
+/// Results of all rounds.
 struct Rounds {
     elapsed: Duration,
     seen: Seen,

@@ -8,7 +8,7 @@ use filemap_benches::bare::SyncEvery;
 use filemap_benches::drive::{Outcome, Plan};
 use filemap_benches::source::Source;
 
-/// Where pages come from and how they are put.
+/// Source of the pages and mode of the puts.
 #[derive(Args, Clone)]
 pub struct PutArgs {
     /// Pages to put [default: a million, or the whole corpus once]
@@ -43,7 +43,7 @@ impl PutArgs {
         Ok(Source::open(self.corpus.as_deref(), self.seed)?)
     }
 
-    /// Which of them are put, and how.
+    /// The pages to put, and the mode of the puts.
     pub fn plan(&self, source: &Source, first: u64) -> Plan {
         let pages = self.pages.unwrap_or(match source {
             Source::Generated(_) => 1_000_000,

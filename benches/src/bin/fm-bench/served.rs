@@ -1,5 +1,5 @@
 //! Adds URLs to a seen set behind a server: many clients, each with one request at a time on a
-//! connection of its own.
+//! its own connection.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -11,12 +11,12 @@ use filemap_benches::drive::Outcome;
 use filemap_benches::report::Report;
 use hdrhistogram::Histogram;
 
-/// How many URLs go to which set, and how.
+/// Numbers of URLs and sets, and the mode of the requests.
 #[derive(Args)]
 pub struct ServedArgs {
     /// The server's address, such as 127.0.0.1:8640
     server: String,
-    /// The set's name; made, on disk, if it is absent
+    /// The set's name; made, on disk, if it is missing
     #[arg(long, default_value = "bench")]
     set: String,
     /// URLs to add
@@ -42,7 +42,7 @@ pub struct ServedArgs {
     ids: bool,
 }
 
-/// What one client saw.
+/// Result of one client.
 struct Seen {
     new: u64,
     took: Histogram<u64>,

@@ -58,7 +58,7 @@ struct Small<'a> {
     peak_bytes: u64,
 }
 
-/// What one part of the run took.
+/// Result of one part of the run.
 struct Part {
     elapsed: Duration,
     cost: Cost,
@@ -241,7 +241,7 @@ fn fill(body: &mut [u8], mut seed: u64) {
     }
 }
 
-/// What the engine counts of a part.
+/// The engine's counters for one part.
 #[derive(Clone, Copy, Default)]
 struct Cost {
     log_bytes: u64,

@@ -104,7 +104,7 @@ impl Log {
         self.recovered.lock().expect("no listener panicked").clone()
     }
 
-    /// How many events of a kind there were, by the first word of their text.
+    /// Number of events of a kind, by the first word of their text.
     pub fn count(&self, word: &str) -> u64 {
         let events = self.events.lock().expect("no listener panicked");
         events.iter().filter(|(_, event)| event.starts_with(word)).count() as u64
@@ -146,7 +146,7 @@ pub struct IndexSample {
     pub index_bytes: u64,
 }
 
-/// Samples the index from a thread of its own while the store grows.
+/// Samples the index from a separate thread while the store grows.
 pub struct GrowthWatch {
     samples: Arc<Mutex<Vec<IndexSample>>>,
     stop: Arc<AtomicBool>,

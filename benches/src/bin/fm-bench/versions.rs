@@ -39,14 +39,14 @@ pub struct VersionsArgs {
     segment_mib: u64,
 }
 
-/// Which store it is.
+/// The kind of store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     OneKey,
     Distinct,
 }
 
-/// What each verb took, in order.
+/// Time of each verb, in order.
 type Times = Vec<(&'static str, Duration)>;
 
 pub fn run(args: &VersionsArgs) -> Outcome<Report> {
@@ -153,7 +153,7 @@ fn times(args: &VersionsArgs, dir: &Path, kind: Kind) -> Outcome<Times> {
     Ok(times)
 }
 
-/// How long a compaction goes on after the store is closed beside it.
+/// Time that a compaction continues after the store is closed beside it.
 fn close_beside_compaction(store: Store) -> Outcome<Duration> {
     let clone = store.clone();
     let (told, begun) = mpsc::channel();

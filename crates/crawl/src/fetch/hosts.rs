@@ -87,7 +87,7 @@ impl fmt::Debug for HostSettings {
     }
 }
 
-/// The table of hosts with settings of their own.
+/// The table of hosts with their own settings.
 ///
 /// ```
 /// use crawl::fetch::hosts::Hosts;
@@ -169,7 +169,7 @@ impl Hosts {
         self.of(host)?.delay
     }
 
-    /// Returns whether any host has a budget of its own.
+    /// Returns whether any host has its own budget.
     pub fn has_budgets(&self) -> bool {
         let table = self.table();
         table.exact.values().chain(table.below.values()).any(|host| host.pages.is_some())
@@ -385,7 +385,7 @@ rate = 0
         assert!(matches!(look(), Some(Change { hosts: Err(wrong), .. }) if wrong.contains("line 2")));
         assert_eq!((look(), hosts.delay("b")), (None, Some(Duration::from_millis(500))));
         std::fs::write(&path, "[hosts.a]\nrate = 2\n[hosts.b]\nrate = 2\n").expect("written");
-        assert_eq!(look().map(|change| change.hosts), Some(Ok(2)), "it is told that all is well");
+        assert_eq!(look().map(|change| change.hosts), Some(Ok(2)), "the next look reports success");
         assert!(Hosts::open(Some(&folder.path().join("none"))).is_err());
     }
 }

@@ -83,7 +83,7 @@ impl Turns {
             entry.until = now + ADDRESS_FOR;
         }
         if at.open <= now {
-            // Each unused turn belonged to a host that is gone.
+            // Each unused turn belonged to a host that was dropped.
             let missed = (now - at.open).as_nanos() / self.every.as_nanos();
             let done =
                 u64::from(entry.ticket.take().is_some()).saturating_add(u64::try_from(missed).unwrap_or(u64::MAX));

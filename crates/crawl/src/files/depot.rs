@@ -26,7 +26,7 @@ const KEPT: [&str; 4] = [files::SETTINGS, files::SEEDS, files::SEQUENCE, files::
 /// Length of the snapshot's head, which is unique to a snapshot.
 const SNAPSHOT_HEAD: usize = 512;
 
-/// A crawl's shard and the state kept in it: see the module.
+/// A crawl's shard and the state kept in it.
 ///
 /// ```
 /// use crawl::files::depot::Depot;

@@ -146,7 +146,7 @@ fn encoding(head: &[u8], content_type: Option<&[u8]>) -> &'static Encoding {
         [0, b'<', ..] => return named(b"utf-16be"),
         _ => {}
     }
-    // A character cut off at the end of the head is no evidence against UTF-8.
+    // A character cut off at the end of the head is not evidence against UTF-8.
     let head = &head[..head.len().min(HEAD_BYTES)];
     let whole = head.iter().rposition(u8::is_ascii).map_or(0, |at| at + 1);
     filemap::page::encoding::decode(&head[..whole], content_type).1

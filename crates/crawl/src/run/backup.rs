@@ -151,7 +151,7 @@ pub struct Backups {
 }
 
 impl Backups {
-    /// Copies the store on a thread of its own, and passes on the result.
+    /// Copies the store on a separate thread, and passes on the result.
     ///
     /// # Errors
     /// The thread cannot be started.

@@ -108,7 +108,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Listens in a crawl's folder; passes each request to `ask`, on a thread of its own.
+    /// Listens in a crawl's folder; passes each request to `ask`, on a separate thread.
     ///
     /// # Errors
     /// I/O errors, also if the folder's path is too long for a socket.

@@ -177,7 +177,7 @@ enum Supply {
     InFlight,
     /// No page while the crawl is paused, or the disk full.
     Paused,
-    /// No page at all.
+    /// No page.
     Empty,
 }
 
@@ -220,7 +220,7 @@ impl<'a> Coordinator<'a> {
     /// I/O errors.
     pub fn listen(&self) -> Result<Control, Error> {
         let tell = self.tell.clone();
-        // After the end of the run nobody listens, and the caller is told so.
+        // After the end of the run nobody listens, and the caller gets an error.
         Control::listen(self.state.folder.path(), move |asked| drop(tell.send(Ok(Message::Asked(asked)))))
     }
 

@@ -1,4 +1,4 @@
-//! Writes WARC files during a crawl, on a thread of its own: once a second, the puts that the
+//! Writes WARC files during a crawl, on a separate thread: once a second, the puts that the
 //! store has synced since.
 
 use std::path::Path;

@@ -348,7 +348,7 @@ mod tests {
         fs::remove_file(&path).unwrap();
         assert!(look().pop().unwrap().patterns.is_err() && is_excluded());
         fs::write(&path, "/x\nprefix:http://b/\n").unwrap();
-        assert_eq!(look().len(), 1, "that it is well again is told");
+        assert_eq!(look().len(), 1, "its recovery is reported");
         fs::write(&path, "").unwrap();
         assert_eq!(look(), [Change { file: path, patterns: Ok(0) }]);
         assert!(!is_excluded());

@@ -40,7 +40,7 @@ pub struct Settings {
     pub begun_ms: i64,
     /// Start pages.
     pub seeds: Vec<String>,
-    /// Number of listed start pages, which are in a file of their own.
+    /// Number of listed start pages, which are in a separate file.
     #[serde(default)]
     listed_seeds: usize,
     /// The listed start pages.

@@ -209,7 +209,7 @@ layout! {
     struct SegmentRow {
         0 WRITTEN: u64 = "bytes of records";
         8 DEAD: u64 = "bytes of records that are dead";
-        16 NOTES: u64 = "bytes of tombstones and names; absent in builds before compaction";
+        16 NOTES: u64 = "bytes of tombstones and names; missing in rows from before compaction";
     }
 }
 

@@ -1,4 +1,4 @@
-//! Rows of the index in order. A reader may find a table missing: merged and collected, or
+//! Rows of the index in order. A follower may find a table missing: merged and collected, or
 //! replaced by a repair. Its scan then resumes after the last row in a freshly opened view; a
 //! second miss is damage.
 
@@ -21,7 +21,7 @@ pub(crate) struct Scan {
     wanted: Wanted,
     /// Keeps the view open while the scan runs.
     _view: Option<Arc<View>>,
-    /// Set for a reader that has not switched to another view yet.
+    /// Set for a follower that has not switched to another view yet.
     views: Option<Arc<Views>>,
     last: Option<Bytes>,
 }

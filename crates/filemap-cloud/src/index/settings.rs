@@ -1,5 +1,5 @@
 //! Settings of SlateDB: garbage collection of its log and tables, compaction, and the settings on
-//! which writer, reader and compactor must agree.
+//! which writer, follower and compactor must agree.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A reader's view of an index: a snapshot that is refreshed by polling.
+//! A follower's view of an index: a snapshot that is refreshed by polling.
 //!
 //! A call polls if the last poll is older than `poll`; an idle handle makes no request. A poll
 //! lists new objects; if there are any, or a repair has built another index, it opens a new view.

@@ -58,7 +58,7 @@ pub(crate) struct Facts {
     meta_crc: u32,
 }
 
-/// How a new dictionary was made: the metadata that does not follow from its content.
+/// Metadata of a new dictionary's training that do not follow from its content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Making {
     pub(crate) created_ms: i64,

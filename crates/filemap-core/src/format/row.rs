@@ -24,7 +24,7 @@ pub(crate) const FLAGS: Bits = Bits {
     word: 3,
     low: 56,
     bits: 8,
-    text: "flags: 1 written by compaction, 2 leaving (the file may be gone), 4 lost (accepted by a caller), 8 length unknown for good",
+    text: "flags: 1 written by compaction, 2 leaving (the file may be missing), 4 lost (accepted by a caller), 8 length permanently unknown",
 };
 pub(crate) const END_UNITS: Bits = Bits { word: 3, low: 0, bits: 56, text: "length in units, 0 while it grows" };
 

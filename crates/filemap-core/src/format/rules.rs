@@ -95,7 +95,7 @@ pub struct Rule {
     pub changed_ms: i64,
     /// Reason, as given by the caller.
     pub reason: String,
-    /// What the rule matches. The engine does not interpret it.
+    /// The pattern of the rule. The engine does not interpret it.
     pub what: Vec<u8>,
 }
 

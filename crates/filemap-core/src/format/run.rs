@@ -113,7 +113,7 @@ impl Change {
     }
 }
 
-/// Returns true if `changes` changes, `replaced` of which replace or remove a slot, fit in a page.
+/// Returns true if `changes` changes fit in a page; `replaced` of them replace or remove a slot.
 pub(crate) fn fits(changes: usize, replaced: usize) -> bool {
     HEADER_BYTES + changes * SLOT_BYTES + replaced * REPLACED_BYTES <= PAGE_BYTES
 }

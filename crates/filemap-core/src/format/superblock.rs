@@ -35,7 +35,7 @@ filemap_io::layout! {
         152 INDEX_KEYS: u64 = "keys in the index";
         160 VERSIONS: u64 = "versions in the index, as they were put";
         168 MAX_TIME_MS: i64 = "greatest time of any version in the index";
-        176 DROPPED_EPOCH: u64 = "epoch at which something was last dropped that a reader may have seen, by a recovery or a prune; 0 if never";
+        176 DROPPED_EPOCH: u64 = "epoch at which something was last dropped that a follower may have seen, by a recovery or a prune; 0 if never";
         184 TABLE: u32 = "root page of the segment table, 0 for none";
         188 TABLE_WORDS: u32 = "number of its words";
         192 KEY_TAIL_OFFSET: u64 = "key tail: byte offset in that segment";

@@ -23,7 +23,7 @@ const CHUNK_BITS: u32 = 16;
 const MIN_BUCKETS: usize = 1024;
 #[cfg(not(any(filemap_loom, filemap_shuttle)))]
 const SPARE_CHUNKS: usize = 64;
-// The model checker explores every word: so few words, and buckets with more than one key.
+// The model checker explores every word: hence few words, and buckets with more than one key.
 #[cfg(any(filemap_loom, filemap_shuttle))]
 const CHUNK_BITS: u32 = if cfg!(filemap_loom) { 6 } else { 9 };
 #[cfg(any(filemap_loom, filemap_shuttle))]

@@ -53,7 +53,7 @@ impl From<CompactionGoal> for Goal {
 pub struct CompactionPlan {
     /// Numbers of the segments to empty.
     pub segments: Vec<u16>,
-    /// Why these, or why none.
+    /// The reason for this choice, or for none.
     pub reason: Reason,
     /// Bytes to copy.
     pub copied_bytes: u64,

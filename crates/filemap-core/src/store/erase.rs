@@ -95,7 +95,7 @@ pub enum ErasureStep {
 pub struct Erased {
     /// Versions erased.
     pub versions: u64,
-    /// Keys of which nothing is left.
+    /// Keys with no version left.
     pub keys: u64,
     /// Kept versions whose body was stored with an erased one: they were stored again with their
     /// own body.

@@ -395,13 +395,13 @@ impl Store {
     }
 
     /// Full verification: reads all files, checks every record and every link between them, and
-    /// reports all damage: bytes that belong to no record, records with a wrong checksum or
+    /// reports all damage: bytes that belong to no record, records with a checksum mismatch or
     /// decompressed length, bad index pages, slots that lead nowhere. Takes 4 bytes of memory a
     /// record, up to 2 MiB for each GiB of values, and uses all processors. Other threads may read
     /// and write meanwhile.
     ///
     /// # Errors
-    /// `Io` if a file cannot be read at all. Damage is in the report and stops nothing.
+    /// `Io` if a file cannot be read. Damage is in the report and stops nothing.
     pub fn verify(&self) -> Result<VerifyReport> {
         self.verify_with(&VerifyOptions::new(), &mut |_| ControlFlow::Continue(()))
     }
@@ -409,7 +409,7 @@ impl Store {
     /// [`Store::verify`] with options: quick, slow or resumable. `progress` may cancel it.
     ///
     /// # Errors
-    /// As there. A cancelled pass is no error: see [`VerifyReport::is_complete`].
+    /// As there. A cancelled pass is not an error: see [`VerifyReport::is_complete`].
     pub fn verify_with(
         &self,
         options: &VerifyOptions,

@@ -60,7 +60,7 @@ pub struct PruneRule {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pruned {
-    /// Keys of which nothing is left.
+    /// Keys with no version left.
     pub keys: u64,
     /// Versions, including those of the removed keys.
     pub versions: u64,
@@ -92,7 +92,7 @@ impl Store {
     /// it next follows the writer.
     ///
     /// # Errors
-    /// `InvalidOption` if the rule keeps everything, or no version at all;
+    /// `InvalidOption` if the rule keeps everything, or no version;
     /// [`Error::ReadOnly`]; those of [`Store::checkpoint`].
     pub fn prune(&self, rule: PruneRule, progress: &mut Progress<'_, PruneProgress>) -> Result<Pruned> {
         self.prune_with(rule, &Spared::default(), progress)

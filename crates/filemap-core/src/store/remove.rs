@@ -45,8 +45,8 @@ impl Store {
             found.retain(|spot| spot.version == version);
             let Some(spot) = found.first() else {
                 if pass > 0 {
-                    // It may have stayed because another version shared its body, until something
-                    // else removed both.
+                    // The pass before may have kept it for another version with its body, until
+                    // both were removed.
                     self.sync()?;
                 }
                 break;

@@ -48,7 +48,7 @@ const MOST_LEFT: usize = 1 << 16;
 ///     mention: &mut |key, _| mentions.push(key.to_vec()),
 ///     progress: &mut |_| ControlFlow::Continue(()),
 /// })?;
-/// // It stays, and is no remains of what was erased.
+/// // It stays, and does not come from erased pages.
 /// assert!(found.left.is_empty() && mentions == [b"http://a.example/"]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -21,7 +21,7 @@ const SOME_ENTRIES: usize = 1024;
 pub(crate) enum News {
     Came,
     Went,
-    /// Whether it is in the index; the runs may not say so yet.
+    /// True if it is in the index; the runs may not say so yet.
     Is(bool),
 }
 

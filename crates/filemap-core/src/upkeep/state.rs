@@ -29,7 +29,7 @@ pub(crate) struct Checkpointer {
     /// Retention of the running checkpoint, and what it has dropped.
     pub(crate) retention: Retention,
     pub(crate) dropped: Dropped,
-    /// Of the dropped versions, those that a superblock has announced to readers.
+    /// The dropped versions that a superblock has announced to followers.
     pub(crate) told_versions: u64,
     /// True if the running checkpoint left part of its task undone because the handle is being
     /// closed.
@@ -129,7 +129,7 @@ impl Default for Cut {
     }
 }
 
-/// What compactions know about segments. Changed only by the compaction that has the turn.
+/// Knowledge of compactions about segments. Changed only by the compaction that has the turn.
 #[derive(Clone, Default)]
 pub(crate) struct Compactor {
     /// Ordinals of segments that could not be emptied; true if because of damage, false if a

@@ -1,4 +1,4 @@
-//! Requests to a server and their errors. An absent page is not an error; a `Not Found` of another
+//! Requests to a server and their errors. A missing page is not an error; a `Not Found` of another
 //! server is one.
 
 use std::io::{self, Read};
@@ -232,7 +232,7 @@ impl Connection {
         Ok(serde_json::from_slice(&text).ok())
     }
 
-    /// The response, or the problem that the page is absent. Another `Not Found` is an error.
+    /// The response, or the problem that the page is missing. Another `Not Found` is an error.
     fn answered(
         &self,
         answer: std::result::Result<Response<Body>, ureq::Error>,

@@ -1,6 +1,6 @@
 //! Many pages in one request, `POST /v1/pages/get`. A page that the response neither contains nor
-//! calls absent is requested separately after the response is read to its end: so errors are those
-//! of a single get, and no response waits for another.
+//! calls missing is requested separately after the response is read to its end: so errors are
+//! those of a single get, and no response waits for another.
 
 use std::io::{BufRead, BufReader, Read};
 

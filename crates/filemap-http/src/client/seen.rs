@@ -50,7 +50,7 @@ pub enum Added {
     Refused(String),
 }
 
-/// When the server answers a request to add URLs.
+/// The moment at which the server answers a request to add URLs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ack {
     /// After the URLs are durable: answered URLs survive a power loss of the server.

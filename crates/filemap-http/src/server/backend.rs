@@ -183,8 +183,8 @@ impl Backend {
         Arc::clone(&self.room).acquire_many_owned(parts as u32).await.ok()
     }
 
-    /// The answer that a page is absent; an error if a missing file of the store may have held the
-    /// page.
+    /// The answer that a page is missing; an error if a missing file of the store may have held
+    /// the page.
     pub(super) fn absent(&self, words: String) -> Refusal {
         match self.missed() {
             Some(missed) => Refusal::damage(format!("{words}; but {missed}")),

@@ -66,7 +66,7 @@ impl Asked {
         format!("the store has no version of {url} of exactly {}; /v1/history has its times", date::format(time_ms))
     }
 
-    /// Message that the page is absent.
+    /// Message that the page is missing.
     pub(super) fn absent(&self) -> String {
         let url = String::from_utf8_lossy(&self.url);
         let variant = self.variant.as_ref().map_or(String::new(), |variant| format!(", variant `{variant}`"));

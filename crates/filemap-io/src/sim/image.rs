@@ -27,7 +27,7 @@ pub enum Level {
     Adversarial,
 }
 
-/// How much of the unsynced data is lost.
+/// The part of the unsynced data that is lost.
 ///
 /// ```
 /// use filemap_io::Access;

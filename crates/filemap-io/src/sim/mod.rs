@@ -54,7 +54,7 @@ pub const SECTOR_BYTES: usize = 512;
 pub struct Failure {
     /// Number of the failing call; the first call on a disk is 1.
     pub at: u64,
-    /// How it fails.
+    /// The kind of failure.
     pub fault: Fault,
     /// If true, the first sync from call `at` on fails.
     pub only_syncs: bool,
@@ -62,7 +62,7 @@ pub struct Failure {
     pub forever: bool,
 }
 
-/// How a call fails.
+/// The kind of failure of a call.
 ///
 /// ```
 /// use filemap_io::Access;

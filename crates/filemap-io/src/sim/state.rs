@@ -97,7 +97,7 @@ pub(super) enum Call {
     Sync,
 }
 
-/// How a refused call behaves.
+/// Behaviour of a refused call.
 #[derive(Debug)]
 pub(super) enum Refusal {
     Error(io::Error),
@@ -106,7 +106,7 @@ pub(super) enum Refusal {
 }
 
 impl Fault {
-    /// How `call` fails under this fault, if it can.
+    /// Returns the failure of `call` under this fault, if it can fail.
     pub(super) fn refusal(self, call: Call) -> Option<Refusal> {
         match (self, call) {
             (Fault::Eio, _) => Some(Refusal::Error(io::Error::from_raw_os_error(5))),

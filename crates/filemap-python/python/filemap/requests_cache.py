@@ -390,7 +390,7 @@ def _of_session() -> frozenset[str]:
 
 
 class FileMapCache(BaseCache):
-    """`CachedSession(backend=FileMapCache("pages.fm"))`: see the module.
+    """`CachedSession(backend=FileMapCache("pages.fm"))` keeps responses in a store.
 
     | argument | meaning |
     |---|---|

@@ -8,7 +8,7 @@
 
 Rows have the columns of `PageStore.to_arrow`, and the options are those of `_spark/plan.py`
 (docs/PYTHON.md has the list). The driver splits the store into parts; each task reads one as Arrow
-batches, through its own read-only handle.
+batches, through its own follower.
 """
 
 import logging

@@ -168,7 +168,7 @@ def test_classes_come_from_a_list_only(cache: str) -> None:
         else:
             assert storage.retrieve_response(None, Request(URL)) is None
     with (
-        pytest.raises(TypeError, match="no class of responses"),
+        pytest.raises(TypeError, match="not a class of responses"),
         storage_of(cache, FILEMAP_RESPONSE_CLASSES=["os.system"]),
     ):
         pass

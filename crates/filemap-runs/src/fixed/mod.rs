@@ -160,7 +160,7 @@ const _: () = assert!(block::BlockHeader::BYTES == BLOCK_BYTES);
 mod tests {
     use super::mixed;
 
-    /// Filters in files depend on it.
+    /// Part of the format: filters in files depend on it.
     #[test]
     fn the_hash_is_that_of_the_files() {
         let of = |fingerprint: u128| mixed(fingerprint << 48);

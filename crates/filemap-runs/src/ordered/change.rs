@@ -1,6 +1,6 @@
 //! Changes of keys, +1 and -1, and their sums, in any order.
 
-/// What an entry of a run says about its key. Over all runs of a store the changes of a key sum to
+/// Statement of a run's entry about its key. Over all runs of a store the changes of a key sum to
 /// 1 if the key is present, else to 0.
 ///
 /// ```

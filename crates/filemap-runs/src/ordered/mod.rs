@@ -29,7 +29,7 @@
 //! let old = write(1, &[("com,example)/", Change::Added), ("org,example)/", Change::Added)]);
 //! let new = write(2, &[("com,example)/", Change::Removed), ("com,example)/a", Change::Added)]);
 //!
-//! // Keys of com,example, of which none has been read yet.
+//! // Keys of com,example; none has been read yet.
 //! let sum = |key: &[u8]| old.sum_below(key).unwrap() + new.sum_below(key).unwrap();
 //! assert_eq!(sum(b"com,example*") - sum(b"com,example)"), 1);
 //!

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::page::RecordKind;
 use crate::page::version::PageHead;
 
-/// Whether the rest of a listing follows an error; else nothing does, of no list.
+/// Returns whether the rest of a listing follows an error. If not, every list ends there.
 pub type RestFollows = fn(&Error) -> bool;
 
 /// Merges listings that are in order, with cursors.

@@ -273,7 +273,7 @@ impl AccessRules {
     }
 
     /// Rules that may not do what their author expects, each with file and line: two rules with
-    /// one key, of which one applies; several conditions, of which the first applies; a path with
+    /// one key (one applies); several conditions (the first applies); a path with
     /// a slash at its end.
     pub fn warnings(&self) -> &[String] {
         &self.warnings

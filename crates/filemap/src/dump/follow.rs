@@ -41,7 +41,7 @@ const PART_BYTES: usize = 4 << 20;
 /// assert_eq!((part.records, part.damaged.len()), (1, 0));
 /// assert!(follower.part()?.is_none());
 ///
-/// // Another process goes on.
+/// // Another process continues.
 /// let place = follower.place().to_string();
 /// let again = WarcFollower::resume(&store, &place.parse()?)?;
 /// # drop(again);

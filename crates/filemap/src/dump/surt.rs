@@ -24,7 +24,7 @@ pub fn surt(url: &[u8]) -> Vec<u8> {
     of_plain(url).unwrap_or_else(|| of_any(url))
 }
 
-/// The key of a URL of which only the host's order and the case of letters change, as in most:
+/// The key of a URL in which only the host's order and the case of letters change, as in most:
 /// takes a tenth of the time. `None` if more may have to change.
 fn of_plain(url: &[u8]) -> Option<Vec<u8>> {
     let rest = url.strip_prefix(b"http://").or_else(|| url.strip_prefix(b"https://"))?;

@@ -1,4 +1,4 @@
-//! Detaches revisits: a revisit that stays when its original is erased gets a body of its own.
+//! Detaches revisits: a revisit that stays when its original is erased gets its own body.
 
 use filemap_core::erase::Erasure;
 

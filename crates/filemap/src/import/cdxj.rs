@@ -130,7 +130,7 @@ pub fn import_into<R: Read + Send>(
             report: ImportReport::default(),
         };
         let stored = consumer.consume(receiver, watch);
-        // The receiver is gone by now, so the producer ends.
+        // The receiver was dropped, so the producer ends.
         let produced = producer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let report = stored?;
         produced.map(|()| report)

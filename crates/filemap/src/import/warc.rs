@@ -88,7 +88,7 @@ pub fn import_into<R: Read + Send>(
         let (sender, receiver) = sync_channel(BATCHES_WAITING);
         let producer = scope.spawn(move || produce(&mut reader, file, options, &sender));
         let stored = consume(stores, (file, options.in_place.as_deref()), receiver, watch);
-        // The receiver is gone by now, so the producer ends.
+        // The receiver was dropped, so the producer ends.
         let produced = producer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let report = stored?;
         produced.map(|()| report)

@@ -33,7 +33,7 @@ filemap_io::named_enum! {
         Response => "response",
         /// A file without a protocol around it.
         Resource => "resource",
-        /// A visit with the same result as an earlier one: it has headers of its own, and refers
+        /// A visit with the same result as an earlier one: it has its own headers, and refers
         /// to the body.
         Revisit => "revisit",
         /// Notes about a page (WARC `metadata`). Kept beside the page, never in its place.

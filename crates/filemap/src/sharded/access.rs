@@ -18,7 +18,7 @@ use crate::page::variant::Variant;
 use crate::page::version::PageHead;
 use crate::store::PageStore;
 
-/// Pages from which on the members are asked at the same time, each by a thread of its own.
+/// Pages from which on the members are asked at the same time, each by a separate thread.
 const MANY: usize = 32;
 /// Pages that are in memory while they are read ahead, at most.
 const AHEAD: usize = 64;
@@ -31,7 +31,7 @@ impl ShardedStore {
         self.member_of(url)
     }
 
-    /// Whether every member keeps its keys in order.
+    /// Returns whether every member keeps its keys in order.
     fn is_in_order(&self) -> bool {
         self.members.iter().all(|member| member.engine().has_key_order())
     }
@@ -57,7 +57,7 @@ impl ShardedStore {
 }
 
 impl PageRead for ShardedStore {
-    /// What all members promise.
+    /// Promises that all members make.
     fn capabilities(&self) -> Capabilities {
         let all = self.first().capabilities();
         self.members.iter().map(PageRead::capabilities).fold(all, |all, own| Capabilities {

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use super::ShardedStore;
 use crate::error::{Error, Result};
 
-/// What a location of a store over several folders begins with.
+/// Prefix of a location of a store over several folders.
 const SCHEME: &str = "shards:";
 
-/// Whether a location names a store over several folders. `./shards:x` names a folder.
+/// Returns whether a location names a store over several folders. `./shards:x` names a folder.
 ///
 /// ```
 /// use filemap::sharded::is_location;
@@ -26,7 +26,7 @@ pub fn is_location(location: impl AsRef<Path>) -> bool {
 /// # Errors
 ///
 /// [`Error::NotMembers`] if it names fewer than two folders, more than
-/// [`ShardedStore::MAX_MEMBERS`], one of them twice, or what is no folder of this machine.
+/// [`ShardedStore::MAX_MEMBERS`], one of them twice, or what is not a folder of this machine.
 ///
 /// ```
 /// use std::path::PathBuf;
@@ -59,19 +59,19 @@ pub fn paths(location: impl AsRef<Path>) -> Option<Result<Vec<PathBuf>>> {
     })
 }
 
-/// What is said of more members than a set may have.
+/// The error if there are more members than a set may have.
 pub(super) fn too_many(number: usize) -> Option<String> {
     let limit = ShardedStore::MAX_MEMBERS;
     (number > limit).then(|| format!("it has {number} folders, and {limit} are the limit"))
 }
 
-/// What follows the scheme.
+/// The part after the scheme.
 fn rest(location: &Path) -> Option<&[u8]> {
     let (scheme, rest) = location.as_os_str().as_bytes().split_at_checked(SCHEME.len())?;
     scheme.eq_ignore_ascii_case(SCHEME.as_bytes()).then_some(rest)
 }
 
-/// Whether a member is no folder of this machine.
+/// Returns whether a member is not a folder of this machine.
 fn is_elsewhere(path: &Path) -> bool {
     let bytes = path.as_os_str().as_bytes();
     is_location(path) || bytes.windows(3).any(|bytes| bytes == b"://")

@@ -1,4 +1,5 @@
-//! The note of a member: of which set it is, as which of how many, and whether the set is made.
+//! The note of a member: its set, its number and the number of members, and whether the set is
+//! made.
 //!
 //! It is the value of a key of the store's own, and so in the value log, which is the truth: a
 //! backup, a copy of the files and a repair have it too. Its time is later than that of any page,
@@ -12,20 +13,20 @@ use crate::store::PageStore;
 
 /// The end of the year 9999.
 const TIME_MS: i64 = 253_402_300_799_000;
-/// What a note of this layout begins with.
+/// First line of a note of this layout.
 const LAYOUT: &str = "1";
 /// The last word: not all members may be there yet, and no page was put; or all were.
 const MAKING: &str = "making";
 const MADE: &str = "made";
 
-/// See the module.
+/// The membership of a folder in a set of members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Note {
     /// The id of the set.
     pub(super) set: u128,
-    /// Which member this is, from 0.
+    /// Number of this member, from 0.
     pub(super) number: u32,
-    /// How many there are.
+    /// Number of members.
     pub(super) of: u32,
     /// Every member has its note, durably.
     pub(super) is_made: bool,
@@ -51,11 +52,11 @@ impl Note {
     }
 }
 
-/// The note of a store; `None` if it has none, and is no member.
+/// The note of a store; `None` if it has none, and is not a member.
 ///
 /// # Errors
 ///
-/// [`Error::NotMembers`] if this build does not understand it; those of
+/// [`Error::NotMembers`] if this program does not understand it; those of
 /// [`filemap_core::Store::get`].
 pub(super) fn read(store: &PageStore) -> Result<Option<Note>> {
     let Some(value) = store.engine().get(key::MEMBER)? else { return Ok(None) };

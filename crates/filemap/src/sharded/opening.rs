@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::page::key;
 use crate::store::PageStore;
 
-/// What is at the path of a member.
+/// Result of a look at the path of a member.
 struct Found {
     path: PathBuf,
     here: Here,
@@ -129,7 +129,7 @@ impl ShardedStore {
     ///
     /// let dir = tempfile::tempdir()?;
     /// let alone = PageStore::create(dir.path().join("a.fm"), Options::new())?;
-    /// assert!(ShardedStore::over(vec![alone]).is_err(), "it is no member of a set");
+    /// assert!(ShardedStore::over(vec![alone]).is_err(), "it is not a member of a set");
     /// # Ok(())
     /// # }
     /// ```
@@ -165,7 +165,7 @@ impl ShardedStore {
 }
 
 impl Found {
-    /// What an opening of a member found.
+    /// Turns the opening of a member into a finding.
     fn at(path: &Path, opened: Result<PageStore>) -> Result<Found> {
         let here = match opened {
             Ok(store) => return Found::store(store),
@@ -226,7 +226,7 @@ fn made(found: &[Found]) -> Result<Option<Note>> {
             && named(store, has_pages(store))?
         {
             return Err(member.refused(
-                "it has pages, and is no member of a store over several folders: give new or empty folders, and \
+                "it has pages, and is not a member of a store over several folders: give new or empty folders, and \
                  `fm-tool copy` brings its pages there",
             ));
         }
@@ -251,7 +251,7 @@ fn check(found: &[Found], of: &Found, set: &Note) -> Result<()> {
                  backup of it there"
             ),
             (_, None) => format!(
-                "it is no member of the store that {} is one of: give the path of {wanted}, or restore a backup of it \
+                "it is not a member of the store that {} is one of: give the path of {wanted}, or restore a backup of it \
                  here",
                 of.path.display()
             ),
@@ -286,7 +286,7 @@ fn opened(found: Vec<Found>) -> Result<ShardedStore> {
     checked(members)
 }
 
-/// The error of folders of which no set was made.
+/// The error of folders from which no set was made.
 fn not_made(found: Vec<Found>) -> Error {
     let what = "no store over these folders was made yet, or its making was cut short, before any page was put: open \
                 them to fill it, as `fm-tool put` and `fm-tool copy` do";
@@ -331,7 +331,7 @@ fn check_keys(member: &PageStore, canonicalizer: &dyn Canonicalizer) -> Result<(
     Err(Error::NotMembers { path: member.engine().path().to_owned(), what })
 }
 
-/// Whether a store has a page, or anything but keys of its own.
+/// Returns whether a store has a page, or anything but its internal keys.
 fn has_pages(store: &PageStore) -> Result<bool> {
     let found = store.engine().keys_where(|key| !key::is_own(key)).next();
     Ok(found.transpose()?.is_some())

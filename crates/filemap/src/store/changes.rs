@@ -89,7 +89,7 @@ pub enum PageChange {
 /// use filemap::page::RecordKind;
 /// use filemap::store::{Beside, PageChange};
 ///
-/// // Whether pages are gone, or variants, and not what is beside them.
+/// // True if pages or variants were removed, and not the records beside them.
 /// fn took_pages(change: &PageChange) -> bool {
 ///     matches!(change, PageChange::Removed { of, .. } if of.kind.is_page())
 /// }

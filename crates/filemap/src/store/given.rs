@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(bytes(&told), None, "nothing is there");
         store.put_page(&Page { revisit: None, ..given(&told) }).expect("stored");
         store.put_page(&told).expect("stored");
-        assert_eq!(bytes(&told), None, "an answer of its own, and the revisit itself");
+        assert_eq!(bytes(&told), None, "its own answer, and the revisit itself");
         store.put_page(&given(&told)).expect("stored");
         store.put_page(&Page::new("http://a.example/", 5000, 200, "of the same time")).expect("stored");
         store.put_page(&Page::new("http://a.example/", 6000, 200, "newer")).expect("stored");

@@ -1,7 +1,7 @@
 //! Pages in place: the store describes them, and their records stay in the files of an archive.
 //!
 //! A description names the file of its record and the place in it ([`InPlace`]). Name and location
-//! of the file are stored once, under a key of their own, before the first description that needs
+//! of the file are stored once, under their own key, before the first description that needs
 //! them: so a crash cannot leave a description without them. Each read of a page reads its record:
 //! status, headers and body come from the record, time and URL from the description.
 //!

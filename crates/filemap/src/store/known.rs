@@ -45,7 +45,7 @@ pub(crate) struct Known {
     pub(super) looked_at: u64,
 }
 
-/// How much is known of a key.
+/// Knowledge about a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heat {
     /// Nothing: ask the store.

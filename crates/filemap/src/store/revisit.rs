@@ -1,6 +1,6 @@
 //! Finds the body that a revisit refers to.
 //!
-//! A revisit is a version with headers of its own and no body. Its original is searched for among
+//! A revisit is a version with its own headers and no body. Its original is searched for among
 //! the versions of the URL that the revisit names, then of its own URL (for a variant, of the same
 //! variant), in this order:
 //!
@@ -89,7 +89,7 @@ impl Sought {
 /// The versions of one key that may be originals.
 #[derive(Default)]
 struct Originals {
-    /// Versions with a body of their own, oldest first.
+    /// Versions with their own body, oldest first.
     whole: Vec<Candidate>,
     /// Versions that are revisits themselves, oldest first.
     revisits: Vec<Candidate>,
@@ -297,7 +297,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// The version whose body has the digest of the revisit, among versions with no comparable
-    /// digest of their own.
+    /// their own digest.
     fn of_body(&mut self, key: &[u8], sought: &Sought) -> Result<Option<Version>> {
         let Some((wanted, of_nothing)) = sought.digest.as_ref().and_then(|digest| Some((digest, digest.of(b"")?)))
         else {

@@ -68,7 +68,7 @@ pub struct Unresolved {
 /// # let dir = tempfile::tempdir()?;
 /// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
 /// let count = store.count_revisits(&mut |_| ControlFlow::Continue(()))?.expect("not cancelled");
-/// println!("{} of {} revisits have no body", count.unresolved, count.revisits);
+/// println!("no body for {} of {} revisits", count.unresolved, count.revisits);
 /// # Ok(())
 /// # }
 /// ```

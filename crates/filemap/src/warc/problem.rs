@@ -62,7 +62,7 @@ pub enum ProblemKind {
 ///
 /// let mut reader = Reader::new(&b"no WARC file"[..], "file.warc", Spool::default())?;
 /// let Some(Item::Problem(problem)) = reader.next_item()? else { panic!("no record") };
-/// assert!(problem.to_string().starts_with("file.warc: offset 0: 12 bytes here are no WARC record"));
+/// assert!(problem.to_string().starts_with("file.warc: offset 0: 12 bytes here are not a WARC record"));
 /// # Ok(())
 /// # }
 /// ```

@@ -262,7 +262,7 @@ impl<R: Read> Reader<R> {
             Opened::Packed(form) => return Err(Error::Packed { file: self.file.clone(), form }.into()),
             Opened::Garbage { .. } if std::mem::replace(&mut self.told, false) => Some(None),
             Opened::Garbage { from, bytes } => {
-                let what = format!("{bytes} bytes here are no WARC record and no compressed data; skipped");
+                let what = format!("{bytes} bytes here are not a WARC record, and not compressed data; skipped");
                 Some(Some(self.damage(Place { offset: from, inner: None }, what)))
             }
             Opened::BadDictionary { from } => {
@@ -323,7 +323,7 @@ impl<R: Read> Reader<R> {
             }
         }
         let was_told = std::mem::replace(&mut self.told, true);
-        let what = format!("{skipped} bytes here are no WARC record; skipped");
+        let what = format!("{skipped} bytes here are not a WARC record; skipped");
         Ok(if was_told { None } else { Some(self.damage(place, what)) })
     }
 

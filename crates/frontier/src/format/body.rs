@@ -119,7 +119,7 @@ layout! {
 }
 
 layout! {
-    /// What was left out of the timers, since version 6.
+    /// Timers left out of memory, since version 6.
     pub(crate) struct TimersLeftOut {
         0 FIRST: u64 = "0, or 1 + the soonest timer that was left out";
         8 LATEST_S: u64 = "the latest second of those";
@@ -131,7 +131,7 @@ layout! {
     pub(crate) struct DeliveryRecord {
         0 MEMBERS: u64 = "pages that get rent";
         8 LINKS: u64 = "links told since the last round began, and one for each page that had them";
-        16 FETCHES: u64 = "fetches told since then";
+        16 FETCHES: u64 = "fetches reported since then";
         24 LOOKS: u64 = "lists of links that are examined for each virtual visit";
         32 POT: u64 = "0, or 1 + what the last round collected for a refund";
     }
@@ -172,7 +172,7 @@ layout! {
 }
 
 layout! {
-    /// What the index has on disk, since version 3.
+    /// The part of the index on disk, since version 3.
     pub(crate) struct RunsHead {
         0 PAGES: u32 = "pages whose fingerprints are in the runs";
         4 RUNS: u32 = "runs";

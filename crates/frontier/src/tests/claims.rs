@@ -66,7 +66,7 @@ fn a_claim_that_is_ended_is_no_more_also_when_it_is_opened_again() {
     frontier.claim(7, &[page]).expect("in flight");
     assert!(matches!(frontier.claim(8, &[page]), Err(Error::NotInFlight { .. })));
     frontier.end_claim(7).expect("open");
-    frontier.end_claim(7).expect("there is none, which is no error");
+    frontier.end_claim(7).expect("there is none, which is not an error");
     frontier.claim(8, &[page]).expect("free");
     frontier.commit().expect("committed");
     drop(frontier);

@@ -108,7 +108,7 @@ pub struct Trapped<'a> {
     grown: u32,
     /// The first child of each page of the tree that was fetched.
     children: HashMap<u32, u32>,
-    /// Whether its pages also link to their neighbours, their parent and the root, as those of a
+    /// True if its pages also link to their neighbours, their parent and the root, as those of a
     /// calendar do.
     is_meshed: bool,
     /// The parent of each page of the tree; itself for the root.

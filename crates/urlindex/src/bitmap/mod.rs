@@ -87,7 +87,7 @@ pub struct Bitmap<S> {
     ones: AtomicU64,
     /// Bits set at the opening.
     ones_before: u64,
-    /// Whether the sidecar marks the file as open.
+    /// True if the sidecar marks the file as open.
     is_open: AtomicBool,
     opening: Mutex<()>,
     turns: [Mutex<()>; TURNS],

@@ -70,7 +70,7 @@ pub(super) struct Log {
     durable: u64,
     /// Durable sectors noted in the header, and which copy has it; none in a log of version 1.
     noted: Option<(u64, usize)>,
-    /// Whether entries were added since the last sync.
+    /// True if entries were added since the last sync.
     is_changed: bool,
     /// Sectors of the file when opened; a closed log has a mark after its last sector.
     opened: u64,
@@ -301,8 +301,8 @@ impl Log {
         Ok(())
     }
 
-    /// Syncs, and marks all sectors as durable, so that damage to the last ones is told from a
-    /// crash.
+    /// Syncs, and marks all sectors as durable, so that damage to the last ones is distinguished
+    /// from a crash.
     pub(super) fn close(&mut self) -> Result<()> {
         self.sync()?;
         if self.durable == 0 {

@@ -18,7 +18,7 @@ pub struct UrlTrieIter<'a> {
     /// The last URL returned, or where to start.
     last: Vec<u8>,
     has_begun: bool,
-    /// Whether a URL past the prefix was found.
+    /// True if a URL past the prefix was found.
     is_over: bool,
     /// The rest of a leaf, in reverse.
     pending: Vec<Vec<u8>>,

@@ -121,7 +121,7 @@ impl Tree {
         self.arena.memory_bytes() + codes + (scratch + size_of::<Tree>()) as u64
     }
 
-    /// What a new tree for keys like these needs.
+    /// Returns the symbols and codes for a new tree with keys like these.
     pub(super) fn learnt(&self) -> Learnt {
         let symbols = match self.codes.last() {
             Some(Code::Symbols(symbols)) => Some(Arc::clone(symbols)),

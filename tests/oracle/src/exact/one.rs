@@ -28,8 +28,8 @@ impl Oracle {
         true
     }
 
-    /// Whether a version may be gone because the store keeps so many: not all that hid it need be
-    /// there after the removal.
+    /// Returns whether retention may have dropped a version: not everything that hid it need be
+    /// present after the removal.
     pub(super) fn outranked_meanwhile(&self, key: &[u8], step: &Step, steps: &[Step]) -> bool {
         let outranked = Pruning { keep: self.keep, since_ms: None };
         let is_of_key = self.removing.as_ref().is_some_and(|(removing, _)| removing == key);
@@ -48,7 +48,8 @@ impl Oracle {
         steps.push(copy);
     }
 
-    /// The removal has returned, and this is what the key shows: the version is gone for good.
+    /// The removal has returned, and this is what the key shows: the version is removed
+    /// permanently.
     pub fn removed_one(&mut self, key: &[u8], version: Version, shown: &[Shown]) {
         let mut all = self.keys.get(key).cloned().unwrap_or_default();
         for step in &mut all {
@@ -104,7 +105,7 @@ impl Step {
         *time_ms == version.time_ms && *sequence == Some(version.sequence)
     }
 
-    /// Whether this is another one's version, put again later.
+    /// Returns whether this is another one's version, put again later.
     fn is_again(&self, other: &Step) -> bool {
         let same = match (&self.what, &other.what) {
             (What::Put { time_ms: t, body: b, meta: m, .. }, What::Put { time_ms, body, meta, .. }) => {
@@ -115,7 +116,8 @@ impl Step {
         same && self.is_newer_than(other)
     }
 
-    /// Whether another stands for this: the version put again, or one that was the same before.
+    /// Returns whether another stands for this: the version put again, or one that was the same
+    /// before.
     pub(super) fn is_replaced<'s>(&self, mut present: impl Iterator<Item = &'s Step>) -> bool {
         self.instead.is_some_and(|number| present.any(|s| s.number == number || s.is_again(self)))
     }

@@ -119,7 +119,7 @@ fn lines(path: &Path) -> Result<Lines, Failure> {
     let mut lines = Lines::open(path)?;
     let torn = lines.torn()?;
     if !(torn.starts_with(MARK) || MARK.starts_with(&torn)) {
-        let words = "it does not end as a file of edges; name another";
+        let words = "it does not end like a file of edges; give another file";
         return Err(Failure::Usage(format!("--edges {}: {words}", path.display())));
     }
     if !torn.is_empty() {

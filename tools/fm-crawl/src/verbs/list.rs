@@ -22,7 +22,7 @@ Example:
 pub struct Args {
     /// The store's folder
     store: PathBuf,
-    /// Which pages; may be given again
+    /// Pages in this state; may be given again
     #[arg(long, value_enum, num_args = 1..)]
     state: Vec<State>,
     /// Pages of this host only

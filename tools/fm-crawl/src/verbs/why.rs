@@ -127,7 +127,7 @@ fn stored(store: &PageStore, url: &str) -> Result<Value, Failure> {
 fn last_error(store: &PageStore, url: &str, kind: Option<&str>) -> Result<Value, Failure> {
     let note = store.get_beside(url, RecordKind::Metadata)?;
     let noted = note.as_ref().and_then(record::failure_in);
-    // robots.txt has a line of its own in the output.
+    // robots.txt has its own line in the output.
     let kind = [FailureKind::Other, FailureKind::Elsewhere].into_iter().find(|one| kind == Some(kind_name(*one)));
     let Some(error) = why(kind, noted.clone()) else { return Ok(Value::Null) };
     let at = note.filter(|_| noted.as_ref() == Some(&error)).map(|note| filemap::date::format(note.fetched_at_ms));

@@ -111,7 +111,7 @@ fn lead(
     let mut bytes = [0; 65_536];
     while let Ok(count @ 1..) = from_client.read(&mut bytes) {
         if is_one(&bytes[..count]) && loses() {
-            // It uses a connection of its own, so that no client gets the answer.
+            // It uses a separate connection, so that no client gets the answer.
             let _ = to_client.shutdown(std::net::Shutdown::Both);
             let mut own = TcpStream::connect(to_there.peer_addr().unwrap()).unwrap();
             own.write_all(&bytes[..count]).unwrap();

@@ -1,4 +1,4 @@
-//! Runs the program under test in a folder of its own.
+//! Runs the program under test in a separate folder.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

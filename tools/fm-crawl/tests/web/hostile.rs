@@ -142,7 +142,7 @@ fn lengths(request: &Request) -> Reply {
         "/long" => bare(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\n<p>too long"),
         "/two" => bare(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n<p>two"),
         "/negative" => bare(b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n<p>x"),
-        "/garbage" => bare(b"\0\xff\x16\x03 this is no HTTP\r\n\r\n"),
+        "/garbage" => bare(b"\0\xff\x16\x03 this is not HTTP\r\n\r\n"),
         "/nothing" => bare(b""),
         "/chunk" => bare(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\nx"),
         _ => Reply::missing(),

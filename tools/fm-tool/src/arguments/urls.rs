@@ -76,7 +76,7 @@ impl UrlArgs {
         self.from.as_deref() == Some(Path::new("-"))
     }
 
-    /// Returns whether no URL was given at all.
+    /// Returns whether no URL was given.
     pub fn is_none(&self) -> bool {
         self.urls.is_empty() && self.from.is_none()
     }

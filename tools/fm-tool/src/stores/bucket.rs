@@ -113,7 +113,7 @@ pub fn refuse_as(path: &Path, words: &str) -> Result<(), Failure> {
 pub fn refuse_flags(location: &str, flags: &[(&str, bool, &str)]) -> Result<(), Failure> {
     match flags.iter().find(|(_, is_given, _)| *is_given) {
         None => Ok(()),
-        Some((flag, _, why)) => Err(Failure::Usage(format!("{}: {flag} is for a store here: {why}", shown(location)))),
+        Some((flag, _, why)) => Err(Failure::Usage(format!("{}: {flag} needs a local store: {why}", shown(location)))),
     }
 }
 

@@ -59,7 +59,7 @@ pub fn to_change(path: &Path, shared: &Shared) -> Result<Box<dyn PageWrite>, Fai
 pub fn to_fill(path: &Path, new: &NewStore, shared: &Shared) -> Result<Box<dyn PageWrite>, Failure> {
     refuse_loss(path, shared)?;
     if new.min_free.is_some() && bucket::is_bucket(path) {
-        return Err(Failure::Usage("--min-free is for a store here".to_owned()));
+        return Err(Failure::Usage("--min-free needs a local store".to_owned()));
     }
     if let Some(store) = bucket::open(path, For::Filling(new.canonicalizer()))? {
         return Ok(store);
@@ -81,7 +81,7 @@ pub fn server_to_fill(path: &Path, new: &NewStore, shared: &Shared) -> Result<Op
         return Err(accepts_loss());
     }
     if new.exact_urls || new.min_free.is_some() {
-        let words = "--exact-urls and --min-free are for a store here: the server has its own";
+        let words = "--exact-urls and --min-free need a local store: the server has its own";
         return Err(Failure::Usage(words.to_owned()));
     }
     Ok(Some(client))
@@ -94,7 +94,7 @@ pub fn refuse_loss(path: &Path, shared: &Shared) -> Result<(), Failure> {
 
 /// The failure for `--accept-loss` with a store that is not local.
 pub fn accepts_loss() -> Failure {
-    Failure::Usage("--accept-loss is for a store here".to_owned())
+    Failure::Usage("--accept-loss needs a local store".to_owned())
 }
 
 /// Advice for a store that does not open.
@@ -120,7 +120,7 @@ pub fn shards_to_read(path: &Path, shared: &Shared) -> Result<Option<ShardedStor
     opened_over(store, absence::of_read, REMEDY).map(Some)
 }
 
-/// A store over several folders to fill, made with this canonicaliser if absent; `None` if the
+/// A store over several folders to fill, made with this canonicaliser if missing; `None` if the
 /// path names none.
 pub fn shards_to_fill(
     path: &Path,

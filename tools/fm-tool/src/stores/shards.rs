@@ -1,7 +1,8 @@
 //! A store over several folders, named by its location `shards:/disk1/a.fm,/disk2/b.fm`: which
 //! folders those are, and upkeep, which runs on one after the other.
 //!
-//! Invariant: a member that fails does not keep a verb from the others, and its failure is told.
+//! Invariant: a member that fails does not keep a verb from the others, and its failure is
+//! reported.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,7 @@ use serde_json::json;
 
 use crate::flags::Shared;
 
-/// Whether a path is the location of such a store.
+/// Returns whether a path is the location of such a store.
 pub fn is_shards(path: &Path) -> bool {
     sharded::is_location(path)
 }
@@ -29,7 +30,7 @@ pub fn checked(path: &Path) -> Result<Option<Vec<PathBuf>>, Failure> {
     Ok(Some(members))
 }
 
-/// Whether there is something at the path of a member.
+/// Returns whether anything exists at the path of a member.
 pub fn is_there(path: &Path) -> bool {
     members(path).is_ok_and(|members| members.is_some_and(|members| members.iter().any(|member| member.exists())))
 }
@@ -60,7 +61,7 @@ pub fn refuse_flags(path: &Path, flags: &[(&str, bool, &str)]) -> Result<(), Fai
 }
 
 /// Runs a verb on each member, under its path. Returns the worst outcome, or the first failure
-/// once all were tried; later ones are told at once.
+/// once all were tried; later ones are reported at once.
 pub fn each(
     members: &[PathBuf],
     shared: &Shared,

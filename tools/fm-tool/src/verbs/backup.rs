@@ -23,7 +23,7 @@ use crate::stores::{bucket, opening, remote, shards};
 pub struct Args {
     /// The store's folder
     store: PathBuf,
-    /// The backup's folder, absent or empty
+    /// The backup's folder, missing or empty
     to: PathBuf,
     /// An earlier backup of the store to share segments with
     #[arg(long, value_name = "BACKUP")]

@@ -67,7 +67,7 @@ pub struct Args {
     /// Only captures up to this time
     #[arg(long, value_name = "TIME", requires = "order", value_parser = times::parse, allow_negative_numbers = true)]
     to: Option<i64>,
-    /// Why; kept in the rule, so leave out what is to be forgotten
+    /// Reason; kept in the rule, so leave out what is to be forgotten
     #[arg(long, requires = "order")]
     reason: Option<String>,
     /// Keep a digest of a host or prefix in the rule instead of its text

@@ -21,7 +21,7 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
-    let words = "the objects of a bucket are no files here: `fm-tool segments LOCATION` lists them, `fm-tool verify \
+    let words = "the objects of a bucket are not files here: `fm-tool segments LOCATION` lists them, `fm-tool verify \
                  LOCATION` reads them";
     bucket::refuse_as(&args.file, words)?;
     shards::refuse_as(&args.file, "this verb prints a file: give its path in the folder that has it")?;

@@ -14,7 +14,7 @@ use crate::flags::Shared;
 #[command(after_help = "Without a folder all pages are printed one after the other: fm-tool man | man -l -\n\n\
     Example:\n  fm-tool man ~/.local/share/man/man1")]
 pub struct Args {
-    /// Write fm-tool.1, fm-tool-get.1 and so on into this folder, made if absent
+    /// Write fm-tool.1, fm-tool-get.1 and so on into this folder, made if missing
     #[arg(value_name = "DIR")]
     folder: Option<PathBuf>,
 }

@@ -21,7 +21,7 @@ use crate::stores::{absence, bucket, opening, remote, shards};
     canonicaliser.\n\nExample:\n  fm-tool merge all.fm monday.fm tuesday.fm"
 )]
 pub struct Args {
-    /// The store to add to, made if absent
+    /// The store to add to, made if missing
     to: PathBuf,
     /// The stores to add
     #[arg(required = true)]

@@ -23,14 +23,14 @@ use crate::stores::{bucket, file_system, opening, remote, shards};
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  curl -s https://example.com/ | fm-tool put pages.fm https://example.com/")]
 pub struct Args {
-    /// The store's folder, made if absent; or a server's address
+    /// The store's folder, made if missing; or a server's address
     store: PathBuf,
     /// The page's URL
     url: Address,
     /// The body's file; - is standard input
     #[arg(default_value = "-")]
     file: PathBuf,
-    /// When it was fetched [default: now]
+    /// Time of the fetch [default: now]
     #[arg(long, value_name = "TIME", value_parser = times::parse, allow_negative_numbers = true)]
     time: Option<i64>,
     /// The status code

@@ -114,7 +114,7 @@ fn together(location: &Path, is_full: bool, shared: &Shared) -> Result<Outcome, 
     let Some(store) = opening::shards_to_read(location, shared)? else { return Ok(Outcome::Done) };
     let (mut strays, mut out) = (0, Output::stdout(shared.flags));
     let listed = is_full.then(|| store.strays()).transpose()?;
-    // What is damaged was told of member by member.
+    // Damage was reported for each member.
     for (path, listed) in listed.into_iter().flatten().flatten() {
         strays += 1;
         let (path, url) = (path.display().to_string(), String::from_utf8_lossy(&listed.url).into_owned());

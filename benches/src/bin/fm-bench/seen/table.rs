@@ -127,12 +127,12 @@ fn shuffled<'a>(urls: &'a [Vec<u8>], random: &mut Random) -> Vec<&'a [u8]> {
     order
 }
 
-/// What an allocation takes.
+/// Bytes of an allocation.
 fn allocated(bytes: u64) -> u64 {
     (bytes + 8).next_multiple_of(16).max(32)
 }
 
-/// What a hash set of texts takes.
+/// Bytes of a hash set of texts.
 pub fn hash_set_bytes(set: &HashSet<Vec<u8>>) -> u64 {
     let texts: u64 = set.iter().map(|text| allocated(text.len() as u64)).sum();
     // The table has a power of two of slots, seven eighths of which are its capacity, and a byte a

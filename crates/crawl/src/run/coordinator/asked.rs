@@ -61,7 +61,7 @@ impl Coordinator<'_> {
         Ok(())
     }
 
-    /// Copies the state beside the store now, and the store on a thread of its own, which answers.
+    /// Copies the state beside the store now, and the store on a separate thread, which answers.
     /// Returns an error answer, if any.
     fn back_up(&mut self, to: &Path, answers: &Sender<Value>) -> Result<Option<Value>, Error> {
         self.commit()?;

@@ -122,7 +122,7 @@ impl Fleet {
         })
     }
 
-    /// Starts the exchange of links on a thread of its own, which ends with this value. `tell`
+    /// Starts the exchange of links on a separate thread, which ends with this value. `tell`
     /// receives what arrives, and returns false when nobody listens any more.
     ///
     /// # Errors

@@ -95,7 +95,7 @@ impl SortedTable {
         }
     }
 
-    /// Two adjacent batches of which the first is less than twice as long as the second.
+    /// Two adjacent batches, the first less than twice as long as the second.
     fn to_merge(&self) -> Option<[Arc<Batch>; 2]> {
         let is_due = |pair: &&[Arc<Batch>]| pair[0].len() < 2 * pair[1].len();
         let pair = self.batches.windows(2).rfind(is_due)?;

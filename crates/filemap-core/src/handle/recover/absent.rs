@@ -101,7 +101,7 @@ impl Absent {
 /// Error text for a segment whose original length is unknown.
 const UNSEEN: &str = "it was lost or cut short before a checkpoint covered all of it; a repair reads what is left";
 
-/// Evidence of which files belong to the store.
+/// Evidence that files belong to the store.
 pub(crate) struct Witness<'a> {
     pub(crate) superblock: &'a Superblock,
     pub(crate) segment_table: &'a SegmentTable,

@@ -38,7 +38,7 @@ pub(crate) struct Replay {
     pub(crate) removed: Vec<(u64, Removed)>,
     /// Least ordinal of a segment with chunks that the replayed chunk lists name.
     pub(crate) pinned: Option<u64>,
-    /// True if something was cut off or covered, which readers may have followed.
+    /// True if something was cut off or covered that followers may have seen.
     pub(crate) has_dropped: bool,
     /// True unless the ordered runs are behind by a table that was not replayed whole.
     pub(crate) has_order: bool,
@@ -61,14 +61,14 @@ pub(crate) struct Base<'a> {
 }
 
 impl Base<'_> {
-    /// Returns whether readers may have seen a superblock whose sync failed.
+    /// Returns whether followers may have seen a superblock whose sync failed.
     pub(crate) fn is_lost(&self) -> bool {
         self.seen != self.current.epoch
     }
 
-    /// Epoch of the first superblock that this recovery writes; later ones count on. Readers may
-    /// have seen those up to `seen`, and the one after `current` though the cache has lost it too;
-    /// the one after that would overwrite the newest copy.
+    /// Epoch of the first superblock that this recovery writes; later ones continue from it.
+    /// Followers may have seen those up to `seen`, and the one after `current` though the cache
+    /// has lost it too; the one after that would overwrite the newest copy.
     fn first_epoch(&self) -> u64 {
         (self.current.epoch + 3).max(self.seen + 2)
     }
@@ -151,7 +151,7 @@ pub(crate) fn replay(
 struct Run<'a> {
     values: &'a ValueLog,
     base: Base<'a>,
-    /// True once a superblock has told readers that something is dropped.
+    /// True once a superblock has told followers that something is dropped.
     has_told: bool,
     table: &'a Memtable,
     next_sequence: u64,
@@ -183,7 +183,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Tells readers, before the first change, that they may have followed records that are
+    /// Tells followers, before the first change, that they may have seen records that are
     /// dropped: if this recovery is interrupted, the next one does not find what it has repaired.
     fn tell(&mut self) -> Result<()> {
         if !self.has_told {

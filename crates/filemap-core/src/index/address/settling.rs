@@ -20,7 +20,7 @@ pub(super) struct Settling {
     pub(super) settled: Vec<Arc<Run>>,
     /// Pages of the list of runs, its root last, and its number of words.
     pub(super) list: (Vec<u32>, u32),
-    /// Where the search for free pages continues.
+    /// Page at which the search for free pages continues.
     pub(super) searched: u32,
     /// The next part whose runs may be joined.
     pub(super) joining: usize,

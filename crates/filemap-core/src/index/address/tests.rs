@@ -410,7 +410,7 @@ fn a_filter_is_filled_from_the_file_but_for_damaged_pages() {
     assert!(passed(&index) < keys as usize / 10, "{}", passed(&index));
     assert!(index.directory.load().is_filter_full());
     assert!((1..keys).all(|i| found(&index, hash(i)) == [i]));
-    // A damaged leaf is no error until a look-up reads it.
+    // A damaged leaf is not an error until a look-up reads it.
     let page = index.directory.load().find(hash(1)).ok().unwrap().1.page;
     file.write_at(b"damage", u64::from(page) * PAGE_BYTES as u64 + 100).unwrap();
     let (index, _writer) = open(&file, durable.0, durable.1);

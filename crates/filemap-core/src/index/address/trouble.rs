@@ -1,5 +1,5 @@
-//! Why a page of address.idx cannot be read: an error, or damage, which in the index of another
-//! process may be a page that its writer has reused.
+//! Reasons why a page of address.idx cannot be read: an error, or damage, which in the index of
+//! another process may be a page that its writer has reused.
 
 use crate::error::Error;
 use crate::format::{Flaw, PAGE_BYTES, names};
@@ -10,7 +10,7 @@ pub(super) struct Damage {
     pub(super) what: Flaw,
 }
 
-/// Why a page's content cannot be read.
+/// The reason why a page's content cannot be read.
 pub(super) enum Trouble {
     Damage(Damage),
     Error(Error),

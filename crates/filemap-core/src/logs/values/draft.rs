@@ -43,7 +43,7 @@ pub(crate) fn check_limits(key: &[u8], meta: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// How the parts of one record are compressed.
+/// Compression of the parts of one record.
 #[derive(Debug)]
 pub(crate) struct Packing {
     level: i32,

@@ -32,7 +32,7 @@ fn a_sample_of_a_long_log_is_bounded_and_a_damaged_place_is_counted() {
     assert_eq!((all.without_dictionary.bodies, all.missed), (2_000, 0), "{all:?}");
     let part = store.sample_compression(20_000).unwrap();
     assert!((1..2_000).contains(&part.without_dictionary.bodies) && part.read_bytes <= 21_000, "{part:?}");
-    assert_eq!(part.missed, 0, "the cut is no damage");
+    assert_eq!(part.missed, 0, "the cut is not damage");
     store.close().unwrap();
     let segment = path.join("value0.dat");
     let mut bytes = std::fs::read(&segment).unwrap();

@@ -71,7 +71,7 @@ fn without_one_of_its_dictionaries_a_store_is_read_as_far_as_it_can_be_and_the_f
         check(&reader, "a", 0..50);
         assert!(names_it(&reader.get(&key("a", 60))));
         assert_eq!(reader.keys().map(Result::unwrap).count(), 100, "no key is lost");
-        assert_eq!(reader.pages().filter(Result::is_err).count(), 50, "each that needs it is told");
+        assert_eq!(reader.pages().filter(Result::is_err).count(), 50, "each that needs it is reported");
         assert!(
             !reader
                 .verify_with(&VerifyOptions::new().quick(), &mut |_| ControlFlow::Continue(()))

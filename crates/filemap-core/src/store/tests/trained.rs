@@ -50,7 +50,7 @@ pub(super) fn key(host: &str, i: u32) -> Vec<u8> {
     format!("{host}/{i}").into_bytes()
 }
 
-/// A page of a host: text common to all pages, and words of its own.
+/// A page of a host: text common to all pages, and its own words.
 pub(super) fn body(host: &str, i: u32) -> Vec<u8> {
     let mut noise = u64::from(i) + 1;
     let mut word = || {

@@ -76,7 +76,7 @@ impl Check<'_, '_> {
         while let Some(form) = all.next()? {
             key.clear();
             if !(order.key)(form, &mut key) {
-                return Err(unsound("have what is no key in this order", form));
+                return Err(unsound("have what is not a key in this order", form));
             }
             all.pass();
             sum = sum.wrapping_add(self.reading.hash(&key));

@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(
             plan(&[segment(1, 1000, 1000), segment(2, 2000, 1000)], &limits),
             None,
-            "what cannot be is no reason"
+            "what cannot be is not a reason"
         );
     }
 }

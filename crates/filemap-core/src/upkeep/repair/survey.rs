@@ -45,7 +45,7 @@ pub(crate) struct Survey {
     /// Facts that cannot be known.
     pub(crate) unwitnessed: Vec<String>,
     /// Greater than the ordinals of all segments, and with an unused number; without one only if
-    /// the log goes on in a segment that exists.
+    /// the log continues in a segment that exists.
     pub(crate) next_ordinal: u64,
     /// The runs of keys in order of the store, as far as known.
     pub(crate) order: Option<KeyRuns>,

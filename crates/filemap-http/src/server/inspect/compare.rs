@@ -45,7 +45,7 @@ fn find(shown: &Shown, asked: &Asked, a: Option<Version>, b: Option<Version>) ->
     let before = |version: Version| place(version).and_then(|at| all.get(at + 1)).copied();
     let Some(a) = a.or_else(|| before(b)) else {
         let time = filemap::date::format(b.time_ms);
-        return Err(Refusal::absent(format!("no capture is known before that of {time} to compare it with")));
+        return Err(Refusal::absent(format!("no capture before {time} to compare with")));
     };
     let side = |version: Version| {
         let later = place(version).and_then(|at| at.checked_sub(1)).and_then(|at| all.get(at)).copied();

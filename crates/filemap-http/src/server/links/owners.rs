@@ -123,7 +123,7 @@ pub(crate) async fn take(
     Ok(Json(Taken { epoch }).into_response())
 }
 
-/// `DELETE /v1/links/SHARD/owner`: frees a shard whose owner is gone.
+/// `DELETE /v1/links/SHARD/owner`: frees a shard whose owner has ended.
 pub(crate) async fn free(
     State(backend): State<Arc<Backend>>,
     Extension(allowed): Extension<Allowed>,

@@ -1,5 +1,5 @@
 //! `POST /v1/pages/get`: one URL a line in; pages as JSON Lines or a WARC stream out, in the same
-//! order. An absent or unreadable page has a line or record to that effect.
+//! order. A missing or unreadable page has a line or record to that effect.
 
 use std::io::{BufRead, BufReader, Read};
 use std::sync::Arc;

@@ -181,7 +181,7 @@ impl SeenSets {
         SeenSets { most_bytes, ..self }
     }
 
-    /// How long requests are remembered, for sets added later.
+    /// Time that requests are remembered, for sets added later.
     pub fn requests(self, requests: RequestOptions) -> SeenSets {
         SeenSets { requests, ..self }
     }

@@ -1,7 +1,7 @@
 """Responses of requests-cache as pages, and back.
 
 A page has a response's URL, status, headers and decoded body. All other data of requests-cache is
-one JSON object in a header of its own, `X-Crawler-Requests`, made by requests-cache's own
+one JSON object in a separate header, `X-Crawler-Requests`, made by requests-cache's own
 converter: nothing is pickled. Bytes in it are in base 64, whichever version of requests-cache
 wrote them.
 

@@ -85,7 +85,7 @@ def path_of(setting: str, *names: str) -> str:
 
 
 class FileMapCacheStorage:
-    """`HTTPCACHE_STORAGE = "filemap.scrapy.FileMapCacheStorage"`: see the module.
+    """`HTTPCACHE_STORAGE = "filemap.scrapy.FileMapCacheStorage"`: Scrapy's HTTP cache in a store.
 
     Each entry is a page under the URL of its request, with the spider's name and the request's
     fingerprint as its variant. Any number of processes may use one folder: see `broker`.

@@ -44,7 +44,7 @@ _BATCH: Final = 10_000
 
 
 class FileMapDupeFilter(RFPDupeFilter):
-    """`DUPEFILTER_CLASS = "filemap.scrapy.FileMapDupeFilter"`: see the module.
+    """`DUPEFILTER_CLASS = "filemap.scrapy.FileMapDupeFilter"`: a dupe filter on disk.
 
     Answers as `RFPDupeFilter` does. A kill loses no fingerprint older than a second. A
     `requests.seen` in `JOBDIR` is imported when the filter opens, and again if it has changed.

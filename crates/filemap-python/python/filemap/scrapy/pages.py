@@ -62,7 +62,7 @@ _UNREAD: Final = (*FAILURES, NoteError, UnknownClassError, TypeError, ValueError
 
 
 class PageStoreMiddleware:
-    """`filemap.scrapy.PageStoreMiddleware`: see the module."""
+    """`filemap.scrapy.PageStoreMiddleware`: keeps a crawl's pages in a store."""
 
     def __init__(self, crawler: Crawler) -> None:
         settings = crawler.settings

@@ -1,7 +1,7 @@
 """Responses of Scrapy as records of a store, and back.
 
 A record has the fields of a page: URL, status, headers, decoded body. All other data of a response
-is one JSON object in a header of its own, `X-Crawler-Scrapy`: nothing is pickled. If it is
+is one JSON object in a separate header, `X-Crawler-Scrapy`: nothing is pickled. If it is
 missing, the class is guessed as Scrapy guesses it.
 
 | key | what | if missing |
@@ -76,7 +76,7 @@ class Classes:
         for named in more:
             found: object = load_object(named) if isinstance(named, str) else named
             if not (isinstance(found, type) and issubclass(found, Response)):
-                raise TypeError(f"FILEMAP_RESPONSE_CLASSES: {named!r} is no class of responses")
+                raise TypeError(f"FILEMAP_RESPONSE_CLASSES: {named!r} is not a class of responses")
             self.add(found)
 
     def add(self, known: type[Response]) -> None:

@@ -142,7 +142,7 @@ class ServedPages:
         return self._put(record)
 
     def put_later(self, record: Record) -> Failures:
-        """As `put`, on a thread of its own: waits only while 8 MiB or 256 pages are queued.
+        """As `put`, on a separate thread: waits only while 8 MiB or 256 pages are queued.
         Returns the URLs and exceptions of earlier puts that failed; `settle` returns the last
         ones."""
         self._check_process()

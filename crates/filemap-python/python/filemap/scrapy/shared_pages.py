@@ -159,7 +159,7 @@ class PagesService:
         return put.changed
 
     def put_later(self, record: Record) -> Failures:
-        """As `put`, on a thread of its own: waits only while 8 MiB or 256 pages are queued, or if
+        """As `put`, on a separate thread: waits only while 8 MiB or 256 pages are queued, or if
         queued pages cannot be noted. Returns the failures of earlier puts."""
         with self._turn:
             message = self._queue.put(record.url, record.body, **arguments_of(record))
@@ -352,7 +352,7 @@ class SharedPages:
         return self._member.call(lambda service, again: service.put(record, again), remote)
 
     def put_later(self, record: Record) -> Failures:
-        """As `put`, but the holder does it on a thread of its own. Returns the URLs and exceptions
+        """As `put`, but the holder does it on a separate thread. Returns the URLs and exceptions
         of earlier puts that failed; `settle` returns the last ones."""
         if (held := self._member.held) is not None:
             return held.put_later(record)

@@ -338,7 +338,7 @@ class SharedSeen:
             head = {"call": "add", "client": client, "number": self._number}
             return bool(link.ask(head, key)[0]["new"])
 
-        with self._turn:  # One question at a time: see the module.
+        with self._turn:  # One question at a time, as the module's comment says.
             self._number += 1
             return self._member.call(local, remote)
 

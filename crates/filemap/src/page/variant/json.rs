@@ -1,7 +1,7 @@
 //! A JSON document as a query: its scalar values by name.
 //!
 //! Follows pywb, which parses with Python's `json`: names in document order, a repeated name with
-//! the suffix `.2_` and so on, whole numbers without a fraction. A parser of our own is needed
+//! the suffix `.2_` and so on, whole numbers without a fraction. Our own parser is needed
 //! because it must keep all digits of a number.
 //!
 //! Invariants: linear time; a document nested deeper than [`MAX_DEPTH`] is rejected.

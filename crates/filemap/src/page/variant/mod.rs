@@ -2,7 +2,7 @@
 //!
 //! The key of a page is its canonical URL. A form or an API has as many responses under one URL as
 //! there are different requests. A response to anything but a plain `GET` has a key made of the
-//! canonical URL *and* a variant, with versions of its own; a lookup of the URL alone never finds
+//! canonical URL *and* a variant, with its own versions; a lookup of the URL alone never finds
 //! it.
 //!
 //! A variant is any text ([`Variant::new`]): the fingerprint of a request, a session, a language.

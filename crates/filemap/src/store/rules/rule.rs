@@ -39,7 +39,7 @@ pub enum EraseTarget {
     Digest(String),
 }
 
-/// An order to erase captures: which, of which times, and why.
+/// An order to erase captures: their URLs, their times, and the reason.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -136,8 +136,8 @@ impl Matcher {
         if let Pattern::Digest(digest) = &self.pattern { Some(digest) } else { None }
     }
 
-    /// Returns whether a dictionary trained on pages of `site` may hold text of pages that it
-    /// matches.
+    /// Returns whether a dictionary trained on pages of the host `site` may hold text of pages
+    /// that it matches.
     pub(crate) fn may_be_of(&self, site: &[u8]) -> bool {
         let url = [site, b"/"].concat();
         match &self.pattern {

@@ -67,7 +67,7 @@ pub struct GrowingFilter {
 struct Store {
     dir: Arc<dyn Dir>,
     name: String,
-    /// Whether anything was inserted since the last sync.
+    /// True if anything was inserted since the last sync.
     is_changed: AtomicBool,
     /// Length of the file.
     syncing: Mutex<u64>,
@@ -91,7 +91,7 @@ impl Design {
 
     /// Growth from a layer to the next, as a power of two.
     fn growth_log2(&self) -> u32 {
-        // A Bloom filter has 1.44 bits for each bit of the rate, of which 1.3 times may be used; a
+        // A Bloom filter has 1.44 bits for each bit of the rate; 1.3 times that may be used. A
         // bucket takes 2.2 more than the bits of the rate, and a quarter of the errors costs a
         // layer two more.
         let spare = (1.3 * std::f64::consts::LOG2_E - 1.0) * -self.rate.log2() - 4.3;

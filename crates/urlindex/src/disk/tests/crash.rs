@@ -12,8 +12,8 @@ use super::*;
 /// Result of a check; the error describes what is wrong.
 type Judged<T> = std::result::Result<T, String>;
 
-/// What is known of the URLs at a moment: those whose last change is synced, and whether they are
-/// in the set; and those changed since, which may be either.
+/// Knowledge of the URLs at a moment: those whose last change is synced, and whether they are in
+/// the set; and those changed since, which may be either.
 #[derive(Clone, Debug, Default)]
 struct Known {
     synced: BTreeMap<u64, bool>,

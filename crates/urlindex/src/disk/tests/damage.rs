@@ -163,7 +163,7 @@ fn a_log_of_an_older_build_is_opened_and_the_next_has_a_note() {
     let (disk, log) = logged(100, true);
     let mut bytes = disk.bytes(&log).expect("there");
     log::forget_notes(&mut bytes);
-    // That log cannot be told from one that a crash cut.
+    // That log looks like one that a crash cut.
     disk.set_bytes(&log, &bytes[..1024]);
     let set = DiskUrlSet::open_read_only_in(disk.dir(), "seen", options()).expect("opened to be read");
     assert_eq!(set.len(), 45);

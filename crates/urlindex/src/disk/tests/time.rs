@@ -65,7 +65,7 @@ fn a_clock_that_goes_back_makes_nothing_older_or_younger() {
     assert_eq!(set.disk_stats().ahead_ms, 0);
     clock.store(0, Ordering::Relaxed);
     assert!(is_seen(&set, 1) && insert(&set, 2));
-    assert_eq!(set.disk_stats().ahead_ms, 50_000, "it is told, and so is what to do");
+    assert_eq!(set.disk_stats().ahead_ms, 50_000, "it is reported, with what to do");
     let new = DiskUrlSet::create_in(disk.dir(), "new", clocked(&clock)).expect("made");
     assert_eq!((new.merge_from(&set).expect("merged"), new.disk_stats().ahead_ms), (2, 0));
     clock.store(50_700, Ordering::Relaxed);

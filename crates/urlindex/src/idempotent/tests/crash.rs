@@ -21,7 +21,7 @@ struct Sent {
     urls: Vec<u64>,
     /// The answers that it got.
     told: Option<Verdicts>,
-    /// Whether they were durable.
+    /// True if they were durable.
     is_durable: bool,
 }
 

@@ -46,7 +46,7 @@ pub struct Args {
     /// surt or exact, with rules switched as in crawl,+www,-tracking [default: crawl]
     #[arg(long, value_name = "RULES", value_parser = canonical::Canonical::parse)]
     pub(super) rules: Option<canonical::Canonical>,
-    /// Which links to follow from the seeds [default: host]
+    /// Links to follow from the seeds [default: host]
     #[arg(long, value_enum)]
     pub(super) scope: Option<Scope>,
     /// Fetch only URLs that a pattern matches: a regular expression, prefix:http://HOST/..., or
@@ -183,11 +183,11 @@ pub struct Args {
     /// Consecutive page failures after which a host is paused [default: 10]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(super) max_host_failures: Option<u16>,
-    /// How long a host may fail before its queued pages are given up [default: 7d]
+    /// Time that a host may fail before its queued pages are given up [default: 7d]
     #[arg(long, value_name = "DURATION", value_parser = times::duration)]
     pub(super) host_down: Option<Duration>,
-    /// How long a run continues without fetching a page, while hosts that do not answer are paused
-    /// and failed pages wait [default: 15m]
+    /// Time that a run continues without fetching a page, while hosts that do not answer are
+    /// paused and failed pages wait [default: 15m]
     #[arg(long, value_name = "DURATION", value_parser = times::duration)]
     pub(super) patience: Option<Duration>,
     /// Share of the pages that may be left unfetched without an exit code of 5
@@ -196,10 +196,10 @@ pub struct Args {
     /// Largest body; of a longer one the beginning is kept [default: 16MiB]
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse_positive)]
     pub(super) max_body: Option<u64>,
-    /// How often one path segment may repeat in a row in a link; 0 for no limit [default: 3]
+    /// Times that one path segment may repeat in a row in a link; 0 for no limit [default: 3]
     #[arg(long, value_name = "N")]
     pub(super) max_path_repeats: Option<u8>,
-    /// How many years ahead a date in a link may be; 0 for no limit [default: 5]
+    /// Years that a date in a link may lie ahead; 0 for no limit [default: 5]
     #[arg(long, value_name = "N")]
     pub(super) max_years_ahead: Option<u16>,
     /// Two pages of a host are near-duplicates if their fingerprints differ in at most this number

@@ -54,8 +54,7 @@ pub(super) fn bucket(args: &Args, settings: &mut Settings) -> Result<(), Failure
             [shard] if *shard < shards => *shard,
             [shard] => return usage(format!("--own {shard}: there are {shards} shards, numbered from 0")),
             _ => {
-                let words =
-                    "--own: a crawl into object storage has one shard: start one for each, in a STORE of its own";
+                let words = "--own: a crawl into object storage has one shard: start one for each, in its own STORE";
                 return usage(words.to_owned());
             }
         },

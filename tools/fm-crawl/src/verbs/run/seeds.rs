@@ -55,7 +55,7 @@ pub fn read(named: &[String], lists: &[PathBuf], url_bytes: usize) -> Result<Giv
         many => {
             many.iter().for_each(words::complain);
             Err(Failure::Usage(format!(
-                "{} are no valid start URLs; nothing was started",
+                "{} are not valid start URLs; nothing was started",
                 words::count(many.len() as u64, "start page")
             )))
         }

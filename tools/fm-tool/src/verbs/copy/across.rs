@@ -21,7 +21,7 @@ pub fn run(from_path: &Path, to_path: &Path, shared: &Shared) -> Result<Outcome,
     let to = Place::to_fill(to_path, &canonicalizer, shared)?;
     if let Place::Server(_) = &from {
         words::complain(
-            "a server gives what its token may see: if it has rules of access, the pages that they exclude are not in the \
+            "a server gives what its token may see: if it has access rules, the pages that they exclude are not in the \
              copy, unless it is a token of an administrator",
         );
     }

@@ -20,14 +20,14 @@ use crate::stores::{bucket, opening, remote, shards};
     its time, headers and order, and nothing else. If that is interrupted, `merge` continues it.\n\n\
     To or from object storage, a server or several folders every live version goes with its time, headers, variant and all else, in bounded \
     memory. What the copy has already is counted and not put again, so the same command continues one that was \
-    interrupted, and brings what is new; the copy may have pages of its own, and what the store has removed since stays in \
+    interrupted, and brings what is new; the copy may have its own pages, and what the store has removed since stays in \
     it. What cannot be read or is refused is named and left out; exit code 3. Rules of erasures do not come along.\n\n\
     Examples:\n  fm-tool copy pages.fm small.fm --compact --level 19\n  fm-tool copy pages.fm s3://bucket/pages"
 )]
 pub struct Args {
     /// The store's folder, a server's address, or a location, s3:// or shards:
     store: PathBuf,
-    /// The copy's folder, absent or empty; or a server's address, or a location
+    /// The copy's folder, missing or empty; or a server's address, or a location
     to: PathBuf,
     /// Write a new store of the live versions
     #[arg(long)]

@@ -52,7 +52,7 @@ pub struct Args {
     /// One or more formats
     #[arg(long, value_enum, value_delimiter = ',', default_value = "jsonl")]
     format: Vec<Format>,
-    /// The folder for the files, made if absent; for one format alone, the file; - is standard
+    /// The folder for the files, made if missing; for one format alone, the file; - is standard
     /// output
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,

@@ -17,7 +17,7 @@ use crate::flags::Shared;
 pub(super) fn check(args: &Args) -> Result<(), Failure> {
     let refuse = |why: &str| Err(Failure::Usage(why.to_owned()));
     if args.format != [Format::Parquet] {
-        return refuse("a Parquet file is written in a pass of its own; give --format parquet alone");
+        return refuse("a Parquet file is written in its own pass; give --format parquet alone");
     }
     if args.compression.is_some() || args.roll.is_some() {
         return refuse("--compression and --roll are for WARC files; a Parquet file is compressed by zstd");

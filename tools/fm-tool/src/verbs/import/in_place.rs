@@ -27,7 +27,7 @@ pub fn check(store: &Path, archive: Option<Option<&str>>, sources: &[Source]) ->
         return Err(Failure::Usage(format!("{} {words}", index.name)));
     };
     if remote::is_server(store) {
-        let words = "--in-place is for a store here: give it to the machine of the server";
+        let words = "--in-place needs a local store: give it to the machine of the server";
         return Err(Failure::Usage(words.to_owned()));
     }
     if archive.is_some() && index.is_none() {

@@ -45,7 +45,7 @@ use crate::stores::opening::NewStore;
     fm-tool import http://127.0.0.1:8640 crawl.warc.gz"
 )]
 pub struct Args {
-    /// The store's folder, made if absent; or a server's address
+    /// The store's folder, made if missing; or a server's address
     pub store: PathBuf,
     /// The files; - is standard input
     #[arg(value_name = "FILE", required_unless_present = "adopt")]
@@ -65,7 +65,7 @@ pub struct Args {
     /// Leave the records where they are: keep descriptions, and read bodies from the files
     #[arg(long, conflicts_with_all = ["from", "as_received"])]
     pub in_place: bool,
-    /// Where the files are that an index names: a folder, or an http(s) address [default: beside
+    /// Place of the files that an index names: a folder, or an http(s) address [default: beside
     /// the index, or in ../archive]
     #[arg(long, value_name = "PLACE", requires = "in_place")]
     pub archive: Option<String>,

@@ -176,7 +176,7 @@ pub fn summary(name: &str, report: &ImportReport, seconds: f64, form: Form) -> S
         (report.segments, format!("{} of records that are cut into several", count(report.segments, "segment"))),
         (
             report.without_request,
-            format!("{} taken for a page although the request is not met", count(report.without_request, "answer")),
+            format!("{} taken for a page although its request is missing", count(report.without_request, "answer")),
         ),
         (
             report.unanswered,

@@ -38,7 +38,7 @@ impl<'a> Target<'a> {
         shards::refuse_as(path, words)?;
         Ok(match server_to_fill(path, new, shared)? {
             Some(_) if is_cache => {
-                let words = "--from is for a store here: import the cache into one, and send what `fm-tool dump` \
+                let words = "--from needs a local store: import the cache into one, and send what `fm-tool dump` \
                              writes of it";
                 return Err(Failure::Usage(words.to_owned()));
             }
@@ -120,7 +120,7 @@ impl<'a> Target<'a> {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Brought, Failure> {
         let Target::Here(stores) = self else {
-            return Err(Failure::Usage("--in-place is for a store here".to_owned()));
+            return Err(Failure::Usage("--in-place needs a store on this machine".to_owned()));
         };
         let mut store = |url: &[u8]| stores.store_for(url);
         in_place::index(&mut store, (name, path), source, archive, progress)

@@ -22,7 +22,7 @@ use crate::flags::Shared;
 #[derive(clap::Args)]
 #[command(
     arg_required_else_help = true,
-    after_help = "A seen set is a file of its own, not part of a store; its kind is recorded in the file. docs/SEEN.md helps to choose one. create, add, check and stat take redis://HOST:PORT/NAME too, for a set that many crawlers share; its password comes from REDISCLI_AUTH.\n\n\
+    after_help = "A seen set is a separate file, not part of a store; its kind is recorded in the file. docs/SEEN.md helps to choose one. create, add, check and stat take redis://HOST:PORT/NAME too, for a set that many crawlers share; its password comes from REDISCLI_AUTH.\n\n\
     Example:\n  fm-tool seen create seen.bloom --kind bloom --urls 100000000 --rate 1e-4\n  \
     fm-tool seen add seen.bloom --new-only < links.txt > frontier.txt"
 )]

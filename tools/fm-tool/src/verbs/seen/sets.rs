@@ -72,7 +72,7 @@ pub fn to_read_within(path: &Path, memory: &MemoryArg) -> Result<StoredSet, Fail
 
 /// Refuses locations that are not on a file system.
 pub fn refuse_bucket(path: &Path) -> Result<(), Failure> {
-    shards::refuse_as(path, "a store over several folders holds no seen sets: keep it in a file of its own")?;
+    shards::refuse_as(path, "a store over several folders holds no seen sets: keep it in a separate file")?;
     bucket::refuse_as(path, "object storage holds no seen sets: keep it in a file, behind fm-serve or on Redis")
 }
 

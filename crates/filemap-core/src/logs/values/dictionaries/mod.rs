@@ -318,7 +318,7 @@ impl Registry {
         self.find(id)?.facts.as_ref().ok().cloned()
     }
 
-    /// Number of groups with a dictionary of their own.
+    /// Number of groups with their own dictionary.
     pub(crate) fn groups(&self) -> usize {
         self.current.load().keys().filter(|name| !name.is_empty()).count()
     }

@@ -201,7 +201,7 @@ impl Firsts {
 }
 
 impl Tally {
-    /// Counts a page of a group, given by name and hash; the empty name is no group. `trained`
+    /// Counts a page of a group, given by name and hash; the empty name is not a group. `trained`
     /// returns the dictionary of a group counted for the first time. Returns true if a dictionary
     /// has become due.
     pub(crate) fn note(

@@ -176,7 +176,7 @@ fn name(path: &Path) -> &str {
 pub fn open(path: &Path) -> io::Result<File> {
     let regular = |about: std::fs::Metadata| match about.is_file() {
         true => Ok(()),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file, and is not opened")),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file, and is not opened")),
     };
     regular(std::fs::metadata(path)?)?;
     // The file may have been replaced meanwhile, so the open one is checked again.

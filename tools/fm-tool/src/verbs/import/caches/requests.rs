@@ -13,7 +13,7 @@ pub fn import(taking: &mut Taking<'_, '_>, path: &Path) -> Result<(), Failure> {
         let head = head(path).map_err(|error| Failure::io("read", path, &error))?;
         if !is_sqlite(&head) {
             return Err(Failure::Usage(format!(
-                "{} is no file of SQLite; name the one that requests-cache wrote (.sqlite), or the folder of its file \
+                "{} is not a file of SQLite; name the one that requests-cache wrote (.sqlite), or the folder of its file \
                  system backend",
                 path.display()
             )));
@@ -31,7 +31,7 @@ pub fn import(taking: &mut Taking<'_, '_>, path: &Path) -> Result<(), Failure> {
             continue;
         }
         if file.is_dir() {
-            taking.foreign(&named, "the folder is no part of the cache: left out");
+            taking.foreign(&named, "the folder is not part of the cache: left out");
             continue;
         }
         let bytes = match whole(&file) {

@@ -18,7 +18,7 @@ use super::{MAX_FILE_BYTES, Taking, head, is_sqlite, name, open, sorted, whole};
 pub fn import(taking: &mut Taking<'_, '_>, folder: &Path, is_shared: bool) -> Result<(), Failure> {
     if !folder.is_dir() {
         return Err(Failure::Usage(format!(
-            "{} is no folder; name the one that HTTPCACHE_DIR names, with the spiders in it",
+            "{} is not a folder; name the one that HTTPCACHE_DIR names, with the spiders in it",
             folder.display()
         )));
     }
@@ -56,18 +56,18 @@ fn take_folder(taking: &mut Taking<'_, '_>, folder: &Path, is_shared: bool) -> R
     let is_spider = parts.iter().any(|part| is_spider_part(part));
     let named = taking.name_of(folder);
     if !is_spider {
-        taking.foreign(&named, "the folder is no spider's: left out");
+        taking.foreign(&named, "the folder is not a spider's: left out");
         return Ok(true);
     }
     let spider = name(folder);
     if spider.is_empty() {
-        taking.damaged(&named, "the name of the spider is no text");
+        taking.damaged(&named, "the name of the spider is not text");
         return Ok(true);
     }
     for part in parts {
         if !is_spider_part(&part) {
             let named = taking.name_of(&part);
-            taking.foreign(&named, "it is no part of the cache: left out");
+            taking.foreign(&named, "it is not part of the cache: left out");
             continue;
         }
         for entry in sorted(&part)? {
@@ -84,7 +84,7 @@ fn take_entry(taking: &mut Taking<'_, '_>, folder: &Path, spider: Option<&str>) 
     let named = taking.name_of(folder);
     let fingerprint = name(folder);
     if !folder.is_dir() || !is_hex(fingerprint) {
-        taking.foreign(&named, "it is no entry: left out");
+        taking.foreign(&named, "it is not an entry: left out");
         return Ok(true);
     }
     let mut bytes = 0;
@@ -154,10 +154,10 @@ fn take_file(taking: &mut Taking<'_, '_>, path: &Path, is_shared: bool) -> Resul
     if [".db-wal", ".db-shm", ".db-journal"].iter().any(|end| spider_of(end).is_some()) {
         return Ok(true);
     }
-    // dbm.ndbm adds a suffix of its own.
+    // dbm.ndbm adds its own suffix.
     let spider = spider_of(".db.db").or_else(|| spider_of(".db.pag")).or_else(|| spider_of(".db"));
     let Some(spider) = spider else {
-        taking.foreign(&named, "it is no part of a cache: left out");
+        taking.foreign(&named, "it is not part of a cache: left out");
         return Ok(true);
     };
     let head = match head(path) {
@@ -266,7 +266,7 @@ fn take_index(
     taking.is_cache |= index.entries.is_empty() && index.foreign == 0;
     index.damage.iter().for_each(|what| taking.damaged(&named, what));
     if index.foreign > 0 {
-        taking.foreign(&named, format_args!("it has {} keys that are no cache's: left out", index.foreign));
+        taking.foreign(&named, format_args!("it has {} keys that are not a cache's: left out", index.foreign));
     }
     let piece = |place: &Option<std::ops::Range<u64>>| {
         let place = place.as_ref()?;

@@ -17,7 +17,7 @@ fn open(path: &Path) -> Result<Connection, Failure> {
         beside.push(end);
         if std::fs::metadata(&beside).is_ok_and(|about| !about.is_file()) {
             let beside = Path::new(&beside).display();
-            return Err(Failure::Usage(format!("{beside} is no regular file, so {} is not opened", path.display())));
+            return Err(Failure::Usage(format!("{beside} is not a regular file, so {} is not opened", path.display())));
         }
     }
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -98,7 +98,7 @@ pub fn scrapy(taking: &mut Taking<'_, '_>, path: &Path, spider: Option<&str>) ->
             }
         }
         if foreign > 0 {
-            taking.foreign(&named, format_args!("it has {foreign} keys that are no cache's: left out"));
+            taking.foreign(&named, format_args!("it has {foreign} keys that are not a cache's: left out"));
         }
         Ok(())
     })();
@@ -112,7 +112,7 @@ pub fn requests(taking: &mut Taking<'_, '_>, path: &Path) -> Result<(), Failure>
     let read = (|| {
         if !has_table(&connection, "responses")? {
             ended = Err(Failure::Usage(format!(
-                "{} has no table responses, so it is no cache of requests-cache from version 0.6 on",
+                "{} has no table responses, so it is not a cache of requests-cache from version 0.6 on",
                 path.display()
             )));
             return Ok(());
