@@ -301,6 +301,7 @@ impl Error {
             | Error::HeadersTooLarge { .. }
             | Error::Cursor { .. }
             | Error::Unsupported { .. }
+            | Error::Write(_)
             | Error::Member { .. }
             | Error::NotMembers { .. } => self,
             error => of_member(Arc::new(error)),

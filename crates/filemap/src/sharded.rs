@@ -14,14 +14,20 @@
 //! where one says so, all were there: a member that is missing is lost, and not still to be made.
 //!
 //! Two things differ from a store in one folder. A revisit gets the body of an original under
-//! another host only if that is in the same member. And whoever opens a member by itself may put
-//! pages there that belong into another: no call here finds them, and [`ShardedStore::strays`]
-//! does.
+//! another host from the member of that host (`revisits`); but removing and erasing pages, which a
+//! member does by itself, leaves such a revisit without a body. And whoever opens a member by
+//! itself may put pages there that belong into another: no call here finds them, and
+//! [`ShardedStore::strays`] does.
+//!
+//! Files are imported into it by [`ShardedStore::member_of`], and dumped from
+//! [`ShardedStore::members`].
 
 mod access;
 mod location;
 mod note;
 mod opening;
+mod pages;
+mod revisits;
 #[cfg(test)]
 mod tests;
 
@@ -35,7 +41,7 @@ use crate::access::{Listed, PageRead, Results, Scope};
 use crate::archives::Archives;
 use crate::error::Result;
 use crate::page::version::StoredVersion;
-use crate::store::PageStore;
+use crate::store::{PageStore, number_of};
 
 pub use location::{is_location, paths};
 
@@ -104,6 +110,28 @@ impl ShardedStore {
     /// # Errors
     ///
     /// [`Error::Url`](crate::Error::Url).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::ops::ControlFlow;
+    /// use std::sync::Arc;
+    ///
+    /// use filemap::canonical::Whatwg;
+    /// use filemap::import::{ImportOptions, ImportProgress, import_into};
+    /// use filemap::{Options, sharded::ShardedStore};
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// # let disks = [dir.path().join("a.fm"), dir.path().join("b.fm")];
+    /// let store = ShardedStore::open_or_create(&disks, Arc::new(Whatwg), Options::new())?;
+    /// let file = b"WARC/1.1\r\nWARC-Type: resource\r\nWARC-Target-URI: http://example.com/a.txt\r\n\
+    ///     WARC-Date: 2023-11-14T22:13:20Z\r\nContent-Length: 5\r\n\r\nhello\r\n\r\n";
+    /// let mut stores = |url: &[u8]| store.member_of(url).cloned();
+    /// let go_on = &mut |_: ImportProgress| ControlFlow::Continue(());
+    /// let report = import_into(&mut stores, "a.warc", &file[..], &ImportOptions::new(), go_on)?;
+    /// assert_eq!((report.stored, store.count_pages()?), (1, 1));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn member_of(&self, url: impl AsRef<[u8]>) -> Result<&PageStore> {
         Ok(&self.members[self.number_of(url.as_ref())?])
     }
@@ -190,7 +218,13 @@ impl ShardedStore {
 
     /// The number of the member of a canonical URL.
     fn number(&self, canonical_url: &[u8]) -> usize {
-        urlindex::shard(canonical_url, self.members.len() as u32) as usize
+        number_of(canonical_url, self.members.len())
+    }
+
+    /// The number of the member of a URL, and the member.
+    fn numbered(&self, url: &[u8]) -> Result<(usize, &PageStore)> {
+        let number = self.number_of(url)?;
+        Ok((number, &self.members[number]))
     }
 
     /// The members that may have pages of a scope: of a host one.

@@ -21,6 +21,7 @@ mod remove_versions;
 mod requests;
 mod revisits;
 mod samples;
+mod sharded;
 mod stores;
 mod variants;
 mod wacz;

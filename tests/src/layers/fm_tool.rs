@@ -6,7 +6,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["stores::shards"],
     &["stores::absence", "stores::file_system", "stores::remote"],
     &["stores::opening", "stores::served"],
-    &["stores::place"],
+    &["stores::filling", "stores::place"],
     &["arguments::urls"],
     &["arguments::selection", "arguments::variant"],
     &["arguments::pages"],

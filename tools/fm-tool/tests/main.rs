@@ -10,6 +10,7 @@ mod cloud;
 mod dumps;
 mod erase;
 mod every_verb;
+mod filled_shards;
 mod foreign;
 mod full;
 mod guide;

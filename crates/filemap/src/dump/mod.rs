@@ -26,7 +26,7 @@ mod wacz;
 
 pub use follow::{WarcFollower, WarcPart, WarcPlace};
 pub use options::{DumpOptions, Format};
-pub use pass::{DumpEvent, DumpReport, dump};
+pub use pass::{DumpEvent, DumpReport, dump, dump_members};
 pub use records::{warc_begin, warc_note, warc_record, warc_record_of};
 pub use select::{MimeRange, Selection, StatusRange};
 pub use surt::surt as index_key;

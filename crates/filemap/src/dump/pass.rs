@@ -1,5 +1,5 @@
 //! The pass of a dump: every selected version goes to every format. It scans the value log, or
-//! looks up the versions of few pages.
+//! looks up the versions of few pages; of several stores that are one, one after the other.
 //!
 //! Decides which versions become revisits: a version refers to the body of another only if that is
 //! in the dump too; otherwise it is written with the body, so that a partial dump is
@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::names;
 use crate::page::version::StoredVersion;
 use crate::page::{RecordKind, key};
-use crate::store::{PageStore, take_body};
+use crate::store::{Origin, PageStore, original_among, take_body};
 use crate::warc::write::{Form, draft};
 
 /// An event of a dump.
@@ -105,17 +105,64 @@ pub fn dump(
     target: &mut dyn Target,
     progress: &mut dyn FnMut(DumpEvent<'_>) -> ControlFlow<()>,
 ) -> Result<DumpReport> {
-    let mut pass = Pass::new(store, options, target)?;
-    let versions = chosen(store, options)?;
+    dump_members(std::slice::from_ref(store), options, target, progress)
+}
+
+/// As [`dump()`], of a store over several folders, given its members in their order: each in turn,
+/// into the same files. A limit is one for all. A revisit refers to its original, or has its body,
+/// also if that is in another member. Errors name the folder.
+///
+/// # Errors
+///
+/// As [`dump()`].
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::ops::ControlFlow;
+/// use std::sync::Arc;
+///
+/// use filemap::canonical::Whatwg;
+/// use filemap::dump::{DumpOptions, Format, Wacz, dump_members};
+/// use filemap::{Options, Page, sharded::ShardedStore};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let disks = [dir.path().join("a.fm"), dir.path().join("b.fm")];
+/// let store = ShardedStore::open_or_create(&disks, Arc::new(Whatwg), Options::new())?;
+/// for url in ["http://example.com/", "http://example.org/"] {
+///     store.put_page(&Page::new(url, 1_700_000_000_000, 200, "hello"))?;
+/// }
+/// let options = DumpOptions::new("pages", &[Format::Warc, Format::Cdxj, Format::Pages]);
+/// let mut wacz = Wacz::new(std::io::Cursor::new(Vec::new()));
+/// let report = dump_members(store.members(), &options, &mut wacz, &mut |_| ControlFlow::Continue(()))?;
+/// assert_eq!(report.written, 2);
+/// # Ok(())
+/// # }
+/// ```
+pub fn dump_members(
+    stores: &[PageStore],
+    options: &DumpOptions,
+    target: &mut dyn Target,
+    progress: &mut dyn FnMut(DumpEvent<'_>) -> ControlFlow<()>,
+) -> Result<DumpReport> {
+    let mut pass = Pass::new(stores, options, target)?;
+    let versions = stores.iter().enumerate().flat_map(|(number, store)| {
+        let versions = chosen(store, options).unwrap_or_else(|error| Box::new(std::iter::once(Err(error))) as Versions);
+        versions.map(move |version| (number, version))
+    });
+    let named = |number: usize, error: Error| match stores.len() {
+        1 => error,
+        _ => error.of_member(stores[number].engine().path()),
+    };
     let mut flow = ControlFlow::Continue(());
-    for version in versions {
+    for (number, version) in versions {
         pass.report.is_cancelled = flow.is_break();
         if pass.report.is_cancelled || options.limit.is_some_and(|limit| pass.report.written >= limit) {
             break;
         }
-        flow = match version.and_then(|version| pass.take(version)) {
+        let taken = version.and_then(|version| pass.take(number, version));
+        flow = match taken.map_err(|error| named(number, error)) {
             Ok(()) => {
-                let lost = pass.lost.take();
+                let lost = pass.lost.take().map(|error| named(number, error));
                 pass.report.bodiless += u64::from(lost.is_some());
                 let flow = lost.map_or(flow, |error| progress(DumpEvent::NoBody(&error)));
                 if flow.is_break() { flow } else { progress(DumpEvent::Progress(&pass.report)) }
@@ -130,8 +177,10 @@ pub fn dump(
     pass.finish()
 }
 
+type Versions = Box<dyn Iterator<Item = Result<StoredVersion>>>;
+
 /// The versions to select from.
-fn chosen(store: &PageStore, options: &DumpOptions) -> Result<Box<dyn Iterator<Item = Result<StoredVersion>>>> {
+fn chosen(store: &PageStore, options: &DumpOptions) -> Result<Versions> {
     match store.looked_up(&options.selection.scope(), options.newest_only) {
         Ok(Some(versions)) => return Ok(versions),
         // The order of keys is damaged: the log has everything that it leads to.
@@ -169,11 +218,12 @@ impl Last {
 }
 
 struct Pass<'a> {
-    store: &'a PageStore,
+    stores: &'a [PageStore],
     options: &'a DumpOptions,
     target: &'a mut dyn Target,
     warc: Option<WarcFiles>,
-    written: Sequences,
+    /// Of each store.
+    written: Vec<Sequences>,
     /// The last record, if it is a request or an answer.
     last: Option<Last>,
     /// Reason why the current version has no body, if that is lost.
@@ -185,7 +235,7 @@ struct Pass<'a> {
 }
 
 impl<'a> Pass<'a> {
-    fn new(store: &'a PageStore, options: &'a DumpOptions, target: &'a mut dyn Target) -> Result<Pass<'a>> {
+    fn new(stores: &'a [PageStore], options: &'a DumpOptions, target: &'a mut dyn Target) -> Result<Pass<'a>> {
         let stem = &options.stem;
         let index = || CdxjIndex::new(names::index(stem), options.spool.clone());
         let index = options.has(Format::Cdxj).then(index);
@@ -199,11 +249,13 @@ impl<'a> Pass<'a> {
         let list = file(Format::Files, names::file_list(stem))?;
         let pages = || PageList::new(names::page_list(stem), &options.spool);
         let pages = options.has(Format::Pages).then(pages);
-        let (written, report) = (Sequences::default(), DumpReport::default());
-        Ok(Pass { store, options, target, warc, written, last: None, lost: None, lines, list, pages, report })
+        let written = stores.iter().map(|_| Sequences::default()).collect();
+        let report = DumpReport::default();
+        Ok(Pass { stores, options, target, warc, written, last: None, lost: None, lines, list, pages, report })
     }
 
-    fn take(&mut self, mut version: StoredVersion) -> Result<()> {
+    /// Takes a version of the store of this number.
+    fn take(&mut self, number: usize, mut version: StoredVersion) -> Result<()> {
         self.lost = None;
         self.report.seen += 1;
         self.report.seen_bytes += version.stored_bytes;
@@ -212,15 +264,15 @@ impl<'a> Pass<'a> {
         }
         let is_part = self.options.is_part();
         let needs_original = self.warc.is_some() || self.list.is_some() || self.lines.is_some() && is_part;
-        let (original, steps) = if needs_original { self.original(&version)? } else { None }.unzip();
+        let origin = if needs_original { self.original(number, &version)? } else { None };
         // A partial dump may lack the revisits between this one and its original.
-        let is_led_to = !is_part || steps == Some(1);
-        let is_in = is_led_to && original.as_ref().is_some_and(|original| self.will_hold(original));
+        let is_held = |origin: &Origin| (!is_part || origin.steps == 1) && self.will_hold(origin);
+        let is_in = origin.as_ref().is_some_and(is_held);
+        let original = origin.map(|origin| origin.version);
         let form = match &self.warc {
             Some(_) => {
-                form::of(self.store, &version, original.as_ref().map(|original| (original, is_in)), |sequence| {
-                    self.written.contains(sequence)
-                })?
+                let (store, known) = (&self.stores[number], original.as_ref().map(|original| (original, is_in)));
+                form::of(store, &version, known, |sequence| self.written[number].contains(sequence))?
             }
             None => Form::Full,
         };
@@ -234,7 +286,7 @@ impl<'a> Pass<'a> {
             self.put_line(&version)?;
         }
         if matches!(form, Form::Full) {
-            self.written.insert(version.version.sequence);
+            self.written[number].insert(version.version.sequence);
         }
         let kind = original.as_ref().map_or(version.page.kind, |original| original.page.kind);
         if let Some(original) = original {
@@ -258,10 +310,10 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    /// The original of a revisit, and the length of the path to it. If it cannot be read, the
-    /// revisit is written alone, and `lost` holds the reason.
-    fn original(&mut self, version: &StoredVersion) -> Result<Option<(StoredVersion, usize)>> {
-        match self.store.original_and_steps(&version.key, &version.page) {
+    /// The original of a revisit in the store of this number. If it cannot be read, the revisit is
+    /// written alone, and `lost` holds the reason.
+    fn original(&mut self, number: usize, version: &StoredVersion) -> Result<Option<Origin>> {
+        match original_among(self.stores, number, &version.key, &version.page) {
             Err(error) if error.is_damage() => {
                 self.lost = Some(error).filter(|_| version.page.lacks_body());
                 Ok(None)
@@ -271,10 +323,10 @@ impl<'a> Pass<'a> {
     }
 
     /// Returns whether this version has been written, or will be.
-    fn will_hold(&self, original: &StoredVersion) -> bool {
-        let options = self.options;
+    fn will_hold(&self, origin: &Origin) -> bool {
+        let (options, original) = (self.options, &origin.version);
         let is_ahead = || options.selection.takes(original.canonical_url(), &original.page) && options.limit.is_none();
-        self.written.contains(original.version.sequence) || !options.newest_only && is_ahead()
+        self.written[origin.store].contains(original.version.sequence) || !options.newest_only && is_ahead()
     }
 
     fn put_record(&mut self, version: &StoredVersion, form: &Form) -> Result<()> {

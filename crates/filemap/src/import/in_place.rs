@@ -150,7 +150,7 @@ impl<'a> LeftIn<'a> {
         let body = kept_digest(&page.page, &key, &mut page.body)?;
         let put = self.describing.put(store, &described, self.location, Some(body))?;
         if described.kind == RecordKind::Revisit {
-            report.unresolved.push(store, &key, &described, page.body.len())?;
+            report.unresolved.push(store, &key, &described, page.body.len());
         }
         report.count_in_place(&described, put.is_some());
         Ok(put)

@@ -186,7 +186,7 @@ fn take_in(
         }
         put => tell(watch, put?.map_or(Fate::AlreadyThere, Fate::Stored)),
     }
-    Ok(())
+    report.unresolved.keep_bounded_in(stores)
 }
 
 /// Puts a page. Returns `None` if the store already has it.
@@ -195,7 +195,7 @@ fn put(store: &PageStore, known: &mut Known, page: &mut Capture, report: &mut Im
     page.body.take_back()?;
     report.digests.add(page.digests);
     if let Some(bytes) = store.given_bytes(&page.page, page.body.len())? {
-        report.unresolved.push(store, &store.key_of_page(&page.page)?, &page.page, bytes)?;
+        report.unresolved.push(store, &store.key_of_page(&page.page)?, &page.page, bytes);
         report.already_there += 1;
         return Ok(None);
     }
@@ -206,7 +206,7 @@ fn put(store: &PageStore, known: &mut Known, page: &mut Capture, report: &mut Im
     let put = put_page(store, known, page, form)?;
     let body_bytes = page.body.len();
     if page.page.kind == RecordKind::Revisit {
-        report.unresolved.push(store, &store.key_of_page(&page.page)?, &page.page, body_bytes)?;
+        report.unresolved.push(store, &store.key_of_page(&page.page)?, &page.page, body_bytes);
     }
     match &put {
         None => report.already_there += 1,

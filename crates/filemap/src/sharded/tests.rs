@@ -1,5 +1,6 @@
 //! A store over several folders answers as one in a folder, and refuses what is not its set.
 
+use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,9 +15,9 @@ use super::ShardedStore;
 use super::note::{self, Note};
 use crate::access::{Cursor, Lookup, PageRead, PageWrite, PutRule, Scope};
 use crate::error::{Error, Result};
-use crate::page::Page;
 use crate::page::variant::Variant;
-use crate::store::PageStore;
+use crate::page::{Page, RecordKind, Revisit};
+use crate::store::{PageStore, number_of};
 
 const TIME_MS: i64 = 1_700_000_000_000;
 
@@ -261,6 +262,43 @@ fn pages_that_were_put_past_the_set_are_found() {
     other.put_page(page).expect("put");
     let strays: Vec<_> = set.strays().expect("a list").map(|stray| stray.expect("read")).collect();
     assert!(matches!(&strays[..], [(path, listed)] if *path == other.engine().path() && listed.url == page.url));
+}
+
+#[test]
+fn a_revisit_is_read_with_the_body_of_an_original_in_another_member() {
+    let folder = folder();
+    let set = filled(&paths(&folder, &["a.fm", "b.fm"])).expect("a set");
+    let url_of = |member: usize| {
+        let mut urls = (0_u32..).map(|host| format!("http://host{host}.example/"));
+        urls.find(|url| number_of(url.as_bytes(), 2) == member).expect("hosts do not run out")
+    };
+    let (of, url) = (url_of(0), url_of(1));
+    let named = Revisit { refers_to_url: Some(of.clone().into()), refers_to_ms: Some(TIME_MS), ..Revisit::unnamed() };
+    let visit = Page::new(url.as_str(), TIME_MS + 1000, 200, "");
+    set.put_page(&Page { kind: RecordKind::Revisit, revisit: Some(named), ..visit }).expect("put");
+    let unresolved = || {
+        let count = set.count_revisits(&mut |_| ControlFlow::Continue(())).expect("read").expect("not cancelled");
+        (count.revisits, count.unresolved)
+    };
+    assert_eq!(unresolved(), (1, 1));
+    assert!(set.get_page(&url).expect("read").expect("there").lacks_body());
+
+    set.put_page(&Page::new(of.as_str(), TIME_MS, 200, "the original")).expect("put");
+    assert_eq!(unresolved(), (1, 0));
+    let lookup = Lookup::new(&url);
+    let version = set.versions(&lookup).expect("read")[0];
+    let (page, mut body) = set.get_reader(&lookup).expect("read").expect("there");
+    let mut streamed = Vec::new();
+    body.read_to_end(&mut streamed).expect("memory");
+    assert!(streamed == b"the original" && !page.lacks_body());
+    let ahead = set.get_ahead(Box::new(std::iter::once(url.clone().into_bytes())), 1).next().expect("one").1;
+    let many = set.get_many(&[url.as_bytes()]).expect("read").remove(0);
+    for page in [set.get(&lookup), set.get_version(&lookup, version), ahead, Ok(many)] {
+        let page = page.expect("read").expect("there");
+        assert!(page.body == b"the original" && page.url == url.as_bytes() && !page.lacks_body());
+    }
+    let member = set.member_of(&url).expect("a member");
+    assert!(member.get(&url).expect("read").expect("there").lacks_body(), "the member alone does not have it");
 }
 
 #[test]

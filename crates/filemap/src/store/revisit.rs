@@ -74,6 +74,12 @@ impl Sought {
         &self.own
     }
 
+    /// The key of the URL that it names, if that has another host: another store may have it.
+    pub(crate) fn elsewhere(&self) -> Option<&[u8]> {
+        let named = self.named.as_deref()?;
+        (urlindex::host(key::url(named)) != urlindex::host(key::url(&self.own))).then_some(named)
+    }
+
     /// Returns whether a version with only a known time may be the original.
     fn may_mean_any(&self) -> bool {
         self.digest.is_some() || self.refers_to_id.is_some()

@@ -28,6 +28,9 @@ const MAX_FAILURES: u32 = 1_000_000;
 /// Maximum number of URLs listed in a [`RevisitCount`].
 const MAX_NAMED: usize = 10;
 
+/// Calls for the store of a URL: the one that has, or gets, its pages.
+type Stores<'a> = dyn FnMut(&[u8]) -> Result<PageStore> + 'a;
+
 /// Revisits collected by an import, to be resolved after its last file.
 ///
 /// ```
@@ -84,16 +87,15 @@ pub struct RevisitCount {
 }
 
 impl Unresolved {
-    /// Adds a page that was put under this key, if it is a revisit without a body.
-    pub(crate) fn push(&mut self, store: &PageStore, key: &[u8], page: &Page, body_bytes: u64) -> Result<()> {
-        let Some(sought) = store.sought(key, page) else { return Ok(()) };
+    /// Adds a page that was put under this key, if it is a revisit without a body. Keep it at the
+    /// bound then.
+    pub(crate) fn push(&mut self, store: &PageStore, key: &[u8], page: &Page, body_bytes: u64) {
+        let Some(sought) = store.sought(key, page) else { return };
         self.revisits += 1;
-        if body_bytes > 0 || page.is_of_no_bytes() {
-            return Ok(());
+        if body_bytes == 0 && !page.is_of_no_bytes() {
+            self.bytes += sought.bytes();
+            self.sought.push(sought);
         }
-        self.bytes += sought.bytes();
-        self.sought.push(sought);
-        self.keep_bounded(store)
     }
 
     /// Adds the revisits of another collection. To count exactly, call
@@ -117,27 +119,26 @@ impl Unresolved {
     ///
     /// Those of [`PageStore::history`].
     pub fn keep_bounded(&mut self, store: &PageStore) -> Result<()> {
+        self.keep_bounded_in(&mut |_| Ok(store.clone()))
+    }
+
+    /// As [`Unresolved::keep_bounded`], of an import into several stores: see
+    /// [`Unresolved::count_in`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Unresolved::count_in`].
+    pub fn keep_bounded_in(&mut self, stores: &mut dyn FnMut(&[u8]) -> Result<PageStore>) -> Result<()> {
         if self.bytes <= MAX_BYTES {
             return Ok(());
         }
-        self.settle(store)?;
+        self.settle(stores)?;
         if self.bytes > MAX_BYTES / 2 {
             self.let_go += self.sought.len() as u64;
             self.sought.clear();
             self.bytes = 0;
         }
         Ok(())
-    }
-
-    /// As [`Unresolved::keep_bounded`], in the store that `stores` gives for the URL of a revisit.
-    pub(crate) fn keep_bounded_in(&mut self, stores: &mut dyn FnMut(&[u8]) -> Result<PageStore>) -> Result<()> {
-        match self.sought.first() {
-            Some(first) if self.bytes > MAX_BYTES => {
-                let store = stores(key::url(first.own()))?;
-                self.keep_bounded(&store)
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Finds the originals, and drops the revisits that have one. Reads the descriptions of all
@@ -147,7 +148,36 @@ impl Unresolved {
     ///
     /// Those of [`PageStore::history`].
     pub fn count(&mut self, store: &PageStore) -> Result<RevisitCount> {
-        self.settle(store)?;
+        self.count_in(&mut |_| Ok(store.clone()))
+    }
+
+    /// As [`Unresolved::count`], of an import into the store that `stores` returns for a URL
+    /// (`import_into`). A revisit is looked for in the store of its own URL, and in that of the
+    /// URL that it names.
+    ///
+    /// # Errors
+    ///
+    /// As [`Unresolved::count`], and those of `stores`.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::ops::ControlFlow;
+    /// # use std::sync::Arc;
+    /// # use filemap::canonical::Whatwg;
+    /// # use filemap::import::{ImportOptions, ImportProgress, import_into};
+    /// # use filemap::{Options, sharded::ShardedStore};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let disks = [dir.path().join("a.fm"), dir.path().join("b.fm")];
+    /// let store = ShardedStore::open_or_create(&disks, Arc::new(Whatwg), Options::new())?;
+    /// let mut stores = |url: &[u8]| store.member_of(url).cloned();
+    /// let go_on = &mut |_: ImportProgress| ControlFlow::Continue(());
+    /// let mut report = import_into(&mut stores, "a.warc", &b""[..], &ImportOptions::new(), go_on)?;
+    /// assert_eq!(report.unresolved.count_in(&mut stores)?.unresolved, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn count_in(&mut self, stores: &mut dyn FnMut(&[u8]) -> Result<PageStore>) -> Result<RevisitCount> {
+        self.settle(stores)?;
         let mut urls: Vec<Vec<u8>> = Vec::new();
         for url in self.sought.iter().map(|sought| key::url(sought.own())) {
             if urls.len() == MAX_NAMED {
@@ -161,23 +191,67 @@ impl Unresolved {
         Ok(RevisitCount { revisits: self.revisits, unresolved, urls })
     }
 
-    fn settle(&mut self, store: &PageStore) -> Result<()> {
-        let mut resolver = Resolver::new(store);
+    /// Drops the revisits with an original in their own store, then those with one in the store of
+    /// the URL that they name.
+    fn settle(&mut self, stores: &mut Stores<'_>) -> Result<()> {
         self.sought.sort_unstable();
-        let mut left = Vec::new();
+        let (mut met, mut open) = (Vec::new(), Vec::new());
         for sought in self.sought.drain(..) {
-            match resolver.find(&sought) {
-                Ok(Some(_)) => {}
-                Ok(None) => left.push(sought),
-                // A damaged original provides no body.
-                Err(error) if error.is_damage() => left.push(sought),
-                Err(error) => return Err(error),
-            }
+            let own = met_as(&mut met, stores(key::url(sought.own()))?);
+            let named = sought.elsewhere().map(|named| stores(key::url(named))).transpose()?;
+            let named = named.map(|store| met_as(&mut met, store)).filter(|named| *named != own);
+            open.push(Open { sought, own, named });
         }
-        self.bytes = left.iter().map(Sought::bytes).sum();
-        self.sought = left;
+        let left = unfound(&met, open, |open| Some(open.own))?;
+        let left = unfound(&met, left, |open| open.named)?;
+        self.sought = left.into_iter().map(|open| open.sought).collect();
+        self.bytes = self.sought.iter().map(Sought::bytes).sum();
         Ok(())
     }
+}
+
+/// A revisit whose original is searched for.
+struct Open {
+    sought: Sought,
+    /// The number of its store.
+    own: usize,
+    /// That of the URL which it names, if it is another.
+    named: Option<usize>,
+}
+
+/// The number of a store among those met, with which it is from now on.
+fn met_as(met: &mut Vec<PageStore>, store: PageStore) -> usize {
+    let known = met.iter().position(|known| known.engine().path() == store.engine().path());
+    known.unwrap_or_else(|| {
+        met.push(store);
+        met.len() - 1
+    })
+}
+
+/// The revisits that have no original in the store `of` gives for them; those without such a store
+/// stay too. One store is searched after the other, so memory is that of one.
+fn unfound(stores: &[PageStore], mut all: Vec<Open>, of: impl Fn(&Open) -> Option<usize>) -> Result<Vec<Open>> {
+    all.sort_by_key(&of);
+    let (mut left, mut last) = (Vec::new(), None);
+    for open in all {
+        let Some(number) = of(&open) else {
+            left.push(open);
+            continue;
+        };
+        let resolver = || (number, Resolver::new(&stores[number]));
+        let (known, asked) = last.get_or_insert_with(resolver);
+        if *known != number {
+            (*known, *asked) = resolver();
+        }
+        match asked.find(&open.sought) {
+            Ok(Some(_)) => {}
+            Ok(None) => left.push(open),
+            // A damaged original provides no body.
+            Err(error) if error.is_damage() => left.push(open),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(left)
 }
 
 impl PageStore {
@@ -191,15 +265,27 @@ impl PageStore {
     /// Those of [`PageStore::history`].
     pub fn count_revisits(&self, progress: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<Option<RevisitCount>> {
         let mut unresolved = Unresolved::default();
-        let mut add = |key: Vec<u8>, head: PageHead| {
+        let mut stores = |_: &[u8]| -> Result<PageStore> { Ok(self.clone()) };
+        let is_whole = self.add_revisits(&mut unresolved, &mut stores, progress)?;
+        is_whole.then(|| unresolved.count(self)).transpose()
+    }
+
+    /// Adds the revisits of this store, which is one of `stores`; returns false if cancelled.
+    pub(crate) fn add_revisits(
+        &self,
+        unresolved: &mut Unresolved,
+        stores: &mut Stores<'_>,
+        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<bool> {
+        self.each_revisit(progress, &mut |key: Vec<u8>, head: PageHead| {
             let head = match self.with_references(&key, head.clone()) {
                 // It has no body, whatever it refers to.
                 Err(error) if error.is_damage() => head,
                 head => head?,
             };
-            unresolved.push(self, &key, &head.page, head.body_bytes)
-        };
-        if self.each_revisit(progress, &mut add)? { unresolved.count(self).map(Some) } else { Ok(None) }
+            unresolved.push(self, &key, &head.page, head.body_bytes);
+            unresolved.keep_bounded_in(stores)
+        })
     }
 
     /// Calls `each` with the key and head of every version of a page or variant that is a revisit.
@@ -295,7 +381,7 @@ mod tests {
     fn of(store: &PageStore, urls: &[&str], bytes: usize) -> Unresolved {
         let mut unresolved = Unresolved::default();
         for page in urls.iter().map(|url| revisit(url)) {
-            unresolved.push(store, &store.key_of_page(&page).unwrap(), &page, 0).unwrap();
+            unresolved.push(store, &store.key_of_page(&page).unwrap(), &page, 0);
         }
         Unresolved { bytes, ..unresolved }
     }
@@ -312,6 +398,33 @@ mod tests {
         assert_eq!(all.sought.len(), 2);
         let count = all.count(&store).unwrap();
         assert_eq!((count.revisits, count.unresolved), (5, 5));
+    }
+
+    #[test]
+    fn originals_are_searched_in_the_store_of_a_revisit_and_in_that_of_the_url_it_names() {
+        let dir = tempfile::tempdir().unwrap();
+        let stores = ["a.fm", "b.fm"].map(|name| PageStore::create(dir.path().join(name), Options::new()).unwrap());
+        let of_url = |url: &[u8]| stores[usize::from(url.starts_with(b"http://b."))].clone();
+        let names_b = Some(Revisit { refers_to_url: Some(b"http://b.example/".to_vec()), ..Revisit::unnamed() });
+        let mut all = Unresolved::default();
+        for page in [
+            Page { revisit: names_b, ..revisit("http://a.example/") },
+            revisit("http://b.example/"),
+            revisit("http://c.example/"),
+        ] {
+            let store = of_url(&page.url);
+            all.push(&store, &store.key_of_page(&page).unwrap(), &page, 0);
+        }
+        let digest = revisit("http://b.example/").digest;
+        stores[1].put_page(&Page { digest, ..Page::new("http://b.example/", 0, 200, "A page.") }).unwrap();
+        assert_eq!(all.clone().count(&stores[0]).unwrap().unresolved, 3, "the first has none");
+        let mut at_the_bound = Unresolved { bytes: MAX_BYTES + 1, ..all.clone() };
+        at_the_bound.keep_bounded_in(&mut |url| Ok(of_url(url))).unwrap();
+        assert_eq!(at_the_bound.sought.len(), 1);
+        for mut all in [all, at_the_bound] {
+            let count = all.count_in(&mut |url| Ok(of_url(url))).unwrap();
+            assert_eq!((count.revisits, count.unresolved, count.urls), (3, 1, vec![b"http://c.example/".to_vec()]));
+        }
     }
 
     #[test]

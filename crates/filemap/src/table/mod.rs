@@ -2,7 +2,8 @@
 //!
 //! [`PageStore::table`] reads a store, or one of its [`PageStore::splits`], in the order of the
 //! log as [`PageTable`], a `RecordBatchReader`, for any program that reads Arrow. With feature
-//! `parquet`, `write_parquet` writes the same columns to a file.
+//! `parquet`, `write_parquet` writes the same columns to a file, and `write_parquet_of_members`
+//! those of a store over several folders.
 //!
 //! Invariants:
 //! - memory is bounded by one batch, the bodies of two more, the largest page, and a bit for each
@@ -26,7 +27,7 @@ mod url;
 pub use column::Column;
 pub use options::{OnDamage, Records, TableOptions};
 #[cfg(feature = "parquet")]
-pub use parquet::{TableEvent, write_parquet};
+pub use parquet::{TableEvent, write_parquet, write_parquet_of_members};
 pub use reader::PageTable;
 pub use report::{TableReport, TableWatch};
 

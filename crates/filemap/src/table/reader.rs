@@ -16,7 +16,7 @@ use super::report::{TableReport, TableWatch};
 use super::rows::{Columns, Row, received};
 use crate::error::{Error, Result};
 use crate::page::{Page, key};
-use crate::store::{Found, PageStore};
+use crate::store::{Found, PageStore, original_among};
 
 /// The rows of a store as record batches: see [`PageStore::table`].
 ///
@@ -36,6 +36,9 @@ use crate::store::{Found, PageStore};
 /// ```
 pub struct PageTable {
     store: PageStore,
+    /// The stores that are one with it, in their order, and its number among them.
+    members: Vec<PageStore>,
+    number: usize,
     options: TableOptions,
     schema: SchemaRef,
     columns: Columns,
@@ -88,6 +91,8 @@ impl PageTable {
         };
         Ok(PageTable {
             store: store.clone(),
+            members: vec![store.clone()],
+            number: 0,
             columns: Columns::new(&options.columns, Arc::clone(&schema)),
             schema,
             source,
@@ -219,8 +224,8 @@ impl PageTable {
         if page.revisit.is_none() {
             return Ok(Some(own));
         }
-        match self.store.original_and_steps(key, page) {
-            Ok(Some((original, _))) => Ok(Some(original.page.body)),
+        match original_among(&self.members, self.number, key, page) {
+            Ok(Some(original)) => Ok(Some(original.version.page.body)),
             Ok(None) => Ok((!own.is_empty() || page.is_of_no_bytes()).then_some(own)),
             Err(error) if error.is_damage() => {
                 self.report.bodiless += 1;
@@ -287,6 +292,13 @@ impl PageTable {
     fn ending(&mut self) -> Option<Error> {
         let is_asked = std::mem::replace(&mut self.options.on_damage, OnDamage::Count) == OnDamage::Fail;
         if is_asked { self.report.error() } else { None }
+    }
+
+    /// The table of the store of this number among these, which are one: each may have originals
+    /// of its revisits.
+    #[cfg(feature = "parquet")]
+    pub(super) fn among(self, members: &[PageStore], number: usize) -> PageTable {
+        PageTable { members: members.to_vec(), number, ..self }
     }
 
     /// Keeps damage for [`PageTable::take_errors`].

@@ -36,6 +36,20 @@ impl TableReport {
         self.damaged + self.bodiless
     }
 
+    /// This report and that of another table.
+    #[cfg(feature = "parquet")]
+    pub(super) fn and(&self, other: &TableReport) -> TableReport {
+        TableReport {
+            rows: self.rows + other.rows,
+            seen: self.seen + other.seen,
+            seen_bytes: self.seen_bytes + other.seen_bytes,
+            damaged: self.damaged + other.damaged,
+            bodiless: self.bodiless + other.bodiless,
+            first_error: self.first_error.as_ref().or(other.first_error.as_ref()).cloned(),
+            is_cancelled: self.is_cancelled || other.is_cancelled,
+        }
+    }
+
     pub(super) fn note(&mut self, error: &Error) {
         self.first_error.get_or_insert_with(|| error.to_string());
     }

@@ -4,6 +4,7 @@
 pub mod absence;
 pub mod bucket;
 pub mod file_system;
+pub mod filling;
 pub mod opening;
 pub mod place;
 pub mod remote;

@@ -7,7 +7,7 @@
 //! Invariant: only filling creates a store. Reading takes no lock, so it works while a crawler
 //! writes. Changing a missing store is an error.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use filemap::archives::Archives;
@@ -64,8 +64,7 @@ pub fn to_fill(path: &Path, new: &NewStore, shared: &Shared) -> Result<Box<dyn P
     if let Some(store) = bucket::open(path, For::Filling(new.canonicalizer()))? {
         return Ok(store);
     }
-    if let Some(store) = shards_to_fill(path, &new.canonicalizer(), new.min_free, shared)? {
-        new.check_keys(&**store.canonicalizer())?;
+    if let Some(store) = shards_to_fill_by(path, new, shared)? {
         return Ok(Box::new(store));
     }
     Ok(match server_to_fill(path, new, shared)? {
@@ -132,6 +131,21 @@ pub fn shards_to_fill(
     let options = min_free.into_iter().fold(options(shared), Options::free_space_floor);
     let store = ShardedStore::open_or_create(&members, Arc::clone(canonicalizer), options);
     opened_over(store, absence::of_written, REMEDY_TO_CHANGE).map(Some)
+}
+
+/// A store over several folders to fill, by the options of a verb; `None` if the path names none.
+pub fn shards_to_fill_by(path: &Path, new: &NewStore, shared: &Shared) -> Result<Option<ShardedStore>, Failure> {
+    let store = shards_to_fill(path, &new.canonicalizer(), new.min_free, shared)?;
+    store.iter().try_for_each(|store| new.check_keys(&**store.canonicalizer()))?;
+    Ok(store)
+}
+
+/// The stores of a path to read: one, or the members of a store over several folders.
+pub fn members_to_read(path: &Path, shared: &Shared) -> Result<Vec<PageStore>, Failure> {
+    Ok(match shards_to_read(path, shared)? {
+        Some(store) => store.members().to_vec(),
+        None => vec![local_to_read(path, shared)?],
+    })
 }
 
 /// An open store over several folders, with what opens archives; damage gets the remedy.
@@ -227,7 +241,7 @@ impl NewStore {
     }
 
     /// Refuses a store that is there and takes no URLs as they are written, if such was asked for.
-    fn check_keys(&self, own: &dyn Canonicalizer) -> Result<(), Failure> {
+    fn check_keys(&self, own: &dyn Canonicalizer) -> filemap::Result<()> {
         let named = |canonicalizer: &dyn Canonicalizer| format!("{} {}", canonicalizer.name(), canonicalizer.version());
         let (stored, wanted) = (named(own), named(&Exact));
         if !self.exact_urls || stored == wanted {
@@ -237,7 +251,8 @@ impl NewStore {
     }
 }
 
-fn local_to_fill(path: &Path, new: &NewStore, shared: &Shared) -> Result<PageStore, Failure> {
+/// A local store to fill; a missing one is made.
+pub fn local_to_fill(path: &Path, new: &NewStore, shared: &Shared) -> Result<PageStore, Failure> {
     let store = opened_to_change(path, fill(path, new, shared))?;
     absence::of_written(store.engine());
     Ok(with_archives(store))
@@ -260,7 +275,8 @@ pub fn local_to_fill_like(
     Ok(with_archives(store))
 }
 
-fn fill(path: &Path, new: &NewStore, shared: &Shared) -> filemap::Result<PageStore> {
+/// As [`local_to_fill`], for a path where nothing is.
+pub fn fill(path: &Path, new: &NewStore, shared: &Shared) -> filemap::Result<PageStore> {
     let options = || new.min_free.into_iter().fold(options(shared), Options::free_space_floor);
     if !new.exact_urls {
         return PageStore::open_or_create(path, options());
@@ -273,53 +289,12 @@ fn fill(path: &Path, new: &NewStore, shared: &Shared) -> filemap::Result<PageSto
     }
 }
 
-/// A store to fill. A missing one is made with the first page, so that bad input makes none.
-pub struct ToFill<'a> {
-    path: &'a Path,
-    new: &'a NewStore,
-    shared: &'a Shared,
-    store: Option<PageStore>,
-}
-
-impl<'a> ToFill<'a> {
-    /// Opens the store if it exists.
-    pub fn open(path: &'a Path, new: &'a NewStore, shared: &'a Shared) -> Result<Self, Failure> {
-        bucket::refuse(path)?;
-        shards::refuse(path)?;
-        // Opens, or refuses, anything but an empty folder at once.
-        let is_empty = match std::fs::read_dir(path) {
-            Ok(mut entries) => entries.next().is_none(),
-            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
-        };
-        let store = if is_empty { None } else { Some(local_to_fill(path, new, shared)?) };
-        Ok(Self { path, new, shared, store })
-    }
-
-    /// The store for a page of this URL; made if missing.
-    pub fn store_for(&mut self, url: &[u8]) -> filemap::Result<PageStore> {
-        if let Some(store) = &self.store {
-            return Ok(store.clone());
-        }
-        if let Err(source) = self.new.canonicalizer().canonicalize(url) {
-            return Err(filemap::Error::Url { url: String::from_utf8_lossy(url).into_owned(), source });
-        }
-        let store = fill(self.path, self.new, self.shared)?;
-        Ok(self.store.insert(store).clone())
-    }
-
-    /// The store, if it exists yet.
-    pub fn store(&self) -> Option<&PageStore> {
-        self.store.as_ref()
-    }
-
-    /// Closes the store, or reports that none was made.
-    pub fn close(self) -> Result<(), Failure> {
-        match self.store {
-            Some(store) => store.close()?,
-            None => words::complain(format_args!("nothing to import: {} was not made", self.path.display())),
-        }
-        Ok(())
-    }
+/// As [`shards_to_fill_by`], for folders with nothing in them.
+pub fn fill_shards(folders: &[PathBuf], new: &NewStore, shared: &Shared) -> filemap::Result<ShardedStore> {
+    let options = new.min_free.into_iter().fold(options(shared), Options::free_space_floor);
+    let store = ShardedStore::open_or_create(folders, new.canonicalizer(), options)?;
+    new.check_keys(&**store.canonicalizer())?;
+    Ok(store)
 }
 
 fn options(shared: &Shared) -> Options {

@@ -45,6 +45,9 @@ pub struct Args {
     /// Start from the beginning, not where an interrupted run stopped
     #[arg(long, conflicts_with = "quick")]
     anew: bool,
+    /// A folder of a store over several: revisits are counted over all.
+    #[arg(skip)]
+    is_member: bool,
 }
 
 /// Runs the verb.
@@ -61,7 +64,8 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         return in_bucket::verify::run(location, is_full, shared);
     }
     if let Some(members) = shards::members(&args.store)? {
-        let one = |_: usize, store: &Path| run(&Args { store: store.to_owned(), ..args.clone() }, shared);
+        let one =
+            |_: usize, store: &Path| run(&Args { store: store.to_owned(), is_member: true, ..args.clone() }, shared);
         let outcome = shards::each(&members, shared, one)?;
         return if interrupt::asked() { Ok(outcome) } else { Ok(outcome.and(together(&args.store, is_full, shared)?)) };
     }
@@ -96,20 +100,21 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         out.finish()?;
         return Ok(stopped(&report, done_bytes, total_bytes));
     }
-    let revisits = if is_full { revisits(store)? } else { None };
+    let counts_revisits = is_full && !args.is_member;
+    let revisits = if counts_revisits { revisits(store)? } else { None };
     out.report(&summary(&report, recent_keys, revisits.as_ref()), in_words(&report, recent_keys))?;
     if shared.flags.says() {
         revisits::say_unresolved(revisits.as_ref());
     }
     out.finish()?;
-    if is_full && revisits.is_none() && interrupt::asked() {
+    if counts_revisits && revisits.is_none() && interrupt::asked() {
         return Ok(interrupt::stopped("everything was read, but revisits without an original were not counted"));
     }
     Ok(if report.problems.is_empty() { Outcome::Done } else { Outcome::Damaged })
 }
 
 /// Checks that folders are one store, whole and in order; in full, that each page is where the
-/// host of its URL belongs.
+/// host of its URL belongs, and counts revisits.
 fn together(location: &Path, is_full: bool, shared: &Shared) -> Result<Outcome, Failure> {
     let Some(store) = opening::shards_to_read(location, shared)? else { return Ok(Outcome::Done) };
     let (mut strays, mut out) = (0, Output::stdout(shared.flags));
@@ -125,8 +130,15 @@ fn together(location: &Path, is_full: bool, shared: &Shared) -> Result<Outcome, 
             out.line(plain(format!("{path}: {url} belongs into {wanted}, where it is looked for").as_bytes()))?;
         }
     }
+    let revisits = if is_full { store.count_revisits(&mut |_| interrupt::go_on())? } else { None };
     let members = store.members().len() as u64;
-    let line = json!({ "members": members, "pages": store.count(&Scope::new()).ok(), "strays": strays });
+    let line = json!({
+        "members": members,
+        "pages": store.count(&Scope::new()).ok(),
+        "strays": strays,
+        "revisits": revisits.as_ref().map(|count| count.revisits),
+        "unresolved_revisits": revisits.as_ref().map(|count| count.unresolved),
+    });
     let words = match strays {
         0 => format!("{} are one store", count(members, "folder")),
         strays => format!(
@@ -136,6 +148,13 @@ fn together(location: &Path, is_full: bool, shared: &Shared) -> Result<Outcome, 
         ),
     };
     out.report(&line, words)?;
+    if shared.flags.says() {
+        revisits::say_unresolved(revisits.as_ref());
+    }
+    if is_full && revisits.is_none() {
+        out.finish()?;
+        return Ok(interrupt::stopped("everything was read, but revisits without an original were not counted"));
+    }
     out.end(if strays == 0 { Outcome::Done } else { Outcome::Damaged })
 }
 

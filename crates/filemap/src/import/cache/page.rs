@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use filemap_core::Put;
-use urlindex::{Canonicalizer as _, Whatwg};
+use urlindex::Canonicalizer;
 
 use super::data::View;
 use crate::error::Result;
@@ -59,10 +59,11 @@ pub struct CachedPage {
 }
 
 impl CachedPage {
-    /// A URL that a store accepts: the page's, or its stand-in if stores refuse the page's.
-    pub fn key_url(&self) -> &[u8] {
-        let stand_in = self.stand_in.as_deref().filter(|_| Whatwg.canonicalize(&self.page.url).is_err());
-        stand_in.unwrap_or(&self.page.url)
+    /// The URL under which a store with this canonicaliser keeps the page: its own, or its
+    /// stand-in if the store refuses that.
+    pub fn key_url(&self, canonicalizer: &dyn Canonicalizer) -> &[u8] {
+        let is_refused = || self.page.url.len() > MAX_URL_BYTES || canonicalizer.canonicalize(&self.page.url).is_err();
+        self.stand_in.as_deref().filter(|_| is_refused()).unwrap_or(&self.page.url)
     }
 }
 
@@ -105,18 +106,12 @@ impl CacheLoader {
     ///
     /// Those of [`PageStore::put_page_if_new`], and [`crate::Error::Spool`].
     pub fn put(&mut self, store: &PageStore, entry: CachedPage, report: &mut ImportReport) -> Result<()> {
-        let CachedPage { mut page, codings, note, stand_in, .. } = entry;
+        let key_url = entry.key_url(&**store.canonicalizer()).to_vec();
+        let CachedPage { mut page, codings, note, .. } = entry;
         let (decoded, as_received) = settle(&mut page, codings, &self.options.body_rules)?;
         page.headers.0.extend(note);
-        let is_long = page.url.len() > MAX_URL_BYTES;
-        let put = match stand_in {
-            Some(stand_in) if is_long || store.key(&page.url).is_err() => {
-                page.url = stand_in;
-                self.loader.put_page_if_new(store, &page)
-            }
-            _ => self.loader.put_page_if_new(store, &page),
-        };
-        let Some(put) = put? else {
+        page.url = key_url;
+        let Some(put) = self.loader.put_page_if_new(store, &page)? else {
             report.already_there += 1;
             return Ok(());
         };

@@ -14,7 +14,7 @@ use std::time::Instant;
 use clap::ValueEnum;
 use filemap::dump::{DumpEvent, DumpOptions, DumpReport, MimeRange, OutputFile, Selection, StatusRange, Target, Wacz};
 use filemap::warc::Spool;
-use filemap::{Error, dump, warc};
+use filemap::{Error, PageStore, dump, warc};
 use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt, sink, sizes, times};
 
@@ -22,7 +22,7 @@ use self::target::{Existing, Folder, Stream, WholeFile};
 use crate::arguments::selection;
 use crate::arguments::urls::Address;
 use crate::flags::Shared;
-use crate::stores::{bucket, opening};
+use crate::stores::{bucket, opening, shards};
 
 const AFTER_HELP: &str = "\
 JSON Lines go to standard output or to one file. WARC files, their index and plain files go to a folder, several \
@@ -47,7 +47,7 @@ const ROLL_BYTES: u64 = 1_000_000_000;
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// The store's folder
+    /// The store's folder, or shards: with several, written one after the other
     store: PathBuf,
     /// One or more formats
     #[arg(long, value_enum, value_delimiter = ',', default_value = "jsonl")]
@@ -56,7 +56,7 @@ pub struct Args {
     /// output
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
-    /// The beginning of the files' names [default: the store's name]
+    /// The beginning of the files' names [default: the store's name; `pages` for several folders]
     #[arg(long)]
     name: Option<String>,
     /// Replace the files of an earlier dump
@@ -142,18 +142,18 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         &args.store,
         "a dump reads the files of a store: `fm-tool copy LOCATION FOLDER` brings its pages here, from where it is dumped",
     )?;
-    let store = opening::local_to_read(&args.store, shared)?;
+    let stores = opening::members_to_read(&args.store, shared)?;
     interrupt::listen();
     if args.format == [Format::Parquet] {
-        return parquet::run(args, &store, shared);
+        return parquet::run(args, &stores, shared);
     }
     let mut to = to(args)?;
     let is_stdout = matches!(to, To::Stream(_));
     let options = options(args, &to);
     let started = Instant::now();
     let bar = Progress::bytes(&shared.flags).unless_printing(is_stdout && io::stdout().is_terminal());
-    let total_bytes = store.engine().stats().value_bytes;
-    let report = dump::dump(&store, &options, to.target(), &mut |event| {
+    let total_bytes = value_bytes(&stores);
+    let report = dump::dump_members(&stores, &options, to.target(), &mut |event| {
         match event {
             DumpEvent::Progress(report) => {
                 let words = || count(report.written, "version");
@@ -171,6 +171,11 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         tell(&report, started.elapsed().as_secs_f64(), shared)?;
     }
     conclude(&report)
+}
+
+/// Bytes of the value logs.
+fn value_bytes(stores: &[PageStore]) -> u64 {
+    stores.iter().map(|store| store.engine().stats().value_bytes).sum()
 }
 
 /// Reports what was left out, and returns the outcome.
@@ -340,7 +345,8 @@ fn stem(args: &Args) -> String {
     let of_file = one_warc(args).and_then(|(path, _)| path.file_name()?.to_str()?.rsplit_once(".warc"));
     let wacz = || args.output.as_deref().filter(|_| args.format == [Format::Wacz])?.file_stem()?.to_str();
     let of_file = of_file.map(|(stem, _)| stem).or_else(wacz);
-    let name = args.name.as_deref().or(of_file).or_else(|| args.store.file_stem()?.to_str()).unwrap_or("pages");
+    let of_store = || Some(&args.store).filter(|store| !shards::is_shards(store))?.file_stem()?.to_str();
+    let name = args.name.as_deref().or(of_file).or_else(of_store).unwrap_or("pages");
     let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
     let name: String = name.trim_start_matches('.').chars().map(safe).collect();
     if name.is_empty() { "pages".to_owned() } else { name }

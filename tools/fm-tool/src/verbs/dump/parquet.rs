@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use filemap::PageStore;
 use filemap::dump::{DumpReport, OutputFile};
-use filemap::table::{Column, Records, TableEvent, TableOptions, TableReport, write_parquet};
+use filemap::table::{Column, Records, TableEvent, TableOptions, TableReport, write_parquet_of_members};
 use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Progress, interrupt};
 
 use super::target::{Folder, WholeFile};
-use super::{Args, Format, conclude, failure, stem, tell};
+use super::{Args, Format, conclude, failure, stem, tell, value_bytes};
 use crate::flags::Shared;
 
 /// Refuses options that a table does not have.
@@ -46,7 +46,7 @@ fn file(args: &Args) -> Result<PathBuf, Failure> {
 }
 
 /// Writes the file.
-pub(super) fn run(args: &Args, store: &PageStore, shared: &Shared) -> Result<Outcome, Failure> {
+pub(super) fn run(args: &Args, stores: &[PageStore], shared: &Shared) -> Result<Outcome, Failure> {
     let path = file(args)?;
     let mut out = WholeFile::at(&path, args.existing())?;
     let options = TableOptions::new()
@@ -59,8 +59,8 @@ pub(super) fn run(args: &Args, store: &PageStore, shared: &Shared) -> Result<Out
     let options = if args.newest { options } else { options.all_versions() };
     let started = Instant::now();
     let bar = Progress::bytes(&shared.flags);
-    let total_bytes = store.engine().stats().value_bytes;
-    let written = write_parquet(store, &options, &mut out, &mut |event| {
+    let total_bytes = value_bytes(stores);
+    let written = write_parquet_of_members(stores, &options, &mut out, &mut |event| {
         match event {
             TableEvent::Progress(report) => {
                 bar.at(report.seen_bytes, total_bytes.max(report.seen_bytes), || count(report.rows, "row"));

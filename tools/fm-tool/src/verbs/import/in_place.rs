@@ -14,7 +14,7 @@ use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt, sizes};
 use super::report::Brought;
 use super::source::{Content, Source};
 use crate::flags::Shared;
-use crate::stores::{opening, remote};
+use crate::stores::{opening, remote, shards};
 
 /// Refuses sources whose records cannot stay in place. `archive` is the value of `--archive` of an
 /// import in place.
@@ -30,6 +30,8 @@ pub fn check(store: &Path, archive: Option<Option<&str>>, sources: &[Source]) ->
         let words = "--in-place needs a local store: give it to the machine of the server";
         return Err(Failure::Usage(words.to_owned()));
     }
+    let words = "--in-place is for a store in one folder: leave it out, and the pages are stored with their bodies";
+    shards::refuse_as(store, words)?;
     if archive.is_some() && index.is_none() {
         let words = "--archive is for an index: a WARC file is where it is";
         return Err(Failure::Usage(words.to_owned()));

@@ -39,13 +39,14 @@ use crate::stores::opening::NewStore;
     scrapy:SPIDER:FINGERPRINT. An entry that cannot be read is counted, named and left out; exit code 3.\n\n\
     --in-place takes WARC files and their indexes (CDXJ or CDX, plain or gzip), and copies no body: pages are read from \
     the files, which must stay. `fm-tool archives` lists and checks them, and takes note of a move; --adopt copies all \
-    into the store. A missing file of an index is named; exit code 3.\n\n\
+    into the store. A missing file of an index is named; exit code 3. A store over several folders takes all but \
+    --in-place and --adopt.\n\n\
     Examples:\n  fm-tool import pages.fm crawl-*.warc.gz\n  fm-tool dump old.fm | fm-tool import new.fm -\n  \
     fm-tool import pages.fm --from scrapy-httpcache .scrapy/httpcache\n  \
     fm-tool import http://127.0.0.1:8640 crawl.warc.gz"
 )]
 pub struct Args {
-    /// The store's folder, made if missing; or a server's address
+    /// The store's folder, or shards: with several, made if missing; or a server's address
     pub store: PathBuf,
     /// The files; - is standard input
     #[arg(value_name = "FILE", required_unless_present = "adopt")]
@@ -226,15 +227,15 @@ fn print(name: &str, brought: &Brought, target: &Target<'_>, form: Form, out: &m
 /// The failure of a full disk: what is safe, and what to do.
 fn full(target: Target<'_>, args: &Args, name: &str, words: &str) -> Failure {
     let what = if args.keep.is_empty() { "page" } else { "record" };
-    let stored = count(target.store().map_or(0, |store| store.engine().stats().puts), what);
-    let is_durable = target.store().is_none_or(|store| store.sync().is_ok());
+    let stored = count(target.puts(), what);
+    let is_durable = target.store().is_none_or(|store| store.pages().sync().is_ok());
     // What cannot be written now is recovered from the log at the next opening.
-    let _ = target.store().cloned().map(filemap::PageStore::close);
+    let _ = target.store().map(|store| store.pages().close());
     let safe = match is_durable {
         true => format!("{stored} of this run are stored and safe"),
         false => format!("{stored} of this run are stored, the last of them safe once the store was opened again"),
     };
-    let disk = file_system::of(&args.store);
+    let disk = file_system::of(target.last_folder().unwrap_or(&args.store));
     Failure::Full(format!(
         "{name}: {disk} is full: {words}; {safe}; with more space the same command continues from there"
     ))

@@ -1,4 +1,5 @@
-//! Target of an import: a local store, or one behind a server, which gets archive files unchanged.
+//! Target of an import: a local store, in one folder or several, or one behind a server, which gets
+//! archive files unchanged.
 
 use std::cell::OnceCell;
 use std::io::{self, Read};
@@ -7,7 +8,7 @@ use std::path::Path;
 use filemap::access::{Loading, PutRule};
 use filemap::import::{ImportOptions, ImportProgress, ImportReport};
 use filemap::store::{RevisitCount, Unresolved};
-use filemap::{Error, Page, PageStore, PageWrite, Put};
+use filemap::{Error, Page, PageWrite, Put};
 use filemap_http::{ArchiveForm, Client, Imported};
 use fm_cli::{Failure, interrupt};
 
@@ -16,8 +17,9 @@ use super::json_lines;
 use super::report::Brought;
 use super::source::{Content, Head};
 use crate::flags::Shared;
-use crate::stores::opening::{NewStore, ToFill, server_to_fill};
-use crate::stores::{bucket, shards};
+use crate::stores::bucket;
+use crate::stores::filling::{Filled, ToFill};
+use crate::stores::opening::{NewStore, server_to_fill};
 
 /// Most URLs kept of revisits without an original.
 const MOST_URLS: usize = 10;
@@ -35,7 +37,6 @@ impl<'a> Target<'a> {
         let words = "files are imported into a folder or a server: import them into a folder, and `fm-tool copy FOLDER \
                      LOCATION` brings its pages there";
         bucket::refuse_as(path, words)?;
-        shards::refuse_as(path, words)?;
         Ok(match server_to_fill(path, new, shared)? {
             Some(_) if is_cache => {
                 let words = "--from needs a local store: import the cache into one, and send what `fm-tool dump` \
@@ -52,9 +53,25 @@ impl<'a> Target<'a> {
     }
 
     /// The local store, if it exists.
-    pub fn store(&self) -> Option<&PageStore> {
+    pub fn store(&self) -> Option<&Filled> {
         match self {
-            Target::Here(stores) => stores.store(),
+            Target::Here(stores) => stores.filled(),
+            Target::There(..) => None,
+        }
+    }
+
+    /// Number of pages and other records put here so far.
+    pub fn puts(&self) -> u64 {
+        match self {
+            Target::Here(stores) => stores.puts(),
+            Target::There(..) => 0,
+        }
+    }
+
+    /// The folder of the last page put here.
+    pub fn last_folder(&self) -> Option<&Path> {
+        match self {
+            Target::Here(stores) => Some(stores.last_folder()),
             Target::There(..) => None,
         }
     }
@@ -68,8 +85,8 @@ impl<'a> Target<'a> {
     ) -> Result<Brought, Failure> {
         match self {
             Target::Here(stores) => {
-                let store = OnceCell::new();
-                let mut into = Into { stores, store: &store, load: None };
+                let filled = OnceCell::new();
+                let mut into = Into { stores, filled: &filled, load: None };
                 json_lines::import(&mut |page, rule| into.put(page, rule), name, source, progress)
             }
             Target::There(client, _) => {
@@ -130,7 +147,7 @@ impl<'a> Target<'a> {
     pub fn add_up(&self, total: &mut ImportReport, report: ImportReport) -> Result<(), Failure> {
         total.add(report);
         match self.store() {
-            Some(store) => Ok(total.unresolved.keep_bounded(store)?),
+            Some(store) => Ok(total.unresolved.keep_bounded_in(&mut |url| store.of(url))?),
             None => Ok(()),
         }
     }
@@ -139,7 +156,10 @@ impl<'a> Target<'a> {
     /// an original in a later file counts as missing.
     pub fn revisits(&self, mut unresolved: Unresolved) -> Result<Option<RevisitCount>, Failure> {
         match self {
-            Target::Here(stores) => Ok(stores.store().map(|store| unresolved.count(store)).transpose()?),
+            Target::Here(stores) => {
+                let count = |store: &Filled| unresolved.count_in(&mut |url| store.of(url));
+                Ok(stores.filled().map(count).transpose()?)
+            }
             Target::There(_, revisits) => Ok(Some(revisits.clone())),
         }
     }
@@ -206,16 +226,21 @@ impl Read for Sent<'_> {
 /// The target store, made when the first page arrives.
 struct Into<'a, 's> {
     stores: &'a mut ToFill<'s>,
-    store: &'a OnceCell<PageStore>,
+    filled: &'a OnceCell<Filled>,
     load: Option<Loading<'a>>,
 }
 
 impl Into<'_, '_> {
     fn put(&mut self, page: &Page, rule: PutRule) -> filemap::Result<Option<Put>> {
         if self.load.is_none() {
-            let store = self.stores.store_for(&page.url)?;
-            self.load = Some(self.store.get_or_init(|| store).load());
+            let filled = self.stores.filled_for(&page.url)?.clone();
+            self.load = Some(self.filled.get_or_init(|| filled).pages().load());
         }
-        self.load.as_mut().map_or(Ok(None), |load| load(page, rule))
+        let put = self.load.as_mut().map_or(Ok(None), |load| load(page, rule));
+        if put.is_err() {
+            // The failure may be that of a disk, which is named by the folder of the last page.
+            let _ = self.stores.store_for(&page.url);
+        }
+        put
     }
 }

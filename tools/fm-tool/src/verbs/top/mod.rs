@@ -2,7 +2,8 @@
 //!
 //! Sizes come from one sequential pass over the value log that decompresses no body; numbers of
 //! versions from the list of pages and their key records; numbers of pages from the order of keys.
-//! Memory is bounded by the hosts counted exactly, or by the pages printed.
+//! Memory is bounded by the hosts counted exactly, or by the pages printed. Of a store over several
+//! folders each is read in turn, for one list.
 
 mod hosts;
 mod pages;
@@ -33,7 +34,7 @@ use crate::stores::{bucket, opening};
     Example:\n  fm-tool top pages.fm --sort pages --limit 100\n  fm-tool top pages.fm --most-pages --domain org"
 )]
 pub struct Args {
-    /// The store's folder
+    /// The store's folder, or shards: with several
     store: PathBuf,
     #[command(flatten)]
     selection: Selection,
@@ -125,17 +126,17 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         &args.store,
         "a bucket keeps no sums of its pages: `fm-tool copy LOCATION FOLDER` brings its pages here, and `fm-tool count LOCATION` counts them there",
     )?;
-    let store = opening::local_to_read(&args.store, shared)?;
+    let stores = opening::members_to_read(&args.store, shared)?;
     interrupt::listen();
     let mut out = Output::stdout(shared.flags);
     let listed = if args.most_pages {
-        pages::most_pages(args, shared, &store, &mut out)?
+        pages::most_pages(args, shared, &stores, &mut out)?
     } else if args.most_versions {
-        most_versions(args, shared, &store, &mut out)?
+        most_versions(args, shared, &stores, &mut out)?
     } else if args.largest {
-        largest(args, shared, &store, &mut out)?
+        largest(args, shared, &stores, &mut out)?
     } else {
-        by_host(args, shared, &store, &mut out)?
+        by_host(args, shared, &stores, &mut out)?
     };
     out.end(listed.unwrap_or_else(interrupted))
 }
@@ -146,10 +147,10 @@ fn interrupted() -> Outcome {
 }
 
 /// Lists hosts; `None` if interrupted.
-fn by_host(args: &Args, shared: &Shared, store: &PageStore, out: &mut Output) -> Result<Option<Outcome>, Failure> {
+fn by_host(args: &Args, shared: &Shared, stores: &[PageStore], out: &mut Output) -> Result<Option<Outcome>, Failure> {
     let filter = args.selection.scope().filter();
     let mut hosts = Hosts::new(args.exact_hosts, args.sort.weight());
-    let outcome = versions(shared, store).each(store.sizes(), |version| {
+    let outcome = versions(shared, stores).each(stores.iter().flat_map(PageStore::sizes), |version| {
         if filter(&version.url) {
             let sums = Sums {
                 pages: u64::from(version.is_page && version.is_newest),
@@ -168,9 +169,15 @@ fn by_host(args: &Args, shared: &Shared, store: &PageStore, out: &mut Output) ->
 }
 
 /// Progress of a pass over all versions.
-fn versions(shared: &Shared, store: &PageStore) -> Progress {
-    let stats = store.engine().stats();
-    Progress::records(&shared.flags, Some(stats.indexed_versions + stats.memtable_entries), "versions")
+fn versions(shared: &Shared, stores: &[PageStore]) -> Progress {
+    let stats = stores.iter().map(|store| store.engine().stats());
+    let versions = stats.map(|stats| stats.indexed_versions + stats.memtable_entries).sum();
+    Progress::records(&shared.flags, Some(versions), "versions")
+}
+
+/// About the number of keys that a listing visits, if known without counting.
+fn expected(args: &Args, stores: &[PageStore]) -> Result<Option<u64>, Failure> {
+    stores.iter().map(|store| args.selection.expected(store)).sum()
 }
 
 fn print_hosts(args: &Args, shared: &Shared, hosts: Hosts, out: &mut Output) -> Result<(), Failure> {
@@ -231,10 +238,10 @@ fn row(sums: &Sums) -> String {
 }
 
 /// Lists the largest pages; `None` if interrupted.
-fn largest(args: &Args, shared: &Shared, store: &PageStore, out: &mut Output) -> Result<Option<Outcome>, Failure> {
+fn largest(args: &Args, shared: &Shared, stores: &[PageStore], out: &mut Output) -> Result<Option<Outcome>, Failure> {
     let filter = args.selection.scope().filter();
     let mut heaviest = Heaviest { heap: BinaryHeap::new(), limit: args.limit as usize };
-    let outcome = versions(shared, store).each(store.sizes(), |v| {
+    let outcome = versions(shared, stores).each(stores.iter().flat_map(PageStore::sizes), |v| {
         if v.is_page && v.is_newest && filter(&v.url) {
             heaviest.offer(Ranked {
                 weight: if args.sort == Sort::Bodies { v.body_bytes } else { v.stored_bytes },
@@ -261,12 +268,17 @@ fn largest(args: &Args, shared: &Shared, store: &PageStore, out: &mut Output) ->
 fn most_versions(
     args: &Args,
     shared: &Shared,
-    store: &PageStore,
+    stores: &[PageStore],
     out: &mut Output,
 ) -> Result<Option<Outcome>, Failure> {
-    let progress = Progress::records(&shared.flags, args.selection.expected(store)?, "pages");
+    let progress = Progress::records(&shared.flags, expected(args, stores)?, "pages");
     let mut heaviest = Heaviest { heap: BinaryHeap::new(), limit: args.limit as usize };
-    let outcome = progress.each(store.listing(&args.selection.scope(), None)?, |Listed { url, .. }| {
+    let mut lists = Vec::new();
+    for store in stores {
+        let list = store.listing(&args.selection.scope(), None)?;
+        lists.push(list.map(move |listed| listed.map(|listed| (store, listed))));
+    }
+    let outcome = progress.each(lists.into_iter().flatten(), |(store, Listed { url, .. })| {
         let weight = store.versions_of(&url)?.len() as u64;
         heaviest.offer(Ranked { weight, url: Reverse(url), time_ms: 0, body_bytes: 0, stored_bytes: 0 });
         Ok(())

@@ -8,7 +8,7 @@ use fm_cli::{Failure, Outcome, Output, Progress, interrupt};
 use serde_json::{Value, json};
 
 use super::hosts::{Hosts, Sums};
-use super::{Args, say_short};
+use super::{Args, expected, say_short};
 use crate::flags::Shared;
 use crate::json;
 
@@ -16,23 +16,25 @@ use crate::json;
 pub fn most_pages(
     args: &Args,
     shared: &Shared,
-    store: &PageStore,
+    stores: &[PageStore],
     out: &mut Output,
 ) -> Result<Option<Outcome>, Failure> {
-    let progress = Progress::records(&shared.flags, args.selection.expected(store)?, "pages");
+    let progress = Progress::records(&shared.flags, expected(args, stores)?, "pages");
     let mut hosts = Hosts::new(args.exact_hosts, |sums| sums.pages);
     let mut is_interrupted = false;
-    store.pages_by_host(&args.selection.scope(), &mut |host, pages| {
-        progress.add_many(pages);
-        hosts.add(host, &Sums { pages, ..Sums::default() });
-        let flow: ControlFlow<()> = interrupt::go_on();
-        is_interrupted = flow.is_break();
-        flow
-    })?;
-    drop(progress);
-    if is_interrupted {
-        return Ok(None);
+    for store in stores {
+        store.pages_by_host(&args.selection.scope(), &mut |host, pages| {
+            progress.add_many(pages);
+            hosts.add(host, &Sums { pages, ..Sums::default() });
+            let flow: ControlFlow<()> = interrupt::go_on();
+            is_interrupted = flow.is_break();
+            flow
+        })?;
+        if is_interrupted {
+            return Ok(None);
+        }
     }
+    drop(progress);
     print(args, shared, hosts, out)?;
     Ok(Some(Outcome::Done))
 }

@@ -22,7 +22,7 @@ use rustix::fs::OFlags;
 use serde_json::json;
 
 use super::report::Brought;
-use crate::stores::opening::ToFill;
+use crate::stores::filling::ToFill;
 
 /// The program that wrote a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -105,7 +105,8 @@ impl Taking<'_, '_> {
         if let Some(what) = &page.damage {
             self.damaged(entry, format!("{what}: it is marked truncated"));
         }
-        let put = self.stores.store_for(page.key_url()).and_then(|store| {
+        let canonicalizer = self.stores.canonicalizer();
+        let put = self.stores.store_for(page.key_url(&*canonicalizer)).and_then(|store| {
             let report = &mut self.brought.report;
             self.loader.put(&store, page, report)
         });
