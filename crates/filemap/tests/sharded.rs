@@ -53,7 +53,7 @@ fn records() -> Vec<u8> {
     let page = |nth: u32| {
         let (url, body) = (format!("http://host{}.example/{nth}", nth % 12), format!("the body of {nth}"));
         let first = record("response", &url, 1, "", &body);
-        if nth % 3 == 0 { [first, record("response", &url, 2, "", &body)].concat() } else { first }
+        if nth.is_multiple_of(3) { [first, record("response", &url, 2, "", &body)].concat() } else { first }
     };
     let of_each = |member: u32| record("response", &format!("{}more", page_of(member)), 1, "", "more");
     (0..60).flat_map(page).chain((0..MEMBERS).flat_map(of_each)).collect()
