@@ -156,8 +156,8 @@ fn folders_that_are_not_the_set_are_refused_with_the_path_and_what_to_do() {
     refused_by_all(&of([b, a, c]), b, "was given as member 1");
     refused_by_all(&of([a, b, &absent]), &absent, "mount its disk");
     refused_by_all(&of([a, b, &other[2]]), &other[2], "a member of another store");
-    refused_by_all(&of([a, b, &plain]), &plain, "no member of the store");
-    refused_by_all(&of([a, b, &empty]), &empty, "no member of the store");
+    refused_by_all(&of([a, b, &plain]), &plain, "not a member of the store");
+    refused_by_all(&of([a, b, &empty]), &empty, "not a member of the store");
     refused_by_all(&of([&plain, &empty, &absent]), &plain, "it has pages");
     assert!(!absent.exists(), "nothing was made");
     let store = ShardedStore::open(&set, Options::new()).expect("the set itself");
