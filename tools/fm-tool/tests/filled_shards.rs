@@ -82,7 +82,7 @@ fn an_import_that_stores_nothing_makes_no_folder() {
     // One of two folders is not the store.
     bench.run("put", &["http://a.example/", "Cargo.toml"]).ended(0);
     let location = format!("shards:{},{}", bench.store().display(), paths[0].display());
-    import(&location, &[&samples()[0]]).ended(2).said("it has pages, and is no member");
+    import(&location, &[&samples()[0]]).ended(2).said("it has pages, and is not a member");
     assert!(!paths[0].exists());
 }
 
@@ -170,7 +170,7 @@ fn a_revisit_whose_original_is_in_another_folder_counts_until_it_is_there_and_th
     fs::write(&again, record("revisit", &url, 2, &fields, "")).expect("written");
     fs::write(&first, record("response", &of, 1, "", "here")).expect("written");
 
-    import(&location, &[again.to_str().expect("text")]).ended(0).said("1 of 1 revisit have no body").said(&url);
+    import(&location, &[again.to_str().expect("text")]).ended(0).said("no body for 1 of 1 revisit").said(&url);
     let line = &with("verify", &location, &["--json"]).ended(0).json().pop().expect("a line");
     assert_eq!((&line["revisits"], &line["unresolved_revisits"]), (&1.into(), &1.into()));
     with("get", &location, &[&url, "--require-body"]).ended(1).said("no body");
