@@ -146,7 +146,7 @@ mod tests {
         }
         for other in ["a picture", "line\nno end"] {
             std::fs::write(&path, other).unwrap();
-            assert!(matches!(lines(&path), Err(Failure::Usage(words)) if words.contains("name another")));
+            assert!(matches!(lines(&path), Err(Failure::Usage(words)) if words.contains("give another file")));
             assert_eq!(std::fs::read_to_string(&path).unwrap(), other);
         }
     }
