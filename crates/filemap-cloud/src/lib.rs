@@ -21,6 +21,7 @@
 //!
 //! Work runs on the crate's own threads; every call blocks, and may be made from any thread.
 
+mod body;
 mod bucket;
 mod collect;
 mod commit;
@@ -64,6 +65,7 @@ use filemap::sharded::{self, ShardedStore};
 use filemap::{Options, PageStore, PageWrite};
 use filemap_http::{Client, ClientOptions};
 
+pub use crate::body::CloudBody;
 pub use crate::collect::CollectReport;
 pub use crate::compact::{CompactPlan, CompactReport};
 pub use crate::erase::EraseReport;

@@ -1,6 +1,7 @@
 //! Tests of stores in object storage, as their users see them.
 
 mod as_store;
+mod bodies;
 mod bucket;
 mod compacting;
 mod copying;

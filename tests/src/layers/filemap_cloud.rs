@@ -3,7 +3,8 @@
 
 /// Lowest first.
 pub const LAYERS: &[&[&str]] = &[
-    &["error", "failpoint", "format::description", "format::record"],
+    &["error", "failpoint", "format::chunks", "format::description"],
+    &["format::record"],
     &["format::segment"],
     &["format::manifest", "format::row", "format::sources"],
     &["format"],
@@ -18,6 +19,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["core"],
     &["parts", "walk"],
     &["read", "write"],
+    &["body"],
     &["shard"],
     &["store"],
     &["collect", "compact", "every", "kept", "prune", "stats"],
