@@ -51,13 +51,19 @@ impl Core {
         self.wait_for(work(Arc::clone(self)))
     }
 
-    /// As [`Core::wait`], for a future that is already built.
+    /// As [`Core::wait`], for a future that is already built. Notes the loss of the store, which a
+    /// read may find out before a commit does.
     pub(crate) fn wait_for<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
         let done = runtime::wait(&self.runtime, work);
-        done.unwrap_or_else(|| Err(self.bucket.unavailable("a request", 0, &"its task ended without an answer")))
+        let done =
+            done.unwrap_or_else(|| Err(self.bucket.unavailable("a request", 0, &"its task ended without an answer")));
+        if let (Err(error @ Error::Fenced { .. }), Some(writer)) = (&done, &self.writer) {
+            writer.progress.fail(error.clone());
+        }
+        done
     }
 
     /// Returns whether the handle is being closed: deferrable work stops.

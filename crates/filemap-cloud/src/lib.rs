@@ -75,7 +75,6 @@ pub use crate::erase::EraseReport;
 pub use crate::error::{Error, Result};
 #[cfg(feature = "sim")]
 pub use crate::failpoint::Fault;
-pub use crate::keeping::{Change, KeptFile};
 pub use crate::location::is_location;
 pub use crate::opening::{open_bucket, open_on};
 pub use crate::options::{CloudOptions, Mode};
@@ -84,6 +83,8 @@ pub use crate::snapshot::CloudCheckpoint;
 pub use crate::stats::{CloudSegment, CloudStats};
 pub use crate::store::CloudStore;
 pub use crate::verify::VerifyReport;
+/// Files kept with a shard: [`CloudStore::sync_with`].
+pub use filemap::access::kept::{Change, KeptFile};
 /// The crate whose object stores [`open_on`] accepts.
 pub use object_store;
 

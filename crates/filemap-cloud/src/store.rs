@@ -134,8 +134,23 @@ impl CloudStore {
         }
     }
 
+    /// Checks that no other writer has taken over a shard; [`CloudStore::is_fenced`] knows it from
+    /// then on. Three requests a shard; none on a read-only handle.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::Fenced`]; those of the object storage.
+    pub fn check_owner(&self) -> Result<()> {
+        let shards = self.shards.iter().filter(|shard| shard.core.writer.is_some());
+        for shard in shards {
+            shard.core.wait(|core| async move { core.index.refresh().await })?;
+        }
+        Ok(())
+    }
+
     /// Returns whether another writer has taken over a shard, so that this handle can write
-    /// nothing there. Makes no request: the handle notices it at its next commit.
+    /// nothing there. Makes no request: the handle notices it at its next commit, or when a read
+    /// fails.
     pub fn is_fenced(&self) -> bool {
         let is_fenced = |shard: &Shard| shard.core.writer.as_ref().is_some_and(|writer| writer.progress.is_fenced());
         self.shards.iter().any(is_fenced)
