@@ -44,7 +44,7 @@ pub struct Args {
     pub(super) fetch: Vec<String>,
     /// The canonicaliser of a new store, which decides which URLs are one page: whatwg, crawl,
     /// surt or exact, with rules switched as in crawl,+www,-tracking [default: crawl]
-    #[arg(long, value_name = "RULES", value_parser = canonical::Canonical::parse)]
+    #[arg(long = "canonicalizer", alias = "rules", value_name = "RULES", value_parser = canonical::Canonical::parse)]
     pub(super) rules: Option<canonical::Canonical>,
     /// Links to follow from the seeds [default: host]
     #[arg(long, value_enum)]
