@@ -59,10 +59,12 @@ pub enum Error {
     Locked(String),
     /// Another owner has taken the crawl's shard. Fetches after this run's last commit are
     /// discarded; the other owner resumes from that commit.
-    #[error("{shard}: another owner has taken it; this run has ended without writing more")]
+    #[error("{shard}: another owner has taken it{}; this run has ended without writing more", named(.by))]
     Taken {
         /// The shard.
         shard: String,
+        /// The new owner, if its name could be read.
+        by: Option<String>,
     },
     /// The store's URL rules differ from the requested ones.
     #[error("{}: the store has the rules {}, not {}", .store.display(), rules(.has), rules(.wanted))]
@@ -97,6 +99,10 @@ pub enum Error {
     /// The observer ended the crawl.
     #[error("{0}")]
     Observer(BoxError),
+}
+
+fn named(by: &Option<String>) -> String {
+    by.as_ref().map(|by| format!(" ({by})")).unwrap_or_default()
 }
 
 fn rules((name, version): &(String, u32)) -> String {

@@ -76,6 +76,17 @@ impl Pages {
         }
     }
 
+    /// The number of versions of a page.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub fn versions(&self, url: &(impl AsRef<[u8]> + ?Sized)) -> Result<u64> {
+        match self {
+            Pages::Local(store) => Ok(store.versions_of(url)?.len() as u64),
+            Pages::Shard(shard) => waiting(|| Ok(shard.pages().versions(&Lookup::new(url))?.len() as u64)),
+        }
+    }
+
     /// The newest version of a page; a reference gets the body of its original.
     ///
     /// # Errors

@@ -5,51 +5,10 @@ use std::fmt::Debug;
 use std::io;
 use std::sync::Arc;
 
+use filemap::access::kept::KeptFile;
 use filemap::canonical::Canonicalizer;
 use filemap::page::RecordKind;
 use filemap::{Lookup, Page, PageWrite, Result};
-use filemap_io::File;
-
-/// The difference of a file from its last kept version.
-///
-/// ```
-/// use crawl::shard::Change;
-/// fn is_uploaded(change: Change) -> bool {
-///     change != Change::Same
-/// }
-/// assert!(is_uploaded(Change::Appended) && !is_uploaded(Change::Same));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// Unchanged.
-    Same,
-    /// Appended to.
-    Appended,
-    /// Changed in any way.
-    Replaced,
-}
-
-/// A file of the crawl's state.
-///
-/// ```
-/// use crawl::shard::{Change, StateFile};
-/// use filemap_io::{Access, Dir, OsDir};
-/// # let place = tempfile::tempdir()?;
-/// let file = OsDir::open(place.path())?.open("seeds", Access::Create)?;
-/// file.write_at(b"http://example.com/\n", 0)?;
-/// let state = StateFile { name: "seeds", file: &*file, change: Change::Replaced };
-/// assert_eq!((state.name, state.file.len()?), ("seeds", 20));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Copy, Debug)]
-pub struct StateFile<'a> {
-    /// Its name below the crawl's folder.
-    pub name: &'a str,
-    /// Its bytes.
-    pub file: &'a dyn File,
-    /// The difference from its last kept version.
-    pub change: Change,
-}
 
 /// The newest body of a page.
 ///
@@ -111,8 +70,14 @@ pub trait Shard: Send + Sync {
     /// Errors of the store.
     fn last_sequence(&self) -> Result<u64>;
 
-    /// Returns whether another owner has taken it: this one can write no more.
+    /// Returns whether another owner has taken it, as far as is known: this one can write no more.
     fn is_lost(&self) -> bool;
+
+    /// Asks whether another owner has taken it: [`Shard::is_lost`] knows it from then on.
+    ///
+    /// # Errors
+    /// An error if another owner has it; errors of the store.
+    fn check(&self) -> Result<()>;
 
     /// The files of the last commit, and their lengths; empty if there was none.
     ///
@@ -126,11 +91,17 @@ pub trait Shard: Send + Sync {
     /// Errors of the store and of `each`.
     fn read(&self, name: &str, each: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> Result<()>;
 
+    /// The bytes of a file in the newest commit of any owner; `None` if it is in none.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    fn newest(&self, name: &str) -> Result<Option<Vec<u8>>>;
+
     /// Makes all earlier puts and these files durable, in one step.
     ///
     /// # Errors
     /// Errors of the store; an error if another owner has it.
-    fn commit(&self, files: &[StateFile<'_>]) -> Result<()>;
+    fn commit(&self, files: &[KeptFile<'_>]) -> Result<()>;
 }
 
 impl Debug for dyn Shard {

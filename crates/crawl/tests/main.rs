@@ -4,3 +4,4 @@ mod exec;
 mod hooks;
 mod running;
 mod site;
+mod taken;

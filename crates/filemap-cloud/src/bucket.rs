@@ -213,6 +213,29 @@ impl Bucket {
         self.pause(attempts, &format!("creating {}", self.named(name)), error).await
     }
 
+    /// Creates or replaces an object.
+    pub(crate) async fn replace(&self, name: &str, bytes: Bytes) -> Result<()> {
+        let path = self.path(name);
+        let mut attempts = 0;
+        loop {
+            let put = self.objects.put_opts(&path, PutPayload::from(bytes.clone()), PutOptions::default());
+            match self.timed(bytes.len() as u64, put).await {
+                Ok(_) => return Ok(()),
+                Err(error) => self.pause(&mut attempts, &format!("writing {}", self.named(name)), error).await?,
+            }
+        }
+    }
+
+    /// A random name, which nobody has used before.
+    pub(crate) fn token(&self) -> Result<String> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes).map_err(|error| Error::Location {
+            location: self.location.to_string(),
+            what: format!("the system returns no random numbers: {error}"),
+        })?;
+        Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
     /// Deletes an object; succeeds if it does not exist.
     pub(crate) async fn delete(&self, name: &str) -> Result<()> {
         let path = self.path(name);

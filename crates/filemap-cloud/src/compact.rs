@@ -8,7 +8,8 @@
 //! 3. The new segment is committed like any other, with the rows that were not removed meanwhile.
 //!    It names the segments it replaces: a repair ignores those, deleted or not.
 //! 4. Their objects are deleted when that commit is durable and the grace is over. After a failed
-//!    commit none is deleted: the rows in memory may not be durable.
+//!    commit none is deleted: the rows in memory may not be durable. A live checkpoint taken before
+//!    the rewrite keeps them: see `pins`.
 //!
 //! A tombstone is copied while a segment that it names counts. A damaged segment is kept and
 //! reported.
@@ -31,6 +32,7 @@ use crate::format::row::{self, Row};
 use crate::format::segment::{Builder, Segment, SegmentId, Summary, Unreadable};
 use crate::format::sources::{self, Sources};
 use crate::options::SPACE_BOUND;
+use crate::pins;
 use crate::plan::{Want, plan};
 use crate::store::CloudStore;
 use crate::writer::{Rewritten, Writer};
@@ -58,8 +60,11 @@ pub struct CompactReport {
     pub copied_bytes: u64,
     /// Number of objects deleted, including those of earlier compactions.
     pub deleted: u64,
-    /// Number of objects kept until the grace is over.
+    /// Number of objects kept until the grace is over, or for a checkpoint.
     pub waiting: u64,
+    /// Number of these that a checkpoint keeps, although the grace is over:
+    /// [`CloudStore::checkpoints`] lists it.
+    pub pinned: u64,
     /// Segments kept because they are damaged, with the reason.
     pub damage: Vec<String>,
 }
@@ -124,6 +129,7 @@ impl CloudStore {
             all.copied_bytes += one.copied_bytes;
             all.deleted += one.deleted;
             all.waiting += one.waiting;
+            all.pinned += one.pinned;
             all.damage.extend(one.damage);
             all
         }))
@@ -200,8 +206,8 @@ struct Copying<'a> {
     rows: BTreeMap<Vec<u8>, Row>,
     /// Segments that count, without those copied so far.
     counted: BTreeSet<SegmentId>,
-    /// Rewritten segments whose objects still exist, with the time of their rewriting.
-    undeleted: BTreeMap<SegmentId, u64>,
+    /// Rewritten segments whose objects still exist.
+    undeleted: BTreeMap<SegmentId, row::Gone>,
 }
 
 /// A segment with the live records of a group; `None` if all of them are damaged.
@@ -352,22 +358,32 @@ impl Copying<'_> {
     }
 }
 
-/// Deletes segments whose grace is over.
+/// Deletes segments whose grace is over, and which no checkpoint needs.
 fn sweep(core: &Arc<Core>, writer: &Writer, grace: Duration, report: &mut CompactReport) -> Result<()> {
     let rewritten = core.wait(|core| async move { core.index.rewritten().await })?;
     let now = SystemTime::now();
     // A time in the future, written by a clock that was ahead, gives no age.
-    let age = |since: &u64| {
-        let since = UNIX_EPOCH.checked_add(Duration::from_millis(*since));
+    let age = |since_ms: u64| {
+        let since = UNIX_EPOCH.checked_add(Duration::from_millis(since_ms));
         since.and_then(|since| now.duration_since(since).ok()).unwrap_or_default()
     };
-    let is_over = |since: &u64| age(since) >= grace;
-    let old: Vec<SegmentId> = rewritten.iter().filter(|(_, since)| is_over(since)).map(|(id, _)| *id).collect();
-    report.deleted += old.len() as u64;
+    let mut old: Vec<(SegmentId, row::Gone)> =
+        rewritten.iter().filter(|(_, gone)| age(gone.since_ms) >= grace).map(|(id, gone)| (*id, *gone)).collect();
     report.waiting += (rewritten.len() - old.len()) as u64;
+    if !old.is_empty() {
+        let fault = core.options.fault;
+        let lowest = core.wait(move |core| async move { pins::lowest(&core.bucket, fault).await })?;
+        let before = old.len();
+        old.retain(|(_, gone)| gone.next <= lowest);
+        let pinned = (before - old.len()) as u64;
+        report.waiting += pinned;
+        report.pinned += pinned;
+    }
+    report.deleted += old.len() as u64;
     if old.is_empty() {
         return Ok(());
     }
+    let old: Vec<SegmentId> = old.into_iter().map(|(id, _)| id).collect();
     // Rows of a running commit belong to no rewrite; those of a failed commit may.
     writer.progress.check()?;
     delete(core, old.clone())?;

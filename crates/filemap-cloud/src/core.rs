@@ -19,6 +19,7 @@ use urlindex::Canonicalizer;
 use crate::bucket::Bucket;
 use crate::commit;
 use crate::error::{Error, Result};
+use crate::format::chunks::{self, Table};
 use crate::format::record::{Codec, Kind, Record};
 use crate::format::row::{self, Row};
 use crate::index::Index;
@@ -50,13 +51,19 @@ impl Core {
         self.wait_for(work(Arc::clone(self)))
     }
 
-    /// As [`Core::wait`], for a future that is already built.
+    /// As [`Core::wait`], for a future that is already built. Notes the loss of the store, which a
+    /// read may find out before a commit does.
     pub(crate) fn wait_for<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
         let done = runtime::wait(&self.runtime, work);
-        done.unwrap_or_else(|| Err(self.bucket.unavailable("a request", 0, &"its task ended without an answer")))
+        let done =
+            done.unwrap_or_else(|| Err(self.bucket.unavailable("a request", 0, &"its task ended without an answer")));
+        if let (Err(error @ Error::Fenced { .. }), Some(writer)) = (&done, &self.writer) {
+            writer.progress.fail(error.clone());
+        }
+        done
     }
 
     /// Returns whether the handle is being closed: deferrable work stops.
@@ -132,7 +139,7 @@ impl Core {
 
     /// The page of a row; `None` if its record is missing.
     pub(crate) async fn page(&self, key: &[u8], version: Version, row: &Row) -> Result<Option<Page>> {
-        let Some(bytes) = self.bytes(row, row.bytes).await? else { return Ok(None) };
+        let Some(bytes) = self.bytes(row, 0..row.bytes).await? else { return Ok(None) };
         let record = self.parsed(&bytes, key, version, row, true)?;
         let mut page = self.described(&record)?;
         page.body = match row.original {
@@ -148,7 +155,7 @@ impl Core {
     /// The body of the version that a reference names; `None` if its record is missing.
     async fn body_of(&self, key: &[u8], original: Version) -> Result<Option<Vec<u8>>> {
         let Some(row) = self.row(&keys::form(key), original).await? else { return Ok(None) };
-        let Some(bytes) = self.bytes(&row, row.bytes).await? else { return Ok(None) };
+        let Some(bytes) = self.bytes(&row, 0..row.bytes).await? else { return Ok(None) };
         let record = self.parsed(&bytes, key, original, &row, true)?;
         self.body(&record, &row).map(Some)
     }
@@ -163,19 +170,45 @@ impl Core {
 
     /// A version without its body; `None` if its record is missing.
     pub(crate) async fn head(&self, key: &[u8], version: Version, row: &Row) -> Result<Option<PageHead>> {
-        let Some(bytes) = self.bytes(row, row.head_bytes).await? else { return Ok(None) };
-        let page = self.described(&self.parsed(&bytes, key, version, row, false)?)?;
+        let Some(page) = self.description(key, version, row).await? else { return Ok(None) };
         let head = PageHead::new(page, version, row.body_bytes, row.bytes);
         Ok(Some(head.unchanged_since(row.original.map(|original| original.sequence))))
     }
 
-    /// The first bytes of a record.
-    async fn bytes(&self, row: &Row, bytes: u64) -> Result<Option<Bytes>> {
-        if let Some(found) = self.writer.as_ref().and_then(|writer| writer.record(row, bytes)) {
+    /// The description of a version; `None` if its record is missing.
+    pub(crate) async fn description(&self, key: &[u8], version: Version, row: &Row) -> Result<Option<Page>> {
+        let Some(bytes) = self.bytes(row, 0..row.head_bytes).await? else { return Ok(None) };
+        self.described(&self.parsed(&bytes, key, version, row, false)?).map(Some)
+    }
+
+    /// A range of a record; `None` if its segment is missing.
+    pub(crate) async fn bytes(&self, row: &Row, bytes: Range<u64>) -> Result<Option<Bytes>> {
+        if let Some(found) = self.writer.as_ref().and_then(|writer| writer.record(row, bytes.clone())) {
             return Ok(Some(found));
         }
-        let offset = row.place.offset;
-        self.bucket.range(&commit::object(row.segment()), offset..offset + bytes).await
+        let (offset, Range { start, end }) = (row.place.offset, bytes);
+        let range = offset.saturating_add(start)..offset.saturating_add(end);
+        self.bucket.range(&commit::object(row.segment()), range).await
+    }
+
+    /// The front of the record of a page with a large body: its description and the table of its
+    /// chunks, if it is in chunks.
+    pub(crate) fn front(&self, bytes: &[u8], key: &[u8], version: Version, row: &Row) -> Result<(Page, Option<Table>)> {
+        let record = self.parsed(bytes, key, version, row, false)?;
+        if record.kind != Kind::Page {
+            return Err(self.damaged_at(key, row, "a reference to a version that has no body"));
+        }
+        if record.body_bytes != row.body_bytes {
+            return Err(self.damaged_at(key, row, "a body of another length than in the index"));
+        }
+        let (_, table) = Record::take_table(bytes, row.place).map_err(|what| self.damaged_at(key, row, what))?;
+        Ok((self.described(&record)?, table))
+    }
+
+    /// The error for damage of a record.
+    pub(crate) fn damaged_at(&self, key: &[u8], row: &Row, what: &str) -> Error {
+        let what = format!("{what} (offset {}, {})", row.place.offset, shown(key));
+        self.bucket.damaged(&commit::object(row.segment()), what)
     }
 
     fn parsed<'b>(
@@ -186,10 +219,7 @@ impl Core {
         row: &Row,
         with_payload: bool,
     ) -> Result<Record<'b>> {
-        let damaged = |what: &str| {
-            let what = format!("{what} (offset {}, {})", row.place.offset, shown(key));
-            self.bucket.damaged(&commit::object(row.segment()), what)
-        };
+        let damaged = |what: &str| self.damaged_at(key, row, what);
         let (record, _) = Record::take(bytes, row.place, with_payload).map_err(damaged)?;
         let is_meant = record.key == key && record.version == version && record.kind == row.kind;
         if is_meant { Ok(record) } else { Err(damaged("the record of another version")) }
@@ -208,14 +238,11 @@ impl Core {
     }
 
     fn body(&self, record: &Record<'_>, row: &Row) -> Result<Vec<u8>> {
-        let damaged = |what: String| {
-            let what = format!("{what} (offset {}, {})", row.place.offset, shown(record.key));
-            self.bucket.damaged(&commit::object(row.segment()), what)
-        };
+        let damaged = |what: &str| self.damaged_at(record.key, row, what);
         if record.kind != Kind::Page {
-            return Err(damaged("a reference to a version that has no body".to_owned()));
+            return Err(damaged("a reference to a version that has no body"));
         }
-        unpacked(record).map_err(damaged)
+        unpacked(record).map_err(|what| damaged(&what))
     }
 
     /// The error for a row whose record is missing.
@@ -228,6 +255,7 @@ impl Core {
 pub(crate) fn unpacked(record: &Record<'_>) -> std::result::Result<Vec<u8>, String> {
     let body = match record.codec {
         Codec::None => record.payload.to_vec(),
+        Codec::Chunks => chunks::unpack(record.payload, record.body_bytes)?,
         Codec::Zstd => {
             let bytes = usize::try_from(record.body_bytes).unwrap_or(usize::MAX);
             let bytes = bytes.min(filemap_core::Record::MAX_VALUE_BYTES as usize);

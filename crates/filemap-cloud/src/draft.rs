@@ -5,13 +5,9 @@ use filemap::page::meta;
 use filemap::{Error, Page, Result, Version};
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::format::chunks;
 use crate::format::record::{Codec, Kind, NONE, Record};
 use crate::format::row;
-
-/// Zstandard level of bodies.
-const LEVEL: i32 = 3;
-/// A body that compression shrinks by less than 1/16 is stored raw.
-const LEAST_GAIN: usize = 16;
 
 /// A version without a sequence.
 pub(crate) struct Draft {
@@ -58,13 +54,15 @@ impl Draft {
         })
     }
 
-    /// Adds its body, compressed if that saves enough.
+    /// Adds its body, compressed if that saves enough; a large one in chunks.
     pub(crate) fn with_body(mut self, body: &[u8]) -> Draft {
-        let packed = zstd::bulk::compress(body, LEVEL).ok();
-        let packed = packed.filter(|packed| packed.len() + body.len() / LEAST_GAIN < body.len());
-        (self.codec, self.payload) = match packed {
-            Some(packed) => (Codec::Zstd, packed),
-            None => (Codec::None, body.to_vec()),
+        (self.codec, self.payload) = if body.len() as u64 > chunks::WHOLE_BYTES {
+            (Codec::Chunks, chunks::pack(body))
+        } else {
+            match chunks::compressed(body) {
+                Some(packed) => (Codec::Zstd, packed),
+                None => (Codec::None, body.to_vec()),
+            }
         };
         self
     }

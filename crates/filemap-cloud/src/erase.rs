@@ -1,6 +1,7 @@
 //! Erasure: removes pages and their stored bytes before the call returns.
 //!
-//! Every segment with dead records is rewritten and deleted immediately, without the grace.
+//! Every segment with dead records is rewritten and deleted immediately, without the grace; but one
+//! that a checkpoint needs stays until that ends, and the report says so.
 //! Orphans (uploaded segments that no index names) are kept for the grace: a repair may find them
 //! committed. A tombstone also contains a URL, and is freed with the versions that it removes. The
 //! index's copies of a URL disappear when SlateDB compacts and collects its tables.
@@ -46,6 +47,9 @@ pub struct EraseReport {
     /// Objects that wait to be deleted, and orphans younger than the grace: any of them may
     /// contain bytes of the pages.
     pub waiting: u64,
+    /// Number of these that wait for a checkpoint: remove it
+    /// ([`CloudStore::remove_checkpoints`]), and repeat the erasure.
+    pub pinned: u64,
 }
 
 impl EraseReport {
@@ -84,6 +88,7 @@ impl CloudStore {
             all.rewritten += one.rewritten;
             all.deleted += one.deleted;
             all.waiting += one.waiting;
+            all.pinned += one.pinned;
             all.damage.extend(one.damage);
             all
         }))
@@ -108,10 +113,11 @@ fn end_erasure(shard: &Shard, pages: u64) -> filemap::Result<EraseReport> {
     let orphans = collected(&shard.core, shard.core.options.grace)?;
     report.deleted += orphans.segments;
     for _ in 0..PASSES {
-        let CompactReport { rewritten, deleted, waiting, damage, .. } = freed(&shard.core)?;
+        let CompactReport { rewritten, deleted, waiting, pinned, damage, .. } = freed(&shard.core)?;
         report.rewritten += rewritten;
         report.deleted += deleted;
         (report.waiting, report.damage) = (waiting.saturating_add(orphans.young), damage);
+        report.pinned = pinned;
     }
     Ok(report)
 }

@@ -107,6 +107,13 @@ pub enum Error {
         /// The error of that commit.
         source: Arc<Error>,
     },
+    /// The checkpoint of this handle has expired or was removed, and with it an object that the
+    /// handle needs. Take another one, and begin the scan again.
+    #[error("{location}: the checkpoint of this handle has expired or was removed; begin the scan again with another")]
+    Expired {
+        /// The location.
+        location: String,
+    },
     /// The handle was opened for reading.
     #[error("{location}: opened for reading")]
     ReadOnly {
@@ -162,6 +169,7 @@ impl Error {
             | Error::Repairing { location }
             | Error::OtherShard { location, .. }
             | Error::Damaged { location, .. }
+            | Error::Expired { location }
             | Error::ReadOnly { location }
             | Error::Closed { location }
             | Error::Description { location, .. } => location.clone(),

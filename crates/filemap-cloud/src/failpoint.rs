@@ -30,6 +30,10 @@ pub enum Fault {
     TombstonesDropped,
     /// A rewritten segment does not name the segments it replaces.
     SourcesUnnamed,
+    /// A compaction deletes segments that a checkpoint needs.
+    CheckpointsIgnored,
+    /// A checkpoint is stored after its view of the index was opened.
+    CheckpointLate,
     /// Kept files are committed before the pages they belong to.
     KeptBeforePages,
     /// The index collects the fences of its write-ahead log.

@@ -3,6 +3,8 @@
 //!
 //! Numbers in segments are little-endian. docs/CLOUD.md has the layout of a bucket.
 
+pub(crate) mod checkpoint;
+pub(crate) mod chunks;
 pub(crate) mod description;
 pub(crate) mod manifest;
 pub(crate) mod record;

@@ -9,6 +9,7 @@
 mod blocks;
 mod clock;
 mod generation;
+mod held;
 mod scan;
 mod settings;
 mod view;
@@ -32,6 +33,7 @@ use crate::options::CloudOptions;
 use blocks::Blocks;
 use clock::Clock;
 pub(crate) use generation::{Generation, Generations, Taken};
+pub(crate) use held::{Held, Tables};
 pub(crate) use scan::Scan;
 use scan::{Wanted, is_gone};
 use settings::{MIN_AGE, Sum, collect_fences, filters, settings};
@@ -262,10 +264,9 @@ impl Index {
         self.rows_of_segments(row::SEGMENTS, row::Bytes::decode).await
     }
 
-    /// Rewritten segments whose objects still have to be deleted, with the time of their
-    /// rewriting.
-    pub(crate) async fn rewritten(&self) -> Result<BTreeMap<SegmentId, u64>> {
-        self.rows_of_segments(row::REWRITTEN, |value| value.try_into().ok().map(u64::from_le_bytes)).await
+    /// Rewritten segments whose objects still have to be deleted.
+    pub(crate) async fn rewritten(&self) -> Result<BTreeMap<SegmentId, row::Gone>> {
+        self.rows_of_segments(row::REWRITTEN, row::Gone::decode).await
     }
 
     async fn rows_of_segments<T>(
@@ -306,9 +307,10 @@ impl Index {
         for (segment, bytes) in &changes.segments {
             batch.merge(row::of_segment(*segment), bytes.encode());
         }
-        for (segment, since) in &changes.rewritten {
+        for (segment, since_ms) in &changes.rewritten {
+            let gone = row::Gone { since_ms: *since_ms, next: changes.next };
             batch.delete(row::of_segment(*segment));
-            batch.put(row::of_rewritten(*segment), since.to_le_bytes());
+            batch.put(row::of_rewritten(*segment), gone.encode());
         }
         batch.put(row::NEXT, changes.next.to_le_bytes());
         changes.kept.iter().for_each(|kept| batch.put(row::KEPT, kept));

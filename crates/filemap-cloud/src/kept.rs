@@ -14,6 +14,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use filemap::access::kept::{Change, KeptFile};
 use filemap_io::File;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use xxhash_rust::xxh3::xxh3_128;
@@ -25,7 +26,7 @@ use crate::failpoint::Fault;
 use crate::format::manifest::{Manifest, Named, Piece, is_name, length};
 use crate::format::segment::SegmentId;
 use crate::index::Changes;
-use crate::keeping::{Change, FOLDER, Keeping, KeptFile, object};
+use crate::keeping::{FOLDER, Keeping, object};
 use crate::shard::Shard;
 use crate::store::CloudStore;
 use crate::writer::Writer;

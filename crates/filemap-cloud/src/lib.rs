@@ -21,6 +21,7 @@
 //!
 //! Work runs on the crate's own threads; every call blocks, and may be made from any thread.
 
+mod body;
 mod bucket;
 mod collect;
 mod commit;
@@ -33,6 +34,7 @@ mod error;
 mod every;
 mod failpoint;
 mod format;
+mod hold;
 mod index;
 mod keeping;
 mod kept;
@@ -41,6 +43,7 @@ mod opening;
 mod options;
 mod parts;
 mod pending;
+mod pins;
 mod plan;
 mod probe;
 mod progress;
@@ -50,6 +53,7 @@ mod repair;
 mod rows;
 mod runtime;
 mod shard;
+mod snapshot;
 mod stats;
 mod store;
 mod upkeep;
@@ -64,20 +68,23 @@ use filemap::sharded::{self, ShardedStore};
 use filemap::{Options, PageStore, PageWrite};
 use filemap_http::{Client, ClientOptions};
 
+pub use crate::body::CloudBody;
 pub use crate::collect::CollectReport;
 pub use crate::compact::{CompactPlan, CompactReport};
 pub use crate::erase::EraseReport;
 pub use crate::error::{Error, Result};
 #[cfg(feature = "sim")]
 pub use crate::failpoint::Fault;
-pub use crate::keeping::{Change, KeptFile};
 pub use crate::location::is_location;
 pub use crate::opening::{open_bucket, open_on};
 pub use crate::options::{CloudOptions, Mode};
 pub use crate::repair::{RepairReport, repair, repair_on};
+pub use crate::snapshot::CloudCheckpoint;
 pub use crate::stats::{CloudSegment, CloudStats};
 pub use crate::store::CloudStore;
 pub use crate::verify::VerifyReport;
+/// Files kept with a shard: [`CloudStore::sync_with`].
+pub use filemap::access::kept::{Change, KeptFile};
 /// The crate whose object stores [`open_on`] accepts.
 pub use object_store;
 

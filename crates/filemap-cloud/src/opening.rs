@@ -200,7 +200,7 @@ pub(crate) async fn index_to_write(
     generation: Generation,
     options: &CloudOptions,
 ) -> Result<(Index, u64)> {
-    let found = probe::probe(bucket, &token(bucket)?).await?;
+    let found = probe::probe(bucket, &bucket.token()?).await?;
     let index = Index::open_to_write(bucket.clone(), generation, options, found.replaces_if_match).await?;
     let (base, own) = (index.next_sequence().await?, index.epoch().unwrap_or_default());
     let from = SegmentId { epoch: own, number: 0 };
@@ -221,7 +221,7 @@ pub(crate) async fn index_to_write(
 
 fn over(core: Arc<Core>, commits: Option<JoinHandle<()>>, upkeep: Option<JoinHandle<()>>) -> Shard {
     let (commits, upkeep) = (Mutex::new(commits), Mutex::new(upkeep));
-    Shard { core, commits, upkeep, closed: Mutex::default(), keeping: Mutex::default() }
+    Shard { core, commits, upkeep, closed: Mutex::default(), keeping: Mutex::default(), hold: Mutex::default() }
 }
 
 /// The parameters of a store.
@@ -269,7 +269,7 @@ async fn absent(bucket: &Bucket, mode: Mode, options: &CloudOptions, shards: u32
         return Err(Error::NotAStore { location: bucket.location().to_owned() });
     }
     // An unsuitable object storage is refused before anything is left in it.
-    let found = probe::probe(bucket, &token(bucket)?).await?;
+    let found = probe::probe(bucket, &bucket.token()?).await?;
     if shards == 1 {
         return made(bucket, options, shards, found).await;
     }
@@ -285,7 +285,7 @@ async fn absent(bucket: &Bucket, mode: Mode, options: &CloudOptions, shards: u32
 
 /// Waits until this call may create the store, or until another has created it.
 async fn turn(bucket: &Bucket) -> Result<Option<Bytes>> {
-    let token = Bytes::from(token(bucket)?);
+    let token = Bytes::from(bucket.token()?);
     let (mut shards, mut since) = (0, Instant::now());
     // A caller that completes no shard in this time was killed.
     while !bucket.claim(MAKING, token.clone()).await? && since.elapsed() < LONGEST_SHARD {
@@ -336,14 +336,4 @@ async fn left(bucket: &Bucket) -> Result<Option<String>> {
         }
     }
     Ok(None)
-}
-
-/// A name that no probe has used before.
-pub(crate) fn token(bucket: &Bucket) -> Result<String> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|error| Error::Location {
-        location: bucket.location().to_owned(),
-        what: format!("the system returns no random numbers: {error}"),
-    })?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -23,7 +23,7 @@ const RECORDS_AT_ONCE: usize = 32;
 /// A key, its form, and the version sought: the newest up to a time, or a given one.
 #[derive(Clone)]
 pub(crate) struct Sought {
-    key: Vec<u8>,
+    pub(crate) key: Vec<u8>,
     form: Vec<u8>,
     meant: Meant,
 }
@@ -51,42 +51,49 @@ impl Core {
         Ok(Sought { form: keys::form(&key), key, meant: Meant::UntilTime(lookup.time_ms) })
     }
 
-    async fn found(&self, sought: &Sought) -> error::Result<Option<Found>> {
+    pub(crate) async fn found(&self, sought: &Sought) -> error::Result<Option<Found>> {
         match sought.meant {
             Meant::UntilTime(time_ms) => self.newest(&sought.form, time_ms).await,
             Meant::Version(version) => Ok(self.row(&sought.form, version).await?.map(|row| (version, row))),
         }
     }
 
-    /// Looks the version up again, because others may have moved it. If the row is unchanged but
-    /// the record is missing, that is damage.
-    async fn found_again(&self, sought: &Sought, gone: &Found) -> error::Result<Option<Found>> {
+    /// Looks the version up again after its record was missing at `gone`: others may have moved it,
+    /// or the one that a reference names. Missing at the same place again, it is damage.
+    pub(crate) async fn found_again(
+        &self,
+        sought: &Sought,
+        gone: Found,
+        before: &mut Option<Found>,
+    ) -> error::Result<Option<Found>> {
+        if before.replace(gone) == Some(gone) {
+            return Err(self.gone(&gone.1));
+        }
         self.index.refresh().await?;
-        let found = self.found(sought).await?;
-        if found.as_ref() == Some(gone) { Err(self.gone(&gone.1)) } else { Ok(found) }
+        self.found(sought).await
     }
 
     /// Reads the page sought. Looks it up again while its segment is missing because others move
     /// it.
     pub(crate) async fn page_sought(&self, sought: &Sought) -> error::Result<Option<Page>> {
-        let mut found = self.found(sought).await?;
-        while let Some(at @ (version, row)) = &found {
-            if let Some(page) = self.page(&sought.key, *version, row).await? {
+        let (mut found, mut before) = (self.found(sought).await?, None);
+        while let Some(at @ (version, row)) = found {
+            if let Some(page) = self.page(&sought.key, version, &row).await? {
                 return Ok(Some(page));
             }
-            found = self.found_again(sought, at).await?;
+            found = self.found_again(sought, at, &mut before).await?;
         }
         Ok(None)
     }
 
     /// As [`Core::page_sought`], without the body.
     async fn head_sought(&self, sought: &Sought) -> error::Result<Option<PageHead>> {
-        let mut found = self.found(sought).await?;
-        while let Some(at @ (version, row)) = &found {
-            if let Some(head) = self.head(&sought.key, *version, row).await? {
+        let (mut found, mut before) = (self.found(sought).await?, None);
+        while let Some(at @ (version, row)) = found {
+            if let Some(head) = self.head(&sought.key, version, &row).await? {
                 return Ok(Some(head));
             }
-            found = self.found_again(sought, at).await?;
+            found = self.found_again(sought, at, &mut before).await?;
         }
         Ok(None)
     }

@@ -37,7 +37,7 @@ use crate::format::row::{self, Row};
 use crate::format::segment::{Placed, Salvage, Segment, SegmentId, Summary};
 use crate::format::sources::Sources;
 use crate::index::{Changes, Generation, Generations, Index, Taken};
-use crate::opening::{bounds, described, index_to_write, token, wanted};
+use crate::opening::{bounds, described, index_to_write, wanted};
 use crate::options::{CloudOptions, Mode};
 use crate::verify::Removed;
 use crate::{keeping, kept, location, probe, runtime};
@@ -157,7 +157,7 @@ async fn repaired(bucket: &Bucket, options: &CloudOptions) -> Result<RepairRepor
 }
 
 async fn repaired_shard(bucket: &Bucket, options: &CloudOptions) -> Result<RepairReport> {
-    let new = Taken::take(bucket, token(bucket)?).await?;
+    let new = Taken::take(bucket, bucket.token()?).await?;
     match made(bucket, options, new.generation).await {
         Ok(found) => new.complete(bucket).await.map(|()| found),
         Err(error) => {
@@ -170,7 +170,7 @@ async fn repaired_shard(bucket: &Bucket, options: &CloudOptions) -> Result<Repai
 /// Builds the index of a new generation.
 async fn made(bucket: &Bucket, options: &CloudOptions, new: Generation) -> Result<RepairReport> {
     let old = Old::read(bucket, options).await?;
-    let found = probe::probe(bucket, &token(bucket)?).await?;
+    let found = probe::probe(bucket, &bucket.token()?).await?;
     let index = Index::make_new(bucket.clone(), new, options, found.replaces_if_match).await?;
     let wrong = kept::wrong(bucket, old.kept.as_deref(), false).await?;
     let kept_lost = !wrong.is_empty() || old.loses_kept(bucket).await?;

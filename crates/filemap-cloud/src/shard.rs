@@ -6,6 +6,7 @@ use tokio::task::JoinHandle;
 
 use crate::core::Core;
 use crate::error::Result;
+use crate::hold::Hold;
 use crate::keeping::Keeping;
 
 /// A shard, with the tasks of its writer.
@@ -17,6 +18,8 @@ pub(crate) struct Shard {
     pub(crate) upkeep: Mutex<Option<JoinHandle<()>>>,
     pub(crate) closed: Mutex<Option<Result<()>>>,
     pub(crate) keeping: Mutex<Keeping>,
+    /// The checkpoint whose view the shard has.
+    pub(crate) hold: Mutex<Option<Hold>>,
 }
 
 impl Shard {
@@ -42,6 +45,7 @@ impl Shard {
             writer.finish()
         });
         let commits = self.commits.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let hold = self.hold.lock().unwrap_or_else(PoisonError::into_inner).take();
         let ended = self.core.wait(|core| async move {
             if let Some(upkeep) = upkeep {
                 upkeep.abort();
@@ -49,7 +53,11 @@ impl Shard {
             if let Some(commits) = commits {
                 commits.await.map_err(|error| core.bucket.unavailable("a commit", 0, &error))?;
             }
-            core.index.close().await
+            let released = match hold {
+                Some(hold) => hold.release().await,
+                None => Ok(()),
+            };
+            core.index.close().await.and(released)
         });
         closed.insert(synced.and(ended)).clone()
     }
@@ -66,9 +74,13 @@ impl Drop for Shard {
             writer.stop_upkeep();
             writer.end();
         }
+        let hold = self.hold.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         let core = Arc::clone(&self.core);
         self.core.runtime.spawn(async move {
-            // Nobody waits for the result.
+            // Nobody waits for the results. A checkpoint that is left expires.
+            if let Some(hold) = hold {
+                let _ = hold.release().await;
+            }
             let _ = core.index.close().await;
         });
     }

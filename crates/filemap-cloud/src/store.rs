@@ -6,17 +6,18 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use filemap::access::{
-    Capabilities, Contents, Cursor, Fetched, Listed, PutRule, Removed, RemovedVersions, Results, Scope, Survives, keys,
-    merge,
+    Capabilities, Contents, Cursor, Fetched, Listed, PutRule, Removed, RemovedVersions, Results, Scope, Streamed,
+    Survives, keys, merge,
 };
 use filemap::page::RecordKind;
 use filemap::{Error, Lookup, Page, PageHead, PageRead, PageWrite, Put, Result, Variant, Version};
 use urlindex::Canonicalizer;
 
+use crate::body::CloudBody;
 use crate::core::Core;
 use crate::error;
 use crate::shard::Shard;
-use crate::{read, write};
+use crate::{body, read, write};
 
 /// A store in object storage. Its calls block; it is `Send` and `Sync`.
 ///
@@ -24,8 +25,8 @@ use crate::{read, write};
 /// a successful [`PageWrite::sync`]. A put waits while too much is unsynced
 /// ([`CloudOptions::unsynced_bytes`](crate::CloudOptions::unsynced_bytes)). A revisit is returned
 /// as it was put, without the body of its original. [`PageWrite::put_reader`] holds the body in
-/// memory, and so does [`PageRead::get_reader`]. A handle dropped without [`PageWrite::close`]
-/// loses unsynced puts.
+/// memory; [`PageRead::get_reader`] holds a few mebibytes. A handle dropped without
+/// [`PageWrite::close`] loses unsynced puts.
 ///
 /// ```
 /// use filemap::access::PutRule;
@@ -133,8 +134,23 @@ impl CloudStore {
         }
     }
 
+    /// Checks that no other writer has taken over a shard; [`CloudStore::is_fenced`] knows it from
+    /// then on. Three requests a shard; none on a read-only handle.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::Fenced`]; those of the object storage.
+    pub fn check_owner(&self) -> Result<()> {
+        let shards = self.shards.iter().filter(|shard| shard.core.writer.is_some());
+        for shard in shards {
+            shard.core.wait(|core| async move { core.index.refresh().await })?;
+        }
+        Ok(())
+    }
+
     /// Returns whether another writer has taken over a shard, so that this handle can write
-    /// nothing there. Makes no request: the handle notices it at its next commit.
+    /// nothing there. Makes no request: the handle notices it at its next commit, or when a read
+    /// fails.
     pub fn is_fenced(&self) -> bool {
         let is_fenced = |shard: &Shard| shard.core.writer.as_ref().is_some_and(|writer| writer.progress.is_fenced());
         self.shards.iter().any(is_fenced)
@@ -148,6 +164,18 @@ impl CloudStore {
     /// As [`PageRead::contains`].
     pub fn digest(&self, lookup: &Lookup<'_>) -> Result<Option<(Version, u128, u64)>> {
         read::digest(self.of(lookup.url)?, lookup)
+    }
+
+    /// A version of a page without its body, and the body as a stream that can seek. Only the parts
+    /// that are read are transferred, if the body is over 4 MiB. Bodies of builds before this
+    /// function, and those put by [`PageWrite::put`] up to that length, are read when it returns.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageRead::get`]. Reading the stream may fail likewise, also if the page is removed
+    /// meanwhile and its segment deleted.
+    pub fn body(&self, lookup: &Lookup<'_>) -> Result<Option<(Page, CloudBody)>> {
+        body::open(self.of(lookup.url)?, lookup)
     }
 
     /// The newest record of a kind beside a page, such as a note.
@@ -169,6 +197,10 @@ impl PageRead for CloudStore {
 
     fn get(&self, lookup: &Lookup<'_>) -> Result<Option<Page>> {
         read::page(self.of(lookup.url)?, lookup)
+    }
+
+    fn get_reader<'s>(&'s self, lookup: &Lookup<'_>) -> Result<Option<Streamed<'s>>> {
+        Ok(self.body(lookup)?.map(|(page, body)| (page, Box::new(body) as Box<dyn Read>)))
     }
 
     fn get_version(&self, lookup: &Lookup<'_>, version: Version) -> Result<Option<Page>> {

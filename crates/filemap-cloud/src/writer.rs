@@ -9,6 +9,7 @@
 //! segment lock is held during a request to object storage.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -337,19 +338,21 @@ impl Writer {
         }
     }
 
-    /// A record that this writer has not uploaded yet; `None` if it is in object storage.
-    pub(crate) fn record(&self, row: &Row, bytes: u64) -> Option<Bytes> {
+    /// A range of a record that this writer has not uploaded yet; `None` if it is in object storage.
+    pub(crate) fn record(&self, row: &Row, bytes: Range<u64>) -> Option<Bytes> {
         if row.place.epoch != self.epoch {
             return None;
         }
+        let offset = row.place.offset.checked_add(bytes.start)?;
+        let length = bytes.end.checked_sub(bytes.start)?;
         let filling = self.filling();
         if let Some(segment) = filling.segment.as_ref().filter(|segment| segment.id() == row.segment()) {
-            return segment.slice(row.place.offset, bytes).map(Bytes::copy_from_slice);
+            return segment.slice(offset, length).map(Bytes::copy_from_slice);
         }
         drop(filling);
         let sealed = self.pending.sealed(row.place.segment)?;
-        let from = usize::try_from(row.place.offset).ok()?;
-        let end = from.checked_add(usize::try_from(bytes).ok()?)?;
+        let from = usize::try_from(offset).ok()?;
+        let end = from.checked_add(usize::try_from(length).ok()?)?;
         (end <= sealed.len()).then(|| sealed.slice(from..end))
     }
 

@@ -36,6 +36,8 @@ pub struct Counts {
     pub lists: AtomicU64,
     pub deletes: AtomicU64,
     pub written: AtomicU64,
+    /// Bytes of answers; `take` leaves them.
+    pub transferred: AtomicU64,
 }
 
 impl Counts {
@@ -239,7 +241,9 @@ impl ObjectStore for Simulated {
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         self.counts.gets.fetch_add(1, Ordering::Relaxed);
-        self.with_fate("get", location, self.objects.get_opts(location, options)).await
+        let found = self.with_fate("get", location, self.objects.get_opts(location, options)).await?;
+        self.counts.transferred.fetch_add(found.range.end.saturating_sub(found.range.start), Ordering::Relaxed);
+        Ok(found)
     }
 
     fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {

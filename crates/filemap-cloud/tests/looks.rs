@@ -125,6 +125,32 @@ fn a_reader_whose_tables_are_gone_looks_once_more() {
 }
 
 #[test]
+fn a_reader_follows_a_reference_whose_original_alone_was_moved() {
+    let objects = Objects::new();
+    let store = objects.open(Mode::Fill);
+    let long = |nth: usize, time_ms| {
+        let mut random = fastrand::Rng::with_seed(nth as u64);
+        let body: String = std::iter::repeat_with(|| random.alphanumeric()).take(20_000).collect();
+        Page { fetched_at_ms: time_ms, ..Page::new(page(nth).url, 0, 200, body) }
+    };
+    (0..2).for_each(|nth| assert!(store.put(&long(nth, 1), PutRule::Always).is_ok()));
+    store.sync().expect("synced");
+    // A segment of its own, without garbage.
+    store.put(&long(0, 2), PutRule::IfChanged).expect("stored");
+    store.close().expect("closed");
+    let (_end, reader) = reader(&objects, &options());
+    let at_once = options().grace(Duration::ZERO).space_bound(None);
+    let store = open_on(objects.objects.clone(), "a", "the test", Mode::Write, &at_once).expect("opened");
+    assert!(store.remove(&page(1).url, None).expect("removed"));
+    store.sync().expect("synced");
+    // The segment of the original, and that of the tombstone.
+    let report = store.compact(CompactionGoal::Bound).expect("compacted");
+    assert_eq!((report.rewritten, report.deleted), (2, 2), "{report:?}");
+    assert_eq!(reader.get(&Lookup::new(&page(0).url)).expect("no damage"), Some(long(0, 2)));
+    store.close().expect("closed");
+}
+
+#[test]
 fn a_reader_that_cannot_look_says_so_after_a_while() {
     let objects = Objects::new();
     let store = objects.open(Mode::Fill);

@@ -1,7 +1,9 @@
 //! Tests of stores in object storage, as their users see them.
 
 mod as_store;
+mod bodies;
 mod bucket;
+mod checkpoints;
 mod compacting;
 mod copying;
 mod erasing;

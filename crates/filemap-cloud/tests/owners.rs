@@ -52,6 +52,23 @@ fn a_second_writer_has_all_that_was_synced_and_the_first_writes_no_more() {
     }
 }
 
+#[test]
+fn a_writer_that_asks_knows_that_it_has_lost_the_store() {
+    for location in locations("asked") {
+        let first = opened(&location, Mode::Fill);
+        first.check_owner().expect("its own");
+        let second = opened(&location, Mode::Write);
+        assert!(!first.is_fenced(), "nobody has asked");
+        let error = first.check_owner().expect_err("lost").to_string();
+        assert!(error.contains("another writer has opened this store") && first.is_fenced(), "{error}");
+        second.check_owner().expect("its own");
+        assert!(!second.is_fenced());
+        let reader = opened(&location, Mode::Read);
+        reader.check_owner().expect("it owns nothing");
+        second.close().expect("closed");
+    }
+}
+
 /// Returns the result of a sync by the first of two writers, after the second has written for a
 /// while.
 fn late_sync(location: &str, fault: Option<Fault>) -> filemap::Result<()> {

@@ -38,7 +38,7 @@ const CALLS: usize = 30;
 const FAULTS: Faults = Faults { fail: 15, lose: 15, delay: 300 };
 
 /// All versions of all pages: times and bodies, by URL.
-type Content = BTreeMap<Vec<u8>, Vec<(i64, Vec<u8>)>>;
+pub type Content = BTreeMap<Vec<u8>, Vec<(i64, Vec<u8>)>>;
 
 struct Run {
     seed: u64,
@@ -296,7 +296,7 @@ impl Run {
     }
 }
 
-fn content(store: &CloudStore) -> filemap::Result<Content> {
+pub fn content(store: &CloudStore) -> filemap::Result<Content> {
     let mut content = Content::new();
     for listed in store.list(&Scope::new(), None)? {
         let url = listed?.url;

@@ -64,6 +64,11 @@ fn links_are_there_until_their_owner_has_dropped_them_also_after_a_restart() {
     // The crawl restarted: the earlier run is fenced.
     let later = done(mail.take(1, 8));
     assert!(matches!(mail.read(1, None, epoch), Ok(Mailed::Fenced(_))));
+    let (standing, shards) = mail.shards().expect("answered");
+    assert!(!standing.is_over && standing.free == [0], "{standing:?}");
+    let (found, owner) = (shards[1], shards[1].owner.expect("taken"));
+    assert_eq!((found.shard, found.waiting, found.epoch), (1, 1, later));
+    assert_eq!((owner.crawl, owner.is_idle, shards[0].owner), (8, false, None));
     assert!(matches!(mail.drop_to(1, part.cursor, epoch), Ok(Mailed::Fenced(_))));
     assert!(matches!(mail.take(1, 9), Ok(Mailed::Refused(why)) if why.contains("owned by the crawl")));
     assert_eq!(done(mail.report(8, &[(1, epoch)], Activity::Idle)).fenced, [1]);

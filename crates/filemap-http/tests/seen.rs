@@ -315,7 +315,7 @@ fn a_set_without_rules_or_with_a_bad_name_is_not_served() {
     let path = folder.path().join("plain");
     drop(urlindex::DiskUrlSet::create(&path, urlindex::DiskOptions::new()).expect("made"));
     let refused = |name: &str, path: &Path| SeenSets::new().writes().add(name, path).expect_err("not served");
-    assert!(refused("plain", &path).contains("--canonical"));
+    assert!(refused("plain", &path).contains("--canonicalizer"));
     assert!(refused("Plain", &path).contains("not a name"));
     assert!(refused("none", &folder.path().join("none")).contains("none"));
     let trie = folder.path().join("trie");

@@ -7,6 +7,7 @@
 //! only a local store has it.
 
 pub(crate) mod interface;
+pub mod kept;
 pub mod keys;
 mod listing;
 pub mod merge;

@@ -80,8 +80,9 @@ pub struct Outbox {
     /// Bytes and links of the groups that are not acknowledged.
     bytes: u64,
     waiting: u64,
-    /// Links since the last commit, by shard.
+    /// Links since the last commit, by shard, and about the bytes of memory that they take.
     new: Vec<Vec<Link>>,
+    new_bytes: usize,
     /// While links are held back: the place up to which links may be sent.
     held: Option<u64>,
     _lock: Box<dyn Lock>,
@@ -116,6 +117,7 @@ impl Outbox {
                 bytes: 0,
                 waiting: 0,
                 new,
+                new_bytes: 0,
                 held: None,
                 _lock: lock,
             });
@@ -145,7 +147,7 @@ impl Outbox {
         }
         let bytes = pending.iter().map(|pending| pending.bytes).sum();
         let waiting = pending.iter().map(|pending| pending.count).sum();
-        Ok(Outbox { id, log, next, pending, bytes, waiting, new, held: None, _lock: lock })
+        Ok(Outbox { id, log, next, pending, bytes, waiting, new, new_bytes: 0, held: None, _lock: lock })
     }
 
     /// The crawl's id: random, chosen when the outbox is created.
@@ -156,8 +158,36 @@ impl Outbox {
     /// Adds a link to a shard, durable after [`Outbox::commit`]. Returns `false`, and adds
     /// nothing, if there is no such shard or no mailbox takes the link ([`Link::is_sound`]).
     pub fn add(&mut self, shard: u32, link: Link) -> bool {
-        let links = self.new.get_mut(shard as usize).filter(|_| link.is_sound());
-        links.map(|links| links.push(link)).is_some()
+        let Some(links) = self.new.get_mut(shard as usize).filter(|_| link.is_sound()) else { return false };
+        self.new_bytes += memory_of(&link);
+        links.push(link);
+        true
+    }
+
+    /// As [`Outbox::add`], and commits once the added links take this many bytes of memory: so a
+    /// caller that commits seldom holds no more than that.
+    ///
+    /// # Errors
+    /// As [`Outbox::commit`].
+    ///
+    /// ```
+    /// use mailbox::{Link, Outbox};
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// let mut outbox = Outbox::open_or_create(folder.path().join("outbox"), 2)?;
+    /// let link = || Link { url: "http://example.com/".into(), depth: 3, is_seed: false };
+    /// outbox.add_within(1, link(), 80)?;
+    /// assert_eq!((outbox.waiting(), outbox.bytes()), (1, 0));
+    /// outbox.add_within(1, link(), 80)?;
+    /// assert!(outbox.waiting() == 2 && outbox.bytes() > 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn add_within(&mut self, shard: u32, link: Link, memory: usize) -> Result<bool> {
+        let is_added = self.add(shard, link);
+        if self.new_bytes >= memory {
+            self.commit()?;
+        }
+        Ok(is_added)
     }
 
     /// Makes all added links durable: one sync, if there are any.
@@ -171,19 +201,21 @@ impl Outbox {
         if self.log.is_full() {
             self.log.begin_file(&state(self.id, &self.next))?;
         }
-        let new: Vec<Vec<Link>> = self.new.iter_mut().map(std::mem::take).collect();
-        for (shard, links) in new.into_iter().enumerate() {
+        for shard in 0..self.new.len() {
+            let links = std::mem::take(&mut self.new[shard]);
             let mut rest = &links[..];
             while !rest.is_empty() {
                 let (part, behind) = rest.split_at(part(rest));
                 if let Err(error) = self.append(shard, part) {
-                    // Links not appended wait for the next commit.
+                    // Links not appended, of later shards too, wait for the next commit.
                     self.new[shard].extend_from_slice(rest);
+                    self.new_bytes = self.new.iter().flatten().map(memory_of).sum();
                     return Err(error);
                 }
                 rest = behind;
             }
         }
+        self.new_bytes = 0;
         self.log.sync()
     }
 
@@ -280,6 +312,11 @@ impl Outbox {
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
+}
+
+/// About the bytes of memory of a link.
+fn memory_of(link: &Link) -> usize {
+    size_of::<Link>() + link.url.len()
 }
 
 /// Number of links that fit into a group.

@@ -46,7 +46,16 @@ pub const LAYERS: &[&[&str]] = &[
     &["run::line", "run::pace", "run::tally", "run::view"],
     &["run::metrics", "run::observe", "run::shared_set", "run::warc"],
     &["run::fleet::post"],
-    &["run::claims", "run::control", "run::fleet", "run::opening", "run::patterns", "run::space", "run::status"],
+    &[
+        "run::claims",
+        "run::control",
+        "run::fleet",
+        "run::opening",
+        "run::patterns",
+        "run::shards",
+        "run::space",
+        "run::status",
+    ],
     &["run::backup", "run::starts"],
     &["run::coordinator"],
     &["run::coverage"],
@@ -57,4 +66,4 @@ pub const LAYERS: &[&[&str]] = &[
 
 /// `fm-crawl`, lowest first.
 pub const FM_CRAWL: &[&[&str]] =
-    &[&["coverage", "failure", "lines", "progress"], &["edges", "log"], &["face"], &["verbs"], &["cli"]];
+    &[&["coverage", "failure", "lines", "progress"], &["bucket", "edges", "log"], &["face"], &["verbs"], &["cli"]];

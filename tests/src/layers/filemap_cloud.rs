@@ -3,25 +3,27 @@
 
 /// Lowest first.
 pub const LAYERS: &[&[&str]] = &[
-    &["error", "failpoint", "format::description", "format::record"],
+    &["error", "failpoint", "format::checkpoint", "format::chunks", "format::description"],
+    &["format::record"],
     &["format::segment"],
     &["format::manifest", "format::row", "format::sources"],
     &["format"],
     &["bucket", "draft", "keeping", "options", "pending", "plan", "progress", "runtime"],
-    &["location", "probe"],
+    &["location", "pins", "probe"],
     // The only one that knows the engine of the index.
     &["index"],
-    &["due", "rows"],
+    &["due", "hold", "rows"],
     &["commit"],
     &["writer"],
     // An open store.
     &["core"],
     &["parts", "walk"],
     &["read", "write"],
+    &["body"],
     &["shard"],
     &["store"],
     &["collect", "compact", "every", "kept", "prune", "stats"],
-    &["erase", "upkeep", "verify"],
+    &["erase", "snapshot", "upkeep", "verify"],
     &["opening"],
     &["repair"],
 ];

@@ -209,12 +209,15 @@ impl From<urlindex::Error> for Failure {
     }
 }
 
-/// A reader of the store wraps the engine's errors in the system's.
+/// A reader of a store wraps the errors of the engine, or of a store elsewhere, in the system's.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.downcast::<filemap_core::Error>() {
             Ok(error) => error.into(),
-            Err(error) => Self::Io(format!("reading failed: {error}")),
+            Err(error) => match error.downcast::<filemap::Error>() {
+                Ok(error) => error.into(),
+                Err(error) => Self::Io(format!("reading failed: {error}")),
+            },
         }
     }
 }
@@ -231,6 +234,15 @@ mod tests {
         assert!(matches!(&failure, Failure::Io(words) if words.starts_with("/disk1/a.fm: ")), "{failure}");
         let failure = Failure::from(filemap::Error::Member { path: "/disk1/a.fm".into(), source });
         assert!(matches!(&failure, Failure::Locked(words) if words.starts_with("/disk1/a.fm: ")), "{failure}");
+    }
+
+    #[test]
+    fn damage_that_a_stream_of_a_body_finds_is_damage() {
+        let (location, detail) = ("s3://bucket/pages".to_owned(), "checksum mismatch".to_owned());
+        let error = filemap::Error::Remote { location, detail, is_damage: true, is_of_one_page: false };
+        let failure = Failure::from(io::Error::other(error));
+        assert!(matches!(&failure, Failure::Damage(words) if words.contains("checksum mismatch")), "{failure}");
+        assert!(matches!(Failure::from(io::Error::other("no disk")), Failure::Io(_)));
     }
 
     #[test]

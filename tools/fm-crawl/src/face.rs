@@ -74,8 +74,11 @@ impl Face {
         log.event(event, what).and_then(|()| log.flush())
     }
 
-    /// Opens the log.
-    fn begin(&self) -> Result<(), Failure> {
+    /// Opens the log, and the file of edges.
+    ///
+    /// # Errors
+    /// The system's error; a file with another ending.
+    pub fn begin(&self) -> Result<(), Failure> {
         let Opening { edges, path, most, begin, seeds } = &self.opening;
         let mut log = Log::open(path.as_deref(), *most)?;
         log.event("begin", begin.clone())?;
@@ -105,15 +108,31 @@ impl Face {
     }
 }
 
-impl Observer for Face {
-    fn event(&self, event: &Event) -> Result<(), BoxError> {
+impl Face {
+    /// Reports an event of a crawl, of a shard if it is one of several.
+    ///
+    /// # Errors
+    /// A failure of the log.
+    pub fn event_of(&self, shard: Option<u32>, event: &Event) -> Result<(), BoxError> {
         if let Some(said) = said(event) {
-            words::complain(said);
+            match shard {
+                Some(shard) if shard_of(event).is_none() => words::complain(format_args!("shard {shard}: {said}")),
+                _ => words::complain(said),
+            }
         }
         if *event == Event::Begun {
             return self.begin().map_err(failed);
         }
-        let Some((name, what)) = logged(event) else { return Ok(()) };
+        let Some((name, mut what)) = logged(event) else { return Ok(()) };
+        if let Some(shard) = shard {
+            what = match what {
+                Value::Null => json!({ "shard": shard }),
+                mut what => {
+                    what["shard"] = json!(shard);
+                    what
+                }
+            };
+        }
         let log = &mut self.parts().log;
         log.event(name, what).map_err(failed)?;
         match event {
@@ -121,6 +140,26 @@ impl Observer for Face {
             Event::LowSpace { .. } | Event::Space { .. } => log.flush().map_err(failed),
             _ => Ok(()),
         }
+    }
+
+    /// Shows the numbers of a crawl in the progress, of a shard if it is one of several.
+    ///
+    /// # Errors
+    /// A failure of the log.
+    pub fn look_of(
+        &self,
+        shard: Option<u32>,
+        (tally, frontier, in_flight): (&Tally, &Frontier, usize),
+    ) -> Result<(), BoxError> {
+        let mut parts = self.parts();
+        parts.progress.look(shard, tally, frontier, in_flight);
+        parts.log.look().map_err(failed)
+    }
+}
+
+impl Observer for Face {
+    fn event(&self, event: &Event) -> Result<(), BoxError> {
+        self.event_of(None, event)
     }
 
     fn visited(&self, visit: &Visit, new_links: u32) -> Result<(), BoxError> {
@@ -137,9 +176,15 @@ impl Observer for Face {
     }
 
     fn look(&self, tally: &Tally, frontier: &Frontier, in_flight: usize) -> Result<(), BoxError> {
-        let mut parts = self.parts();
-        parts.progress.look(tally, frontier, in_flight);
-        parts.log.look().map_err(failed)
+        self.look_of(None, (tally, frontier, in_flight))
+    }
+}
+
+/// The shard that an event is about, if its message names it.
+fn shard_of(event: &Event) -> Option<u32> {
+    match event {
+        Event::ShardTaken { shard } | Event::ShardKept { shard } | Event::ShardLost { shard } => Some(*shard),
+        _ => None,
     }
 }
 
@@ -169,7 +214,10 @@ fn said(event: &Event) -> Option<String> {
         Event::LinksLater { why, after } => {
             format!("sending links failed: {why}; next try in {:.1} s", after.as_secs_f64())
         }
-        Event::ShardTaken { shard } => format!("shard {shard} was free and now belongs to this crawl"),
+        Event::ShardTaken { shard } => format!("shard {shard} now belongs to this crawl"),
+        Event::NoShard { lease } => {
+            format!("no shard is free: the crawl waits until an owner is silent for {} s", lease.as_secs())
+        }
         Event::ShardKept { shard } => {
             format!("shard {shard} still belongs to this crawl, besides those of --own: only an administrator frees it")
         }

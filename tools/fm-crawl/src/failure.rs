@@ -13,7 +13,8 @@ pub fn of(error: Error) -> Failure {
             Failure::Usage(format!("{}: the store has the rules `{has}`, not `{wanted}`", store.display()))
         }
         Error::Damage(words) => Failure::Damage(words),
-        Error::Locked(words) => Failure::Locked(words),
+        // Another owner took the shard while it was opened.
+        Error::Locked(_) | Error::Taken { .. } => Failure::Locked(words),
         Error::Files { source, .. } => Failure::of_storage(&source, words),
         Error::Store(error) => error.into(),
         Error::Set(error) => error.into(),

@@ -3,6 +3,7 @@
 //! The command line of the library `crawl`: [`cli`] and `verbs` handle arguments, [`face`] prints
 //! and logs a crawl's events, [`failure`] gives errors their exit codes.
 
+mod bucket;
 mod cli;
 mod coverage;
 mod edges;

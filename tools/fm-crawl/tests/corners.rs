@@ -89,7 +89,7 @@ fn a_robots_txt_behind_a_redirect_is_obeyed_under_any_rules() {
     for rules in ["crawl", "surt", "whatwg", "exact", "crawl,+www"] {
         let web = Web::new([("one.test", site(robots)), ("two.test", site(same))]);
         let (bench, resolve) = (Bench::new(), web.resolve());
-        let rules = format!("--rules={rules}");
+        let rules = format!("--canonicalizer={rules}");
         let seeds = ["--seed=http://one.test/", "--seed=http://two.test/", &rules];
         let end = bench.run("run", &with(&resolve, &seeds)).ended(0).json();
         assert_eq!(end["reasons"]["robots"], 2, "{rules}: {end}");

@@ -6,6 +6,7 @@ mod corners;
 #[cfg(feature = "cloud")]
 mod in_bucket;
 mod others;
+mod shards;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

@@ -78,7 +78,7 @@ fn other_rules_make_other_pages() {
     for (rules, fetched, is_there) in [("exact", 7, true), ("crawl,-sorted-parameters", 7, true), ("surt", 6, false)] {
         let web = Web::new([("particular.test", particular())]);
         let (bench, resolve) = (Bench::new(), web.resolve());
-        let rules = format!("--rules={rules}");
+        let rules = format!("--canonicalizer={rules}");
         let first = ["--seed=http://particular.test/", "--no-robots", &rules];
         let end = bench.run("run", &with(&resolve, &first)).ended(0).json();
         assert!(end["fetched"].as_u64().is_some_and(|pages| pages >= fetched - 1), "{rules}: {end}");
@@ -88,7 +88,7 @@ fn other_rules_make_other_pages() {
         let ran = bench.run("run", &with(&resolve, &["--rules=whatwg"])).ended(2);
         assert!(ran.words.contains("the store has the rules"), "{}", ran.words);
     }
-    assert!(Bench::new().run("run", &["--seed=http://a.test/", "--rules=nonsense"]).ended(2).words.contains("whatwg"));
+    assert!(Bench::new().run("run", &["--seed=http://a.test/", "--canonicalizer=nonsense"]).ended(2).words.contains("whatwg"));
 }
 
 #[test]

@@ -419,7 +419,7 @@ fn a_repair_that_cannot_tell_a_loss_from_a_segment_that_was_given_back_ends_with
         copy(whole.store().as_path(), &bench.store());
         gone.iter().for_each(|name| fs::remove_file(bench.store().join(name)).unwrap());
         let new = bench.path("new.fm");
-        let ran = bench.run("repair", &[new.to_str().unwrap(), "--rule", "exact", "1"]);
+        let ran = bench.run("repair", &[new.to_str().unwrap(), "--canonicalizer", "exact", "1"]);
         (ran, dumped(&run(tool().arg("dump").arg(&new)).ended(0)))
     };
     let (ran, all) = repair(&["SUPERBLOCK"]);

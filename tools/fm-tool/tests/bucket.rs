@@ -106,7 +106,7 @@ fn flags_that_mean_nothing_in_a_bucket_are_refused_by_name() {
         vec!["prune", "@", "--max-size", "1GB"],
         vec!["prune", "@", "--keep-versions", "1", "--regex", "x"],
         vec!["stat", "@", "--watch"],
-        vec!["repair", "@", "--in-place", "--yes", "--rule", "whatwg", "1"],
+        vec!["repair", "@", "--in-place", "--yes", "--canonicalizer", "whatwg", "1"],
         vec!["copy", "@", "other", "--compact"],
         vec!["copy", "pages.fm", "@", "--compact", "--level", "3"],
         erase(&["--list"]),

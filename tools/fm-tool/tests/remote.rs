@@ -57,7 +57,7 @@ fn a_served_seen_set_answers_as_one_in_files_does() {
     let bench = Bench::with(&["python-docs.warc.gz"]);
     let (here, there) = (bench.path("here"), bench.path("there"));
     for set in [&here, &there] {
-        run(tool().args(["seen", "create", "--kind", "disk", "--canonical", "crawl"]).arg(set)).ended(0);
+        run(tool().args(["seen", "create", "--kind", "disk", "--canonicalizer", "crawl"]).arg(set)).ended(0);
     }
     let list = bench.path("list");
     std::fs::write(&list, "http://a/?b=1&a=2\nhttp://a/?a=2&b=1#x\nnone\n\nhttp://b/\n").expect("written");
@@ -73,14 +73,14 @@ fn a_served_seen_set_answers_as_one_in_files_does() {
         ("add", &["--json"]),
         ("add", &["--new-only"]),
         ("check", &["--count"]),
-        ("add", &["--canonical", "crawl"]),
+        ("add", &["--canonicalizer", "crawl"]),
     ];
     for (verb, args) in asked {
         let (local, remote) = (ask(verb, here.as_os_str(), args), ask(verb, location.as_ref(), args));
         assert_eq!((remote.code, remote.text()), (local.code, local.text()), "{verb} {args:?}: {}", remote.words);
         assert_eq!(remote.code, 2, "one line is not a URL");
     }
-    for (args, words) in [(&["--memory", "64MiB"][..], "--memory"), (&["--canonical", "whatwg"], "rules `crawl`")] {
+    for (args, words) in [(&["--memory", "64MiB"][..], "--memory"), (&["--canonicalizer", "whatwg"], "rules `crawl`")] {
         let refused = ask("check", location.as_ref(), args).ended(2);
         assert!(refused.words.contains(words), "{}", refused.words);
     }

@@ -158,24 +158,24 @@ fn lines_of_every_sort_are_answered_or_told() {
 fn a_set_keeps_to_its_canonicaliser() {
     let bench = Bench::new();
     let set = bench.path("seen");
-    seen_run("create", &set, &["--kind", "trie", "--canonical", "crawl,+www"]).ended(0);
+    seen_run("create", &set, &["--kind", "trie", "--canonicalizer", "crawl,+www"]).ended(0);
     fed("add", &set, &["--quiet"], b"http://www.a.example/?utm_source=x\n").ended(0);
     assert_eq!(seen_run("export", &set, &[]).ended(0).text(), "http://a.example/\n");
     assert_eq!(stat(&set)["canonicalizer"], "crawl,+www");
     for verb in ["add", "check"] {
-        fed(verb, &set, &["--canonical", "whatwg"], b"http://b.example/\n").ended(2).said("crawl,+www");
-        fed(verb, &set, &["--canonical", "crawl,+www"], b"").ended(0);
-        fed(verb, &set, &["--canonical", "nonsense"], b"").ended(2).said("whatwg, crawl, surt");
+        fed(verb, &set, &["--canonicalizer", "whatwg"], b"http://b.example/\n").ended(2).said("crawl,+www");
+        fed(verb, &set, &["--canonicalizer", "crawl,+www"], b"").ended(0);
+        fed(verb, &set, &["--canonicalizer", "nonsense"], b"").ended(2).said("whatwg, crawl, surt");
     }
     let steps = seen_run("explain", Path::new("http://www.a.example/#x"), &["--set", set.to_str().unwrap(), "--json"]);
     let steps = steps.ended(0).json().remove(0);
     assert_eq!((&steps["canonicalizer"], &steps["key"]), (&"crawl,+www".into(), &"http://a.example/".into()));
     // Without seen.canon the command has to be given the rules.
     fs::remove_file(bench.path("seen.canon")).unwrap();
-    fed("check", &set, &[], b"http://a.example/\n").ended(2).said("--canonical");
-    fed("check", &set, &["--canonical", "exact"], b"http://a.example/\n").ended(0);
+    fed("check", &set, &[], b"http://a.example/\n").ended(2).said("--canonicalizer");
+    fed("check", &set, &["--canonicalizer", "exact"], b"http://a.example/\n").ended(0);
     assert!(stat(&set)["canonicalizer"].is_null());
-    fed("add", &set, &["--canonical", "exact"], b"\xff\xfe not a URL\n").ended(0);
+    fed("add", &set, &["--canonicalizer", "exact"], b"\xff\xfe not a URL\n").ended(0);
     assert_eq!(stat(&set)["canonicalizer"], "exact", "it is remembered from then on");
 }
 
@@ -186,16 +186,17 @@ fn explain_shows_each_rule_that_changed_a_url() {
     for words in ["whatwg ", "crawl ", "surt ", "default-port", "tracking", "http://(com,example,www,)/b?b=1"] {
         assert!(all.contains(words), "{words} in {all}");
     }
-    let one = seen_run("explain", url, &["--canonical", "crawl,+www,-tracking", "--json"]).ended(0).json();
+    let one = seen_run("explain", url, &["--canonicalizer", "crawl,+www,-tracking", "--json"]).ended(0).json();
     let rules: Vec<&str> =
         one[0]["steps"].as_array().unwrap().iter().map(|step| step["rule"].as_str().unwrap()).collect();
     assert_eq!(rules, ["whatwg", "default-port", "fragment", "www", "sorted-parameters"]);
     assert_eq!(one[0]["key"], "http://example.com/b?b=1&utm_source=x");
+    // The option's former name.
     seen_run("explain", Path::new("http://example.com/"), &["--canonical", "crawl"]).ended(0);
     let bad = seen_run("explain", Path::new("nonsense"), &["--json"]).ended(2);
     assert!(bad.json().iter().all(|line| line["error"].is_string()));
-    seen_run("explain", Path::new("nonsense"), &["--canonical", "crawl"]).ended(2).said("nonsense");
-    seen_run("explain", url, &["--canonical", "crawl,+wwww"]).ended(2).said("there is no rule `wwww`");
+    seen_run("explain", Path::new("nonsense"), &["--canonicalizer", "crawl"]).ended(2).said("nonsense");
+    seen_run("explain", url, &["--canonicalizer", "crawl,+wwww"]).ended(2).said("there is no rule `wwww`");
 }
 
 #[test]
@@ -230,7 +231,7 @@ fn a_merge_is_refused_as_a_whole_before_anything_is_changed() {
     seen_run("create", &good, &["--kind", "md5-bitmap", "--bits", "27"]).ended(0);
     fed("add", &good, &["-q"], &urls(0..10)).ended(0);
     seen_run("create", &wide, &["--kind", "md5-bitmap", "--bits", "28"]).ended(0);
-    seen_run("create", &other, &["--kind", "trie", "--canonical", "surt"]).ended(0);
+    seen_run("create", &other, &["--kind", "trie", "--canonicalizer", "surt"]).ended(0);
     let good = good.to_str().unwrap();
     for (bad, words) in [(&wide, "2^28"), (&other, "surt"), (&bench.path("absent"), "absent")] {
         seen_run("merge", &set, &[good, bad.to_str().unwrap()]).ended(2).said(words);
@@ -287,7 +288,7 @@ fn words_of_another_program_are_taken_up() {
     fs::write(&set, vec![0_u8; 1 << 17]).unwrap();
     fed("add", &set, &[], b"http://a.example/\n").ended(2).said("--adopt");
     seen_run("create", &set, &["--kind", "trie", "--adopt"]).ended(2).said("--adopt");
-    seen_run("create", &set, &["--kind", "md5-bitmap", "--adopt", "--canonical", "exact"]).ended(0).said("2^20");
+    seen_run("create", &set, &["--kind", "md5-bitmap", "--adopt", "--canonicalizer", "exact"]).ended(0).said("2^20");
     // The bit is where other programs look for it.
     fed("add", &set, &["-q"], b"http://www.ouc.edu.cn/\n").ended(0);
     let words = fs::read(&set).unwrap();
@@ -312,12 +313,12 @@ fn a_set_is_taken_up_as_what_it_is_or_not_at_all() {
 
     // A bitmap that has lost its sidecar keeps its rules.
     let bitmap = bench.path("bitmap");
-    seen_run("create", &bitmap, &["--kind", "md5-bitmap", "--bits", "16", "--canonical", "crawl"]).ended(0);
+    seen_run("create", &bitmap, &["--kind", "md5-bitmap", "--bits", "16", "--canonicalizer", "crawl"]).ended(0);
     fed("add", &bitmap, &[], b"http://a.example/?utm_source=x\n").ended(0);
     fs::remove_file(bench.path("bitmap.meta")).unwrap();
     fed("check", &bitmap, &[], b"http://a.example/\n").ended(3).said("adopted");
     seen_run("create", &bitmap, &["--kind", "md5-bitmap", "--adopt"]).ended(2).said("`crawl`");
-    seen_run("create", &bitmap, &["--kind", "md5-bitmap", "--adopt", "--canonical", "crawl"]).ended(0);
+    seen_run("create", &bitmap, &["--kind", "md5-bitmap", "--adopt", "--canonicalizer", "crawl"]).ended(0);
     assert_eq!(fed("check", &bitmap, &["-n"], b"http://a.example/?utm_source=y\n").ended(0).out, b"");
 }
 
@@ -420,7 +421,7 @@ fn what_crawls_drop_and_what_they_leave_alone_is_explained_by_rules() {
         ("http://a/?session_id=0123456789abcdef0123456789abcdef".to_owned(), "http://a/", "session-ids"),
     ];
     for (url, key, rule) in rows {
-        let explained = &seen_run("explain", Path::new(&url), &["--canonical", "crawl", "--json"]).ended(0).json()[0];
+        let explained = &seen_run("explain", Path::new(&url), &["--canonicalizer", "crawl", "--json"]).ended(0).json()[0];
         assert_eq!(explained["key"], key, "{url}");
         let rules: Vec<&str> =
             explained["steps"].as_array().unwrap().iter().filter_map(|s| s["rule"].as_str()).collect();
@@ -438,10 +439,10 @@ fn bytes_that_are_no_utf8_are_urls_and_explain_says_how() {
         "2 lines: 1 new, 1 seen\n"
     );
     let link = Path::new(std::ffi::OsStr::from_bytes(b"http://a/\xe9?q=\xe9"));
-    let bare = seen_run("explain", link, &["--canonical", "crawl"]).ended(0);
+    let bare = seen_run("explain", link, &["--canonicalizer", "crawl"]).ended(0);
     let bare = String::from_utf8_lossy(&bare.out);
     assert!(bare.contains("percent-bytes") && bare.contains("http://a/%E9?q=%E9"), "{bare}");
-    let page = seen_run("explain", link, &["--canonical", "crawl", "--encoding", "windows-1252"]).ended(0);
+    let page = seen_run("explain", link, &["--canonicalizer", "crawl", "--encoding", "windows-1252"]).ended(0);
     let page = String::from_utf8_lossy(&page.out);
     assert!(page.contains("page-encoding") && page.contains("http://a/%C3%A9?q=%E9"), "{page}");
     let relative = Path::new(std::ffi::OsStr::from_bytes(b"\xe9?\xe9"));

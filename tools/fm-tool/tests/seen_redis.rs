@@ -85,8 +85,8 @@ fn what_a_set_on_redis_cannot_do_is_named() {
     seen("secret", &["create", &set, "--kind", "trie"]).ended(2).said("exact, bitmap or bloom");
     seen("secret", &["create", &set, "--kind", "bloom", "--urls", "10", "--rate", "0.1"]).ended(2).said("--rate");
     seen("secret", &["create", "pages", "--kind", "exact", "--urls", "10"]).ended(2).said("redis://HOST:PORT/NAME");
-    seen("secret", &["create", &set, "--kind", "exact", "--urls", "10", "--canonical", "crawl"]).ended(0);
-    seen("secret", &["check", &set, "--canonical", "exact"]).ended(2).said("leave --canonical out");
+    seen("secret", &["create", &set, "--kind", "exact", "--urls", "10", "--canonicalizer", "crawl"]).ended(0);
+    seen("secret", &["check", &set, "--canonicalizer", "exact"]).ended(2).said("leave --canonicalizer out");
     seen("secret", &["check", &set, "--memory", "1GB"]).ended(2).said("--memory");
     for args in [&["forget", &set, "http://a.example/"][..], &["export", &set]] {
         seen("secret", args).ended(2).said("sets on Redis have create, add, check and stat");

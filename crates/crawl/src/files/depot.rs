@@ -11,7 +11,9 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+use filemap::access::kept::{Change, KeptFile};
 use filemap_io::system::create_dir;
 use filemap_io::{Access, Dir, File, Lock, OsDir, files as io_files};
 
@@ -19,12 +21,15 @@ use crate::error::Error;
 use crate::files::{self, FrontierFile};
 use crate::settings::bucket::BucketSettings;
 use crate::settings::{Folder, Settings};
-use crate::shard::{Change, Shard, StateFile};
+use crate::shard::Shard;
 
 /// Kept files at the top level of the folder.
-const KEPT: [&str; 4] = [files::SETTINGS, files::SEEDS, files::SEQUENCE, files::SITEMAPS];
+const KEPT: [&str; 5] = [files::SETTINGS, files::SEEDS, files::SEQUENCE, files::SITEMAPS, files::OWNER];
 /// Length of the snapshot's head, which is unique to a snapshot.
 const SNAPSHOT_HEAD: usize = 512;
+/// Attempts to read the name of a new owner, which is in its first commit, and the pause.
+const LOOKS: u32 = 5;
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// A crawl's shard and the state kept in it.
 ///
@@ -35,13 +40,15 @@ const SNAPSHOT_HEAD: usize = 512;
 /// # use std::{path::Path, sync::Arc};
 /// fn into_shard(store: &Path, shard: Arc<dyn Shard>) -> crawl::Result<crawl::Builder> {
 ///     let bucket = BucketSettings::new("s3://bucket/pages");
-///     let depot = Depot::open(store, &bucket, || Ok(shard))?;
+///     let depot = Depot::open(store, (&bucket, "this machine"), || Ok(shard))?;
 ///     Ok(crawl::Crawler::builder(store)?.depot(Some(depot)))
 /// }
 /// ```
 pub struct Depot {
     shard: Arc<dyn Shard>,
     folder: Folder,
+    /// The name of this owner.
+    owner: String,
     /// The head of the snapshot at the last commit.
     snapshot: Vec<u8>,
     _lock: Box<dyn Lock>,
@@ -56,14 +63,16 @@ struct Open {
 
 impl Depot {
     /// Opens the shard, and restores the files of its last commit into the crawl's folder, which
-    /// no other process may use meanwhile. Removes older files of a crawl into this shard.
+    /// no other process may use meanwhile. Removes older files of a crawl into this shard. `owner`
+    /// names this run to those that it replaces.
     ///
     /// # Errors
     /// `Usage` if the folder belongs to another crawl, and an error if it is in use: then the
-    /// shard is not opened, and its owner keeps it. Errors of `open`, the system and the shard.
+    /// shard is not opened, and its owner keeps it. Errors of `open`, the system and the shard, also
+    /// if another owner takes it meanwhile.
     pub fn open(
         store: &Path,
-        bucket: &BucketSettings,
+        (bucket, owner): (&BucketSettings, &str),
         open: impl FnOnce() -> filemap::Result<Arc<dyn Shard>>,
     ) -> Result<Depot, Error> {
         let folder = Folder::of(store);
@@ -83,15 +92,37 @@ impl Depot {
         let lock = io_files::lock(&dir, files::DEPOT_LOCK, files::DEPOT_LOCK)
             .map_err(|error| Error::files(folder.path(), error))?;
         let shard = open()?;
-        let kept = shard.kept()?;
-        begin(&folder, bucket, kept.is_empty())?;
-        restore(&folder, &*shard, &kept)?;
-        Ok(Depot { shard, folder, snapshot: Vec::new(), _lock: lock })
+        let restored = shard.kept().map_err(Error::from).and_then(|kept| {
+            begin(&folder, bucket, kept.is_empty())?;
+            restore(&folder, &*shard, &kept)
+        });
+        restored.map_err(|error| match shard.is_lost() {
+            true => Error::Taken { shard: shard.name(), by: None },
+            false => error,
+        })?;
+        files::replace(folder.path(), files::OWNER, owner.as_bytes())?;
+        Ok(Depot { shard, folder, owner: owner.to_owned(), snapshot: Vec::new(), _lock: lock })
     }
 
     /// The shard.
     pub fn shard(&self) -> &Arc<dyn Shard> {
         &self.shard
+    }
+
+    /// The name of the owner that has replaced this one; `None` if it cannot be read. Waits some
+    /// seconds for that owner's first commit.
+    pub fn successor(&self) -> Option<String> {
+        for look in 0..LOOKS {
+            if look > 0 {
+                std::thread::sleep(LOOK_EVERY);
+            }
+            // The message lacks the name then: nothing depends on it.
+            let named = self.shard.newest(files::OWNER).ok()?.and_then(|name| String::from_utf8(name).ok());
+            if let Some(name) = named.filter(|name| *name != self.owner) {
+                return Some(name);
+            }
+        }
+        None
     }
 
     /// Free bytes on the disk of the folder, if known.
@@ -111,7 +142,7 @@ impl Depot {
         self.open_all("", &mut open, |name| KEPT.contains(&name).then_some(Change::Replaced))?;
         self.open_all(files::FRONTIER, &mut open, |name| of_frontier(name, is_new))?;
         self.open_all(files::OUTBOX, &mut open, |name| files::is_of_outbox(name).then_some(Change::Appended))?;
-        let state = open.iter().map(|open| StateFile { name: &open.name, file: &*open.file, change: open.change });
+        let state = open.iter().map(|open| KeptFile { name: &open.name, file: &*open.file, change: open.change });
         self.shard.commit(&state.collect::<Vec<_>>())?;
         self.snapshot = snapshot;
         Ok(())
@@ -304,6 +335,14 @@ mod tests {
             false
         }
 
+        fn check(&self) -> Result<()> {
+            Ok(())
+        }
+
+        fn newest(&self, name: &str) -> Result<Option<Vec<u8>>> {
+            Ok(self.kept.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned())
+        }
+
         fn kept(&self) -> Result<Vec<(String, u64)>> {
             let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
             Ok(kept.iter().map(|(name, bytes)| (name.clone(), bytes.len() as u64)).collect())
@@ -317,8 +356,8 @@ mod tests {
             each(&bytes).map_err(|source| filemap::Error::Read { what: name.to_owned(), offset: 0, source })
         }
 
-        fn commit(&self, files: &[StateFile<'_>]) -> Result<()> {
-            let read = |file: &StateFile<'_>| {
+        fn commit(&self, files: &[KeptFile<'_>]) -> Result<()> {
+            let read = |file: &KeptFile<'_>| {
                 let mut bytes = vec![0; file.file.len().expect("its length") as usize];
                 file.file.read_at(&mut bytes, 0).expect("read");
                 (file.name.to_owned(), bytes)
@@ -353,7 +392,7 @@ mod tests {
 
         fn open(&self) -> std::result::Result<Depot, Error> {
             let shard = Arc::clone(&self.shard) as Arc<dyn Shard>;
-            Depot::open(&self.store(), &self.bucket, || Ok(shard))
+            Depot::open(&self.store(), (&self.bucket, "the first"), || Ok(shard))
         }
 
         /// A run with listed start pages, up to its first commit.
@@ -403,5 +442,18 @@ mod tests {
         drop(depot);
         bench.open().expect("opened");
         assert!(!bench.folder().join(files::OUTBOX).join("2.mail").exists());
+    }
+
+    #[test]
+    fn the_name_of_a_new_owner_is_that_of_its_first_commit() {
+        let bench = Bench::new();
+        let mut first = bench.begin();
+        first.commit().expect("committed");
+        let kept = bench.shard.newest(files::OWNER).expect("read");
+        assert_eq!(kept.as_deref(), Some(&b"the first"[..]));
+        // Another machine, which has a folder of its own, commits.
+        let later = [(files::OWNER.to_owned(), b"the second".to_vec())];
+        bench.shard.kept.lock().unwrap_or_else(PoisonError::into_inner).extend(later);
+        assert_eq!(first.successor().as_deref(), Some("the second"));
     }
 }

@@ -31,6 +31,8 @@ pub const METRICS: &str = "metrics.prom";
 pub const SEQUENCE: &str = "store-sequence";
 /// The control socket of a running crawl.
 pub const CONTROL: &str = "control.sock";
+/// The name of the run that has the shard, if the files are kept in one.
+pub(crate) const OWNER: &str = "owner";
 /// The frontier's folder.
 pub const FRONTIER: &str = "frontier";
 /// The seen set.

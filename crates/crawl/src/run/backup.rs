@@ -49,7 +49,7 @@ pub(super) fn begin(
         let words = "a crawl of a fleet cannot continue from a copy: links that others have sent since would be lost";
         return Err(Error::Usage(words.to_owned()));
     }
-    opening::not_in_bucket(&Some(settings.clone()), "a backup")?;
+    opening::not_in_bucket(settings, "a backup", "each commit is one already, and `fm-tool copy` copies the pages")?;
     let whole = Folder::of(to).path().to_owned();
     let partial = files::partial(&whole);
     check_place(to, &whole, &partial, [store, folder.path()])?;

@@ -258,12 +258,17 @@ impl<'a> Coordinator<'a> {
         self.uncommitted > 0 && is_due
     }
 
-    /// With pages in a remote shard: commits the start durably, which makes the shard ours.
+    /// With pages in a remote shard: commits the start durably, which makes the shard ours, and
+    /// takes it in the fleet.
     ///
     /// # Errors
-    /// Errors of the shard.
+    /// Errors of the shard, and of the mailboxes.
     pub fn begins(&mut self) -> Result<(), Error> {
-        if self.state.depot.is_some() { self.commit() } else { Ok(()) }
+        if self.state.depot.is_none() {
+            return Ok(());
+        }
+        self.commit()?;
+        self.state.fleet.as_mut().map_or(Ok(()), Fleet::claim)
     }
 
     /// Crawls until nothing is left, or a stop is requested.

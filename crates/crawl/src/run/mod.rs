@@ -15,6 +15,7 @@ mod observe;
 pub mod opening;
 mod pace;
 mod patterns;
+pub mod shards;
 mod shared_set;
 mod space;
 mod start;

@@ -118,10 +118,18 @@ pub enum Event {
         /// After this time.
         after: Duration,
     },
-    /// A free shard is now this crawl's.
+    /// A shard is now this crawl's.
     ShardTaken {
         /// The shard.
         shard: u32,
+    },
+    /// All pages that may be fetched now have been handed out for ten seconds: only if the pages
+    /// are in a shard of a remote store. There is room for the work of another shard.
+    Starving,
+    /// No shard can be taken now, and none is crawled: the process waits for one.
+    NoShard {
+        /// The time for which an owner must be silent before its shard is taken.
+        lease: Duration,
     },
     /// A shard of an earlier run is still this crawl's, though not configured.
     ShardKept {

@@ -109,13 +109,31 @@ pub fn noted_sequence(folder: &Folder) -> Result<Option<u64>, Error> {
 ///
 /// # Errors
 /// `Usage`, with what to do instead.
-pub fn not_in_bucket(settings: &Option<Settings>, what: &str) -> Result<(), Error> {
-    let Some(bucket) = settings.as_ref().and_then(|settings| settings.bucket.as_ref()) else { return Ok(()) };
+pub fn not_in_bucket(settings: &Settings, what: &str, instead: &str) -> Result<(), Error> {
+    let Some(bucket) = &settings.bucket else { return Ok(()) };
     Err(Error::Usage(format!(
-        "the pages and the state of this crawl are in {}: {what} is not done to such a crawl, unless a running one can be \
-         asked; `fm-tool get`, `head` and `ls` read its pages",
+        "the pages and the state of this crawl are in {}: {what} does not reach them; {instead}",
         bucket.location
     )))
+}
+
+/// Changes the frontier of a crawl whose files are kept in a shard, and commits it there.
+///
+/// # Errors
+/// Errors of `change`, the frontier and the shard, also if another owner takes it meanwhile; then
+/// nothing is changed.
+pub fn change_kept<T>(
+    store: &Path,
+    mut depot: Depot,
+    change: impl FnOnce(&mut Frontier) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let (folder, settings) = settings(store)?;
+    let mut frontier = frontier_to_ask(&folder, &settings)?;
+    let changed = change(&mut frontier)?;
+    frontier.close()?;
+    depot.commit()?;
+    depot.shard().pages().close()?;
+    Ok(changed)
 }
 
 /// The crawl's store, open for writing, and not older than the crawl.
@@ -153,7 +171,9 @@ fn check_rules(path: &Path, ours: &dyn Canonicalizer, wanted: Option<Arc<dyn Can
 
 /// The store for reading beside a running crawl, and whether it is as new as that crawl.
 pub fn store_to_read(path: &Path, folder: &Folder) -> Result<(PageStore, Result<(), Error>), Error> {
-    not_in_bucket(&folder.settings()?, "this verb")?;
+    if let Some(settings) = folder.settings()? {
+        not_in_bucket(&settings, "this verb", "`fm-tool get`, `head`, `ls` and `copy` read its pages")?;
+    }
     let noted = noted_sequence(folder);
     let nobody: Arc<dyn Observer> = Arc::new(Nobody);
     let store = PageStore::open_read_only(path, options(&nobody))?.with_archives(Arc::new(AnyArchives::new()));
@@ -185,7 +205,16 @@ pub fn frontier(folder: &Folder, settings: &Settings) -> Result<Frontier, Error>
 }
 
 /// The frontier of an existing crawl, for reading.
+///
+/// # Errors
+/// Errors of the frontier; `Usage` if the crawls of several shards have a folder each.
 pub fn frontier_to_ask(folder: &Folder, settings: &Settings) -> Result<Frontier, Error> {
+    if settings.is_several() && !folder.join(files::FRONTIER).exists() {
+        return Err(Error::Usage(format!(
+            "{}: the crawl of each shard has a folder of its own: name it with the shard's number, such as STORE-0",
+            folder.path().display()
+        )));
+    }
     let opened = Frontier::open(folder.join(files::FRONTIER), frontier_options(settings));
     opened.map_err(|error| lost(folder, error.into()))
 }

@@ -231,8 +231,8 @@ pub fn run(mut plan: Plan) -> Result<Summary, Error> {
     if settings.fleet.is_some() {
         check_hosts_apart(&**pages.canonicalizer())?;
     }
-    let fleet =
-        settings.fleet.as_ref().map(|fleet| Fleet::join(fleet, (folder.path(), depot.is_some()), &plan.seen, watched));
+    let kept = settings.bucket.as_ref().filter(|_| depot.is_some()).map(|bucket| bucket.shard);
+    let fleet = settings.fleet.as_ref().map(|fleet| Fleet::join(fleet, (folder.path(), kept), &plan.seen, watched));
     let mut fleet = fleet.transpose()?;
     folder.keep_listed(&mut settings)?;
     folder.keep(&settings)?;
@@ -284,7 +284,6 @@ fn check_depot(plan: &Plan) -> Result<(), Error> {
         None => Ok(()),
         Some(_) if plan.depot.is_none() => refused("this program does not open"),
         Some(_) if plan.warc.is_some() => refused("--warc follows a store in a folder, and not"),
-        Some(_) if plan.settings.seen.is_some() => refused("--seen is not for"),
         Some(_) => Ok(()),
     }
 }
@@ -342,7 +341,8 @@ fn work(plan: Plan, fetch: &[Link], mut state: State, crawl: Crawl) -> Result<Su
         if let Err(error) = &control {
             plan.observer.event(&Event::Deaf { why: error.to_string() }).map_err(Error::Observer)?;
         }
-        let joined = coordinator.join().and_then(|()| coordinator.begins());
+        // The bucket first: it decides who has the shard.
+        let joined = coordinator.begins().and_then(|()| coordinator.join());
         match joined.map(|()| fetch.is_empty()) {
             Err(error) => Err(error),
             Ok(true) => coordinator.run(&mut watch),
@@ -355,10 +355,21 @@ fn work(plan: Plan, fetch: &[Link], mut state: State, crawl: Crawl) -> Result<Su
     let warc = state.warc.take().map(Warc::end).transpose();
     let has_stopped_it = matches!(&ended, Err(Error::Broken(words)) if words == warc::STOPPED);
     let warc = if has_stopped_it { Ok(warc?) } else { warc };
-    let (end, mut tally) = ended.map_err(|error| taken(&state, error))?;
+    let depot = state.depot.take();
+    let (end, mut tally) = ended.map_err(|error| taken(depot.as_ref(), error))?;
     let warc = warc?;
     std::mem::take(&mut state.backups).end(end == End::Interrupted);
     tally.add(Reason::HookFailed, crawl.scope.take_panics());
+    // Another owner may take the shard between the last commit and the end.
+    close(state, crawl, (end, tally, warc, fetch.len())).map_err(|error| taken(depot.as_ref(), error))
+}
+
+/// Sums up the run, and closes the parts of the crawl.
+fn close(
+    state: State,
+    crawl: Arc<Crawl>,
+    (end, tally, warc, asked): (End, Tally, Option<Written>, usize),
+) -> Result<Summary, Error> {
     let State { frontier, seen, settings, mut status, fleet, .. } = state;
     status.publish(&tally, &frontier, Phase::Ended);
     let summary = Summary {
@@ -369,7 +380,7 @@ fn work(plan: Plan, fetch: &[Link], mut state: State, crawl: Crawl) -> Result<Su
         took: status.elapsed(),
         lost_seeds: lost_seeds(&crawl, &settings, &frontier)?,
         fleet: fleet.filter(|_| matches!(end, End::Complete | End::Waiting)).and_then(|fleet| fleet.unfinished()),
-        asked: fetch.len() as u64,
+        asked: asked as u64,
         warc,
     };
     frontier.close()?;
@@ -382,11 +393,18 @@ fn work(plan: Plan, fetch: &[Link], mut state: State, crawl: Crawl) -> Result<Su
     Ok(summary)
 }
 
-/// The error, or its cause: another owner has the shard.
-fn taken(state: &State, error: Error) -> Error {
-    match &state.depot {
-        Some(depot) if depot.shard().is_lost() => Error::Taken { shard: depot.shard().name() },
-        _ => error,
+/// The error, or its cause: another owner has the shard. A read may fail of that before the shard
+/// knows it, so it is asked.
+fn taken(depot: Option<&Depot>, error: Error) -> Error {
+    let Some(depot) = depot else { return error };
+    let shard = depot.shard();
+    if matches!(error, Error::Store(_)) && !shard.is_lost() {
+        // If it cannot answer either, the error stays what it is.
+        let _ = shard.check();
+    }
+    match shard.is_lost() {
+        true => Error::Taken { shard: shard.name(), by: depot.successor() },
+        false => error,
     }
 }
 

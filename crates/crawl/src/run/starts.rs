@@ -39,9 +39,9 @@ pub(super) fn share(
     let (Some(fleet), Some(mut ours)) = (fleet, settings.fleet.clone()) else {
         return starts(settings.starts(), canonicalizer);
     };
-    let mut shared = fleet.share(starts(settings.seeds.iter(), canonicalizer)?, ours.sent_seeds.0);
-    shared.extend(fleet.share(starts(settings.listed.iter(), canonicalizer)?, ours.sent_seeds.1));
-    shared.extend(fleet.share(starts(settings.reached.iter(), canonicalizer)?, ours.sent_reached));
+    let mut shared = fleet.share(starts(settings.seeds.iter(), canonicalizer)?, ours.sent_seeds.0)?;
+    shared.extend(fleet.share(starts(settings.listed.iter(), canonicalizer)?, ours.sent_seeds.1)?);
+    shared.extend(fleet.share(starts(settings.reached.iter(), canonicalizer)?, ours.sent_reached)?);
     fleet.commit()?;
     ours.sent_seeds = (settings.seeds.len(), settings.listed.len());
     ours.sent_reached = settings.reached.len();

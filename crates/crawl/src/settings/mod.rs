@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::files;
 use crate::settings::bucket::BucketSettings;
-use crate::settings::fleet::FleetSettings;
+use crate::settings::fleet::{FleetSettings, Own};
 use crate::settings::limits::Limits;
 use crate::settings::scope::{Reach, Scope};
 
@@ -182,6 +182,20 @@ impl Settings {
             bucket: None,
             limits: Limits::default(),
         }
+    }
+
+    /// Returns whether these are the settings of a process that crawls several shards of a store in
+    /// object storage: each of its crawls has a folder of its own.
+    pub fn is_several(&self) -> bool {
+        let has_one = |fleet: &FleetSettings| matches!(&fleet.own, Own::List(list) if list.len() == 1);
+        self.bucket.as_ref().is_some_and(|bucket| bucket.shards > 1)
+            && self.fleet.as_ref().is_some_and(|fleet| !has_one(fleet))
+    }
+
+    /// A copy for a crawl in another folder, which has no list of start pages yet.
+    #[must_use]
+    pub fn apart(&self) -> Settings {
+        Settings { listed_seeds: 0, ..self.clone() }
     }
 
     /// All start pages.
@@ -352,6 +366,12 @@ mod tests {
         folder.keep(&settings).unwrap();
         assert_eq!(folder.settings().unwrap().as_ref(), Some(&settings));
         assert!(!fs::read_to_string(folder.join(files::SETTINGS)).unwrap().contains("http://a/"));
+        // A copy for another folder brings the list there.
+        let mut copy = settings.apart();
+        let other = Folder::of(&place.path().join("other.fm"));
+        other.keep_listed(&mut copy).unwrap();
+        other.keep(&copy).unwrap();
+        assert_eq!(other.settings().unwrap(), Some(copy));
         // A crash between writing the two files.
         let mut more = settings.clone();
         Arc::make_mut(&mut more.listed).push("http://b/".to_owned());
@@ -365,6 +385,20 @@ mod tests {
         }
         fs::remove_file(&path).unwrap();
         assert!(matches!(folder.settings(), Err(Error::Damage(_))));
+    }
+
+    #[test]
+    fn a_process_has_several_crawls_if_it_has_several_shards_of_a_bucket() {
+        let with = |shards: u32, own: Option<Own>| {
+            let mut settings = Settings::new(0);
+            settings.bucket = Some(BucketSettings { shards, ..BucketSettings::new("s3://bucket/pages") });
+            settings.fleet = own.map(|own| FleetSettings::new("http://127.0.0.1:1/v1/links", shards, own));
+            settings
+        };
+        assert!(with(4, Some(Own::Auto)).is_several() && with(4, Some(Own::List([1, 2].into()))).is_several());
+        assert!(!with(4, Some(Own::List([2].into()))).is_several() && !with(1, Some(Own::Auto)).is_several());
+        assert!(!with(4, None).is_several(), "a folder that is being restored");
+        assert!(!Settings { bucket: None, ..with(4, Some(Own::Auto)) }.is_several());
     }
 
     #[test]

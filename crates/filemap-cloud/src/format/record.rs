@@ -12,18 +12,21 @@
 //! deleted, the tombstone may be dropped (see `format::sources`).
 //!
 //! Invariants: the checksum of a record's head is seeded with its place, so it is valid only where
-//! it was written; the head can be checked without the payload.
+//! it was written; the head can be checked without the payload. Of a body in chunks the head has the
+//! checksum of the table, and the table those of the chunks: see `format::chunks`.
 
 use filemap_core::Version;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use super::chunks::{self, Table};
 
 filemap_io::layout! {
     /// The fixed-size fields before the key.
     pub(crate) struct Fixed {
         0 CHECKSUM: u64 = "XXH3 of what follows up to the payload, seeded with the place";
-        8 PAYLOAD_CHECKSUM: u64 = "XXH3 of the payload";
+        8 PAYLOAD_CHECKSUM: u64 = "XXH3 of the payload; of chunks, of their table";
         16 KIND: u8 = "1 page, 2 reference, 3 tombstone, 4 version tombstone, 5 rewrite";
-        17 CODEC: u8 = "of the payload: 0 none, 1 zstd";
+        17 CODEC: u8 = "of the payload: 0 none, 1 zstd, 2 chunks";
         18 RESERVED: filemap_io::layout::Zeros<2> = "zero";
         20 KEY_BYTES: u32 = "length of the key";
         24 META_BYTES: u32 = "length of the description";
@@ -71,11 +74,13 @@ impl Kind {
 pub(crate) enum Codec {
     None,
     Zstd,
+    /// A table and chunks: a large body.
+    Chunks,
 }
 
 impl Codec {
     fn of_code(code: u8) -> Option<Codec> {
-        [Codec::None, Codec::Zstd].into_iter().find(|codec| *codec as u8 == code)
+        [Codec::None, Codec::Zstd, Codec::Chunks].into_iter().find(|codec| *codec as u8 == code)
     }
 }
 
@@ -148,12 +153,17 @@ impl<'a> Record<'a> {
         self.head_bytes() + self.payload.len()
     }
 
+    /// The part of the payload whose checksum is in the head.
+    fn checked(&self) -> &'a [u8] {
+        if self.codec == Codec::Chunks { chunks::table_of(self.payload, self.body_bytes) } else { self.payload }
+    }
+
     /// Appends it to a segment, at this place. Returns its length.
     pub(crate) fn put(&self, place: Place, out: &mut Vec<u8>) -> usize {
         let begin = out.len();
         out.resize(begin + Fixed::BYTES, 0);
         let fixed = &mut out[begin..];
-        Fixed::PAYLOAD_CHECKSUM.put(fixed, xxh3_64(self.payload));
+        Fixed::PAYLOAD_CHECKSUM.put(fixed, xxh3_64(self.checked()));
         Fixed::KIND.put(fixed, self.kind.code());
         Fixed::CODEC.put(fixed, self.codec as u8);
         Fixed::KEY_BYTES.put(fixed, self.key.len() as u32);
@@ -194,13 +204,9 @@ impl<'a> Record<'a> {
         let kind = Kind::of_code(Fixed::KIND.get(fixed)).ok_or("a record of a kind unknown to this program")?;
         let codec = Codec::of_code(Fixed::CODEC.get(fixed)).ok_or("a codec unknown to this program")?;
         let payload_bytes = Fixed::PAYLOAD_BYTES.get(fixed);
-        let payload = if with_payload {
+        let payload: &[u8] = if with_payload {
             let end = usize::try_from(payload_bytes).ok().and_then(|payload| payload.checked_add(head_bytes));
-            let payload = end.and_then(|end| bytes.get(head_bytes..end)).ok_or("it ends inside a record")?;
-            if xxh3_64(payload) != Fixed::PAYLOAD_CHECKSUM.get(fixed) {
-                return Err("checksum mismatch in a body");
-            }
-            payload
+            end.and_then(|end| bytes.get(head_bytes..end)).ok_or("it ends inside a record")?
         } else {
             b""
         };
@@ -220,7 +226,34 @@ impl<'a> Record<'a> {
             body_bytes: Fixed::BODY_BYTES.get(fixed),
             digest: Fixed::DIGEST.get(fixed),
         };
+        if with_payload && !record.has_payload(Fixed::PAYLOAD_CHECKSUM.get(fixed)) {
+            return Err("checksum mismatch in a body");
+        }
         Ok((record, (head_bytes as u64).saturating_add(payload_bytes)))
+    }
+
+    /// Returns whether its payload is the one of this checksum.
+    fn has_payload(&self, checksum: u64) -> bool {
+        let are_whole = || self.codec != Codec::Chunks || chunks::is_whole(self.payload, self.body_bytes);
+        xxh3_64(self.checked()) == checksum && are_whole()
+    }
+
+    /// Reads the head of the record at the front of `bytes`, as [`Record::take`], and the table of
+    /// its chunks; `None` if its body is not in chunks.
+    pub(crate) fn take_table(bytes: &'a [u8], place: Place) -> Result<(Record<'a>, Option<Table>), &'static str> {
+        let (record, length) = Record::take(bytes, place, false)?;
+        if record.codec != Codec::Chunks {
+            return Ok((record, None));
+        }
+        let head_bytes = record.head_bytes();
+        let payload = bytes.get(head_bytes..).unwrap_or_default();
+        let table = chunks::table_of(payload, record.body_bytes);
+        if xxh3_64(table) != Fixed::PAYLOAD_CHECKSUM.get(bytes) {
+            return Err("checksum mismatch in the table of a body");
+        }
+        let ends = |table: &Table| (head_bytes as u64).saturating_add(table.payload_bytes()) == length;
+        let table = Table::decode(table, record.body_bytes).filter(ends);
+        Ok((record, Some(table.ok_or("the table of a body does not decode")?)))
     }
 }
 
@@ -253,6 +286,30 @@ mod tests {
         assert_eq!(Record::take(&bytes, PLACE, true), Ok((record(), length as u64)));
         let head = &bytes[..record().head_bytes()];
         assert_eq!(Record::take(head, PLACE, false), Ok((Record { payload: b"", ..record() }, length as u64)));
+    }
+
+    #[test]
+    fn a_body_in_chunks_is_checked_by_its_table_and_the_table_alone() {
+        let body = b"a large page ".repeat(100_000);
+        let payload = chunks::pack(&body);
+        let record = Record { codec: Codec::Chunks, payload: &payload, body_bytes: body.len() as u64, ..record() };
+        let mut bytes = Vec::new();
+        let length = record.put(PLACE, &mut bytes);
+        assert_eq!(Record::take(&bytes, PLACE, true), Ok((record, length as u64)));
+        let front = record.head_bytes() + chunks::table_bytes(record.body_bytes) as usize;
+        let table = chunks::Table::decode(&payload, record.body_bytes);
+        assert_eq!(Record::take_table(&bytes[..front], PLACE), Ok((Record { payload: b"", ..record }, table)));
+        assert!(Record::take_table(&bytes[..front - 1], PLACE).is_err(), "cut off in the table");
+        let plain = Record { codec: Codec::None, ..record };
+        let mut other = Vec::new();
+        plain.put(PLACE, &mut other);
+        assert_eq!(Record::take_table(&other, PLACE).map(|(_, table)| table), Ok(None));
+        for at in [record.head_bytes(), front - 1, front, length - 1] {
+            bytes[at] ^= 1;
+            assert!(Record::take(&bytes, PLACE, true).is_err(), "changed at {at}");
+            assert_eq!(Record::take_table(&bytes, PLACE).is_err(), at < front, "changed at {at}");
+            bytes[at] ^= 1;
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `p`, ordered form of the key, time and sequence, both descending | [`Row`] |
 //! | `s`, epoch, number | bytes written and bytes dead of a segment: a merge operator adds them |
-//! | `d`, epoch, number | when a segment was rewritten, ms since 1970: its object is to be deleted |
+//! | `d`, epoch, number | when and by which commit a segment was rewritten: its object is to be deleted |
 //! | `m`, `next` | the first uncommitted sequence |
 //! | `m`, `kept` | the manifest of the files kept with the shard |
 //!
@@ -213,6 +213,41 @@ layout! {
     }
 }
 
+layout! {
+    /// The encoded value of the row of a rewritten segment.
+    struct RewrittenRow {
+        0 SINCE_MS: u64 = "time of the rewriting, ms since 1970";
+        8 NEXT: u64 = "first unused sequence after it; absent in builds before checkpoints";
+    }
+}
+
+/// The rewriting of a segment whose object still exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gone {
+    pub(crate) since_ms: u64,
+    /// The first unused sequence after its commit: views with a lower one name the segment.
+    pub(crate) next: u64,
+}
+
+impl Gone {
+    pub(crate) fn encode(self) -> [u8; RewrittenRow::BYTES] {
+        let mut out = [0; RewrittenRow::BYTES];
+        RewrittenRow::SINCE_MS.put(&mut out, self.since_ms);
+        RewrittenRow::NEXT.put(&mut out, self.next);
+        out
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Gone> {
+        let next = match bytes.len() {
+            RewrittenRow::BYTES => RewrittenRow::NEXT.get(bytes),
+            // Unknown: any checkpoint may need the segment.
+            len if len == RewrittenRow::NEXT.at => u64::MAX,
+            _ => return None,
+        };
+        Some(Gone { since_ms: RewrittenRow::SINCE_MS.get(bytes), next })
+    }
+}
+
 /// Byte counts of a segment: all records, dead records, and tombstones and segment names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bytes {
@@ -316,6 +351,9 @@ mod tests {
         );
         let bytes = Bytes { written: 7, dead: 1 << 40, notes: 0 };
         assert_eq!((Bytes::decode(&bytes.encode()), Bytes::decode(b"")), (Some(bytes), None));
+        let gone = Gone { since_ms: 1 << 41, next: 9 };
+        assert_eq!((Gone::decode(&gone.encode()), Gone::decode(b"")), (Some(gone), None));
+        assert_eq!(Gone::decode(&gone.encode()[..8]), Some(Gone { next: u64::MAX, ..gone }));
         assert_eq!((Bytes::decode(&bytes.encode()[..16]), Bytes::decode(&bytes.encode()[..17])), (Some(bytes), None));
     }
 }

@@ -67,9 +67,59 @@ impl SystemClock for Clock {
     }
 }
 
+/// The system's clock for a view that stays as it is: its tickers never tick, so SlateDB polls
+/// nothing. Pauses between retries end as usual.
+#[derive(Debug, Default)]
+pub(super) struct Still {
+    system: DefaultSystemClock,
+    never: Never,
+}
+
+impl SystemClock for Still {
+    fn now(&self) -> DateTime<Utc> {
+        self.system.now()
+    }
+
+    fn sleep<'a>(&'a self, duration: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+        self.system.sleep(duration)
+    }
+
+    fn ticker<'a>(&'a self, duration: Duration) -> SystemClockTicker<'a> {
+        SystemClockTicker::new(&self.never, duration)
+    }
+}
+
+/// A clock whose pauses do not end.
+#[derive(Debug, Default)]
+struct Never(DefaultSystemClock);
+
+impl SystemClock for Never {
+    fn now(&self) -> DateTime<Utc> {
+        self.0.now()
+    }
+
+    fn sleep<'a>(&'a self, _: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn ticker<'a>(&'a self, duration: Duration) -> SystemClockTicker<'a> {
+        SystemClockTicker::new(self, duration)
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
+
+    #[test]
+    fn a_ticker_of_a_view_that_stays_never_ticks() {
+        let still = Still::default();
+        let mut ticker = still.ticker(Duration::ZERO);
+        assert!(ticker.tick().now_or_never().is_none());
+        assert!(still.now().timestamp_millis() > 1_600_000_000_000);
+    }
 
     #[test]
     fn it_passes_what_was_seen_and_never_goes_back() {

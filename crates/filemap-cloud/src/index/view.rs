@@ -7,19 +7,22 @@
 //!
 //! If polls fail, the old view is used for a while longer, and then calls fail: answers do not
 //! stay stale.
+//!
+//! The view of a checkpoint is held: it never polls, and no other takes its place.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use slatedb::{DbReader, DbReaderMode, config::DbReaderOptions};
+use slatedb::{DbReader, DbReaderMode, VersionedManifest, config::DbReaderOptions};
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 
 use super::blocks::Blocks;
+use super::clock::Still;
 use super::{Generation, Generations, LONGEST_LOOK, MIN_AGE, Sum, failed, filters};
 use crate::bucket::Bucket;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::options::CloudOptions;
 
 /// Disables SlateDB's own polling.
@@ -33,6 +36,8 @@ pub(super) struct Views {
     options: CloudOptions,
     /// Shared by all views: unchanged blocks stay cached.
     cache: Arc<Blocks>,
+    /// The object of the checkpoint that holds the view, if one does.
+    holder: Option<String>,
     state: RwLock<State>,
     /// Held during a poll; contains the last finished poll.
     looking: Mutex<Ended>,
@@ -77,11 +82,36 @@ impl Views {
     pub(super) async fn open(bucket: &Bucket, options: &CloudOptions) -> Result<Views> {
         let since = Instant::now();
         let generation = Generations::read(bucket).await?.newest;
+        Views::of(bucket, options, generation, since, None).await
+    }
+
+    /// A view of a generation that stays as it is, held by the checkpoint with this object.
+    pub(super) async fn held(
+        bucket: &Bucket,
+        options: &CloudOptions,
+        generation: Generation,
+        holder: &str,
+    ) -> Result<Views> {
+        Views::of(bucket, options, generation, Instant::now(), Some(holder.to_owned())).await
+    }
+
+    async fn of(
+        bucket: &Bucket,
+        options: &CloudOptions,
+        generation: Generation,
+        since: Instant,
+        holder: Option<String>,
+    ) -> Result<Views> {
         let cache = Arc::new(Blocks::new(options.cache_bytes));
-        let view = Arc::new(view(bucket, generation, &cache).await?);
+        let view = Arc::new(view(bucket, generation, &cache, holder.is_some()).await?);
         let state = RwLock::new(State { view, generation, since, tried: since, last: None });
         let (looking, begun) = (Mutex::new(Ended { nth: 0, result: Ok(()) }), AtomicU64::default());
-        Ok(Views { bucket: bucket.clone(), options: options.clone(), cache, state, looking, begun })
+        Ok(Views { bucket: bucket.clone(), options: options.clone(), cache, holder, state, looking, begun })
+    }
+
+    /// The manifest of the present view.
+    pub(super) fn manifest(&self) -> VersionedManifest {
+        self.read(|state| state.view.reader.manifest())
     }
 
     pub(super) fn generation(&self) -> Generation {
@@ -98,6 +128,9 @@ impl Views {
 
     /// A view that is no older than `poll`, or somewhat older while polls fail.
     pub(super) async fn current(&self) -> Result<Arc<View>> {
+        if self.holder.is_some() {
+            return Ok(self.read(|state| Arc::clone(&state.view)));
+        }
         let poll = self.options.poll;
         let (age, tried) = self.read(|state| (state.since.elapsed(), state.tried.elapsed()));
         let is_patient = age < poll.saturating_mul(PATIENCE);
@@ -110,9 +143,12 @@ impl Views {
         Ok(self.read(|state| Arc::clone(&state.view)))
     }
 
-    /// Refreshes the view: later calls see everything written before this one.
+    /// Refreshes the view: later calls see everything written before this one. A held view stays;
+    /// if its checkpoint is gone, objects that the view names may be, too: an error.
     pub(super) async fn renew(&self) -> Result<()> {
-        self.look(true).await
+        let Some(holder) = &self.holder else { return self.look(true).await };
+        let is_there = self.bucket.get(holder).await?.is_some();
+        if is_there { Ok(()) } else { Err(Error::Expired { location: self.bucket.location().to_owned() }) }
     }
 
     /// Polls for changes. `is_sure`: the caller knows that there are some.
@@ -147,7 +183,7 @@ impl Views {
             self.change(|state| state.since = since);
             return Ok(());
         }
-        let view = Arc::new(view(&self.bucket, generation, &self.cache).await?);
+        let view = Arc::new(view(&self.bucket, generation, &self.cache, false).await?);
         self.change(|state| *state = State { view, generation, since, tried: since, last: Some(last) });
         Ok(())
     }
@@ -157,7 +193,7 @@ impl Views {
     }
 }
 
-async fn view(bucket: &Bucket, generation: Generation, cache: &Arc<Blocks>) -> Result<View> {
+async fn view(bucket: &Bucket, generation: Generation, cache: &Arc<Blocks>, is_held: bool) -> Result<View> {
     let reader_options = DbReaderOptions {
         manifest_poll_interval: NEVER,
         checkpoint_lifetime: MIN_AGE,
@@ -170,6 +206,7 @@ async fn view(bucket: &Bucket, generation: Generation, cache: &Arc<Blocks>) -> R
         .with_db_cache(Arc::clone(cache) as _, generation.number())
         .with_merge_operator(Arc::new(Sum))
         .with_filter_policies(filters());
+    let builder = if is_held { builder.with_system_clock(Arc::new(Still::default())) } else { builder };
     let reader = builder.build().await.map_err(|error| failed(bucket, "opening the index", &error))?;
     Ok(View { reader: Arc::new(reader), runtime: Handle::current() })
 }

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use filemap::Result;
-use mailbox::{Activity, Link, Part, Posted, Standing};
+use mailbox::{Activity, Link, Part, Posted, ShardStats, Standing};
 use ureq::http::StatusCode;
 
 use super::call::{Answered, Connection, Found};
 use super::options::ClientOptions;
-use crate::wire::links::{Entered, FleetStanding, LinkLine, LinksPart, Report, Taken, crawl_id};
+use crate::wire::links::{
+    Entered, FleetShards, FleetStanding, LinkLine, LinksPart, Report, ShardLine, Taken, crawl_id,
+};
 
 /// Time limit of a request, its response included.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -183,6 +185,22 @@ impl LinksClient {
             let told: FleetStanding = connection.read_json(found)?;
             Ok(FleetNews { standing: told.standing(), fenced: told.fenced })
         })
+    }
+
+    /// The state of the fleet and of each shard, with its owner.
+    ///
+    /// # Errors
+    ///
+    /// [`filemap::Error::Remote`].
+    pub fn shards(&self) -> Result<(Standing, Vec<ShardStats>)> {
+        let found = match self.connection.get_unless_refused("")? {
+            Answered::Found(found) => found,
+            Answered::Refused(_, why) => return Err(self.connection.refused_for(why)),
+        };
+        let FleetShards { standing, shards } = self.connection.read_json(found)?;
+        let stats: Option<Vec<ShardStats>> = shards.iter().map(ShardLine::stats).collect();
+        let stats = stats.ok_or_else(|| self.connection.strange("an owner whose id is none"))?;
+        Ok((standing.standing(), stats))
     }
 
     fn done<T>(&self, answer: Answered, read: impl FnOnce(&Connection, Found) -> Result<T>) -> Result<Mailed<T>> {

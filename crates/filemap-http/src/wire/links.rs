@@ -1,6 +1,8 @@
 //! Wire formats for links between crawls that share their hosts.
 
-use mailbox::{Activity, Link, Standing};
+use std::time::Duration;
+
+use mailbox::{Activity, Link, Owner, ShardStats, Standing};
 use serde::{Deserialize, Serialize};
 
 /// Number of shards.
@@ -116,6 +118,48 @@ impl FleetStanding {
             silent: self.silent.clone(),
             free: self.free.clone(),
         }
+    }
+}
+
+/// The shards of a fleet, with their owners.
+#[derive(Debug, Deserialize)]
+pub(crate) struct FleetShards {
+    pub(crate) standing: FleetStanding,
+    pub(crate) shards: Vec<ShardLine>,
+}
+
+/// A shard of a fleet.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ShardLine {
+    shard: u32,
+    waiting: u64,
+    bytes: u64,
+    entered: u64,
+    epoch: u64,
+    owner: Option<OwnerLine>,
+}
+
+/// The owner of a shard.
+#[derive(Debug, Deserialize)]
+struct OwnerLine {
+    crawl: String,
+    heard_seconds_ago: u64,
+    is_idle: bool,
+}
+
+impl ShardLine {
+    /// The shard's state; `None` if its owner's id is none.
+    pub(crate) fn stats(&self) -> Option<ShardStats> {
+        let owner = match &self.owner {
+            Some(owner) => Some(Owner {
+                crawl: read_crawl_id(&owner.crawl)?,
+                heard: Duration::from_secs(owner.heard_seconds_ago),
+                is_idle: owner.is_idle,
+            }),
+            None => None,
+        };
+        let ShardLine { shard, waiting, bytes, entered, epoch, .. } = *self;
+        Some(ShardStats { shard, waiting, bytes, entered, epoch, owner })
     }
 }
 

@@ -5,7 +5,7 @@ mod damage;
 
 use std::time::Duration;
 
-use filemap_io::sim::SimDisk;
+use filemap_io::sim::{Failure, Fault, SimDisk};
 
 use crate::*;
 
@@ -224,6 +224,40 @@ fn links_that_are_held_are_sent_after_their_release_alone() {
     assert!(outbox.add(0, link(4)));
     outbox.commit().expect("committed");
     assert_eq!(next(&outbox, 0), Some(vec![link(3)]), "it holds on");
+}
+
+#[test]
+fn links_between_two_commits_take_bounded_memory_and_wait_for_the_release() {
+    let disk = SimDisk::new(1);
+    let mut outbox = Outbox::open_in(disk.dir(), 2).expect("made");
+    outbox.hold();
+    // A link takes over 50 bytes: so fewer than 40 are in memory.
+    links(0..100).into_iter().for_each(|link| assert!(outbox.add_within(1, link, 2_000).expect("added")));
+    assert!(!outbox.add_within(2, link(0), 2_000).expect("there is no such shard"));
+    assert_eq!((outbox.waiting(), outbox.next_batch(1, 9).expect("read")), (100, None));
+    let written = Outbox::open_in(disk.kill().dir(), 2).expect("opened");
+    assert!((61..100).contains(&written.waiting()), "{}", written.waiting());
+    outbox.commit().expect("committed");
+    outbox.release();
+    let first = outbox.next_batch(1, 9).expect("read").expect("released");
+    assert_eq!((first.first, &first.links[0]), (0, &link(0)));
+}
+
+#[test]
+fn a_commit_that_fails_on_a_full_disk_loses_no_link_of_any_shard() {
+    let disk = SimDisk::new(1);
+    let mut outbox = Outbox::open_in(disk.dir(), 3).expect("made");
+    (0..3).for_each(|shard| assert!(outbox.add(shard, link(u64::from(shard)))));
+    let at = disk.calls() + 1;
+    disk.fail(Some(Failure { at, fault: Fault::Enospc, only_syncs: false, forever: false }));
+    assert!(outbox.commit().expect_err("full").is_no_space());
+    disk.heal();
+    assert_eq!(outbox.waiting(), 3);
+    outbox.commit().expect("committed");
+    for shard in 0..3 {
+        let batch = outbox.next_batch(shard, 9).expect("read").expect("there");
+        assert_eq!(batch.links, [link(u64::from(shard))]);
+    }
 }
 
 #[test]

@@ -36,7 +36,8 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     if !control::ask(folder.path(), &request, |answer| added = answer["added"].as_u64().unwrap_or(0))
         .map_err(failure::of)?
     {
-        opening::not_in_bucket(&Some(settings.clone()), "`add`").map_err(failure::of)?;
+        let instead = "no crawl runs here: give start pages to `fm-crawl run --seed`";
+        opening::not_in_bucket(&settings, "`add`", instead).map_err(failure::of)?;
         let (store, is_as_far) = opening::store_to_read(&args.store, &folder).map_err(failure::of)?;
         is_as_far.map_err(failure::of)?;
         let links =

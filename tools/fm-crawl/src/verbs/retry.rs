@@ -6,18 +6,19 @@ use crawl::failure::{kind_named, word};
 use crawl::run::control::{self, Request};
 use crawl::run::{opening, retry};
 use fm_cli::{Failure, Flags, Outcome, words};
-use frontier::FailureKind;
+use frontier::{FailureKind, Frontier};
 use serde_json::json;
 
 use super::print;
-use crate::failure;
+use crate::{bucket, failure};
 
 /// Queue given-up pages again
 #[derive(clap::Args)]
 #[command(after_help = "\
 Without --reason: pages that were given up because their host or the network failed, not those that their host
 answers with 4xx, that robots.txt forbids or that a limit has refused. Pages that wait for another attempt are
-tried now. A running crawl fetches them, otherwise the next run. Exits with 1 if there are none.
+tried now. A running crawl fetches them, otherwise the next run. Exits with 1 if there are none. If the pages are in
+object storage and no crawl runs here, the shard is taken as by a run: a crawl that has it elsewhere ends.
 
 Example:
   fm-crawl retry pages.fm --host example.com")]
@@ -40,10 +41,19 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     if !control::ask(folder.path(), &request, |answer| retried = answer["retried"].as_u64().unwrap_or(0))
         .map_err(failure::of)?
     {
-        opening::not_in_bucket(&Some(settings.clone()), "`retry`").map_err(failure::of)?;
-        let mut frontier = opening::frontier_to_ask(&folder, &settings).map_err(failure::of)?;
-        retried = u64::from(retry(&mut frontier, args.host.as_deref(), args.reason).map_err(failure::of)?);
-        frontier.close().map_err(|error| failure::of(error.into()))?;
+        let queue = |frontier: &mut Frontier| retry(frontier, args.host.as_deref(), args.reason);
+        retried = u64::from(match &settings.bucket {
+            Some(of_crawl) => {
+                let depot = bucket::depot(&args.store, of_crawl, (None, false))?;
+                opening::change_kept(&args.store, depot, queue).map_err(failure::of)?
+            }
+            None => {
+                let mut frontier = opening::frontier_to_ask(&folder, &settings).map_err(failure::of)?;
+                let retried = queue(&mut frontier).map_err(failure::of)?;
+                frontier.close().map_err(|error| failure::of(error.into()))?;
+                retried
+            }
+        });
     }
     let lines = match flags.json {
         true => format!("{}\n", json!({ "retried": retried })),

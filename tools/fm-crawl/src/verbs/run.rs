@@ -3,19 +3,21 @@
 //! Arguments are kept in the settings, so that continuing needs none.
 
 mod args;
-mod depot;
 mod divided;
 mod seeds;
+mod shards;
 mod values;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crawl::fetch::trust::Trust;
+use crawl::files::depot::Depot;
 use crawl::hooks::exec::Exec;
 use crawl::run::{End, LostSeed, Observer, Summary, Tally, Written};
 use crawl::settings::Settings;
 use crawl::settings::filter::Filter;
+use crawl::settings::fleet::Own;
 use crawl::{Builder, Crawler, Error, Reason, Stop};
 use filemap_http::ClientOptions;
 use fm_cli::{Failure, Flags, Outcome, canonical, interrupt, sizes, words};
@@ -25,6 +27,7 @@ use serde_json::{Value, json};
 
 pub use self::args::Args;
 use super::print;
+use crate::bucket;
 use crate::coverage;
 use crate::face::{Face, Opening, Refused};
 use crate::failure;
@@ -32,30 +35,81 @@ use crate::failure;
 /// Maximum number of given-up seeds that are listed.
 const COMPLAINTS: usize = 5;
 
+/// Why `--warc` is refused, and what to do instead.
+const NO_WARC: &str = "--warc follows a store in a folder, and a store in object storage has no list of changes: copy it \
+                       to a folder with `fm-tool copy`, and write its files with `fm-tool dump`";
+
 /// Runs the verb.
 pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
-    let mut builder = Crawler::builder(&args.store).map_err(failure::of)?;
+    let part = Part { store: args.store.clone(), own: None, template: None };
+    let mut builder = part.builder(args, None)?;
     // Bad arguments are refused before anything is made.
-    args::apply(args, builder.settings())?;
     let trust = if args.insecure { Trust::Anybody } else { Trust::Roots(roots(args)?) };
     check_patterns(builder.settings())?;
     check_bucket(args, builder.settings())?;
     let given = seeds::read(&args.seed, &args.seeds, builder.settings().limits.url_bytes)?;
-    // Takes the shard from its current owner.
-    let depot = depot::depot(args, builder.settings())?;
-    if depot.is_some() {
-        // The settings are those of the shard, whichever machine crawled it last.
-        builder = Crawler::builder(&args.store).map_err(failure::of)?.depot(depot);
-        args::apply(args, builder.settings())?;
+    if let Some((bucket, fleet)) = divided::several(builder.settings()) {
+        return shards::run(args, flags, (builder, trust, given), (&bucket, &fleet));
     }
+    let mut builder = part.open(args, builder, !given.is_empty())?;
     if !builder.was_begun() && given.is_empty() {
         return Err(Failure::Usage("a crawl needs a start page: --seed URL".to_owned()));
     }
     let stop = Stop::of(interrupt::listen());
     let seeds = seeds::enter(given, builder.settings());
-    let (path, edges) = (args.log.clone(), args.edges.clone());
-    let log = Opening { edges, path, most: args.log_size, begin: begin(args), seeds };
-    let face = Arc::new(Face::new(flags, log));
+    let face = Arc::new(Face::new(flags, opening(args, seeds)));
+    builder = equipped(builder, args, trust)?.stop(stop).observer(Arc::<Face>::clone(&face) as Arc<dyn Observer>);
+    let ended = builder.build().and_then(Crawler::run);
+    face.clear();
+    let summary = match ended {
+        Err(error @ Error::Taken { .. }) => {
+            face.log("end", json!({ "why": "taken" }))?;
+            words::complain(error);
+            return Ok(Outcome::Incomplete);
+        }
+        ended => ended.map_err(of_run)?,
+    };
+    face.close_edges()?;
+    face.log("end", json!({ "why": summary.end.name(), "run": summary.tally.json() }))?;
+    report(args, flags, (&args.store, None), &summary)
+}
+
+/// A crawl to run: the command's, or that of one of several shards.
+struct Part<'a> {
+    store: PathBuf,
+    /// Its shard, if it is one of several.
+    own: Option<Own>,
+    /// The settings of a crawl that has not begun.
+    template: Option<&'a Settings>,
+}
+
+impl Part<'_> {
+    /// The builder of the crawl, with the settings that arguments give.
+    fn builder(&self, args: &Args, depot: Option<Depot>) -> Result<Builder, Failure> {
+        let mut builder = Crawler::builder(&self.store).map_err(failure::of)?.depot(depot);
+        if let Some(template) = self.template.filter(|_| !builder.was_begun()) {
+            builder.settings().clone_from(template);
+        }
+        args::apply(args, self.own.as_ref(), builder.settings())?;
+        Ok(builder)
+    }
+
+    /// The builder, with the crawl's shard if its pages are in object storage: takes it from its
+    /// current owner. The settings are those of the shard then, whichever machine had it last.
+    fn open(&self, args: &Args, mut builder: Builder, begins: bool) -> Result<Builder, Failure> {
+        let Some(bucket) = builder.settings().bucket.clone() else { return Ok(builder) };
+        let rules = args.rules.as_ref().map(canonical::Canonical::canonicalizer);
+        self.builder(args, Some(bucket::depot(&self.store, &bucket, (rules, begins))?))
+    }
+}
+
+/// The outputs of a run.
+fn opening(args: &Args, seeds: Vec<String>) -> Opening {
+    Opening { edges: args.edges.clone(), path: args.log.clone(), most: args.log_size, begin: begin(args), seeds }
+}
+
+/// The builder with everything that is not remembered.
+fn equipped(mut builder: Builder, args: &Args, trust: Trust) -> Result<Builder, Failure> {
     let seen = credentials(builder.settings())?;
     builder = builder
         .rules(args.rules.as_ref().map(canonical::Canonical::canonicalizer))
@@ -68,36 +122,34 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
         .fetch_only(args.fetch.clone())
         .warc(args.warc.clone())
         .max_pages(args.max_pages.unwrap_or(u64::MAX))
-        .min_free(args.min_free)
-        .stop(stop)
-        .observer(Arc::<Face>::clone(&face) as Arc<dyn Observer>);
+        .min_free(args.min_free);
     builder = switched(builder, args);
     if let Some(command) = &args.exec {
         builder = builder.on_page(Exec::new(command, args.exec_jobs, args.exec_timeout));
     }
-    let ended = builder.build().and_then(Crawler::run);
-    face.clear();
-    if let Err(error @ Error::Taken { .. }) = &ended {
-        face.log("end", json!({ "why": "taken" }))?;
-        words::complain(error);
-        return Ok(Outcome::Incomplete);
-    }
-    let summary = ended.map_err(of_run)?;
-    face.close_edges()?;
-    face.log("end", json!({ "why": summary.end.name(), "run": summary.tally.json() }))?;
-    let said = print(&in_words(flags, &summary));
+    Ok(builder)
+}
+
+/// Reports a run that has ended by itself, of a shard if it is one of several.
+fn report(
+    args: &Args,
+    flags: &Flags,
+    (store, shard): (&Path, Option<u32>),
+    summary: &Summary,
+) -> Result<Outcome, Failure> {
+    let said = print(&in_words(flags, shard, summary));
     complain_of_seeds(&summary.lost_seeds);
-    complain_of_unstorable(&summary.tally, &args.store);
-    complain_of_fleet(&summary);
+    complain_of_unstorable(&summary.tally, store);
+    complain_of_fleet(summary);
     complain_of_hooks(&summary.tally);
     complain_of_warc(summary.warc.as_ref());
-    coverage::complain(&summary.coverage, summary.end, &args.store, args.tolerate);
+    coverage::complain(&summary.coverage, summary.end, store, args.tolerate);
     if summary.end == End::Fetched && summary.unfetched() > 0 {
         let asked = words::count(summary.asked, "page");
         words::complain(format_args!("of {asked} requested, not fetched: {}", summary.unfetched()));
     }
     said?;
-    Ok(outcome(&summary, args.tolerate))
+    Ok(outcome(summary, args.tolerate))
 }
 
 /// The builder with the options that arguments switch on.
@@ -122,14 +174,10 @@ fn check_bucket(args: &Args, settings: &Settings) -> Result<(), Failure> {
     if settings.bucket.is_none() {
         return Ok(());
     }
-    let refused = |words: &str| Err(Failure::Usage(format!("{words} a crawl whose pages are in object storage")));
-    if args.warc.is_some() {
-        return refused("--warc follows a store in a folder, and not");
+    match &args.warc {
+        Some(_) => Err(Failure::Usage(NO_WARC.to_owned())),
+        None => Ok(()),
     }
-    if settings.seen.is_some() {
-        return refused("--seen is not for");
-    }
-    Ok(())
 }
 
 fn of_run(error: Error) -> Failure {
@@ -259,7 +307,7 @@ fn complain_of_unstorable(tally: &Tally, store: &Path) {
     }
 }
 
-fn in_words(flags: &Flags, summary: &Summary) -> String {
+fn in_words(flags: &Flags, shard: Option<u32>, summary: &Summary) -> String {
     let Summary { end, tally, coverage, frontier: stats, took, .. } = summary;
     let seconds = took.as_secs_f64().max(1e-3);
     if flags.json {
@@ -268,6 +316,9 @@ fn in_words(flags: &Flags, summary: &Summary) -> String {
         line["seconds"] = json!(seconds);
         line["queued"] = json!(stats.queued + stats.due);
         line["not_fetched"] = coverage.json(*end);
+        if let Some(shard) = shard {
+            line["shard"] = json!(shard);
+        }
         return format!("{line}\n");
     }
     let queued = stats.queued + stats.due;
@@ -278,8 +329,9 @@ fn in_words(flags: &Flags, summary: &Summary) -> String {
         End::MaxPages => format!("the requested number of pages is fetched; queued: {queued}"),
         End::Interrupted => format!("interrupted, run again to continue; queued: {queued}"),
     };
+    let of = shard.map(|shard| format!("shard {shard}: ")).unwrap_or_default();
     let mut lines = format!(
-        "{} fetched in {seconds:.1} s ({:.0} pages/s, {}/s): {ended}\n{} discovered, {}, {} unchanged, {}\n",
+        "{of}{} fetched in {seconds:.1} s ({:.0} pages/s, {}/s): {ended}\n{} discovered, {}, {} unchanged, {}\n",
         words::count(tally.fetched, "page"),
         tally.fetched as f64 / seconds,
         sizes::print((tally.body_bytes as f64 / seconds) as u64),

@@ -7,23 +7,23 @@ use std::path::PathBuf;
 
 use crawl::failure::{kind_name, why};
 use crawl::files::seen;
+use crawl::pages::Pages;
 use crawl::robots::cache;
 use crawl::run::control::{self, Request};
 use crawl::run::{opening, view};
-use crawl::settings::Settings;
+use crawl::settings::{Folder, Settings};
 use crawl::visit::{barren, token};
 use crawl::{files, is_web, record};
-use filemap::PageStore;
 use filemap::canonical::{Canonicalizer as _, Whatwg};
 use filemap::page::RecordKind;
-use fm_cli::{Failure, Flags, Outcome, plain};
+use fm_cli::{Failure, Flags, Outcome, plain, words};
 use frontier::FailureKind;
 use serde_json::{Value, json};
 use urlindex::SeenSet;
 use urlindex::stored::StoredSet;
 
 use super::print;
-use crate::failure;
+use crate::{bucket, failure};
 
 /// Show the state of a URL, and the reason
 #[derive(clap::Args)]
@@ -38,7 +38,7 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let (folder, settings) = opening::settings(&args.store).map_err(failure::of)?;
-    let (store, is_as_far) = opening::store_to_read(&args.store, &folder).map_err(failure::of)?;
+    let (store, is_as_far) = opened(args, &folder, &settings)?;
     let canonicalizer = store.canonicalizer();
     let key = canonicalizer.canonicalize(args.url.as_bytes());
     let key = key.map_err(|error| Failure::Usage(format!("{}: {error}", args.url)))?;
@@ -89,27 +89,45 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     });
     let lines = if flags.json { format!("{value}\n") } else { in_words(&value, is_told) };
     print(&lines)?;
+    if let Some(bucket) = settings.bucket.as_ref().filter(|_| !is_running) {
+        let (shard, location) = (bucket.shard, &bucket.location);
+        words::complain(format_args!(
+            "the pages are in {location}: the frontier and the seen set are those of shard {shard}, as the last run on \
+             this machine left them"
+        ));
+    }
     is_as_far.map_err(failure::of)?;
     Ok(if is_known { Outcome::Done } else { Outcome::NotFound })
 }
 
+/// The pages for reading, and whether they are as new as the crawl.
+fn opened(args: &Args, folder: &Folder, settings: &Settings) -> Result<(Pages, Result<(), crawl::Error>), Failure> {
+    let Some(of_crawl) = &settings.bucket else {
+        let (store, is_as_far) = opening::store_to_read(&args.store, folder).map_err(failure::of)?;
+        return Ok((Pages::Local(store), is_as_far));
+    };
+    let asked = Whatwg.canonicalize(args.url.as_bytes());
+    let shard = asked.map_or(of_crawl.shard, |url| urlindex::shard(&url, of_crawl.shards));
+    Ok((Pages::Shard(bucket::reader(of_crawl, shard)?), Ok(())))
+}
+
 /// The verdict of the host's stored robots.txt.
-fn robots(store: &PageStore, settings: &Settings, url: &str) -> &'static str {
+fn robots(store: &Pages, settings: &Settings, url: &str) -> &'static str {
     if !settings.obeys_robots {
         return "not obeyed";
     }
     let cache = cache::Cache::new(token(settings), settings.limits.retry_after);
     let (origin, path) = cache::split(url);
-    match cache.recall(origin, &crawl::pages::Pages::Local(store.clone())) {
+    match cache.recall(origin, store) {
         Some(robots) if robots.allows(path) => "allowed",
         Some(_) => "forbidden",
         None => "not known",
     }
 }
 
-fn stored(store: &PageStore, url: &str) -> Result<Value, Failure> {
+fn stored(store: &Pages, url: &str) -> Result<Value, Failure> {
     // A lost version must not hide the others.
-    let versions = store.versions_of(url)?.len() as u64;
+    let versions = store.versions(url)?;
     let Some(newest) = store.head(url)? else { return Ok(Value::Null) };
     let refers_to = newest.page.revisit.as_ref().and_then(|revisit| revisit.refers_to_url.as_deref());
     Ok(json!({
@@ -124,7 +142,7 @@ fn stored(store: &PageStore, url: &str) -> Result<Value, Failure> {
 
 /// The last failure: from the note beside the page, or, without a time, from the frontier if that
 /// is newer.
-fn last_error(store: &PageStore, url: &str, kind: Option<&str>) -> Result<Value, Failure> {
+fn last_error(store: &Pages, url: &str, kind: Option<&str>) -> Result<Value, Failure> {
     let note = store.get_beside(url, RecordKind::Metadata)?;
     let noted = note.as_ref().and_then(record::failure_in);
     // robots.txt has its own line in the output.
@@ -135,7 +153,7 @@ fn last_error(store: &PageStore, url: &str, kind: Option<&str>) -> Result<Value,
 }
 
 /// The reason why the links of a page earn no credit, if recorded.
-fn barren(store: &PageStore, url: &str) -> Result<Value, Failure> {
+fn barren(store: &Pages, url: &str) -> Result<Value, Failure> {
     let note = store.get_beside(url, RecordKind::Metadata)?;
     let why = note.as_ref().and_then(|note| record::fields_in(note).remove(barren::FIELD));
     Ok(match (why, note) {

@@ -166,7 +166,7 @@ fn rules_that_make_one_host_of_two_are_refused() {
     let hosts = hosts(2, 1);
     let web = Web::new(ring(&hosts, 1));
     let (fleet, post) = (Fleet::new(web, hosts, 2, 1), Post::new(MailboxOptions::new(), None));
-    let ran = Bench::finish(fleet.start(&post, 0, &["--rules=crawl,+www"])).ended(2);
+    let ran = Bench::finish(fleet.start(&post, 0, &["--canonicalizer=crawl,+www"])).ended(2);
     assert!(ran.words.contains("would belong to two shards"), "{}", ran.words);
 }
 

@@ -18,6 +18,10 @@ use crate::stores::bucket::For;
 use crate::stores::served::Served;
 use crate::stores::{opening, remote, shards};
 
+/// The time after which a checkpoint expires whose process has died.
+#[cfg(feature = "cloud")]
+const CHECKPOINT_FOR: std::time::Duration = std::time::Duration::from_secs(3600);
+
 /// A store, wherever it is.
 pub enum Place {
     Here(PageStore),
@@ -103,6 +107,15 @@ impl Place {
         }
     }
 
+    /// The store as it is now, kept by a checkpoint until it is closed; `path` is for the error.
+    pub fn held(&self, path: &Path) -> Result<Place, Failure> {
+        #[cfg(feature = "cloud")]
+        if let Place::Bucket(store) = self {
+            return Ok(Place::Bucket(Box::new(store.checkpoint("copy", CHECKPOINT_FOR)?)));
+        }
+        Err(no_checkpoint(path))
+    }
+
     /// The store, for reading and writing.
     pub fn store(&self) -> &dyn PageWrite {
         match self {
@@ -145,6 +158,12 @@ impl Place {
             _ => &[],
         }
     }
+}
+
+/// The refusal of a checkpoint of a store that has none.
+pub fn no_checkpoint(path: &Path) -> Failure {
+    let path = shown(path);
+    Failure::Usage(format!("{path}: --checkpoint is for a copy from object storage, from an s3:// location"))
 }
 
 /// Refuses a store with another canonicaliser.

@@ -46,7 +46,7 @@ pub struct Args {
     yes: bool,
     /// The canonicaliser of the store's keys, such as `whatwg 1`, if its superblock is lost
     /// [default: that of `import`]
-    #[arg(long, value_name = "NAME VERSION", num_args = 2)]
+    #[arg(long = "canonicalizer", alias = "rule", value_name = "NAME VERSION", num_args = 2)]
     rule: Option<Vec<String>>,
     /// In object storage: count what no index knows to be committed, for an index that has lost
     /// the end of its log
@@ -137,7 +137,7 @@ pub fn variants_shown(store: &Store) -> Result<(), Failure> {
 fn in_object_storage(location: &str, args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let flags = [
         ("a new folder", args.target.is_some(), "give --in-place: a bucket gets a new index, and its segments stay"),
-        ("--rule", args.rule.is_some(), "a bucket names its canonicaliser beside the index"),
+        ("--canonicalizer", args.rule.is_some(), "a bucket names its canonicaliser beside the index"),
         ("--accept-loss", shared.accept_loss, "a repair tells what is lost"),
     ];
     bucket::refuse_flags(location, &flags)?;
@@ -152,7 +152,7 @@ fn in_object_storage(location: &str, args: &Args, shared: &Shared) -> Result<Out
 
 fn named(rule: &[String]) -> Result<(String, u32), Failure> {
     let version = rule[1].parse();
-    let version = version.map_err(|_| Failure::Usage(format!("--rule: {} is not a version", rule[1])))?;
+    let version = version.map_err(|_| Failure::Usage(format!("--canonicalizer: {} is not a version", rule[1])))?;
     Ok((rule[0].clone(), version))
 }
 
@@ -198,7 +198,7 @@ fn told(report: &RepairReport, args: &Args, shared: &Shared) -> Result<Outcome, 
     if !report.is_rule_known {
         let rule = &report.canonicalizer;
         let what = "the superblock is lost, which names the canonicaliser of the keys";
-        words::complain(format_args!("{what}: {rule} is assumed; if that is wrong, repair again with --rule"));
+        words::complain(format_args!("{what}: {rule} is assumed; if that is wrong, repair again with --canonicalizer"));
     }
     // A doubtful place may be a loss, so the exit code must say so.
     Ok(if report.is_complete() && report.unwitnessed.is_empty() { Outcome::Done } else { Outcome::Damaged })

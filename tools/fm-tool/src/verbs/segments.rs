@@ -9,29 +9,46 @@ use fm_cli::{Failure, Outcome, Output, fields, sizes, times};
 #[cfg(feature = "cloud")]
 use super::in_bucket;
 use crate::flags::Shared;
-#[cfg(feature = "cloud")]
-use crate::stores::bucket;
-use crate::stores::{opening, shards};
+use crate::stores::{bucket, opening, shards};
 
 /// List the segments of the value log with their live and dead bytes
 #[derive(clap::Args)]
 #[command(
     after_help = "Bytes that no checkpoint has counted are `new`; LIVE% is of the rest. Compaction takes the segments with the \
-    smallest LIVE% first.\n\nExample:\n  fm-tool segments pages.fm"
+    smallest LIVE% first.\n\nIn object storage a checkpoint keeps rewritten segments while a scan reads them: --checkpoints lists \
+    them, with the time of their last refresh. One expires a lifetime after that; a compaction deletes it.\n\nExample:\n  fm-tool segments pages.fm"
 )]
 pub struct Args {
     /// The store's folder, or an s3:// location
     store: PathBuf,
+    /// List the checkpoints of a store in object storage instead
+    #[arg(long)]
+    checkpoints: bool,
+    /// Remove the checkpoints of this name: scans that have one fail
+    #[arg(long, value_name = "NAME", requires = "checkpoints")]
+    remove: Option<String>,
 }
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     #[cfg(feature = "cloud")]
     if let Some(location) = bucket::location(&args.store) {
-        return in_bucket::segments::run(location, shared);
+        return match (&args.remove, args.checkpoints) {
+            (Some(name), _) => in_bucket::segments::remove(location, name, shared),
+            (None, true) => in_bucket::segments::checkpoints(location, shared),
+            (None, false) => in_bucket::segments::run(location, shared),
+        };
+    }
+    if (args.checkpoints || args.remove.is_some()) && !bucket::is_bucket(&args.store) {
+        let path = args.store.display();
+        return Err(Failure::Usage(format!(
+            "{path}: --checkpoints is for a store in object storage, an s3:// location"
+        )));
     }
     if let Some(members) = shards::checked(&args.store)? {
-        return shards::each(&members, shared, |_, store| run(&Args { store: store.to_owned() }, shared));
+        return shards::each(&members, shared, |_, store| {
+            run(&Args { store: store.to_owned(), checkpoints: false, remove: None }, shared)
+        });
     }
     let store = opening::engine_to_read(&args.store, shared)?;
     let segments = store.segments();

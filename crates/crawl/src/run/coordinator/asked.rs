@@ -67,7 +67,8 @@ impl Coordinator<'_> {
         self.commit()?;
         let State { frontier, folder, settings, backups, .. } = &mut *self.state;
         let Some(pages) = self.crawl.pages.local().cloned() else {
-            let refused = super::super::opening::not_in_bucket(&Some(settings.clone()), "a backup");
+            let instead = "each commit is one already, and `fm-tool copy` copies the pages";
+            let refused = super::super::opening::not_in_bucket(settings, "a backup", instead);
             return Ok(refused.err().map(|error| refusal(&error.to_string())));
         };
         let begun = match backup::begin(to, (pages.engine().path(), folder, settings), frontier, &self.crawl.bodies) {
@@ -112,7 +113,7 @@ impl Coordinator<'_> {
         self.state.settings.seeds.extend(new.iter().cloned());
         self.state.folder.keep(&self.state.settings)?;
         new.iter().for_each(|url| self.crawl.scope.widen(url));
-        let own = self.own_links(links.iter().collect(), 0, true);
+        let own = self.own_links(links.iter().collect(), 0, true)?;
         let texts: Vec<_> = own.into_iter().map(Link::text).collect();
         let added = self.state.frontier.seed(&texts, now_ms())?;
         self.commit()?;

@@ -37,6 +37,7 @@ impl Coordinator<'_> {
         match mail {
             Mail::Links { shard, links, cursor } => self.arrived(shard, links, cursor),
             Mail::Taken(shard) => self.taken(shard),
+            Mail::Lost(shard) if self.state.depot.is_some() => self.take_again(shard),
             Mail::Lost(shard) => {
                 self.with_fleet(|fleet| fleet.own(shard, false));
                 self.say(&Event::ShardLost { shard })
@@ -46,6 +47,19 @@ impl Coordinator<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// Another run has taken the shard at the mailboxes. If it has not at the bucket, it came
+    /// earlier there, and has lost the shard: then it is taken again.
+    ///
+    /// # Errors
+    /// Errors of the bucket, also if this run has lost the shard.
+    fn take_again(&mut self, shard: u32) -> Result<(), Error> {
+        if let Some(depot) = &self.state.depot {
+            depot.shard().check()?;
+        }
+        self.with_fleet(|fleet| fleet.take_again(shard));
+        Ok(())
     }
 
     fn with_fleet(&mut self, act: impl FnOnce(&mut Fleet)) {
@@ -168,16 +182,24 @@ impl Coordinator<'_> {
 
     /// Keeps the links of this crawl's own shards; sends the others to theirs, with `depth` links
     /// from a start page.
-    pub(super) fn own_links<'l>(&mut self, mut links: Vec<&'l Link>, depth: u16, is_seed: bool) -> Vec<&'l Link> {
-        let Some(fleet) = &mut self.state.fleet else { return links };
-        let mut sent = 0;
-        links.retain(|link| {
-            let is_ours = fleet.is_ours(&link.url);
-            sent += u64::from(!is_ours && fleet.send(&link.url, depth, is_seed));
-            is_ours
-        });
-        self.tally.links_sent += sent;
-        links
+    ///
+    /// # Errors
+    /// Errors of the outbox.
+    pub(super) fn own_links<'l>(
+        &mut self,
+        links: Vec<&'l Link>,
+        depth: u16,
+        is_seed: bool,
+    ) -> Result<Vec<&'l Link>, Error> {
+        let Some(fleet) = &mut self.state.fleet else { return Ok(links) };
+        let mut ours = Vec::with_capacity(links.len());
+        for link in links {
+            match fleet.is_ours(&link.url) {
+                true => ours.push(link),
+                false => self.tally.links_sent += u64::from(fleet.send(&link.url, depth, is_seed)?),
+            }
+        }
+        Ok(ours)
     }
 
     /// Returns whether a page belongs to another crawl: it is then handed over, and given up here.
@@ -188,13 +210,16 @@ impl Coordinator<'_> {
         }
         // A sitemap or a requested page widens no scope.
         let is_start = self.crawl.scope.is_start(&assignment.url);
-        self.tally.links_sent += u64::from(fleet.send(&assignment.url, assignment.depth, is_start));
+        self.tally.links_sent += u64::from(fleet.send(&assignment.url, assignment.depth, is_start)?);
         self.leave(assignment, Reason::HandedOver)?;
         Ok(true)
     }
 
     /// Returns whether the fleet keeps pages from being assigned.
     pub(super) fn is_held_up(&mut self) -> Result<bool, Error> {
+        if self.state.fleet.as_mut().is_some_and(Fleet::has_starved) {
+            self.say(&Event::Starving)?;
+        }
         let pause = self.state.fleet.as_ref().and_then(Fleet::pause);
         if pause != self.held_up {
             self.held_up = pause;

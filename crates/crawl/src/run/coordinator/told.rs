@@ -47,7 +47,7 @@ impl Coordinator<'_> {
         }
         if !visit.sitemaps.is_empty() {
             // Sitemaps are start pages: they are fetched whatever happens to this page.
-            let sitemaps = self.own_links(visit.sitemaps.iter().collect(), 0, false);
+            let sitemaps = self.own_links(visit.sitemaps.iter().collect(), 0, false)?;
             let sitemaps: Vec<_> = sitemaps.into_iter().map(Link::text).collect();
             self.tally.discovered += self.state.frontier.seed(&sitemaps, now_ms())?;
         }
@@ -132,7 +132,7 @@ impl Coordinator<'_> {
         }
         match fetched.is_duplicate {
             true => Ok(links),
-            false => Ok(self.own_links(links, visit.depth.saturating_add(1), false)),
+            false => self.own_links(links, visit.depth.saturating_add(1), false),
         }
     }
 
@@ -172,7 +172,7 @@ impl Coordinator<'_> {
         }
         let was_there = self.crawl.scope.contains(start);
         if let Some(fleet) = self.state.fleet.as_mut().filter(|fleet| !fleet.is_ours(start)) {
-            self.tally.links_sent += u64::from(fleet.send(start, 0, true));
+            self.tally.links_sent += u64::from(fleet.send(start, 0, true)?);
         }
         self.state.settings.reached.push(start.to_owned());
         self.keep_reached()?;

@@ -5,6 +5,10 @@
 //! receives the links of our own shards, which the mailbox drops after the frontier's commit. So a
 //! link arrives at least once, after any crash; a repeated one is already known.
 //!
+//! A crawl with its pages in a bucket has one shard, and the bucket decides whose it is: the shard
+//! is taken at the mailboxes after the first commit there, which has the crawl's id at them. If
+//! another run takes it there, the bucket is asked: the run takes it again, or it has lost it.
+//!
 //! Two crawls never fetch from one shard at once: an owner that has not reached the mailboxes for
 //! the time of its lease assigns no page, and drops the visits in flight; only then is the shard
 //! freed for another. The old owner hands over the shard's queued pages, each at its turn; the new
@@ -36,9 +40,12 @@ pub use self::post::Mail;
 
 /// Bytes waiting in the outbox above which no more pages are assigned.
 const OUTBOX_BYTES: u64 = 1 << 30;
+/// Bytes of links in memory above which the outbox writes them before the next commit.
+const OUTBOX_MEMORY: usize = 16 << 20;
 /// Recently sent links that are remembered: 24 bytes each.
 const SENT_LATELY: usize = 1 << 20;
-/// A crawl with all its available pages assigned for this time takes another free shard.
+/// A crawl with all its available pages assigned for this time takes another free shard, or says
+/// so, if its shard is in a bucket.
 const STARVES_FOR: Duration = Duration::from_secs(10);
 
 /// The time for the mail thread to end.
@@ -46,7 +53,10 @@ const END_WITHIN: Duration = Duration::from_secs(5);
 
 /// A crawl's part of a fleet.
 pub struct Fleet {
+    links: String,
     shards: u32,
+    /// The shard of the bucket that has the pages, if they are in one.
+    kept: Option<u32>,
     /// True if it takes more free shards.
     is_auto: bool,
     owned: BTreeSet<u32>,
@@ -68,42 +78,46 @@ pub struct Fleet {
     standing: Option<Standing>,
     /// Time when others were last at work, or something arrived from them.
     moved: Instant,
-    /// Time since when all available pages are assigned.
+    /// Time since when all available pages are assigned; and whether they were for long.
     starves_since: Instant,
+    has_starved: bool,
 }
 
 impl Fleet {
-    /// Joins a fleet: takes this crawl's earlier shards, and those it is configured to own. Links
-    /// held by `holds` are sent only after [`Fleet::committed`]. Blocks.
+    /// Joins a fleet: takes this crawl's earlier shards, and those it is configured to own. With a
+    /// shard in a bucket, `kept`, [`Fleet::claim`] takes that one, and links are sent only after
+    /// [`Fleet::committed`]. Blocks.
     ///
     /// # Errors
     /// Errors of the server, also if a shard has another owner, or none is free; errors of the
     /// outbox.
     pub fn join(
         settings: &FleetSettings,
-        (folder, holds): (&Path, bool),
+        (folder, kept): (&Path, Option<u32>),
         options: &ClientOptions,
         (stop, observer): (&Stop, &Arc<dyn Observer>),
     ) -> Result<Fleet, Error> {
         let client = LinksClient::open(&settings.links, settings.shards, options)?;
         create_dir(folder).map_err(|error| Error::io("create", folder, error))?;
         let mut outbox = Outbox::open_or_create(folder.join(files::OUTBOX), settings.shards)?;
-        if holds {
+        if kept.is_some() {
             outbox.hold();
         }
         compare(&client, &mut outbox, settings)?;
-        let epochs = take(&client, outbox.id(), settings)?;
+        let epochs = if kept.is_some() { post::Epochs::new() } else { take(&client, outbox.id(), settings)? };
         if let Own::List(list) = &settings.own {
             for shard in epochs.keys().copied().filter(|shard| !list.contains(shard)) {
                 observer.event(&Event::ShardKept { shard }).map_err(Error::Observer)?;
             }
         }
         let (outbox, now) = (Arc::new(Mutex::new(outbox)), Instant::now());
-        let (lease, owned) = (client.lease(), epochs.keys().copied().collect());
+        let (lease, owned) = (client.lease(), epochs.keys().copied().chain(kept).collect());
         let (post, postman) =
             Postman::new(client, Arc::clone(&outbox), (settings, epochs), (stop.clone(), Arc::clone(observer)));
         Ok(Fleet {
+            links: settings.links.clone(),
             shards: settings.shards,
+            kept,
             is_auto: settings.own == Own::Auto,
             owned,
             outbox,
@@ -119,7 +133,30 @@ impl Fleet {
             standing: None,
             moved: now,
             starves_since: now,
+            has_starved: false,
         })
+    }
+
+    /// Takes the shard of the bucket at the mailboxes. Call it after the first commit, and before
+    /// [`Fleet::begin`]. Blocks.
+    ///
+    /// # Errors
+    /// Errors of the server, also if another crawl than this bucket's owns the shard.
+    pub fn claim(&mut self) -> Result<(), Error> {
+        let (Some(shard), Some(postman)) = (self.kept, &mut self.postman) else { return Ok(()) };
+        let refused = postman.take_now(shard)?;
+        refused.map_or(Ok(()), |why| Err(Error::Usage(format!("{}: {why}", self.links))))
+    }
+
+    /// Takes the shard of the bucket again: another run took it at the mailboxes, but not there.
+    pub fn take_again(&self, shard: u32) {
+        self.post.order(Order::TakeAgain(shard));
+    }
+
+    /// Returns whether all available pages have been assigned for long, since the last call; only
+    /// with a shard in a bucket.
+    pub fn has_starved(&mut self) -> bool {
+        std::mem::take(&mut self.has_starved)
     }
 
     /// Starts the exchange of links on a separate thread, which ends with this value. `tell`
@@ -159,34 +196,41 @@ impl Fleet {
         }
     }
 
-    /// Sends a link to its shard, durably with the next commit. Returns false if it was already
-    /// sent in this run.
-    pub fn send(&mut self, url: &str, depth: u16, is_seed: bool) -> bool {
+    /// Sends a link to its shard, durably with the next commit at the latest. Returns false if it
+    /// was already sent in this run.
+    ///
+    /// # Errors
+    /// Errors of the outbox.
+    pub fn send(&mut self, url: &str, depth: u16, is_seed: bool) -> Result<bool, Error> {
         let hash = xxh3_64(url.as_bytes());
         if !is_seed {
             if self.lately.get(&hash).is_some_and(|sent| *sent <= depth) {
-                return false;
+                return Ok(false);
             }
             if self.lately.len() >= SENT_LATELY {
                 self.lately.clear();
             }
             self.lately.insert(hash, depth);
         }
-        guard(&self.outbox).add(self.shard(url), mailbox::Link { url: url.to_owned(), depth, is_seed })
+        let link = mailbox::Link { url: url.to_owned(), depth, is_seed };
+        Ok(guard(&self.outbox).add_within(self.shard(url), link, OUTBOX_MEMORY)?)
     }
 
     /// Returns our own start pages. Sends the others to their shards, except the first `sent`
     /// ones, which were sent before. Durable with the next commit.
-    pub fn share(&mut self, starts: Vec<Link>, sent: usize) -> Vec<Link> {
+    ///
+    /// # Errors
+    /// Errors of the outbox.
+    pub fn share(&mut self, starts: Vec<Link>, sent: usize) -> Result<Vec<Link>, Error> {
         let mut ours = Vec::new();
         for (at, start) in starts.into_iter().enumerate() {
             if self.is_ours(&start.url) {
                 ours.push(start);
             } else if at >= sent {
-                self.send(&start.url, 0, true);
+                self.send(&start.url, 0, true)?;
             }
         }
-        ours
+        Ok(ours)
     }
 
     /// Notes a mailbox batch whose links the frontier has.
@@ -263,9 +307,12 @@ impl Fleet {
     fn look_for_more(&mut self, is_starving: bool) {
         if !is_starving {
             self.starves_since = Instant::now();
-        } else if self.is_auto && self.starves_since.elapsed() >= STARVES_FOR {
+        } else if (self.is_auto || self.kept.is_some()) && self.starves_since.elapsed() >= STARVES_FOR {
             self.starves_since = Instant::now();
-            self.post.order(Order::TakeOne);
+            match self.kept {
+                Some(_) => self.has_starved = true,
+                None => self.post.order(Order::TakeOne),
+            }
         }
     }
 

@@ -41,6 +41,8 @@ pub enum Order {
     Busy,
     /// Take another shard, if one is free.
     TakeOne,
+    /// Take a shard of ours again, which another run has taken.
+    TakeAgain(u32),
     /// Start or stop receiving links from mailboxes.
     Receive(bool),
     /// The run has ended.
@@ -151,6 +153,8 @@ pub struct Postman {
     takes_one: bool,
     /// A shard whose claim got no answer: the server may have noted it.
     claimed: Option<u32>,
+    /// A shard to take again.
+    again: Option<u32>,
     /// The next shard to send links to, and whether all have had a turn since links were last
     /// taken.
     turn: u32,
@@ -193,11 +197,26 @@ impl Postman {
             receives: true,
             takes_one: false,
             claimed: None,
+            again: None,
             turn: 0,
             has_tried_all: false,
             later: HashMap::new(),
         };
         (post, postman)
+    }
+
+    /// Takes a shard now. Returns the reason if it is refused.
+    pub fn take_now(&mut self, shard: u32) -> Result<Option<String>, Error> {
+        let begun = Instant::now();
+        match self.client.take(shard, self.crawl)? {
+            Mailed::Done(epoch) => {
+                self.owned.insert(shard, Owned::new(epoch));
+                *guard(&self.heard) = begun;
+                self.reported = None;
+                Ok(None)
+            }
+            Mailed::Fenced(why) | Mailed::Refused(why) => Ok(Some(why)),
+        }
     }
 
     /// Runs until the coordinator has ended, or a permanent failure.
@@ -250,6 +269,7 @@ impl Postman {
             Order::Rest { received, is_stuck } => self.rests = Some((received, is_stuck)),
             Order::Busy => self.rests = None,
             Order::TakeOne => self.takes_one = true,
+            Order::TakeAgain(shard) => self.again = Some(shard),
             Order::Receive(receives) => self.receives = receives,
             Order::End => {}
         }
@@ -424,6 +444,7 @@ impl Postman {
             self.claimed = news.standing.free.first().copied();
         }
         self.claim(tell)?;
+        self.claim_again(tell)?;
         Ok(tell(Ok(Mail::News(news.standing))))
     }
 
@@ -437,6 +458,18 @@ impl Postman {
             self.reported = None;
             tell(Ok(Mail::Taken(shard)));
         }
+        Ok(())
+    }
+
+    /// Takes the shard that is to be taken again; repeats it if the answer was lost.
+    fn claim_again(&mut self, tell: Tell<'_>) -> Result<(), Error> {
+        let Some(shard) = self.again else { return Ok(()) };
+        let refused = self.take_now(shard)?;
+        self.again = None;
+        match refused {
+            None => tell(Ok(Mail::Taken(shard))),
+            Some(why) => return Err(Error::Broken(format!("shard {shard} cannot be taken again: {why}"))),
+        };
         Ok(())
     }
 }

@@ -355,7 +355,7 @@ fn canonicalizer(set: &StoredSet) -> Result<Arc<dyn Canonicalizer>> {
     let noted = set.canonicalizer()?;
     noted.ok_or_else(|| {
         let why =
-            "no file beside it names the canonicaliser of its URLs: `fm-tool seen add SET --canonical RULES` writes it";
+            "no file beside it names the canonicaliser of its URLs: `fm-tool seen add SET --canonicalizer RULES` writes it";
         Error::Unsupported { file: "the set".to_owned(), op: "be served", why: why.to_owned() }
     })
 }

@@ -44,7 +44,7 @@ pub struct Args {
     pub(super) fetch: Vec<String>,
     /// The canonicaliser of a new store, which decides which URLs are one page: whatwg, crawl,
     /// surt or exact, with rules switched as in crawl,+www,-tracking [default: crawl]
-    #[arg(long, value_name = "RULES", value_parser = canonical::Canonical::parse)]
+    #[arg(long = "canonicalizer", alias = "rules", value_name = "RULES", value_parser = canonical::Canonical::parse)]
     pub(super) rules: Option<canonical::Canonical>,
     /// Links to follow from the seeds [default: host]
     #[arg(long, value_enum)]
@@ -156,7 +156,8 @@ pub struct Args {
     #[arg(long, value_name = "http://HOST/v1/seen/NAME|redis://HOST/NAME", value_parser = seen_set)]
     pub(super) seen: Option<SharedSet>,
     /// Put the pages and the state of the crawl into this store in object storage, so that any
-    /// machine can continue it. STORE names the local working folder, STORE.crawl
+    /// machine can continue it. STORE names the local working folder, STORE.crawl; with several
+    /// shards of --own, STORE-N.crawl for each
     #[arg(long = "store", value_name = "s3://BUCKET/PREFIX", value_parser = divided::location)]
     pub(super) bucket: Option<String>,
     /// With --store: commit at least this often. After a kill, pages fetched since the last commit
@@ -171,7 +172,8 @@ pub struct Args {
     /// permanently
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(super) shards: Option<u32>,
-    /// Shards of this crawl: numbers from 0 such as 0,2, or auto for free ones [default: auto]
+    /// Shards of this crawl: numbers from 0 such as 0,2, or auto for free ones, with --store also
+    /// for those whose owner is silent [default: auto]
     #[arg(long, value_name = "LIST|auto")]
     pub(super) own: Option<Own>,
     /// Attempts at a page that fails, 1 to 15 [default: 13]
@@ -284,8 +286,9 @@ impl Scope {
     }
 }
 
-/// Sets the settings that arguments give.
-pub(super) fn apply(args: &Args, settings: &mut Settings) -> Result<(), Failure> {
+/// Sets the settings that arguments give, and the shards: those of `own`, of a crawl that is one
+/// of several.
+pub(super) fn apply(args: &Args, own: Option<&Own>, settings: &mut Settings) -> Result<(), Failure> {
     fn set<T: Copy>(place: &mut T, given: Option<T>) {
         *place = given.unwrap_or(*place);
     }
@@ -308,8 +311,9 @@ pub(super) fn apply(args: &Args, settings: &mut Settings) -> Result<(), Failure>
     if let Some(HostsFile(file)) = &args.hosts {
         settings.hosts.clone_from(file);
     }
-    divided::bucket(args, settings)?;
-    divided::fleet(args, settings)?;
+    let own = own.or(args.own.as_ref());
+    divided::bucket(args, own, settings)?;
+    divided::fleet(args, own, settings)?;
     patterns(&mut settings.include, &args.include, args.no_include);
     patterns(&mut settings.exclude, &args.exclude, args.no_exclude);
     list(&mut settings.reject_extensions, &args.reject_extension, NONE);

@@ -18,8 +18,14 @@ pub(super) fn location(text: &str) -> Result<String, String> {
     text.starts_with("s3://").then(|| text.trim_end_matches('/').to_owned()).ok_or_else(words)
 }
 
+/// The store and the fleet of a process that crawls several shards, each as a crawl of its own;
+/// `None` for a single crawl.
+pub(super) fn several(settings: &Settings) -> Option<(BucketSettings, FleetSettings)> {
+    settings.bucket.clone().zip(settings.fleet.clone()).filter(|_| settings.is_several())
+}
+
 /// The store in object storage, if pages go to one.
-pub(super) fn bucket(args: &Args, settings: &mut Settings) -> Result<(), Failure> {
+pub(super) fn bucket(args: &Args, own: Option<&Own>, settings: &mut Settings) -> Result<(), Failure> {
     let usage = |words: String| Err(Failure::Usage(words));
     let Some(location) = args.bucket.clone().or_else(|| settings.bucket.as_ref().map(|known| known.location.clone()))
     else {
@@ -41,22 +47,12 @@ pub(super) fn bucket(args: &Args, settings: &mut Settings) -> Result<(), Failure
     if shards > MAX_SHARDS {
         return usage(format!("--shards {shards}: a store in object storage has at most {MAX_SHARDS} shards"));
     }
-    let shard = match &args.own {
-        None if shards > 1 && shards != known.shards => {
-            return usage(format!("--shards {shards}: name this crawl's shard, such as --own 0"));
-        }
-        None => known.shard,
-        Some(Own::Auto) if shards == 1 => 0,
-        Some(Own::Auto) => {
-            return usage("--own auto: a crawl into object storage has one shard: name it, such as --own 0".to_owned());
-        }
-        Some(Own::List(list)) => match list.iter().collect::<Vec<_>>()[..] {
-            [shard] if *shard < shards => *shard,
-            [shard] => return usage(format!("--own {shard}: there are {shards} shards, numbered from 0")),
-            _ => {
-                let words = "--own: a crawl into object storage has one shard: start one for each, in its own STORE";
-                return usage(words.to_owned());
-            }
+    let shard = match own {
+        // Of several, each crawl has its own.
+        None | Some(Own::Auto) => known.shard,
+        Some(Own::List(list)) => match list.iter().find(|shard| **shard >= shards) {
+            Some(shard) => return usage(format!("--own {shard}: there are {shards} shards, numbered from 0")),
+            None => list.first().copied().unwrap_or(known.shard),
         },
     };
     let commit_every = args.commit_every.unwrap_or(known.commit_every);
@@ -72,15 +68,15 @@ pub(super) fn mailboxes(text: &str) -> Result<String, String> {
 }
 
 /// The fleet that the crawl belongs to.
-pub(super) fn fleet(args: &Args, settings: &mut Settings) -> Result<(), Failure> {
+pub(super) fn fleet(args: &Args, own: Option<&Own>, settings: &mut Settings) -> Result<(), Failure> {
     let known = settings.fleet.take();
-    let is_alone = args.links.as_deref() == Some(NONE) && args.shards.is_none() && args.own.is_none();
+    let is_alone = args.links.as_deref() == Some(NONE) && args.shards.is_none() && own.is_none();
     if is_alone && settings.bucket.as_ref().is_none_or(|bucket| bucket.shards == 1) {
         return Ok(());
     }
     let links = args.links.clone().or_else(|| known.as_ref().map(|known| known.links.clone()));
     let shards = args.shards.or_else(|| known.as_ref().map(|known| known.shards));
-    let own = args.own.clone().or_else(|| known.as_ref().map(|known| known.own.clone()));
+    let own = own.cloned().or_else(|| known.as_ref().map(|known| known.own.clone()));
     if let (Some(bucket), None | Some(NONE)) = (&settings.bucket, links.as_deref()) {
         return match bucket.shards {
             1 => Ok(()),

@@ -17,7 +17,7 @@ const STANDARD_INPUT: &str = "-";
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Start pages, parsed by the URL standard.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Given {
     /// Those of `--seed`.
     pub named: Vec<String>,

@@ -11,14 +11,15 @@ use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt, sizes, times
 use crate::flags::Shared;
 use crate::stores::place::{self, Place};
 
-/// Copies all versions of a store to another.
-pub fn run(from_path: &Path, to_path: &Path, shared: &Shared) -> Result<Outcome, Failure> {
+/// Copies all versions of a store to another; with a checkpoint, those of one moment.
+pub fn run(from_path: &Path, to_path: &Path, is_held: bool, shared: &Shared) -> Result<Outcome, Failure> {
     if place::is_same(from_path, to_path) {
         return Err(Failure::Usage(format!("{}: a store is not copied to itself", place::shown(from_path))));
     }
     let from = Place::to_read(from_path, shared)?;
     let canonicalizer = from.canonicalizer(from_path)?;
     let to = Place::to_fill(to_path, &canonicalizer, shared)?;
+    let from = if is_held { from.held(from_path)? } else { from };
     if let Place::Server(_) = &from {
         words::complain(
             "a server gives what its token may see: if it has access rules, the pages that they exclude are not in the \
@@ -55,8 +56,11 @@ pub fn run(from_path: &Path, to_path: &Path, shared: &Shared) -> Result<Outcome,
         })?)
     });
     let closed = to.store().close();
+    // A checkpoint ends here; one that is left expires.
+    let released = if is_held { from.store().close() } else { Ok(()) };
     let report = copied?;
     closed?;
+    released?;
     let outcome = told(&report, (from_path, to_path), &mut out)?;
     say_rules(&from, &to, from_path)?;
     out.end(outcome)

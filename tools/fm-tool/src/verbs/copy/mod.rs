@@ -11,7 +11,7 @@ use fm_cli::{Failure, Outcome, Output, interrupt, sink, sizes};
 
 use super::{backup, merge};
 use crate::flags::Shared;
-use crate::stores::{bucket, opening, remote, shards};
+use crate::stores::{bucket, opening, place, remote, shards};
 
 /// Copy a store, as it is or without dead records
 #[derive(clap::Args)]
@@ -35,6 +35,9 @@ pub struct Args {
     /// Compress every body again at this level, 1 to 19
     #[arg(long, requires = "compact", value_parser = clap::value_parser!(i32).range(0..=19))]
     level: Option<i32>,
+    /// Copy a bucket as it is now: a checkpoint keeps its pages until the end; needs the rights of a writer
+    #[arg(long, conflicts_with = "compact")]
+    checkpoint: bool,
     /// The new store's segment size, 1MiB to 1GiB
     #[arg(long, value_name = "SIZE", requires = "compact", value_parser = sizes::parse)]
     segment_size: Option<u64>,
@@ -61,7 +64,10 @@ impl Args {
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let is_folder = |path: &Path| !bucket::is_bucket(path) && !remote::is_server(path) && !shards::is_shards(path);
     if !is_folder(&args.store) || !is_folder(&args.to) {
-        return args.refuse_form().and_then(|()| across::run(&args.store, &args.to, shared));
+        return args.refuse_form().and_then(|()| across::run(&args.store, &args.to, args.checkpoint, shared));
+    }
+    if args.checkpoint {
+        return Err(place::no_checkpoint(&args.store));
     }
     if !args.compact {
         let options = BackupOptions::new().copy_all();

@@ -73,7 +73,7 @@ pub fn compact(
 
 fn tell(done: &CompactReport, orphans: &CollectReport, out: &mut Output) -> Result<(), Failure> {
     let line = fields!(done;
-        rewritten, rewritten_bytes, copied_bytes, deleted, waiting, problems = done.damage.len(),
+        rewritten, rewritten_bytes, copied_bytes, deleted, waiting, pinned, problems = done.damage.len(),
         orphans_deleted = orphans.segments, orphan_bytes = orphans.bytes, young_orphans = orphans.young,
     );
     let (grace, _) = GRACE;
@@ -89,7 +89,11 @@ fn tell(done: &CompactReport, orphans: &CollectReport, out: &mut Output) -> Resu
     if done.deleted > 0 {
         words.push_str(&format!("; {} deleted", count(done.deleted, "object")));
     }
-    words.push_str(&waiting(done.waiting));
+    words.push_str(&waiting(done.waiting.saturating_sub(done.pinned)));
+    if done.pinned > 0 {
+        let objects = count(done.pinned, "object");
+        words.push_str(&format!("; {objects} stay for a checkpoint, which `fm-tool segments --checkpoints` lists"));
+    }
     if orphans.segments > 0 {
         let (segments, bytes) = (count(orphans.segments, "segment"), sizes::print(orphans.bytes));
         words.push_str(&format!("; {segments} of {bytes} that no index names deleted"));

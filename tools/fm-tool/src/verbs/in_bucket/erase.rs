@@ -54,8 +54,16 @@ fn erased(store: &CloudStore, target: &Target, shared: &Shared, out: &mut Output
              --in-place`",
         );
     }
-    if report.waiting > 0 {
-        let (objects, (grace, _)) = (count(report.waiting, "object"), GRACE);
+    if report.pinned > 0 {
+        let objects = count(report.pinned, "object");
+        words::complain(format_args!(
+            "{objects} may hold bytes of these pages still, as a checkpoint needs them: `fm-tool segments --checkpoints` lists \
+             it. Wait for its end or remove it, and run the same command again"
+        ));
+    }
+    let orphans = report.waiting.saturating_sub(report.pinned);
+    if orphans > 0 {
+        let (objects, (grace, _)) = (count(orphans, "object"), GRACE);
         let why = "no index names them, and a repair may find that they were committed";
         words::complain(format_args!(
             "{objects} younger than {grace} may hold bytes of these pages still: {why}; the same command an hour later \
@@ -67,7 +75,7 @@ fn erased(store: &CloudStore, target: &Target, shared: &Shared, out: &mut Output
 
 fn tell(report: &EraseReport, shared: &Shared, out: &mut Output) -> Result<(), Failure> {
     let line = fields!(report;
-        dry_run = false, complete = report.is_complete(), pages, rewritten, deleted, waiting,
+        dry_run = false, complete = report.is_complete(), pages, rewritten, deleted, waiting, pinned,
         problems = report.damage.len(),
     );
     let (pages, segments) = (count(report.pages, "page"), count(report.rewritten, "segment"));

@@ -1,7 +1,10 @@
-//! `segments` of a bucket: live and dead bytes of each segment, by the index.
+//! `segments` of a bucket: live and dead bytes of each segment, by the index; and the checkpoints that
+//! keep rewritten segments.
 
-use filemap_cloud::CloudSegment;
-use fm_cli::{Failure, Outcome, Output, fields, sizes};
+use filemap_cloud::{CloudCheckpoint, CloudSegment};
+use fm_cli::words::count;
+use fm_cli::{Failure, Outcome, Output, fields, sizes, times};
+use serde_json::json;
 
 use super::to_read;
 use crate::flags::Shared;
@@ -29,6 +32,43 @@ pub fn run(location: &str, shared: &Shared) -> Result<Outcome, Failure> {
         }
     }
     out.end(Outcome::Done)
+}
+
+/// Lists the checkpoints. Needs no right to write.
+pub fn checkpoints(location: &str, shared: &Shared) -> Result<Outcome, Failure> {
+    let found = to_read(location, shared)?.checkpoints()?;
+    let mut out = Output::stdout(shared.flags);
+    if !out.is_json() {
+        out.line(checkpoint(&["NAME", "SHARD", "REFRESHED", "LIFETIME", "STATE"].map(str::to_owned)))?;
+    }
+    for CloudCheckpoint { name, shard, refreshed_ms, lifetime, is_live, .. } in &found {
+        let refreshed = times::print(i64::try_from(*refreshed_ms).unwrap_or(i64::MAX));
+        if out.is_json() {
+            out.json(&json!({
+                "name": name, "shard": shard, "refreshed": refreshed, "refreshed_ms": refreshed_ms,
+                "lifetime_s": lifetime.as_secs_f64(), "live": is_live,
+            }))?;
+        } else {
+            let state = if *is_live { "live" } else { "expired" };
+            let lifetime = format!("{} s", lifetime.as_secs());
+            out.line(checkpoint(&[name.clone(), shard.to_string(), refreshed, lifetime, state.to_owned()]))?;
+        }
+    }
+    out.end(Outcome::Done)
+}
+
+fn checkpoint(cells: &[String; 5]) -> String {
+    let [name, shard, refreshed, lifetime, state] = cells;
+    format!("{name:<24} {shard:>5} {refreshed:<24} {lifetime:>9} {state}")
+}
+
+/// Removes the checkpoints of a name. Takes the store from no writer.
+pub fn remove(location: &str, name: &str, shared: &Shared) -> Result<Outcome, Failure> {
+    let removed = to_read(location, shared)?.remove_checkpoints(name)?;
+    let mut out = Output::stdout(shared.flags);
+    let words = format_args!("{} removed; a scan that has it fails", count(removed, "checkpoint"));
+    out.report(&json!({ "removed": removed, "name": name }), words)?;
+    out.end(if removed > 0 { Outcome::Done } else { Outcome::NotFound })
 }
 
 fn share(segment: &CloudSegment) -> Option<f64> {

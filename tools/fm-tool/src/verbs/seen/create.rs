@@ -24,7 +24,7 @@ use fm_cli::canonical::Canonical;
     Example:\n  fm-tool seen create seen.bits --kind md5-bitmap --bits 32\n  \
     fm-tool seen create old.bits --kind hash-bitmap --functions bkdr,ap,djb --slots 1000003 --adopt\n  \
     fm-tool seen create seen.bloom --kind bloom --urls 100000000 --rate 1e-4 --layout blocked\n  \
-    fm-tool seen create seen.grow --kind growing --rate 1e-3 --canonical crawl\n  \
+    fm-tool seen create seen.grow --kind growing --rate 1e-3 --canonicalizer crawl\n  \
     fm-tool seen create seen.trie --kind trie\n  \
     fm-tool seen create seen.disk --kind disk --max-age 90d\n  \
     fm-tool seen create redis://10.0.0.1:6379/pages --kind exact --urls 100000000"
@@ -76,7 +76,7 @@ pub struct Args {
     max_age: Option<Duration>,
     /// The canonicaliser: whatwg, crawl, surt or exact, with rules switched as in
     /// crawl,+www,-tracking
-    #[arg(long, value_name = "RULES", value_parser = Canonical::parse, default_value = "whatwg")]
+    #[arg(long = "canonicalizer", alias = "canonical", value_name = "RULES", value_parser = Canonical::parse, default_value = "whatwg")]
     canonical: Canonical,
     /// Adopt the bare bits of an MD5 or hash bitmap that another program made
     #[arg(long)]

@@ -16,18 +16,18 @@ use fm_cli::canonical::{self, Canonical};
 /// Show how a URL becomes canonical, rule by rule
 #[derive(clap::Args)]
 #[command(
-    after_help = "Without --canonical and --set: the result of each preset. The rule `whatwg` is the URL standard's own parsing. \
+    after_help = "Without --canonicalizer and --set: the result of each preset. The rule `whatwg` is the URL standard's own parsing. \
     Bytes that are not UTF-8 are encoded in one of two ways. `percent-bytes`, for a bare URL in a list or argument: each byte over 7F is \
     percent-encoded. `page-encoding` (with --encoding), for a link of a page: the path in UTF-8, the query in the page's encoding, as the \
     URL standard says.\n\n\
-    Example:\n  fm-tool seen explain 'HTTP://www.Example.com:80/a/../b?utm_source=x#top' --canonical crawl,+www"
+    Example:\n  fm-tool seen explain 'HTTP://www.Example.com:80/a/../b?utm_source=x#top' --canonicalizer crawl,+www"
 )]
 pub struct Args {
     #[command(flatten)]
     urls: UrlArgs,
     /// The canonicaliser: whatwg, crawl, surt or exact, with rules switched as in
     /// crawl,+www,-tracking; may be given again
-    #[arg(long, value_name = "RULES", value_parser = Canonical::parse)]
+    #[arg(long = "canonicalizer", alias = "canonical", value_name = "RULES", value_parser = Canonical::parse)]
     canonical: Vec<Canonical>,
     /// Treat it as a link of a page in this encoding, such as windows-1252 or shift_jis
     #[arg(long, value_name = "LABEL", value_parser = encoding)]

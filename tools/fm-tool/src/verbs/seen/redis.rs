@@ -41,7 +41,7 @@ pub fn open(location: &str, asked: Option<&Canonical>) -> Result<(RedisUrlSet, A
     let rules = named(name, version).ok_or_else(unknown)?;
     if let Some(other) = asked.map(Canonical::canonicalizer).filter(|other| !sets::is_same(&**other, &*rules)) {
         let (rules, other) = (canonical::words(&*rules), canonical::words(&*other));
-        let words = format!("{} has the rules `{rules}`, not `{other}`; leave --canonical out", set.location());
+        let words = format!("{} has the rules `{rules}`, not `{other}`; leave --canonicalizer out", set.location());
         return Err(Failure::Usage(words));
     }
     Ok((set, rules))

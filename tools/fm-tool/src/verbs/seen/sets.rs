@@ -20,7 +20,7 @@ use crate::stores::{bucket, shards};
 pub struct CanonicalArg {
     /// The canonicaliser, for a set that does not record it: whatwg, crawl, surt or exact, with
     /// rules switched as in crawl,+www,-tracking. A set that records another one is refused
-    #[arg(long, value_name = "RULES", value_parser = Canonical::parse)]
+    #[arg(long = "canonicalizer", alias = "canonical", value_name = "RULES", value_parser = Canonical::parse)]
     pub canonical: Option<Canonical>,
 }
 
@@ -122,12 +122,12 @@ pub fn canonicalizer(
         (Some(noted), None) => Ok(noted),
         (None, Some(asked)) => Ok(asked),
         (None, None) => Err(Failure::Usage(format!(
-            "{} does not record the canonicaliser of its URLs; name it with --canonical",
+            "{} does not record the canonicaliser of its URLs; name it with --canonicalizer",
             path.display()
         ))),
         (Some(noted), Some(asked)) if is_same(&*noted, &*asked) => Ok(noted),
         (Some(noted), Some(asked)) => Err(Failure::Usage(format!(
-            "the URLs of {} were made canonical by `{}`; with `{}` it would report URLs that it has as new. Leave --canonical out",
+            "the URLs of {} were made canonical by `{}`; with `{}` it would report URLs that it has as new. Leave --canonicalizer out",
             path.display(),
             canonical::words(&*noted),
             canonical::words(&*asked)
