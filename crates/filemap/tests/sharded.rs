@@ -1,5 +1,5 @@
-//! A store over several folders filled by imports and emptied by dumps: what it has is what a store
-//! in one folder has, revisits under other hosts too.
+//! A store over several folders filled by imports and emptied by dumps: what it has is what a
+//! store in one folder has, revisits under other hosts too.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

@@ -88,7 +88,13 @@ fn other_rules_make_other_pages() {
         let ran = bench.run("run", &with(&resolve, &["--rules=whatwg"])).ended(2);
         assert!(ran.words.contains("the store has the rules"), "{}", ran.words);
     }
-    assert!(Bench::new().run("run", &["--seed=http://a.test/", "--canonicalizer=nonsense"]).ended(2).words.contains("whatwg"));
+    assert!(
+        Bench::new()
+            .run("run", &["--seed=http://a.test/", "--canonicalizer=nonsense"])
+            .ended(2)
+            .words
+            .contains("whatwg")
+    );
 }
 
 #[test]

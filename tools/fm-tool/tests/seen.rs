@@ -421,7 +421,8 @@ fn what_crawls_drop_and_what_they_leave_alone_is_explained_by_rules() {
         ("http://a/?session_id=0123456789abcdef0123456789abcdef".to_owned(), "http://a/", "session-ids"),
     ];
     for (url, key, rule) in rows {
-        let explained = &seen_run("explain", Path::new(&url), &["--canonicalizer", "crawl", "--json"]).ended(0).json()[0];
+        let explained =
+            &seen_run("explain", Path::new(&url), &["--canonicalizer", "crawl", "--json"]).ended(0).json()[0];
         assert_eq!(explained["key"], key, "{url}");
         let rules: Vec<&str> =
             explained["steps"].as_array().unwrap().iter().filter_map(|s| s["rule"].as_str()).collect();

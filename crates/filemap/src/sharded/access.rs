@@ -1,6 +1,6 @@
 //! The store over several folders as [`PageRead`] and [`PageWrite`]: calls of a URL go to the
-//! member of its host, lists are merged, calls of the whole store go to every member. A revisit may
-//! get its body from another member than its own.
+//! member of its host, lists are merged, calls of the whole store go to every member. A revisit
+//! may get its body from another member than its own.
 
 use std::collections::VecDeque;
 use std::io::Read;

@@ -1,5 +1,5 @@
-//! Target of an import: a local store, in one folder or several, or one behind a server, which gets
-//! archive files unchanged.
+//! Target of an import: a local store, in one folder or several, or one behind a server, which
+//! gets archive files unchanged.
 
 use std::cell::OnceCell;
 use std::io::{self, Read};

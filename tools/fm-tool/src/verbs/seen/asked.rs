@@ -52,7 +52,9 @@ pub fn served(path: &Path, memory: &MemoryArg, asked: Option<&Canonical>) -> Res
     })?;
     if let Some(other) = asked.map(Canonical::canonicalizer).filter(|other| !sets::is_same(&**other, &*rules)) {
         let (path, rules, other) = (path.display(), canonical::words(&*rules), canonical::words(&*other));
-        return Err(Failure::Usage(format!("{path} has the rules `{rules}`, not `{other}`; leave --canonicalizer out")));
+        return Err(Failure::Usage(format!(
+            "{path} has the rules `{rules}`, not `{other}`; leave --canonicalizer out"
+        )));
     }
     Ok(Some((Asked::Served(client), rules)))
 }

@@ -2,8 +2,8 @@
 //!
 //! Sizes come from one sequential pass over the value log that decompresses no body; numbers of
 //! versions from the list of pages and their key records; numbers of pages from the order of keys.
-//! Memory is bounded by the hosts counted exactly, or by the pages printed. Of a store over several
-//! folders each is read in turn, for one list.
+//! Memory is bounded by the hosts counted exactly, or by the pages printed. Of a store over
+//! several folders each is read in turn, for one list.
 
 mod hosts;
 mod pages;
