@@ -185,6 +185,30 @@ fn of_two_crawls_each_page_is_fetched_by_one_but_for_start_pages() {
     assert_eq!(benches[0].run("run", &["--allow-private", &resolve, "--json"]).ended(0).json()["end"], "complete");
 }
 
+#[cfg(feature = "cloud")]
+#[test]
+fn a_crawl_into_a_bucket_shares_a_set_with_one_into_a_folder() {
+    let Some(location) = crate::bucket::place("seen") else { return };
+    let hosts = [("left.test", crossed("right.test")), ("right.test", crossed("left.test"))];
+    let (web, shared) = (Web::slow(hosts, Duration::from_millis(20)), Shared::new());
+    let (benches, resolve, seen) = ([Bench::new(), Bench::new()], web.resolve(), shared.argument());
+    let store = format!("--store={location}");
+    // A request to the set follows a commit in the bucket: many pages each.
+    let usual = ["--scope=any", "--rate=0", "--allow-private", "--json", "--connections=64", "--host-connections=64"];
+    let begin_at = |which: usize, more: &[&str]| {
+        begin(benches[which].command("run", &[&usual[..], &[&*resolve, &*seen, SEEDS[which]], more].concat()))
+    };
+    let children = [begin_at(0, &[&store]), begin_at(1, &[])];
+    let ends = children.map(|child| Bench::finish(child).ended(0).json());
+    let in_bucket: BTreeSet<String> = crate::bucket::pages(&location).into_keys().collect();
+    let in_folder: BTreeSet<String> = benches[1].pages().into_keys().collect();
+    let wanted = all_urls("left.test").into_iter().chain(all_urls("right.test")).collect::<BTreeSet<_>>();
+    assert_eq!(in_bucket.union(&in_folder).cloned().collect::<BTreeSet<_>>(), wanted, "{ends:?}");
+    let twice: Vec<&String> = in_bucket.intersection(&in_folder).collect();
+    assert!(twice.iter().all(|url| SEEDS.iter().any(|seed| seed.ends_with(url.as_str()))), "{twice:?}");
+    assert!(!in_bucket.is_empty() && !in_folder.is_empty(), "both had work: {ends:?}");
+}
+
 #[test]
 fn crawls_that_are_killed_lose_no_page_to_each_other() {
     let shared = Shared::new();
