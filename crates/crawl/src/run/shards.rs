@@ -208,12 +208,15 @@ struct Looks<'a> {
     answered: Instant,
 }
 
+/// The state of a fleet and of its shards.
+type Look = (Standing, Vec<ShardStats>);
+
 impl Looks<'_> {
     /// The state of the fleet, if a look is due and is answered.
     ///
     /// # Errors
     /// The error of the server, if no crawl runs and it has not answered for the lease.
-    fn look(&mut self, is_alone: bool) -> Result<Option<(Standing, Vec<ShardStats>)>, Error> {
+    fn look(&mut self, is_alone: bool) -> Result<Option<Look>, Error> {
         if Instant::now() < self.next {
             return Ok(None);
         }
