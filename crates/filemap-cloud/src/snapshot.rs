@@ -1,4 +1,5 @@
-//! Checkpoints for the callers of a store: take one as a handle of its own, list them, remove them.
+//! Checkpoints for the callers of a store: take one as a handle of its own, list them, remove
+//! them.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};

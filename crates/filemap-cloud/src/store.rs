@@ -166,9 +166,10 @@ impl CloudStore {
         read::digest(self.of(lookup.url)?, lookup)
     }
 
-    /// A version of a page without its body, and the body as a stream that can seek. Only the parts
-    /// that are read are transferred, if the body is over 4 MiB. Bodies of builds before this
-    /// function, and those put by [`PageWrite::put`] up to that length, are read when it returns.
+    /// A version of a page without its body, and the body as a stream that can seek. Only the
+    /// parts that are read are transferred, if the body is over 4 MiB. Bodies of builds before
+    /// this function, and those put by [`PageWrite::put`] up to that length, are read when it
+    /// returns.
     ///
     /// # Errors
     ///

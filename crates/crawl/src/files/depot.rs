@@ -68,8 +68,8 @@ impl Depot {
     ///
     /// # Errors
     /// `Usage` if the folder belongs to another crawl, and an error if it is in use: then the
-    /// shard is not opened, and its owner keeps it. Errors of `open`, the system and the shard, also
-    /// if another owner takes it meanwhile.
+    /// shard is not opened, and its owner keeps it. Errors of `open`, the system and the shard,
+    /// also if another owner takes it meanwhile.
     pub fn open(
         store: &Path,
         (bucket, owner): (&BucketSettings, &str),

@@ -184,8 +184,8 @@ impl Settings {
         }
     }
 
-    /// Returns whether these are the settings of a process that crawls several shards of a store in
-    /// object storage: each of its crawls has a folder of its own.
+    /// Returns whether these are the settings of a process that crawls several shards of a store
+    /// in object storage: each of its crawls has a folder of its own.
     pub fn is_several(&self) -> bool {
         let has_one = |fleet: &FleetSettings| matches!(&fleet.own, Own::List(list) if list.len() == 1);
         self.bucket.as_ref().is_some_and(|bucket| bucket.shards > 1)
