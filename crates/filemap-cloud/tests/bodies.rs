@@ -128,6 +128,7 @@ fn a_stream_goes_on_where_a_compaction_has_moved_the_body() {
     let (mut moved, mut read) = (stream(&reader), vec![0; 100]);
     moved.read_exact(&mut read).expect("readable");
     assert!(store.remove(b"http://a.example/other", None).expect("removed"));
+    store.sync().expect("synced");
     let report = store.compact(CompactionGoal::NoGarbage).expect("compacted");
     assert!(report.rewritten > 0 && report.deleted > 0 && report.copied_bytes > 6 << 20, "{report:?}");
     moved.read_to_end(&mut read).expect("readable where it is now");
@@ -136,6 +137,7 @@ fn a_stream_goes_on_where_a_compaction_has_moved_the_body() {
     moved.seek(SeekFrom::Start(0)).expect("in it");
     moved.read_exact(&mut [0; 100]).expect("readable");
     assert!(store.remove(URL.as_bytes(), None).expect("removed"));
+    store.sync().expect("synced");
     for _ in 0..2 {
         store.compact(CompactionGoal::NoGarbage).expect("compacted");
     }
