@@ -14,6 +14,7 @@ use filemap::{Error, Lookup, Page, PageHead, PageRead, PageWrite, Put, Result, V
 use urlindex::Canonicalizer;
 
 use crate::body::CloudBody;
+use crate::cache::{Cache, CacheCounts};
 use crate::core::Core;
 use crate::error;
 use crate::shard::Shard;
@@ -132,6 +133,12 @@ impl CloudStore {
             Some(writer) => Ok(writer.last_sequence()),
             None => Ok(core.wait(|core| async move { core.index.next_sequence().await })?.saturating_sub(1)),
         }
+    }
+
+    /// Counts of the cache on disk; `None` without one
+    /// ([`CloudOptions::disk_cache`](crate::CloudOptions::disk_cache)).
+    pub fn cache_counts(&self) -> Option<CacheCounts> {
+        self.first().core.bucket.cache().map(Cache::counts)
     }
 
     /// Returns whether another writer has taken over a shard, so that this handle can write

@@ -28,7 +28,7 @@ mod cloud {
     use filemap::page::RecordKind;
     use filemap::{Lookup, Page, PageWrite, Result};
     use filemap_cloud::{CloudOptions, CloudStore, KeptFile, Mode, open_bucket};
-    use fm_cli::canonical;
+    use fm_cli::{canonical, disk_cache};
     use urlindex::CrawlRules;
 
     use super::{Args, Depot, Failure, Settings};
@@ -45,6 +45,10 @@ mod cloud {
         let rules = args.rules.as_ref().map(canonical::Canonical::canonicalizer);
         let options = CloudOptions::new().canonicalizer(rules.unwrap_or_else(|| Arc::new(CrawlRules::crawl())));
         let options = options.shards(bucket.shards).only_shard(bucket.shard);
+        let options = match disk_cache::of_environment()? {
+            Some((folder, bytes)) => options.disk_cache(folder, bytes),
+            None => options,
+        };
         // Without start pages the crawl of the shard is continued.
         let begins = !args.seed.is_empty() || !args.seeds.is_empty();
         let mode = if begins { Mode::Fill } else { Mode::Write };
