@@ -156,7 +156,8 @@ pub struct Args {
     #[arg(long, value_name = "http://HOST/v1/seen/NAME|redis://HOST/NAME", value_parser = seen_set)]
     pub(super) seen: Option<SharedSet>,
     /// Put the pages and the state of the crawl into this store in object storage, so that any
-    /// machine can continue it. STORE names the local working folder, STORE.crawl
+    /// machine can continue it. STORE names the local working folder, STORE.crawl.
+    /// FILEMAP_CACHE_DIR and FILEMAP_CACHE_SIZE: a cache on disk of what is read
     #[arg(long = "store", value_name = "s3://BUCKET/PREFIX", value_parser = divided::location)]
     pub(super) bucket: Option<String>,
     /// With --store: commit at least this often. After a kill, pages fetched since the last commit
