@@ -8,8 +8,8 @@
 //! 3. The new segment is committed like any other, with the rows that were not removed meanwhile.
 //!    It names the segments it replaces: a repair ignores those, deleted or not.
 //! 4. Their objects are deleted when that commit is durable and the grace is over. After a failed
-//!    commit none is deleted: the rows in memory may not be durable. A live checkpoint taken before
-//!    the rewrite keeps them: see `pins`.
+//!    commit none is deleted: the rows in memory may not be durable. A live checkpoint taken
+//!    before the rewrite keeps them: see `pins`.
 //!
 //! A tombstone is copied while a segment that it names counts. A damaged segment is kept and
 //! reported.

@@ -1,10 +1,10 @@
 //! Erasure: removes pages and their stored bytes before the call returns.
 //!
-//! Every segment with dead records is rewritten and deleted immediately, without the grace; but one
-//! that a checkpoint needs stays until that ends, and the report says so.
-//! Orphans (uploaded segments that no index names) are kept for the grace: a repair may find them
-//! committed. A tombstone also contains a URL, and is freed with the versions that it removes. The
-//! index's copies of a URL disappear when SlateDB compacts and collects its tables.
+//! Every segment with dead records is rewritten and deleted immediately, without the grace; but
+//! one that a checkpoint needs stays until that ends, and the report says so. Orphans (uploaded
+//! segments that no index names) are kept for the grace: a repair may find them committed. A
+//! tombstone also contains a URL, and is freed with the versions that it removes. The index's
+//! copies of a URL disappear when SlateDB compacts and collects its tables.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

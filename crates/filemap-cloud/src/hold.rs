@@ -1,5 +1,5 @@
-//! A checkpoint that this process keeps alive: its object, the tables of its view, and the task that
-//! refreshes both. If the process dies, both expire.
+//! A checkpoint that this process keeps alive: its object, the tables of its view, and the task
+//! that refreshes both. If the process dies, both expire.
 
 use std::sync::Arc;
 use std::time::Duration;

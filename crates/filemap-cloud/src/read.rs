@@ -58,8 +58,8 @@ impl Core {
         }
     }
 
-    /// Looks the version up again after its record was missing at `gone`: others may have moved it,
-    /// or the one that a reference names. Missing at the same place again, it is damage.
+    /// Looks the version up again after its record was missing at `gone`: others may have moved
+    /// it, or the one that a reference names. Missing at the same place again, it is damage.
     pub(crate) async fn found_again(
         &self,
         sought: &Sought,

@@ -158,9 +158,9 @@ impl CloudStore {
         read::digest(self.of(lookup.url)?, lookup)
     }
 
-    /// A version of a page without its body, and the body as a stream that can seek. Only the parts
-    /// that are read are transferred, if the body is over 4 MiB. Bodies of builds before this
-    /// function, and those put by [`PageWrite::put`] up to that length, are read when it returns.
+    /// A version of a page without its body, and the body as a stream that can seek. Of a body
+    /// over 4 MiB only the parts that are read are transferred. A shorter one, or one that a build
+    /// without chunks has stored, is read at once.
     ///
     /// # Errors
     ///

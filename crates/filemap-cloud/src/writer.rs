@@ -338,7 +338,8 @@ impl Writer {
         }
     }
 
-    /// A range of a record that this writer has not uploaded yet; `None` if it is in object storage.
+    /// A range of a record that this writer has not uploaded yet; `None` if it is in object
+    /// storage.
     pub(crate) fn record(&self, row: &Row, bytes: Range<u64>) -> Option<Bytes> {
         if row.place.epoch != self.epoch {
             return None;

@@ -1,5 +1,5 @@
-//! The cache on disk: what it saves, and that it never changes an answer: with damaged entries, with
-//! a store made anew at the same place, beside another process, and in a verification.
+//! The cache on disk: what it saves, and that it never changes an answer: with damaged entries,
+//! with a store made anew at the same place, beside another process, and in a verification.
 
 use std::path::Path;
 use std::sync::Arc;

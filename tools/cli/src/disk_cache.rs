@@ -1,5 +1,5 @@
-//! The cache on disk of stores in object storage. It comes from the environment, so that all programs
-//! of a machine share it.
+//! The cache on disk of stores in object storage. It comes from the environment, so that all
+//! programs of a machine share it.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! The object of a checkpoint: what it needs, and how long it lives unless it is refreshed. Lines of
-//! name and value, also readable by people.
+//! The object of a checkpoint: what it needs, and how long it lives unless it is refreshed. Lines
+//! of name and value, also readable by people.
 
 use std::time::Duration;
 

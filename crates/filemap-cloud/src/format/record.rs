@@ -12,8 +12,8 @@
 //! deleted, the tombstone may be dropped (see `format::sources`).
 //!
 //! Invariants: the checksum of a record's head is seeded with its place, so it is valid only where
-//! it was written; the head can be checked without the payload. Of a body in chunks the head has the
-//! checksum of the table, and the table those of the chunks: see `format::chunks`.
+//! it was written; the head can be checked without the payload. Of a body in chunks the head has
+//! the checksum of the table, and the table those of the chunks: see `format::chunks`.
 
 use filemap_core::Version;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};

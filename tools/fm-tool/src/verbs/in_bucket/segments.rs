@@ -1,5 +1,5 @@
-//! `segments` of a bucket: live and dead bytes of each segment, by the index; and the checkpoints that
-//! keep rewritten segments.
+//! `segments` of a bucket: live and dead bytes of each segment, by the index; and the checkpoints
+//! that keep rewritten segments.
 
 use filemap_cloud::{CloudCheckpoint, CloudSegment};
 use fm_cli::words::count;
