@@ -12,6 +12,7 @@ use futures_util::{FutureExt, StreamExt};
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 
+use crate::cache::{Cache, Cached};
 use crate::error::{Error, Result};
 
 /// The pause before the first retry; each later pause doubles.
@@ -30,6 +31,8 @@ pub(crate) struct Bucket {
     objects: Arc<dyn ObjectStore>,
     /// The same objects through a client with its own timeouts: the index sets none.
     of_index: Arc<dyn ObjectStore>,
+    /// A cache that both read through, and both without it.
+    cache: Option<Behind>,
     root: Path,
     /// The shard to which names beginning with [`SHARD`] belong.
     shard: u32,
@@ -37,6 +40,14 @@ pub(crate) struct Bucket {
     retries: u32,
     /// Bytes per second of the slowest link.
     slowest: u64,
+}
+
+/// A cache, and the objects behind it.
+#[derive(Clone)]
+struct Behind {
+    cache: Arc<Cache>,
+    objects: Arc<dyn ObjectStore>,
+    of_index: Arc<dyn ObjectStore>,
 }
 
 /// Bounds of retries and of time.
@@ -51,7 +62,32 @@ pub(crate) struct Bounds {
 impl Bucket {
     pub(crate) fn new(objects: Arc<dyn ObjectStore>, root: Path, location: &str, bounds: Bounds) -> Bucket {
         let (of_index, Bounds { retries, slowest }) = (Arc::clone(&objects), bounds);
-        Bucket { objects, of_index, root, shard: 0, location: location.into(), retries, slowest: slowest.max(1) }
+        let (location, slowest) = (location.into(), slowest.max(1));
+        Bucket { objects, of_index, cache: None, root, shard: 0, location, retries, slowest }
+    }
+
+    /// Reads through a cache. `store` identifies the store: its location, and its description.
+    pub(crate) fn with_cache(self, cache: Arc<Cache>, store: &str) -> Bucket {
+        let through = |objects: &Arc<dyn ObjectStore>| Cached::new(Arc::clone(objects), &cache, store);
+        let (objects, of_index) = (Arc::new(through(&self.objects)), Arc::new(through(&self.of_index)));
+        let behind = Behind { cache, objects: self.objects, of_index: self.of_index };
+        Bucket { objects, of_index, cache: Some(behind), ..self }
+    }
+
+    /// The same objects without a cache.
+    pub(crate) fn uncached(&self) -> Bucket {
+        let all = self.clone();
+        match &self.cache {
+            None => all,
+            Some(Behind { objects, of_index, .. }) => {
+                Bucket { objects: Arc::clone(objects), of_index: Arc::clone(of_index), cache: None, ..all }
+            }
+        }
+    }
+
+    /// The cache that it reads through.
+    pub(crate) fn cache(&self) -> Option<&Cache> {
+        self.cache.as_ref().map(|behind| &*behind.cache)
     }
 
     /// Adds a second client for the index: it reaches the same objects and bounds each request.
@@ -171,6 +207,19 @@ impl Bucket {
             Some(GetRange::Offset(offset)) => found.size <= *offset,
             Some(GetRange::Suffix(_)) => found.size == 0,
             None => false,
+        }
+    }
+
+    /// Time, size and tag of an object; `None` if it does not exist.
+    pub(crate) async fn meta(&self, name: &str) -> Result<Option<ObjectMeta>> {
+        let path = self.path(name);
+        let mut attempts = 0;
+        loop {
+            match self.timed(0, self.objects.head(&path)).await {
+                Ok(meta) => return Ok(Some(meta)),
+                Err(object_store::Error::NotFound { .. }) => return Ok(None),
+                Err(error) => self.pause(&mut attempts, &format!("reading {}", self.named(name)), error).await?,
+            }
         }
     }
 

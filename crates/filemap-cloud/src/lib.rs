@@ -23,6 +23,7 @@
 
 mod body;
 mod bucket;
+mod cache;
 mod collect;
 mod commit;
 mod compact;
@@ -69,6 +70,7 @@ use filemap::{Options, PageStore, PageWrite};
 use filemap_http::{Client, ClientOptions};
 
 pub use crate::body::CloudBody;
+pub use crate::cache::CacheCounts;
 pub use crate::collect::CollectReport;
 pub use crate::compact::{CompactPlan, CompactReport};
 pub use crate::erase::EraseReport;

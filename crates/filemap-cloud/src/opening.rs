@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 use urlindex::Canonicalizer;
 
 use crate::bucket::{Bounds, Bucket};
+use crate::cache::Cache;
 use crate::commit::{Committer, SEGMENTS, object};
 use crate::core::Core;
 use crate::due::Due;
@@ -100,6 +101,7 @@ fn open_in(bucket: Bucket, mode: Mode, options: &CloudOptions) -> Result<CloudSt
     let (waiting, options, name) = (runtime.clone(), options.clone(), bucket.clone());
     let opened = runtime::wait(&waiting, async move {
         let Described { shards: of, canonicalizer } = described(&bucket, mode, &options).await?;
+        let bucket = cached(bucket, &options).await?;
         let (mut shards, wanted) = (Vec::new(), wanted(&bucket, of, &options)?);
         if mode != Mode::Read && wanted.len() > 1 {
             // Checked first: if one shard cannot be opened, no writer of another is fenced.
@@ -114,6 +116,24 @@ fn open_in(bucket: Bucket, mode: Mode, options: &CloudOptions) -> Result<CloudSt
         Ok(CloudStore::over(shards, of))
     });
     opened.unwrap_or_else(|| Err(name.unavailable("opening", 0, &"its task ended without an answer")))
+}
+
+/// Adds the cache on disk of the options. The description tells a store from one that was at the
+/// same place before.
+async fn cached(bucket: Bucket, options: &CloudOptions) -> Result<Bucket> {
+    let Some((folder, bytes)) = options.disk_cache.clone() else { return Ok(bucket) };
+    let Some(meta) = bucket.meta(description::NAME).await? else {
+        return Err(Error::NotAStore { location: bucket.location().to_owned() });
+    };
+    let shown = folder.display().to_string();
+    let wrong = |what: String| {
+        let location = bucket.location().to_owned();
+        Error::Location { location, what: format!("the cache on disk {shown} cannot be opened: {what}") }
+    };
+    let cache = tokio::task::spawn_blocking(move || Cache::open(&folder, bytes)).await;
+    let cache = cache.map_err(|error| wrong(error.to_string()))?.map_err(|error| wrong(error.to_string()))?;
+    let store = format!("{} {} {:?}", bucket.location(), meta.last_modified.timestamp_millis(), meta.e_tag);
+    Ok(bucket.with_cache(Arc::new(cache), &store))
 }
 
 /// The shards to open: all, or the one that the options name.

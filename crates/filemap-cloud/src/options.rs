@@ -1,5 +1,6 @@
 //! Options for opening a store in object storage: bounds of memory, requests and time.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +47,7 @@ pub struct CloudOptions {
     pub(crate) max_retries: u32,
     pub(crate) slowest: u64,
     pub(crate) cache_bytes: u64,
+    pub(crate) disk_cache: Option<(PathBuf, u64)>,
     pub(crate) poll: Duration,
     pub(crate) space_bound: Option<f64>,
     pub(crate) grace: Duration,
@@ -65,6 +67,7 @@ impl Default for CloudOptions {
             max_retries: 8,
             slowest: 64 << 10,
             cache_bytes: 64 << 20,
+            disk_cache: None,
             poll: Duration::from_secs(60),
             space_bound: Some(SPACE_BOUND),
             grace: Duration::from_secs(3600),
@@ -119,6 +122,16 @@ impl CloudOptions {
     /// Memory for blocks of the index; default 64 MiB. Counted per shard of a handle.
     pub fn cache_bytes(self, bytes: u64) -> CloudOptions {
         CloudOptions { cache_bytes: bytes, ..self }
+    }
+
+    /// Keeps what is read of segments and of tables of the index in files of this folder, in at
+    /// most `bytes` (1 MiB or more); off by default. The folder is made if its parent exists.
+    /// Handles of any process and any store may share it, each with its own bound; one handle's
+    /// part may come on top. Entries that are damaged are read again.
+    ///
+    /// Erased pages may stay in the cache: delete the folder to be sure.
+    pub fn disk_cache(self, folder: impl Into<PathBuf>, bytes: u64) -> CloudOptions {
+        CloudOptions { disk_cache: Some((folder.into(), bytes)), ..self }
     }
 
     /// Interval at which a handle polls for changes by others; default 60 s, at least 1 s.

@@ -14,6 +14,7 @@ use filemap::{Error, Lookup, Page, PageHead, PageRead, PageWrite, Put, Result, V
 use urlindex::Canonicalizer;
 
 use crate::body::CloudBody;
+use crate::cache::{Cache, CacheCounts};
 use crate::core::Core;
 use crate::error;
 use crate::shard::Shard;
@@ -148,6 +149,12 @@ impl CloudStore {
         Ok(())
     }
 
+    /// Counts of the cache on disk; `None` without one
+    /// ([`CloudOptions::disk_cache`](crate::CloudOptions::disk_cache)).
+    pub fn cache_counts(&self) -> Option<CacheCounts> {
+        self.first().core.bucket.cache().map(Cache::counts)
+    }
+
     /// Returns whether another writer has taken over a shard, so that this handle can write
     /// nothing there. Makes no request: the handle notices it at its next commit, or when a read
     /// fails.
@@ -166,10 +173,9 @@ impl CloudStore {
         read::digest(self.of(lookup.url)?, lookup)
     }
 
-    /// A version of a page without its body, and the body as a stream that can seek. Only the
-    /// parts that are read are transferred, if the body is over 4 MiB. Bodies of builds before
-    /// this function, and those put by [`PageWrite::put`] up to that length, are read when it
-    /// returns.
+    /// A version of a page without its body, and the body as a stream that can seek. Of a body over
+    /// 4 MiB only the parts that are read are transferred. A shorter one, or one that was stored
+    /// before there were chunks, is read at once.
     ///
     /// # Errors
     ///

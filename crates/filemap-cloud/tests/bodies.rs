@@ -180,7 +180,8 @@ fn a_stream_over_a_bad_link_is_whole_or_fails_by_name() {
     let faults = Faults { fail: 60, lose: 60, delay: 300 };
     let end = Simulated::new(Arc::clone(&objects.objects), 5, faults);
     let reader = (0..20).find_map(|_| open_on(Arc::clone(&end) as _, "a", "the test", Mode::Read, &options()).ok());
-    let mut body = stream(&reader.expect("opened"));
+    let reader = reader.expect("opened");
+    let mut body = stream(&reader);
     let mut read = Vec::new();
     while body.read_to_end(&mut read).is_err() {
         // What was read before the error is in `read`, and the next call goes on behind it.

@@ -3,6 +3,7 @@
 mod as_store;
 mod bodies;
 mod bucket;
+mod caching;
 mod checkpoints;
 mod compacting;
 mod copying;

@@ -8,6 +8,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["format::segment"],
     &["format::manifest", "format::row", "format::sources"],
     &["format"],
+    &["cache"],
     &["bucket", "draft", "keeping", "options", "pending", "plan", "progress", "runtime"],
     &["location", "pins", "probe"],
     // The only one that knows the engine of the index.

@@ -5,6 +5,6 @@ pub const LAYERS: &[&[&str]] = &[
     &["amount", "canonical", "fields", "flags", "help", "plain"],
     &["sizes", "times", "words"],
     &["outcome"],
-    &["credentials", "interrupt", "sink"],
+    &["credentials", "disk_cache", "interrupt", "sink"],
     &["output", "program", "progress"],
 ];

@@ -8,6 +8,7 @@
 mod amount;
 pub mod canonical;
 pub mod credentials;
+pub mod disk_cache;
 mod fields;
 mod flags;
 mod help;

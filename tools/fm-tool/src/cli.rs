@@ -33,7 +33,8 @@ shards:/disk1/a.fm,/disk2/b.fm is one store over several folders, by the host of
 
 s3://bucket/prefix is a store in object storage, in programs built with feature `cloud`:
 AWS_ENDPOINT, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY give its address and the
-credentials. A verb that does not support it says what to do instead.
+credentials. FILEMAP_CACHE_DIR names a folder for a cache of what is read, FILEMAP_CACHE_SIZE its
+size (1GiB if not given). A verb that does not support it says what to do instead.
 
 Ctrl-C stops long work at a safe place and says how to continue; a second Ctrl-C ends it at once,
 which is safe too.

@@ -17,7 +17,7 @@ use Does::{Lacks, Works};
 
 /// Every verb that has a store, with valid arguments; `@` stands for the location, `%` for a
 /// missing folder.
-const VERBS: [(&str, &[&str], Does); 36] = [
+const VERBS: [(&str, &[&str], Does); 39] = [
     ("import", &["@", "Cargo.toml"], Lacks("fm-tool copy FOLDER")),
     ("load", &["@", "Cargo.toml"], Lacks("fm-tool copy FOLDER")),
     ("get", &["@", "http://a.example/"], Works),
@@ -36,6 +36,8 @@ const VERBS: [(&str, &[&str], Does); 36] = [
     ("recompress", &["@", "--try"], Lacks("fm-tool copy LOCATION FOLDER")),
     ("dump", &["@"], Lacks("fm-tool copy LOCATION FOLDER")),
     ("segments", &["@"], Works),
+    ("segments", &["@", "--checkpoints"], Works),
+    ("segments", &["@", "--checkpoints", "--remove", "copy"], Works),
     ("archives", &["@"], Lacks("all have their bodies")),
     ("compact", &["@"], Works),
     ("compact", &["@", "--dry-run"], Works),
@@ -46,6 +48,7 @@ const VERBS: [(&str, &[&str], Does); 36] = [
     ("backup", &["@", "%"], Lacks("fm-tool copy FROM TO")),
     ("backup", &["%", "@"], Lacks("fm-tool copy FROM TO")),
     ("copy", &["@", "%"], Works),
+    ("copy", &["@", "%", "--checkpoint"], Works),
     ("merge", &["@", "%"], Lacks("fm-tool copy FROM TO")),
     ("merge", &["%", "@"], Lacks("fm-tool copy FROM TO")),
     ("seen create", &["--kind", "trie", "@"], Lacks("no seen sets")),
@@ -109,6 +112,7 @@ fn flags_that_mean_nothing_in_a_bucket_are_refused_by_name() {
         vec!["repair", "@", "--in-place", "--yes", "--canonicalizer", "whatwg", "1"],
         vec!["copy", "@", "other", "--compact"],
         vec!["copy", "pages.fm", "@", "--compact", "--level", "3"],
+        vec!["copy", "pages.fm", "@", "--checkpoint"],
         erase(&["--list"]),
         erase(&["--lift", "1"]),
         erase(&["--resume"]),
@@ -135,6 +139,20 @@ fn flags_that_mean_nothing_in_a_bucket_are_refused_by_name() {
     }
     let secret = run(tool().args(["copy", REFUSED, REFUSED])).ended(2);
     assert!(!secret.words.contains("5e3c7e7"), "{}", secret.words);
+}
+
+/// A folder has no checkpoints, and a cache has a folder.
+#[test]
+fn checkpoints_of_a_folder_and_a_cache_without_a_folder_are_refused() {
+    run(tool().args(["copy", "pages.fm", "other.fm", "--checkpoint"]))
+        .ended(2)
+        .said("is for a copy from object storage");
+    run(tool().args(["segments", "pages.fm", "--checkpoints"])).ended(2).said("is for a store in object storage");
+    run(tool().args(["segments", "pages.fm", "--remove", "copy"])).ended(2).said("--checkpoints");
+    if cfg!(feature = "cloud") {
+        let verb = run(tool().args(["ls", "s3://bucket/pages"]).env("FILEMAP_CACHE_SIZE", "1GiB"));
+        verb.ended(2).said("FILEMAP_CACHE_DIR, which is not set");
+    }
 }
 
 #[test]

@@ -261,6 +261,39 @@ fn what_a_bucket_does_not_do_is_said_and_a_refused_copy_ends_no_writer() {
 }
 
 #[test]
+fn a_copy_with_a_checkpoint_ends_it_and_one_that_is_left_can_be_removed() {
+    use filemap::PageWrite;
+    use filemap_cloud::{CloudOptions, Mode, open_bucket};
+    let Some(there) = place("checkpoint") else { return };
+    let bench = filled();
+    let versions = told("copy", &[text(&bench.store()), &there], 0)["versions"].clone();
+    let back = bench.path("held.fm");
+    assert_eq!(told("copy", &[&there, text(&back), "--checkpoint"], 0)["versions"], versions);
+    assert_eq!(ran("segments", &[&there, "--checkpoints", "--json"]).ended(0).json().len(), 0, "it has ended");
+    let store = open_bucket(&there, Mode::Read, &CloudOptions::new()).unwrap();
+    let held = store.checkpoint("scan", Duration::from_secs(3600)).unwrap();
+    let listed = told("segments", &[&there, "--checkpoints"], 0);
+    assert_eq!((&listed["name"], &listed["live"]), (&Value::from("scan"), &Value::from(true)), "{listed}");
+    ran("erase", &[&there, "--url", PAGE_URL, "--reason", "r", "--yes"]).ended(3).said("a checkpoint needs them");
+    assert_eq!(told("segments", &[&there, "--checkpoints", "--remove", "scan"], 0)["removed"], 1);
+    ran("segments", &[&there, "--checkpoints", "--remove", "scan"]).ended(1);
+    ran("erase", &[&there, "--url", PAGE_URL, "--reason", "r", "--yes"]).ended(0);
+    held.close().unwrap();
+}
+
+#[test]
+fn a_cache_on_disk_serves_the_next_program() {
+    let Some(there) = place("cache") else { return };
+    let bench = filled();
+    ran("copy", &[text(&bench.store()), &there]).ended(0);
+    let cache = bench.path("cache");
+    let get = || run(tool().args(["get", &there, PAGE_URL]).env("FILEMAP_CACHE_DIR", &cache)).ended(0).out;
+    let first = get();
+    assert!(std::fs::read_dir(&cache).unwrap().count() > 0, "nothing was kept");
+    assert_eq!(get(), first);
+}
+
+#[test]
 fn what_no_index_names_is_kept_by_a_prune_and_the_way_back_is_said() {
     use filemap::PageWrite;
     use filemap_cloud::{CloudOptions, Mode, open_bucket};

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `p`, ordered form of the key, time and sequence, both descending | [`Row`] |
 //! | `s`, epoch, number | bytes written and bytes dead of a segment: a merge operator adds them |
-//! | `d`, epoch, number | when and by which commit a segment was rewritten: its object is to be deleted |
+//! | `d`, epoch, number | when and by which commit a segment was rewritten; its object is to go |
 //! | `m`, `next` | the first uncommitted sequence |
 //! | `m`, `kept` | the manifest of the files kept with the shard |
 //!

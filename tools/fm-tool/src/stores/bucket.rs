@@ -53,7 +53,17 @@ pub fn open(path: &Path, purpose: For) -> Result<Option<Box<dyn PageWrite>>, Fai
 
 #[cfg(feature = "cloud")]
 fn in_bucket(location: &str, purpose: For) -> Result<Box<dyn PageWrite>, Failure> {
-    Ok(Box::new(opened(location, purpose, filemap_cloud::CloudOptions::new())?))
+    Ok(Box::new(opened(location, purpose, options()?)?))
+}
+
+/// Options of a store in object storage, with the cache on disk that the environment names.
+#[cfg(feature = "cloud")]
+pub fn options() -> Result<filemap_cloud::CloudOptions, Failure> {
+    let options = filemap_cloud::CloudOptions::new();
+    Ok(match fm_cli::disk_cache::of_environment()? {
+        Some((folder, bytes)) => options.disk_cache(folder, bytes),
+        None => options,
+    })
 }
 
 /// The store at a location in object storage.
@@ -75,8 +85,8 @@ pub fn opened(
 /// The store at a location, opened to read; `None` if there is no store.
 #[cfg(feature = "cloud")]
 pub fn opened_if_there(location: &str) -> Result<Option<filemap_cloud::CloudStore>, Failure> {
-    use filemap_cloud::{CloudOptions, Error, Mode, open_bucket};
-    match open_bucket(location, Mode::Read, &CloudOptions::new()) {
+    use filemap_cloud::{Error, Mode, open_bucket};
+    match open_bucket(location, Mode::Read, &options()?) {
         Ok(store) => Ok(Some(store)),
         Err(Error::NotAStore { .. }) => Ok(None),
         Err(error) => Err(filemap::Error::from(error).into()),

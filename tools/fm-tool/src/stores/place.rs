@@ -40,7 +40,7 @@ impl Place {
         opening::refuse_loss(path, shared)?;
         #[cfg(feature = "cloud")]
         if let Some(location) = bucket::location(path) {
-            let store = bucket::opened(location, For::Reading, filemap_cloud::CloudOptions::new())?;
+            let store = bucket::opened(location, For::Reading, bucket::options()?)?;
             return Ok(Place::Bucket(Box::new(store)));
         }
         bucket::refuse_unbuilt(path)?;
@@ -75,7 +75,7 @@ impl Place {
         #[cfg(feature = "cloud")]
         if let Some(location) = bucket::location(path) {
             let filling = For::Filling(Arc::clone(canonicalizer));
-            let store = bucket::opened(location, filling, filemap_cloud::CloudOptions::new())?;
+            let store = bucket::opened(location, filling, bucket::options()?)?;
             return Ok(Place::Bucket(Box::new(store)));
         }
         bucket::refuse_unbuilt(path)?;

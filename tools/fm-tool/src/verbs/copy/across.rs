@@ -9,12 +9,17 @@ use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt, sizes, times};
 
 use crate::flags::Shared;
+use crate::stores::bucket;
 use crate::stores::place::{self, Place};
 
 /// Copies all versions of a store to another; with a checkpoint, those of one moment.
 pub fn run(from_path: &Path, to_path: &Path, is_held: bool, shared: &Shared) -> Result<Outcome, Failure> {
     if place::is_same(from_path, to_path) {
         return Err(Failure::Usage(format!("{}: a store is not copied to itself", place::shown(from_path))));
+    }
+    if is_held && !bucket::is_bucket(from_path) {
+        // Before the other store is opened, which takes a bucket from its writer.
+        return Err(place::no_checkpoint(from_path));
     }
     let from = Place::to_read(from_path, shared)?;
     let canonicalizer = from.canonicalizer(from_path)?;

@@ -35,7 +35,7 @@ pub struct Args {
     /// Compress every body again at this level, 1 to 19
     #[arg(long, requires = "compact", value_parser = clap::value_parser!(i32).range(0..=19))]
     level: Option<i32>,
-    /// Copy a bucket as it is now: a checkpoint keeps its pages until the end; needs the rights of
+    /// Copy a bucket as it is now: a checkpoint keeps its pages until the end. Needs the rights of
     /// a writer
     #[arg(long, conflicts_with = "compact")]
     checkpoint: bool,

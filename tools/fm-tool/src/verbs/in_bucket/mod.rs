@@ -14,7 +14,7 @@ pub mod verify;
 use std::time::Duration;
 
 use filemap::PageWrite;
-use filemap_cloud::{CloudOptions, CloudStore};
+use filemap_cloud::CloudStore;
 use fm_cli::{Failure, Outcome, Output};
 use serde_json::json;
 
@@ -28,13 +28,13 @@ const NO_LOSS: &str = "`repair` tells what is lost";
 
 fn to_read(location: &str, shared: &Shared) -> Result<CloudStore, Failure> {
     bucket::refuse_flags(location, &[("--accept-loss", shared.accept_loss, NO_LOSS)])?;
-    bucket::opened(location, For::Reading, CloudOptions::new())
+    bucket::opened(location, For::Reading, bucket::options()?)
 }
 
 fn to_change(location: &str, shared: &Shared) -> Result<CloudStore, Failure> {
     bucket::refuse_flags(location, &[("--accept-loss", shared.accept_loss, NO_LOSS)])?;
     // The verb compacts itself, because its report does not cover background compaction.
-    bucket::opened(location, For::Changing, CloudOptions::new().space_bound(None))
+    bucket::opened(location, For::Changing, bucket::options()?.space_bound(None))
 }
 
 /// Closes a store, and returns the outcome of the work on it.
