@@ -26,7 +26,12 @@ import time
 
 PAGES = 20_000
 BYTES = 16_448
-RELEASE = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", pathlib.Path(__file__).parent.parent / "target")) / "release"
+RELEASE = (
+    pathlib.Path(
+        os.environ.get("CARGO_TARGET_DIR", pathlib.Path(__file__).parent.parent / "target")
+    )
+    / "release"
+)
 
 GET = """math.randomseed(os.time())
 request = function() return wrk.format("GET", "{before}" .. math.random(0, {pages} - 1) .. ".html") end
@@ -108,7 +113,9 @@ class Serving:
 
     def seconds(self) -> float:
         """Processor time so far."""
-        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        fields = (
+            pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        )
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def stop(self) -> None:
@@ -118,7 +125,16 @@ class Serving:
 
 def load(port: int, script: pathlib.Path, seconds: int) -> tuple[float, float, int]:
     """Requests a second, p99 in ms, and requests in all."""
-    command = ["wrk", "-t1", "-c32", f"-d{seconds}s", "--latency", "-s", script, f"http://127.0.0.1:{port}"]
+    command = [
+        "wrk",
+        "-t1",
+        "-c32",
+        f"-d{seconds}s",
+        "--latency",
+        "-s",
+        script,
+        f"http://127.0.0.1:{port}",
+    ]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     if "Non-2xx" in text:
         raise SystemExit(text)
@@ -135,14 +151,18 @@ def gets(out: pathlib.Path, rounds: int, seconds: int) -> None:
         subprocess.run([RELEASE / "fm-tool", "compact", "-q", store], check=True)
     (out / "nginx").mkdir(exist_ok=True)
     port = free_port()
-    (out / "nginx.conf").write_text(NGINX.format(out=out.resolve(), files=(out / "files").resolve(), port=port))
+    (out / "nginx.conf").write_text(
+        NGINX.format(out=out.resolve(), files=(out / "files").resolve(), port=port)
+    )
     for name, before in ("files", "/"), ("pages", "/v1/page?url=http://bench.test/"):
         (out / f"{name}.lua").write_text(GET.format(before=before, pages=PAGES))
     database = out / "get.sqlite"
     servers = {
         "nginx": Serving("nginx", "-c", (out / "nginx.conf").resolve(), "-p", out, port=port),
         "fm-serve": Serving(RELEASE / "fm-serve", store, "--listen", "127.0.0.1:PORT"),
-        "fm-serve --cache 0": Serving(RELEASE / "fm-serve", store, "--cache", 0, "--listen", "127.0.0.1:PORT"),
+        "fm-serve --cache 0": Serving(
+            RELEASE / "fm-serve", store, "--cache", 0, "--listen", "127.0.0.1:PORT"
+        ),
         "SQLite": Serving(RELEASE / "examples/sqlite_http", database, "127.0.0.1:PORT", "--group"),
     }
     fill(servers["SQLite"].port, out / "files")
@@ -177,7 +197,9 @@ def puts(out: pathlib.Path, rounds: int, seconds: int) -> None:
             path.unlink()
     fm = Serving(RELEASE / "fm-serve", out / "put.fm", "--write", "--listen", "127.0.0.1:PORT")
     single = Serving(RELEASE / "examples/sqlite_http", out / "put.sqlite", "127.0.0.1:PORT")
-    group = Serving(RELEASE / "examples/sqlite_http", out / "group.sqlite", "127.0.0.1:PORT", "--group")
+    group = Serving(
+        RELEASE / "examples/sqlite_http", out / "group.sqlite", "127.0.0.1:PORT", "--group"
+    )
     kinds = {
         "fm-serve, durable": (fm, ""),
         "fm-serve, accepted": (fm, "durable=0&"),
@@ -188,7 +210,9 @@ def puts(out: pathlib.Path, rounds: int, seconds: int) -> None:
     for turn in range(rounds):
         for number, (name, (server, query)) in enumerate(kinds.items()):
             script = out / "put.lua"
-            script.write_text(PUT.format(files=out / "files", query=query, round=f"{turn}-{number}"))
+            script.write_text(
+                PUT.format(files=out / "files", query=query, round=f"{turn}-{number}")
+            )
             before = server.seconds()
             rate, p99, requests = load(server.port, script, seconds)
             found[name].append((rate, p99, requests, (server.seconds() - before) / requests))
@@ -202,11 +226,22 @@ def uploads(out: pathlib.Path, rounds: int) -> None:
     for _ in range(rounds):
         for name in "upload.fm", "import.fm":
             shutil.rmtree(out / name, ignore_errors=True)
-        server = Serving(RELEASE / "fm-serve", out / "upload.fm", "--write", "--listen", "127.0.0.1:PORT")
+        server = Serving(
+            RELEASE / "fm-serve", out / "upload.fm", "--write", "--listen", "127.0.0.1:PORT"
+        )
         begun = time.monotonic()
         answer = subprocess.run(
             [
-                *("curl", "-sf", "-T", out / "pages.warc", "-X", "POST", "-H", "Content-Type: application/warc"),
+                *(
+                    "curl",
+                    "-sf",
+                    "-T",
+                    out / "pages.warc",
+                    "-X",
+                    "POST",
+                    "-H",
+                    "Content-Type: application/warc",
+                ),
                 f"http://127.0.0.1:{server.port}/v1/pages",
             ],
             check=True,
@@ -217,16 +252,24 @@ def uploads(out: pathlib.Path, rounds: int) -> None:
             raise SystemExit(f"the upload was not stored whole: {answer[-500:]!r}")
         server.stop()
         begun = time.monotonic()
-        subprocess.run([RELEASE / "fm-tool", "import", "-q", out / "import.fm", out / "pages.warc"], check=True)
+        subprocess.run(
+            [RELEASE / "fm-tool", "import", "-q", out / "import.fm", out / "pages.warc"], check=True
+        )
         ratios.append((time.monotonic() - begun) / sent)
-    print(f"WARC upload by `fm-tool import`: {statistics.median(ratios):.2f} ({', '.join(f'{r:.2f}' for r in ratios)})")
+    print(
+        f"WARC upload by `fm-tool import`: {statistics.median(ratios):.2f} ({', '.join(f'{r:.2f}' for r in ratios)})"
+    )
 
 
 def tell(what: str, found: dict[str, list[tuple]], seconds: int, base: str) -> None:
-    print(f"{what}: {PAGES} pages of {BYTES} bytes, 32 connections, medians of {len(found[base])} rounds of {seconds} s")
+    print(
+        f"{what}: {PAGES} pages of {BYTES} bytes, 32 connections, medians of {len(found[base])} rounds of {seconds} s"
+    )
     rates = {name: [figures[0] for figures in all_figures] for name, all_figures in found.items()}
     for name, all_figures in found.items():
-        ratio = statistics.median(rate / other for rate, other in zip(rates[name], rates[base], strict=True))
+        ratio = statistics.median(
+            rate / other for rate, other in zip(rates[name], rates[base], strict=True)
+        )
         line = f"  {name:30} {statistics.median(rates[name]):9.0f}/s  {ratio:5.2f} of {base},"
         line += f" p99 {statistics.median(figures[1] for figures in all_figures):.2f} ms"
         if len(all_figures[0]) > 3:
@@ -235,7 +278,9 @@ def tell(what: str, found: dict[str, list[tuple]], seconds: int, base: str) -> N
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("corpus", type=pathlib.Path)
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("--rounds", type=int, default=5)

@@ -97,7 +97,7 @@ def test_a_bloom_filter_keeps_its_rate(tmp_path: Path) -> None:
 
 def test_a_set_that_exists_refuses_other_values_than_its_own(tmp_path: Path) -> None:
     small: dict[str, float] = {"capacity": 10_000, "rate": 0.01}
-    rows: "list[tuple[Callable[..., seen.SeenSet], dict[str, float], dict[str, float], str]]" = [
+    rows: list[tuple[Callable[..., seen.SeenSet], dict[str, float], dict[str, float], str]] = [
         (seen.BloomFilter, small, {"capacity": 20_000}, "made with 10000, not 20000"),
         (seen.BloomFilter, small, {"rate": 0.001}, r"rate: .* not 0\.001"),
         (seen.BloomFilter, {}, {"capacity": 10_000}, "made with 1000000, not 10000"),
