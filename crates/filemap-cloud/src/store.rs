@@ -173,9 +173,9 @@ impl CloudStore {
         read::digest(self.of(lookup.url)?, lookup)
     }
 
-    /// A version of a page without its body, and the body as a stream that can seek. Of a body over
-    /// 4 MiB only the parts that are read are transferred. A shorter one, or one that was stored
-    /// before there were chunks, is read at once.
+    /// A version of a page without its body, and the body as a stream that can seek. Of a body
+    /// over 4 MiB only the parts that are read are transferred. A shorter one, or one that was
+    /// stored before there were chunks, is read at once.
     ///
     /// # Errors
     ///
