@@ -58,6 +58,10 @@ pub(crate) const BYTES: usize = Layout::BYTES;
 pub(crate) const COPIES: [u64; 2] = [0, PAGE_BYTES as u64];
 pub(crate) const MAGIC: &[u8; 8] = b"FILEMAP\0";
 
+/// The flaws of bytes that FileMap may never have written.
+pub(crate) const UNKNOWN_MAGIC: Flaw = "unknown magic";
+pub(crate) const CUT_OFF: Flaw = "superblock is cut off";
+
 /// A position in the order of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Tail {
@@ -187,10 +191,10 @@ impl Superblock {
 
     pub(crate) fn decode(b: &[u8]) -> Result<Superblock, Flaw> {
         if b.len() < BYTES {
-            return Err("superblock is cut off");
+            return Err(CUT_OFF);
         }
         if Layout::MAGIC.get(b).0 != *MAGIC {
-            return Err("unknown magic");
+            return Err(UNKNOWN_MAGIC);
         }
         if crc32fast::hash(&b[Layout::CRC.end()..BYTES]) != Layout::CRC.get(b) {
             return Err("superblock checksum mismatch");

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::failpoint::{Fault, planted};
 use crate::files::check_versions;
 use crate::format::rolls::{self, Rolls};
-use crate::format::superblock::{BYTES, COPIES, Superblock};
+use crate::format::superblock::{BYTES, COPIES, CUT_OFF, Superblock, UNKNOWN_MAGIC};
 use crate::format::{Flaw, header, names};
 
 /// Both copies, decoded.
@@ -95,7 +95,7 @@ impl SuperblockFile {
 
     /// Reads both copies as they are.
     pub(crate) fn copies(&self) -> Result<Copies> {
-        let mut copies = [const { Err("unknown magic") }; 2];
+        let mut copies = [const { Err(UNKNOWN_MAGIC) }; 2];
         for (copy, offset) in copies.iter_mut().zip(COPIES) {
             let bytes = files::read(&*self.file, names::SUPERBLOCK, offset, BYTES)?;
             *copy = Superblock::decode(&bytes).and_then(|found| match place(found.epoch) == offset {
@@ -174,7 +174,7 @@ fn place(epoch: u64) -> u64 {
 
 /// Returns the newest whole copy, if this program may use it.
 fn judge(copies: &Copies, dir: &dyn Dir, access: Access) -> Result<Option<Superblock>> {
-    if copies.iter().all(|c| matches!(c, Err("unknown magic" | "superblock is cut off"))) {
+    if copies.iter().all(|c| matches!(c, Err(UNKNOWN_MAGIC | CUT_OFF))) {
         let found = dir.list().map_err(Error::io("list", dir.path().display()))?;
         return Err(match segment_with_records(dir, &found) {
             // The file gets its name only once it is whole.
