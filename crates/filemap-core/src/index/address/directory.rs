@@ -43,6 +43,8 @@ pub(super) struct Directory {
     /// Changes that are not in the leaves. Kept here, so that a follower takes over both in one
     /// step.
     runs: ArcSwap<Runs>,
+    /// True while there are runs.
+    has_runs: AtomicBool,
     /// Memory bound of the filter; if it would be longer, none is made.
     filter_bytes_max: u64,
 }
@@ -72,9 +74,20 @@ impl Directory {
         let what = "reservation of memory for the directory";
         let entries = LargeWords::zeroed(1 << depth).map_err(Error::io(what, names::INDEX))?;
         let filter = Filter::new(1 << depth, filter_bytes_max);
-        let runs = ArcSwap::from_pointee(runs);
+        let (has_runs, runs) = (AtomicBool::new(!runs.is_empty()), ArcSwap::from_pointee(runs));
         let (is_whole, is_filter_full) = (AtomicBool::new(false), AtomicBool::new(filter.is_none()));
-        Ok(Directory { depth, epoch, entries, nodes, is_whole, filter, is_filter_full, runs, filter_bytes_max })
+        Ok(Directory {
+            depth,
+            epoch,
+            entries,
+            nodes,
+            is_whole,
+            filter,
+            is_filter_full,
+            has_runs,
+            runs,
+            filter_bytes_max,
+        })
     }
 
     /// Builds a directory from 2^depth packed entries, with a filter if that fits its memory
@@ -172,8 +185,23 @@ impl Directory {
         self.runs.load()
     }
 
+    /// Returns false if there are no runs: cheaper than [`Directory::runs`], which counts its
+    /// readers.
+    #[inline]
+    pub(super) fn has_runs(&self) -> bool {
+        self.has_runs.load(Ordering::Acquire)
+    }
+
+    /// Replaces the runs. Called by the writer alone: of two calls at once the flag may be wrong.
     pub(super) fn set_runs(&self, runs: Arc<Runs>) {
+        let has_runs = !runs.is_empty();
+        // Never false while there are runs. A lookup that saw it false a moment ago is one that
+        // came before the new runs.
+        if has_runs {
+            self.has_runs.store(true, Ordering::Release);
+        }
         self.runs.store(runs);
+        self.has_runs.store(has_runs, Ordering::Release);
     }
 
     pub(super) fn depth(&self) -> u8 {

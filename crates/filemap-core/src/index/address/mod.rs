@@ -199,6 +199,9 @@ impl Index {
         let directory = self.directory.load();
         // Before the leaf: a leaf may already have the changes of older runs, but never lacks
         // those of a dropped run.
+        if !directory.has_runs() {
+            return self.in_leaf(&directory, hash, last);
+        }
         let runs = directory.runs();
         let mut changes = Vec::new();
         match self.changes_of(runs.of(hash), kept_bits(hash), &mut changes) {
