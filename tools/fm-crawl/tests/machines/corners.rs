@@ -139,7 +139,7 @@ fn a_shard_whose_claim_was_not_answered_is_this_crawls_and_its_pages_are_fetched
     let ran = ended_within(fleet.start(&post, 0, &[]), Duration::from_secs(60)).ended(0);
     post.address = server;
     assert_eq!(lossy.lost.load(Ordering::SeqCst), 1, "{}", ran.words);
-    assert!(ran.words.contains("shard 1 was free"), "{}", ran.words);
+    assert!(ran.words.contains("shard 1 now belongs to this crawl"), "{}", ran.words);
     fleet.check(0);
 }
 
