@@ -145,7 +145,7 @@ fn what_cannot_be_read_is_counted_named_and_left_out() {
     fs::write(only.join("old.db"), [7; 4096]).expect("written");
     bench.run("import", &args("scrapy-httpcache", &only)).ended(2).said("NEW/old.db");
     bench.run("import", &args("scrapy-httpcache", &cache.join("docs"))).ended(2).said("one spider");
-    bench.run("import", &args("scrapy-httpcache", &cache.join("notes.txt"))).ended(2).said("no folder");
+    bench.run("import", &args("scrapy-httpcache", &cache.join("notes.txt"))).ended(2).said("not a folder");
 }
 
 #[test]
