@@ -153,12 +153,16 @@ impl ObjectStore for Cached {
         }
         let (meta, range, attributes) = (found.meta.clone(), found.range.clone(), found.attributes.clone());
         let (cache, size, modified_ms) = (Arc::clone(&self.cache), meta.size, meta.last_modified.timestamp_millis());
+        let wanted_bytes = range.end - range.start;
         // The transfer happens when the caller reads, within the time that it allows.
         let read = async move {
             let bytes: Bytes = found.bytes().await?;
-            let entry = Entry { size, modified_ms, bytes: bytes.clone() };
-            // The cache counts an entry that it cannot write.
-            on_disk(move || cache.files.put(key, &entry)).await;
+            // A shorter answer is none.
+            if bytes.len() as u64 == wanted_bytes {
+                let entry = Entry { size, modified_ms, bytes: bytes.clone() };
+                // The cache counts an entry that it cannot write.
+                on_disk(move || cache.files.put(key, &entry)).await;
+            }
             Ok::<_, object_store::Error>(bytes)
         };
         let payload = GetResultPayload::Stream(read.into_stream().boxed());

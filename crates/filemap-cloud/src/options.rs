@@ -124,10 +124,11 @@ impl CloudOptions {
         CloudOptions { cache_bytes: bytes, ..self }
     }
 
-    /// Keeps what is read of segments and of tables of the index in files of this folder, in at
-    /// most `bytes` (1 MiB or more); off by default. The folder is made if its parent exists.
-    /// Handles of any process and any store may share it, each with its own bound; one handle's
-    /// part may come on top. Entries that are damaged are read again.
+    /// Keeps what a handle opened for reading reads of segments and of tables of the index in
+    /// files of this folder, in at most `bytes` (1 MiB or more); off by default. Writers keep
+    /// nothing. The folder is made if its parent exists. Handles of any process and any store may
+    /// share it, each with its own bound; one handle's part may come on top. Entries that are
+    /// damaged are read again.
     ///
     /// Erased pages may stay in the cache: delete the folder to be sure.
     pub fn disk_cache(self, folder: impl Into<PathBuf>, bytes: u64) -> CloudOptions {

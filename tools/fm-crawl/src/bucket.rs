@@ -54,7 +54,6 @@ mod cloud {
     use filemap::page::RecordKind;
     use filemap::{Lookup, Page, PageWrite, Result};
     use filemap_cloud::{CloudOptions, CloudStore, Mode, open_bucket};
-    use fm_cli::disk_cache;
     use fm_cli::times::now_ms;
     use urlindex::CrawlRules;
 
@@ -85,10 +84,6 @@ mod cloud {
         (rules, begins): (Option<Arc<dyn Canonicalizer>>, bool),
     ) -> std::result::Result<Depot, Failure> {
         let options = CloudOptions::new().canonicalizer(rules.unwrap_or_else(|| Arc::new(CrawlRules::crawl())));
-        let options = match disk_cache::of_environment()? {
-            Some((folder, bytes)) => options.disk_cache(folder, bytes),
-            None => options,
-        };
         let mode = if begins { Mode::Fill } else { Mode::Write };
         let opened = Depot::open(store, (bucket, &owner()), || open(bucket, bucket.shard, mode, &options));
         opened.map_err(failure::of)

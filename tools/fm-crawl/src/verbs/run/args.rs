@@ -157,8 +157,7 @@ pub struct Args {
     pub(super) seen: Option<SharedSet>,
     /// Put the pages and the state of the crawl into this store in object storage, so that any
     /// machine can continue it. STORE names the local working folder, STORE.crawl; with several
-    /// shards of --own, STORE-N.crawl for each. FILEMAP_CACHE_DIR and FILEMAP_CACHE_SIZE: a cache
-    /// on disk of what is read
+    /// shards of --own, STORE-N.crawl for each
     #[arg(long = "store", value_name = "s3://BUCKET/PREFIX", value_parser = divided::location)]
     pub(super) bucket: Option<String>,
     /// With --store: commit at least this often. After a kill, pages fetched since the last commit
