@@ -101,7 +101,7 @@ fn open_in(bucket: Bucket, mode: Mode, options: &CloudOptions) -> Result<CloudSt
     let (waiting, options, name) = (runtime.clone(), options.clone(), bucket.clone());
     let opened = runtime::wait(&waiting, async move {
         let Described { shards: of, canonicalizer } = described(&bucket, mode, &options).await?;
-        // A writer decides what to store by what is in the bucket: a page in a cache alone is lost.
+        // A writer decides what to store by what is in the bucket, not in a cache.
         let bucket = if mode == Mode::Read { cached(bucket, &options).await? } else { bucket };
         let (mut shards, wanted) = (Vec::new(), wanted(&bucket, of, &options)?);
         if mode != Mode::Read && wanted.len() > 1 {
