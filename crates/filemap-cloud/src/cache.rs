@@ -43,8 +43,9 @@ pub(crate) struct Cache {
 /// use filemap_cloud::{CloudOptions, Mode, open_bucket};
 /// let folder = tempfile::tempdir()?;
 /// let options = CloudOptions::new().disk_cache(folder.path().join("cache"), 64 << 20);
-/// let store = open_bucket("mem://cached", Mode::Fill, &options)?;
-/// let counts = store.cache_counts().expect("it has a cache");
+/// open_bucket("mem://cached", Mode::Fill, &options)?;
+/// let store = open_bucket("mem://cached", Mode::Read, &options)?;
+/// let counts = store.cache_counts().expect("a handle for reading has a cache");
 /// assert_eq!((counts.damaged, counts.failed), (0, 0));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
