@@ -121,19 +121,26 @@ fn an_empty_or_cut_segment_is_damage() {
 
 #[test]
 fn what_nobody_committed_does_not_come_back_though_no_later_writer_wrote() {
+    // The index may tell a writer in the background that it is fenced, before it uploads.
+    let attempts = (0..100).filter(|_| a_fenced_writer_uploads_and_the_store_is_repaired());
+    assert_eq!(attempts.take(1).count(), 1, "no fenced writer uploaded a segment");
+}
+
+/// Returns whether the writer had uploaded its segment before it learned that it was fenced.
+fn a_fenced_writer_uploads_and_the_store_is_repaired() -> bool {
     let objects = Objects::new();
     let first = objects.open(Mode::Fill);
     first.put(&page(1), PutRule::Always).expect("stored");
     first.sync().expect("synced");
     let second = objects.open(Mode::Write);
-    first.put(&page(2), PutRule::Always).expect("taken");
-    first.remove(&page(1).url, None).expect("taken");
+    let taken = first.put(&page(2), PutRule::Always).and_then(|_| first.remove(&page(1).url, None));
     assert!(first.sync().is_err());
     assert!(!second.contains(&Lookup::new(&page(2).url)).expect("readable"));
     drop(second);
     let report = repaired(&objects);
-    assert_eq!((report.versions, report.uncommitted), (1, 2));
+    assert!(report.versions == 1 && report.uncommitted <= 2, "{report:?}");
     assert_eq!(there(&objects).0, [1]);
+    taken.is_ok() && report.uncommitted == 2
 }
 
 #[test]
