@@ -206,7 +206,7 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     # The server and the crawl keep a connection to each host.
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    if most < 2 * options.hosts + 1000:
+    if most < options.hosts + 2000:
         print(f"hosts.py: {most} open files are few for {options.hosts} hosts: ulimit -Hn", file=sys.stderr)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     server = subprocess.Popen(
