@@ -3,7 +3,7 @@
 
 use crate::{report, run, words};
 
-const PAGES: u64 = 60_000;
+const PAGES: u64 = 40_000;
 
 #[test]
 fn a_frontier_of_a_simulated_web_keeps_through_kills_what_was_committed() {
