@@ -2,6 +2,7 @@
 """FileMap over HTTP beside nginx and SQLite, on the same pages, in turn on the loopback.
 
     benches/serving.py CORPUS OUT [--rounds 5] [--seconds 3]
+    benches/serving.py --only cold --store S [--pages 10000000]
 
 CORPUS is made by corpus.sh: 20,000 pieces of 16 KB are cut from its HTML. OUT gets some 2 GB. Needs
 `wrk` and `nginx` (Debian: wrk, nginx-light). Build first:
@@ -11,10 +12,18 @@ CORPUS is made by corpus.sh: 20,000 pieces of 16 KB are cut from its HTML. OUT g
 GET: nginx with two workers serves the bodies as files; fm-serve with its defaults and with
 `--cache 0`; SQLite behind axum (examples/sqlite_http.rs). PUT: new URLs, durable (201) and accepted
 (202). Upload: a WARC file of all pages, beside `fm-tool import`. Prints medians of the rounds.
+
+Cold: random GETs of a store with nothing cached, beside the library's `get_ahead` of the same URLs
+in the same order, with as many ahead as the server has connections: by one thread and by two, of
+which the faster counts. S is made by `fm-bench load S --pages 10000000 --as-pages`. Before each
+turn the page cache is dropped, which needs root, and the server is a new one, so that its own cache
+is empty too. Each body that the library gets is compared with the one put. Exits with 1 if the
+ratio is missed.
 """
 
 import argparse
 import http.client
+import json
 import os
 import pathlib
 import re
@@ -22,10 +31,14 @@ import shutil
 import socket
 import statistics
 import subprocess
+import sys
+import tempfile
 import time
+import urllib.parse
 
 PAGES = 20_000
 BYTES = 16_448
+CONNECTIONS = 32
 RELEASE = (
     pathlib.Path(
         os.environ.get("CARGO_TARGET_DIR", pathlib.Path(__file__).parent.parent / "target")
@@ -36,6 +49,16 @@ RELEASE = (
 GET = """math.randomseed(os.time())
 request = function() return wrk.format("GET", "{before}" .. math.random(0, {pages} - 1) .. ".html") end
 """
+# All connections take the URLs of a list in turn, each once.
+COLD = """local urls, at = {{}}, 0
+for url in io.lines("{urls}") do urls[#urls + 1] = url end
+request = function()
+  at = at % #urls + 1
+  return wrk.format("GET", "/v1/page?url=" .. urls[at])
+end
+"""
+# Rate of cold reads over HTTP by that of the library.
+COLD_BAR = 0.9
 # Each connection puts bodies in turn, under URLs that no other request has.
 PUT = """local bodies, at = {{}}, 0
 for page = 0, 1999 do
@@ -128,7 +151,7 @@ def load(port: int, script: pathlib.Path, seconds: int) -> tuple[float, float, i
     command = [
         "wrk",
         "-t1",
-        "-c32",
+        f"-c{CONNECTIONS}",
         f"-d{seconds}s",
         "--latency",
         "-s",
@@ -261,9 +284,74 @@ def uploads(out: pathlib.Path, rounds: int) -> None:
     )
 
 
+def drop_caches() -> None:
+    """Empties the kernel's caches."""
+    os.sync()
+    pathlib.Path("/proc/sys/vm/drop_caches").write_text("3")
+
+
+def bench_ahead(options: argparse.Namespace, choice: int, *more: object) -> dict:
+    """A run of `fm-bench ahead`, which drops the caches by itself."""
+    command = [RELEASE / "fm-bench", "--json", "ahead", options.store, "--pages", options.pages]
+    words = [str(word) for word in [*command, "--choice", choice, *more]]
+    return json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+
+
+def cold_turn(options: argparse.Namespace, out: pathlib.Path, turn: int) -> tuple[float, float, list[float]]:
+    """Requests a second and p99 in ms of a server; gets a second of the library, by one thread and
+    by two."""
+    plain, urls, script = out / "plain", out / "urls", out / "cold.lua"
+    bench_ahead(options, turn, "--gets", options.gets, "--list", plain)
+    with open(plain) as lines, open(urls, "w") as encoded:
+        for line in lines:
+            encoded.write(urllib.parse.quote(line.strip(), safe="") + "\n")
+    script.write_text(COLD.format(urls=urls))
+    # Twice: what a process has mapped is not dropped, nor what the opening reads.
+    drop_caches()
+    server = Serving(RELEASE / "fm-serve", options.store, "--listen", "127.0.0.1:PORT")
+    drop_caches()
+    rate, p99, requests = load(server.port, script, options.seconds)
+    server.stop()
+    if requests + CONNECTIONS > options.gets:
+        raise SystemExit(f"{requests} requests used up the URLs, some were asked for twice: --gets {4 * requests}")
+    library = []
+    for threads in 1, 2:
+        figures = bench_ahead(
+            options, turn, "--gets", requests, "--depth", CONNECTIONS, "--threads", threads
+        )["get_ahead"]
+        if not (figures["pages missing"]["met"] and figures["bodies wrong"]["met"]):
+            raise SystemExit(f"{options.store} is not what the load put: {figures}")
+        library.append(figures["gets a second"])
+    return rate, p99, library
+
+
+def cold(options: argparse.Namespace) -> bool:
+    """Prints cold reads over HTTP beside the library's; returns whether the target is met."""
+    with tempfile.TemporaryDirectory() as folder:
+        turns = range(options.rounds)
+        found = [cold_turn(options, pathlib.Path(folder), turn) for turn in turns]
+    ratios = [rate / max(library) for rate, _, library in found]
+    ratio = statistics.median(ratios)
+    print(
+        f"GET, nothing cached: {options.pages} pages, {CONNECTIONS} connections,"
+        f" medians of {options.rounds} rounds of {options.seconds} s"
+    )
+    rate, p99 = (statistics.median(turn[at] for turn in found) for at in (0, 1))
+    print(f"  {'fm-serve':30} {rate:9.0f}/s, p99 {p99:.2f} ms")
+    for threads in 1, 2:
+        gets = statistics.median(library[threads - 1] for _, _, library in found)
+        print(f"  {f'get_ahead, {threads} thread' + 's' * (threads - 1):30} {gets:9.0f}/s")
+    is_met = ratio >= COLD_BAR
+    rounds = ", ".join(f"{one:.2f}" for one in ratios)
+    print(
+        f"  fm-serve by the faster: {ratio:.2f} ({rounds})   [>= {COLD_BAR}: {'met' if is_met else 'MISSED'}]"
+    )
+    return is_met
+
+
 def tell(what: str, found: dict[str, list[tuple]], seconds: int, base: str) -> None:
     print(
-        f"{what}: {PAGES} pages of {BYTES} bytes, 32 connections, medians of {len(found[base])} rounds of {seconds} s"
+        f"{what}: {PAGES} pages of {BYTES} bytes, {CONNECTIONS} connections, medians of {len(found[base])} rounds of {seconds} s"
     )
     rates = {name: [figures[0] for figures in all_figures] for name, all_figures in found.items()}
     for name, all_figures in found.items():
@@ -281,12 +369,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("corpus", type=pathlib.Path)
-    parser.add_argument("out", type=pathlib.Path)
+    parser.add_argument("corpus", type=pathlib.Path, nargs="?")
+    parser.add_argument("out", type=pathlib.Path, nargs="?")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=3)
-    parser.add_argument("--only", choices=["get", "put", "upload"])
+    parser.add_argument("--only", choices=["get", "put", "upload", "cold"])
+    parser.add_argument("--store", type=pathlib.Path, help="store of the cold reads")
+    parser.add_argument("--pages", type=int, default=10_000_000, help="pages of that store")
+    parser.add_argument("--gets", type=int, default=300_000, help="URLs for a round of cold reads")
     options = parser.parse_args()
+    if options.only == "cold":
+        if options.store is None:
+            parser.error("--only cold needs --store S, made by `fm-bench load S --as-pages`")
+        if os.geteuid() != 0:
+            parser.error("--only cold drops the page cache, which needs root")
+        sys.exit(0 if cold(options) else 1)
+    if options.store is not None or options.corpus is None or options.out is None:
+        parser.error("give CORPUS and OUT, or --only cold --store S")
     options.out.mkdir(parents=True, exist_ok=True)
     cut_pages(options.corpus, options.out)
     if options.only in (None, "get"):
@@ -297,4 +396,5 @@ def main() -> None:
         uploads(options.out, options.rounds)
 
 
-main()
+if __name__ == "__main__":
+    main()

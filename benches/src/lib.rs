@@ -17,3 +17,4 @@ pub mod report;
 pub mod scale;
 pub mod source;
 pub mod urls;
+pub mod web;

@@ -60,7 +60,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
         &["filemap", "filemap-core", "filemap-io", "filemap-oracle", "filemap-tests", "frontier", "urlindex"],
     ),
     ("filemap-kernel", &["filemap-core", "filemap-oracle"]),
-    ("filemap-benches", &["filemap", "filemap-core", "filemap-io", "urlindex"]),
+    ("filemap-benches", &["filemap", "filemap-core", "filemap-io", "frontier", "urlindex"]),
     ("filemap-compare", &["filemap-benches", "filemap-core"]),
 ];
 

@@ -3,7 +3,7 @@
 /// `filemap-benches`.
 pub const LIBRARY: &[&[&str]] = &[
     &["device", "generalised_list", "process", "random", "report", "scale"],
-    &["generate", "urls"],
+    &["generate", "urls", "web"],
     &["corpus"],
     &["source"],
     &["drive"],
@@ -13,8 +13,10 @@ pub const LIBRARY: &[&[&str]] = &[
 /// `fm-bench`.
 pub const FM_BENCH: &[&[&str]] = &[
     &[
+        "ahead",
         "dictionaries",
         "library",
+        "links",
         "order",
         "puts",
         "scale",

@@ -61,7 +61,7 @@ pub fn run(args: &CompareArgs) -> Outcome<Report> {
         device.settle()?;
         let bare = bare::measure(&file, &args.put, &source, &plan)?;
         device.settle()?;
-        let load = load::measure(&dir, &args.put, &args.store, &source, &plan)?;
+        let load = load::measure(&dir, &args.put, &args.store, load::Form::Records, &source, &plan)?;
         std::fs::remove_dir_all(&dir)?;
         let (bare_rate, load_rate) = (bare.driven.megabytes_per_s(), load.driven.megabytes_per_s());
         eprintln!("run {}: bare {bare_rate:.1} MB/s, store {load_rate:.1} MB/s", run + 1);

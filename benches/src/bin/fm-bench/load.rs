@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
+use filemap::PageStore;
+use filemap::store::page_options;
 use filemap_benches::device::{Device, directory_bytes};
 use filemap_benches::drive::{Driven, Outcome, Plan, drive};
 use filemap_benches::process::{MemoryWatch, anonymous_bytes, device_written_bytes};
@@ -13,7 +15,7 @@ use filemap_core::{Options, StatValue, Store};
 
 use crate::bare;
 use crate::puts::PutArgs;
-use crate::store::{self, GrowthWatch, IndexSample, Loading, Log, StoreArgs};
+use crate::store::{self, GrowthWatch, IndexSample, Loading, LoadingPages, Log, StoreArgs};
 
 /// Arguments of `fm-bench load`.
 #[derive(Args)]
@@ -26,6 +28,10 @@ pub struct LoadArgs {
     /// Estimate at the end what recompression at this level would save
     #[arg(long)]
     try_level: Option<i32>,
+    /// Make a store of pages, as fm-serve and `ahead` read it; without this only the engine's
+    /// keys and bodies
+    #[arg(long)]
+    as_pages: bool,
     #[command(flatten)]
     put: PutArgs,
     #[command(flatten)]
@@ -46,17 +52,40 @@ pub struct Load {
     slowed_down: u64,
 }
 
+/// Contents of a store.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Keys and bodies.
+    Records,
+    /// Pages by URL, with status and headers.
+    Pages,
+}
+
 /// Loads the plan's pages into the store at `dir` and closes it.
-pub fn measure(dir: &Path, put: &PutArgs, args: &StoreArgs, source: &Source, plan: &Plan) -> Outcome<Load> {
+pub fn measure(dir: &Path, put: &PutArgs, args: &StoreArgs, form: Form, source: &Source, plan: &Plan) -> Outcome<Load> {
     let log = Log::new();
     let memory_before_bytes = anonymous_bytes()?;
     let memory = MemoryWatch::start()?;
     let options = store::options(put, args, &log);
-    let store = if plan.pages.start == 0 { Store::create(dir, options)? } else { Store::open(dir, options)? };
-    let empty_bytes = if plan.pages.start == 0 { Some(directory_bytes(dir)?.1) } else { None };
+    let is_new = plan.pages.start == 0;
+    let pages = match form {
+        Form::Records => None,
+        Form::Pages if is_new => Some(PageStore::create(dir, options.clone())?),
+        Form::Pages => Some(PageStore::open(dir, options.clone())?),
+    };
+    let store = match &pages {
+        Some(pages) => pages.engine().clone(),
+        None if is_new => Store::create(dir, options)?,
+        None => Store::open(dir, options)?,
+    };
+    let empty_bytes = if is_new { Some(directory_bytes(dir)?.1) } else { None };
     let growth = GrowthWatch::start(&store);
     let start = Instant::now();
-    let driven = drive(source, &Loading { store: &store, log: &log }, plan)?;
+    let plain = Loading { store: &store, log: &log };
+    let driven = match &pages {
+        Some(pages) => drive(source, &LoadingPages { pages, plain }, plan)?,
+        None => drive(source, &plain, plan)?,
+    };
     store.sync()?;
     let durable_s = start.elapsed().as_secs_f64();
     let samples = growth.samples();
@@ -77,6 +106,12 @@ pub fn measure(dir: &Path, put: &PutArgs, args: &StoreArgs, source: &Source, pla
     })
 }
 
+impl LoadArgs {
+    fn form(&self) -> Form {
+        if self.as_pages { Form::Pages } else { Form::Records }
+    }
+}
+
 pub fn run(args: &LoadArgs) -> Outcome<Report> {
     let source = args.put.source()?;
     let plan = args.put.plan(&source, args.from);
@@ -84,7 +119,7 @@ pub fn run(args: &LoadArgs) -> Outcome<Report> {
     let before_bytes = if args.from == 0 { 0 } else { store::log_bytes(&args.dir, "value")? };
     device.settle()?;
     let (before, own) = (device.traffic()?, device_written_bytes()?);
-    let load = measure(&args.dir, &args.put, &args.store, &source, &plan)?;
+    let load = measure(&args.dir, &args.put, &args.store, args.form(), &source, &plan)?;
     device.settle()?;
     let written = device.traffic()?.since(before).written_bytes;
     let log_bytes = store::log_bytes(&args.dir, "value")? - before_bytes;
@@ -143,7 +178,11 @@ fn packing(report: &mut Report, args: &LoadArgs, stats: &filemap_core::Stats) ->
     let raw = stats.body_bytes as f64;
     report.number("payload by body", stats.payload_bytes as f64 / raw, "");
     report.number("payload", stats.payload_bytes as f64 / 1e6, "MB");
-    let store = Store::open(&args.dir, Options::new().dictionary_group(store::site))?;
+    let options = match args.form() {
+        Form::Records => Options::new().dictionary_group(store::site),
+        Form::Pages => page_options(Options::new()),
+    };
+    let store = Store::open(&args.dir, options)?;
     for d in store.dictionaries() {
         let facts = format!(
             "{} KiB and {} KiB for metas, of {} pages: {:.4} of bodies, {:.4} of metas{}",

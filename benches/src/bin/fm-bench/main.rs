@@ -3,12 +3,14 @@
 //! Every subcommand prints a table, or with `--json` one JSON object. docs/BENCHMARKS.md has
 //! command lines and figures.
 
+mod ahead;
 mod bare;
 mod compare;
 mod dictionaries;
 mod get;
 mod gzip;
 mod library;
+mod links;
 mod load;
 mod order;
 mod overwrite;
@@ -47,6 +49,8 @@ enum Run {
     Compare(compare::CompareArgs),
     /// Random gets, cold and warm
     Get(get::GetArgs),
+    /// Random gets of a store of pages, many ahead: what `fm-serve` is compared with
+    Ahead(ahead::AheadArgs),
     /// Crate `filemap` on a store of pages, for comparison with bindings of other languages
     Library(library::LibraryArgs),
     /// Kill a load, reopen and check; then clean opens
@@ -67,6 +71,8 @@ enum Run {
     Order(order::OrderArgs),
     /// URL-seen sets: error rates, bytes, speed
     Seen(seen::SeenArgs),
+    /// A frontier over a simulated web: links a second, memory, kills
+    Frontier(links::FrontierArgs),
     /// A seen set behind a server: URLs a second, by many clients
     Served(served::ServedArgs),
 }
@@ -78,6 +84,7 @@ fn main() -> ExitCode {
         Run::Load(args) => load::run(args),
         Run::Compare(args) => compare::run(args),
         Run::Get(args) => get::run(args),
+        Run::Ahead(args) => ahead::run(args),
         Run::Library(args) => library::run(args),
         Run::Reopen(args) => reopen::run(args),
         Run::Dictionaries(args) => dictionaries::run(args),
@@ -85,6 +92,7 @@ fn main() -> ExitCode {
         Run::Overwrite(args) => overwrite::run(args),
         Run::Versions(args) => versions::run(args),
         Run::Seen(args) => seen::run(args),
+        Run::Frontier(args) => links::run(args),
         Run::Served(args) => served::run(args),
         Run::Small(args) => small::run(args),
         Run::Order(args) => order::run(args),

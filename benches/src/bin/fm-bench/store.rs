@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use filemap::PageStore;
 use filemap_benches::bare::SyncEvery;
 use filemap_benches::drive::{Outcome, Sink};
 use filemap_benches::generate::Page;
@@ -136,6 +137,36 @@ impl Sink for Loading<'_> {
 
     fn busy(&self) -> bool {
         self.log.checkpointing.load(Ordering::Relaxed)
+    }
+}
+
+/// A store of pages under load.
+pub struct LoadingPages<'a> {
+    pub pages: &'a PageStore,
+    /// Its engine.
+    pub plain: Loading<'a>,
+}
+
+impl Sink for LoadingPages<'_> {
+    type Lane = ();
+
+    fn lane(&self) -> Outcome<()> {
+        Ok(())
+    }
+
+    fn put(&self, (): &mut (), page: &Page) -> Outcome<()> {
+        let mut described = filemap::Page::new(page.url.as_slice(), page.time_ms, 200, Vec::<u8>::new());
+        described.headers.push("Content-Type", "text/html");
+        self.pages.put_page_of(&described, &page.body)?;
+        Ok(())
+    }
+
+    fn held_up(&self) -> u64 {
+        self.plain.held_up()
+    }
+
+    fn busy(&self) -> bool {
+        self.plain.busy()
     }
 }
 
