@@ -46,7 +46,6 @@ mod upkeep;
 
 pub use error::{Error, Result, StorageError};
 pub use event::Event;
-pub use logs::values::reader::Reader;
 pub use options::{Canonicalizer, Durability, Options};
 pub use record::{Head, Place, Put, Record, Value, Version};
 pub use stats::{StatValue, Stats};
@@ -56,6 +55,12 @@ pub use store::{Store, Writer};
 pub mod backup {
     pub use crate::store::{BackupOptions, Copied, CopyEvent, CopyOptions};
     pub use crate::upkeep::backup::{BackedUp, BackupProgress};
+}
+
+/// Bodies: as a stream, and shared with the value cache.
+pub mod body {
+    pub use crate::logs::values::cache::SharedBody;
+    pub use crate::logs::values::reader::Reader;
 }
 
 /// Changes of a store since a place in its history.

@@ -207,12 +207,10 @@ filemap_io::options! {
         /// recently used are dropped, and digested again when needed.
         pub(crate) dictionary_memory_bytes: usize = 64 << 20,
 
-        /// Memory of the value cache: recently read pages, expanded. Default 0: no cache. A hit
-        /// reads and decompresses nothing; compressed pages are in the kernel's page cache anyway.
-        /// Bodies of one 64th of it or more, and those above
-        /// [`large_value_bytes`](Options::large_value_bytes), are not cached. Lists, histories and
-        /// background work bypass it.
-        pub(crate) value_cache_bytes: usize = 0,
+        /// Most memory of an automatic value cache, 0 for none. It never takes more than an eighth
+        /// of memory, which is the default bound: see
+        /// [`value_cache_bytes`](Options::value_cache_bytes).
+        pub(crate) max_value_cache_bytes: usize = usize::MAX,
 
         /// Memory limit of the index's Bloom filter, which answers most negative lookups without
         /// touching the index; default 256 MiB, 0 for none. It takes 1.1 to 2.2 bytes a key, so
@@ -225,6 +223,7 @@ filemap_io::options! {
     } by hand {
         pub(crate) max_open_files: Option<usize> = None,
         pub(crate) recompression_level: Option<u8> = Some(9),
+        pub(crate) value_cache_bytes: Option<usize> = None,
         pub(crate) canonicalizer: Option<Canonicalizer> = None,
         pub(crate) dictionary_group: Option<GroupOf> = None,
         pub(crate) counted: Option<CountedOf> = None,
@@ -247,6 +246,28 @@ impl Options {
 
     pub(crate) fn open_files(&self) -> usize {
         self.max_open_files.unwrap_or_else(|| (filemap_io::system::open_file_limit() / 2).clamp(64, 16_384) as usize)
+    }
+
+    /// Fixed memory of the value cache: recently read pages, expanded; 0 for no cache. A hit reads
+    /// and decompresses nothing; compressed pages are in the kernel's page cache anyway. Bodies of
+    /// more than one 64th of it, and those above
+    /// [`large_value_bytes`](Options::large_value_bytes), are not cached. Lists, histories and
+    /// background work bypass it.
+    ///
+    /// By default the size is automatic: no memory until gets repeat; then twice as much whenever
+    /// the cache is full and gets of other pages repeat, up to an eighth of the memory of the
+    /// machine or of the control group around the process, and up to
+    /// [`max_value_cache_bytes`](Options::max_value_cache_bytes). When memory runs short, half of
+    /// it is given back every two seconds. A follower looks at memory only while it is read from.
+    ///
+    /// ```
+    /// use filemap_core::Options;
+    /// let fixed = Options::new().value_cache_bytes(1 << 30);
+    /// let automatic = Options::new().max_value_cache_bytes(256 << 20);
+    /// ```
+    pub fn value_cache_bytes(mut self, bytes: usize) -> Options {
+        self.value_cache_bytes = Some(bytes);
+        self
     }
 
     /// zstd level at which pages are recompressed in the background once they have stayed for

@@ -30,12 +30,18 @@ pub fn with_limits(mut options: Options, limits: Limits) -> Options {
     options
 }
 
+/// Options without an automatic value cache, whose size would depend on the machine.
+fn repeatable(mut options: Options) -> Options {
+    options.value_cache_bytes = options.value_cache_bytes.or(Some(0));
+    options
+}
+
 /// [`Store::create`] in any directory, without threads.
 ///
 /// # Errors
 /// Those of [`Store::create`].
 pub fn create(dir: Arc<dyn Dir>, options: Options) -> Result<Store> {
-    Store::create_in(dir, options, Threads::None)
+    Store::create_in(dir, repeatable(options), Threads::None)
 }
 
 /// [`Store::open`] over any directory, without threads.
@@ -43,7 +49,7 @@ pub fn create(dir: Arc<dyn Dir>, options: Options) -> Result<Store> {
 /// # Errors
 /// Those of [`Store::open`].
 pub fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Store> {
-    Store::open_in(dir, options, Threads::None)
+    Store::open_in(dir, repeatable(options), Threads::None)
 }
 
 /// [`Store::open_read_only`] over any directory.
@@ -51,7 +57,7 @@ pub fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Store> {
 /// # Errors
 /// Those of [`Store::open_read_only`].
 pub fn open_read_only(dir: Arc<dyn Dir>, options: Options) -> Result<Store> {
-    Store::open_read_only_in(dir, options, Threads::None)
+    Store::open_read_only_in(dir, repeatable(options), Threads::None)
 }
 
 /// [`Store::repair`] over any directories: into another one, or in place.

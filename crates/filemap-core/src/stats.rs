@@ -167,9 +167,11 @@ stats! {
     dictionary_memory_bytes: u64 = gauge,
     /// Memory of the value cache, in bytes.
     value_cache_bytes: u64 = gauge,
+    /// What it may take at present, in bytes; 0 if there is none.
+    value_cache_bound_bytes: u64 = gauge,
     /// Value cache hits.
     value_cache_hits: u64 = counter,
-    /// Value cache misses.
+    /// Value cache misses; gets without a cache are none.
     value_cache_misses: u64 = counter,
     /// Puts that returned.
     puts: u64 = counter,

@@ -169,3 +169,66 @@ fn listings_leave_it_alone_and_many_gets_use_it() {
         assert_eq!(uses(&store), (50 * round, 50));
     }
 }
+
+#[test]
+fn a_shared_body_is_the_caches_own_and_outlives_its_page() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::create(temp.path().join("a"), options()).unwrap();
+    put(&store, 1, 1, 3000);
+    put(&store, 2, 1, 200_000);
+    store.put_if_changed(&Record::new(&key(1), &body(1001, 3000)).meta(b"kind: text").time(2)).unwrap();
+    let shared = |i: u64| store.get_shared(&key(i)).unwrap().unwrap();
+    assert!(!shared(1).1.is_shared(), "the first read is from the file");
+    let (head, first) = shared(1);
+    assert!(first.is_shared() && first[..] == body(1001, 3000));
+    assert_eq!((Some(head), first.len()), (store.head(&key(1)).unwrap(), 3000));
+    for _ in 0..2 {
+        let large = shared(2).1;
+        assert!(!large.is_shared() && large[..] == body(1002, 200_000), "bodies in chunks are not cached");
+    }
+    let reader = Box::new(store.get_reader(&key(1)).unwrap().unwrap());
+    assert!(reader.into_memory().is_ok_and(|body| body.is_shared() && body[..] == first[..]));
+    let before = uses(&store);
+    let value = store.get(&key(1)).unwrap().unwrap();
+    assert!(value.body == first[..] && store.get_range(&key(1), 5..9).unwrap().unwrap() == first[5..9]);
+    assert_eq!(uses(&store).0, before.0 + 2);
+    store.close().unwrap();
+    assert!(first[..] == body(1001, 3000));
+}
+
+/// Returns whether an automatic cache may begin on this machine now.
+fn has_memory() -> bool {
+    let there = filemap_io::system::memory()
+        .is_some_and(|memory| memory.available_bytes > memory.total_bytes / 4 + memory.total_bytes / 64);
+    if !there {
+        eprintln!("skipped: less than a quarter of memory is available");
+    }
+    there
+}
+
+#[test]
+fn by_default_it_begins_once_gets_repeat_in_a_writer_and_in_a_follower() {
+    if !has_memory() {
+        return;
+    }
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("a");
+    let options = || Options::new().segment_bytes(1 << 20).free_space_floor(0);
+    let writer = Store::create(&path, options().large_value_bytes(64 << 10)).unwrap();
+    (0..100).for_each(|i| put(&writer, i, 1, 2000));
+    writer.checkpoint().unwrap();
+    let follower = Store::open_read_only(&path, options().large_value_bytes(64 << 10)).unwrap();
+    let bounded = Store::open_read_only(&path, options().large_value_bytes(64 << 10).max_value_cache_bytes(1 << 20));
+    for (store, most) in [(writer, u64::MAX), (follower, u64::MAX), (bounded.unwrap(), 1 << 20)] {
+        (0..100).for_each(|i| has(&store, i, 1, 2000));
+        assert_eq!((uses(&store), store.stats().value_cache_bound_bytes), ((0, 0), 0), "each was read once");
+        for _ in 0..20 {
+            (0..100).for_each(|i| has(&store, i, 1, 2000));
+        }
+        let Stats { value_cache_bytes, value_cache_bound_bytes, value_cache_hits, .. } = store.stats();
+        assert!((200_000..1 << 20).contains(&value_cache_bytes), "{value_cache_bytes}");
+        assert!((1 << 20..=most).contains(&value_cache_bound_bytes), "{value_cache_bound_bytes}");
+        assert!(value_cache_hits > 1000, "{value_cache_hits} of 2100 gets");
+        assert!((0..100).all(|i| store.get_shared(&key(i)).unwrap().unwrap().1.is_shared()));
+    }
+}

@@ -1,6 +1,7 @@
 //! Pages by `GET`, `HEAD`, `PUT` and `DELETE`: bodies, headers, conditions, ranges, codings.
 
-use filemap::{Page, PageRead};
+use filemap::{Lookup, Options, Page, PageRead, PageStore};
+use filemap_http::server::ServerOptions;
 
 use crate::served::{self, served};
 
@@ -93,6 +94,40 @@ fn a_body_that_the_client_has_is_not_sent_again() {
     assert_eq!(server.get(URL, &["If-None-Match: \"other\""]).status, 200);
     assert_eq!(server.get(URL, &["If-Modified-Since: Tue, 14 Nov 2023 22:13:20 GMT"]).status, 304);
     assert_eq!(server.get(URL, &["If-Modified-Since: Tue, 14 Nov 2023 22:13:19 GMT"]).status, 200);
+}
+
+#[test]
+fn a_page_of_the_value_cache_is_sent_as_one_that_is_read() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let options = Options::new().value_cache_bytes(64 << 20);
+    let store = PageStore::create(dir.path().join("pages.fm"), options).expect("a store");
+    let watched = store.clone();
+    // Below and above the length from which a head is sent on its own.
+    let long = "long ".repeat(20_000);
+    let bodies = ["", "short", long.as_str()];
+    let urls = ["http://example.com/0", "http://example.com/1", "http://example.com/2"];
+    for (url, body) in urls.iter().zip(bodies) {
+        store.put_page(&Page::new(*url, TIME, 200, body)).expect("stored");
+    }
+    let server = served::of(store, ServerOptions::new());
+    let client = server.client();
+    for round in 0..3 {
+        for (url, body) in urls.iter().zip(bodies) {
+            let target = format!("/v1/page?url={url}");
+            let answer = server.get(&target, &[]);
+            assert_eq!((answer.status, answer.header("content-length")), (200, Some(&*body.len().to_string())));
+            assert!(answer.body == body.as_bytes(), "{url}");
+            let described = server.get(&format!("{target}&format=page"), &[]);
+            assert!(described.body.ends_with(body.as_bytes()) && described.header("transfer-encoding").is_none());
+            assert_eq!(described.header("content-length"), Some(&*described.body.len().to_string()));
+            let page = client.get(&Lookup::new(url)).expect("readable").expect("there");
+            assert!(page.body == body.as_bytes() && page.status == Some(200), "{url}");
+        }
+        let part = server.get(&format!("/v1/page?url={}", urls[2]), &["Range: bytes=5-8"]);
+        assert_eq!((part.status, &part.body[..]), (206, &b"long"[..]));
+        let stats = watched.engine().stats();
+        assert!(stats.value_cache_hits >= 9 * round + 6, "round {round}: {stats:?}");
+    }
 }
 
 #[test]

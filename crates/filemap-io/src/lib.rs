@@ -15,6 +15,7 @@
 
 #[macro_use]
 mod debug;
+mod available;
 mod error;
 mod failpoint;
 pub mod files;
@@ -43,8 +44,9 @@ pub use os::OsDir;
 pub use seam::{Access, Advice, Dir, File, Identity, Lock, Locking, Map, Word};
 pub use stamp::Stamp;
 
-/// System calls beside the traits: directories, limits, inspection of any file.
+/// System calls beside the traits: directories, limits, memory, inspection of any file.
 pub mod system {
+    pub use crate::available::{Memory, memory};
     pub use crate::os::{create_dir, is_shortage, open_file_limit, open_to_inspect, remove_dir, rename_dir};
 }
 

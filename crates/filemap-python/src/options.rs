@@ -149,6 +149,7 @@ fn with(options: Options, name: &str, value: &Bound<'_, PyAny>) -> PyResult<Opti
             options.dictionaries(if named(name, value)? { Dictionaries::Automatic } else { Dictionaries::Off })
         }
         "value_cache_bytes" => options.value_cache_bytes(named(name, value)?),
+        "max_value_cache_bytes" => options.max_value_cache_bytes(named(name, value)?),
         "filter_memory_bytes" => options.filter_memory_bytes(named(name, value)?),
         "accept_loss" => {
             if named(name, value)? {
@@ -173,7 +174,7 @@ const NULLABLE: [&str; 6] =
     ["canonicalizer", "keep_versions", "keep_age", "space_bound", "compaction_rate", "recompression_level"];
 
 /// Names of the options for which `None` means the default.
-const DEFAULTED: [&str; 14] = [
+const DEFAULTED: [&str; 15] = [
     "keys_in_order",
     "durability",
     "compression_level",
@@ -186,6 +187,7 @@ const DEFAULTED: [&str; 14] = [
     "recompression_age",
     "dictionaries",
     "value_cache_bytes",
+    "max_value_cache_bytes",
     "filter_memory_bytes",
     "accept_loss",
 ];

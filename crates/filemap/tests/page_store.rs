@@ -9,6 +9,7 @@ use crate::samples::{self, fresh};
 use filemap::canonical::{Exact, UrlError, Whatwg};
 use filemap::dump::jsonl;
 use filemap::page::RecordKind;
+use filemap::store::SharedBody;
 use filemap::{Error, Lookup, Options, Page, PageStore, Put};
 
 fn text(name: &str, fetched_at_ms: i64, body: &str) -> Page {
@@ -201,7 +202,8 @@ fn any_version_reads_as_a_stream_from_any_place_of_its_body() {
             assert!(rest == body[(at.min(len)) as usize..], "from {at} of {time_ms}");
             let again = fresh.store.get_reader(lookup).expect("readable").expect("there").1;
             let in_memory = again.in_memory().map(<[u8]>::to_vec);
-            assert_eq!(again.into_memory().ok(), in_memory, "what is there comes without a copy");
+            let taken = again.into_memory().ok().map(SharedBody::into_vec);
+            assert_eq!(taken, in_memory, "what is there comes without a copy");
         }
         assert_eq!(reader.seek(SeekFrom::End(-1)).expect("a place"), len - 1);
         assert!(reader.seek(SeekFrom::Current(-(len as i64))).is_err(), "before the beginning");
@@ -210,6 +212,32 @@ fn any_version_reads_as_a_stream_from_any_place_of_its_body() {
         assert_eq!((again.0, again.1.digest()), (page, reader.digest()));
     }
     assert!(fresh.store.get_reader(Lookup::new("http://a/").at(0)).expect("readable").is_none());
+}
+
+#[test]
+fn a_shared_body_is_that_of_any_page_and_the_caches_own_if_it_is_cached() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let options = Options::new().value_cache_bytes(64 << 20);
+    let store = PageStore::create(dir.path().join("s"), options).expect("a store");
+    let large = "large ".repeat(500_000);
+    // A header section too large for the meta stands before the body, in one value.
+    let mut spilled = text("http://a/spilled", 1, "after the headers");
+    spilled.headers.push("X-Large", vec![b'h'; 100_000]);
+    let pages =
+        [text("http://a/", 1, "body"), spilled, text("http://a/empty", 1, ""), text("http://a/large", 1, &large)];
+    for page in &pages {
+        store.put_page(page).expect("stored");
+    }
+    for round in 0..2 {
+        for page in &pages {
+            let url = String::from_utf8_lossy(&page.url).into_owned();
+            let (found, body) = store.get_shared(url.as_str()).expect("readable").expect("there");
+            assert!(body[..] == page.body[..], "{url}");
+            assert_eq!(body.is_shared(), round == 1 && !url.ends_with("large"), "{url}");
+            assert_eq!(Page { body: body.into_vec(), ..found }, *page);
+        }
+    }
+    assert!(store.get_shared("http://a/other").expect("readable").is_none());
 }
 
 #[test]

@@ -2,7 +2,20 @@
 
 /// `filemap-io`.
 pub const IO: &[&[&str]] = &[
-    &["debug", "error", "failpoint", "guard", "layout", "memory", "named", "options", "seam", "stamp", "varint"],
+    &[
+        "available",
+        "debug",
+        "error",
+        "failpoint",
+        "guard",
+        "layout",
+        "memory",
+        "named",
+        "options",
+        "seam",
+        "stamp",
+        "varint",
+    ],
     &["header", "latch", "map", "sim"],
     &["files", "os"],
 ];

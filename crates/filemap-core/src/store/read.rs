@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result, StorageError};
 use crate::format::names;
 use crate::handle::reading::Loaded;
+use crate::logs::values::cache::SharedBody;
 use crate::logs::values::read::{Body, Want};
 use crate::logs::values::reader::Reader;
 use crate::record::{Head, Place, Value, Version};
@@ -37,6 +38,29 @@ impl Store {
             let value = self.reading.value(loaded, std::mem::take(body))?;
             *body = value.body;
             Ok(Some(value.head))
+        })
+    }
+
+    /// [`Store::get`] without a copy: the body of a cached page is the value cache's own memory.
+    /// A body that is not cached is the caller's alone.
+    ///
+    /// # Errors
+    /// As [`Store::get`].
+    ///
+    /// ```
+    /// # use filemap_core::{Options, Record, Store};
+    /// # let temp = tempfile::tempdir()?;
+    /// # let store = Store::create(temp.path().join("pages"), Options::new())?;
+    /// store.put(&Record::new(b"http://a.example/", b"A page."))?;
+    /// let (head, body) = store.get_shared(b"http://a.example/")?.expect("it was put");
+    /// println!("{} bytes, stored in {}", body.len(), head.stored_bytes);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn get_shared(&self, key: &[u8]) -> Result<Option<(Head, SharedBody)>> {
+        self.reading.looking_again(|| {
+            let Some(loaded) = self.reading.newest(key, &mut Vec::new())? else { return Ok(None) };
+            let body = loaded.body.map(|body| body.whole(self.reading.values(), Vec::new())).transpose()?;
+            Ok(Some((loaded.head, body.unwrap_or_default())))
         })
     }
 

@@ -80,6 +80,8 @@ pub(crate) mod rank {
     pub(crate) const IN_MEMORY: u8 = 32;
     /// `KeyRunFiles::opened`.
     pub(crate) const KEY_RUNS: u8 = 33;
+    /// `Growth::looks`: the size of an automatic value cache. Gets only try it.
+    pub(crate) const VALUE_CACHE: u8 = 34;
 }
 
 /// A mutex with a rank in the lock order.

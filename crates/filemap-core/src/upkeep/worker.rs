@@ -14,6 +14,7 @@ use shuttle::thread::Builder;
 use crate::error::{Error, Result, StorageError};
 use crate::event::Compacted;
 use crate::index::address::fill::Filling;
+use crate::logs::values::cache::growth::LOOK;
 use crate::options::Durability;
 use crate::sync::lock;
 use crate::upkeep::Upkeep;
@@ -167,19 +168,21 @@ pub(crate) fn processors() -> usize {
     if cfg!(filemap_shuttle) { 1 } else { *PROCESSORS.get_or_init(count) }
 }
 
-/// Syncs the log at the interval, bounds the kernel's dirty pages, and keeps the next segment
-/// ready.
+/// Syncs the log at the interval, bounds the kernel's dirty pages, keeps the next segment ready,
+/// and the value cache within memory.
 fn keep_synced(upkeep: &Upkeep) {
     let interval = match upkeep.reading.options().durability {
         Durability::Interval(interval) => interval,
         Durability::Buffered | Durability::Sync => IDLE,
     };
     let mut last = Instant::now();
+    let is_poisoned = || upkeep.writing.poisoned().cause().is_some();
     while !upkeep.writing.bells().sync.is_stopped() {
-        upkeep.writing.bells().sync.wait(interval.saturating_sub(last.elapsed()));
-        if upkeep.writing.poisoned().cause().is_some() {
-            // A poisoned handle writes nothing more: wait for the end.
-            upkeep.writing.bells().sync.wait(IDLE);
+        // A poisoned handle writes nothing more, but is read from until the end.
+        let rest = if is_poisoned() { IDLE } else { interval.saturating_sub(last.elapsed()) };
+        upkeep.writing.bells().sync.wait(rest.min(LOOK));
+        upkeep.reading.values().tend();
+        if is_poisoned() {
             continue;
         }
         let is_due = last.elapsed() >= interval;

@@ -111,6 +111,7 @@ class StoreOptions(TypedDict, total=False):
     keep_versions: int | None
     keep_age: _timedelta | float | None
     value_cache_bytes: int | None
+    max_value_cache_bytes: int | None
     filter_memory_bytes: int | None
     memtable_bytes: int | None
     checkpoint_bytes: int | None

@@ -53,4 +53,5 @@ pub(crate) use url_parts::Found;
 pub use url_parts::UrlPart;
 pub use variants::Variants;
 
+pub use filemap_core::body::SharedBody;
 pub use filemap_core::{Event, Stats};

@@ -7,7 +7,8 @@
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
-use filemap_core::{Head, Reader, Value, Version};
+use filemap_core::body::{Reader, SharedBody};
+use filemap_core::{Head, Value, Version};
 #[cfg(feature = "warc")]
 use xxhash_rust::xxh3::Xxh3;
 use xxhash_rust::xxh3::xxh3_128;
@@ -86,12 +87,13 @@ impl PageReader {
         }
     }
 
-    /// As [`PageReader::in_memory`], as the vector that holds it; empty after the end.
+    /// As [`PageReader::in_memory`], without a copy: the value cache's own bytes, or a vector that
+    /// the reader had; empty after the end.
     ///
     /// # Errors
     ///
     /// The reader, if a part of the body is not in memory.
-    pub fn into_memory(self) -> std::result::Result<Vec<u8>, PageReader> {
+    pub fn into_memory(self) -> std::result::Result<SharedBody, PageReader> {
         let PageReader { source, digest, version } = self;
         match source {
             Source::Engine { reader, body_at } => reader.into_memory().map_err(|reader| {
@@ -99,9 +101,9 @@ impl PageReader {
                 PageReader { source, digest, version }
             }),
             Source::Memory(bytes) => {
-                let at = bytes.position().min(bytes.get_ref().len() as u64) as usize;
-                let mut body = bytes.into_inner();
-                body.drain(..at);
+                let at = usize::try_from(bytes.position()).unwrap_or(usize::MAX);
+                let mut body = SharedBody::from(bytes.into_inner());
+                body.advance(at);
                 Ok(body)
             }
             #[cfg(feature = "warc")]

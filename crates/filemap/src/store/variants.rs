@@ -11,7 +11,9 @@
 //! superfluous mark costs a pass.
 
 use std::collections::BTreeSet;
+use std::io::Read;
 
+use filemap_core::body::SharedBody;
 use filemap_core::list::Direction;
 use filemap_core::{Record, Store, Version};
 
@@ -117,6 +119,40 @@ impl PageStore {
         };
         let reader = self.telling(&key, reader, |version| is_within(&lookup, version.time_ms))?;
         reader.map(|reader| self.page_reader(&key, reader)).transpose()
+    }
+
+    /// A page with an empty `body`, and its body in memory without a copy: that of a page in the
+    /// value cache is the cache's own.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageStore::get`].
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use filemap::{Options, Page, PageStore};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+    /// store.put_page(&Page::new("http://example.com/", 1_700_000_000_000, 200, "hello"))?;
+    /// let (page, body) = store.get_shared("http://example.com/")?.expect("just put");
+    /// assert_eq!((page.status, &body[..]), (Some(200), &b"hello"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn get_shared<'l>(&self, lookup: impl Into<Lookup<'l>>) -> Result<Option<(Page, SharedBody)>> {
+        let Some((page, reader)) = self.get_reader(lookup)? else { return Ok(None) };
+        let mut reader = match reader.into_memory() {
+            Ok(body) => return Ok(Some((page, body))),
+            Err(reader) => reader,
+        };
+        let mut body = Vec::new();
+        match reader.read_to_end(&mut body) {
+            Ok(_) => Ok(Some((page, body.into()))),
+            Err(source) => Err(match source.downcast::<filemap_core::Error>() {
+                Ok(error) => error.into(),
+                Err(source) => Error::Read { what: String::from_utf8_lossy(&page.url).into_owned(), offset: 0, source },
+            }),
+        }
     }
 
     /// As [`PageStore::get_reader`], for one version from [`PageStore::history`]. The lookup's

@@ -158,8 +158,8 @@ fn read_superblock(file: &SuperblockFile, dir: &dyn Dir) -> Result<Superblock> {
 }
 
 impl Reading {
-    /// Follows the writer if due and no other thread is doing it. An error is kept for `stats`:
-    /// the handle continues with what it has.
+    /// Follows the writer if due and no other thread is doing it, and looks at the value cache's
+    /// memory. An error is kept for `stats`: the handle continues with what it has.
     pub(crate) fn follow_if_due(&self) {
         let Some(follower) = self.follower() else { return };
         let now = follower.opened.elapsed();
@@ -169,6 +169,7 @@ impl Reading {
         }
         if let Some(mut state) = follower.state.try_lock() {
             follower.last_ms.store(now.as_millis() as u64, Ordering::Relaxed);
+            self.values.tend();
             if let Err(e) = self.keeping_up(|| self.follow_locked(&mut state)) {
                 self.counters.failed(&e);
             }

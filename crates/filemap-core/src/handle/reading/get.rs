@@ -462,15 +462,12 @@ impl Reading {
         self.value(loaded, Vec::new()).map(Some)
     }
 
-    /// Reads the whole version. Chunks are collected in `spare`, which is cleared.
-    pub(crate) fn value(&self, loaded: Loaded, mut spare: Vec<u8>) -> Result<Value> {
+    /// Reads the whole version. Chunks, or a copy of a cached body, go into `spare`, which is
+    /// cleared.
+    pub(crate) fn value(&self, loaded: Loaded, spare: Vec<u8>) -> Result<Value> {
         let body = match loaded.body {
-            Some(Body::Whole(whole)) => whole,
-            Some(chunks) => {
-                spare.clear();
-                chunks.range(&self.values, 0..u64::MAX, &mut spare)?;
-                spare
-            }
+            Some(Body::Whole(whole)) => whole.into_vec_in(spare),
+            Some(chunks) => chunks.whole(&self.values, spare)?.into_vec(),
             None => Vec::new(),
         };
         Ok(Value { head: loaded.head, body })

@@ -20,7 +20,7 @@ impl Reading {
         let (current, get, verified) = (self.latest.load(), Counters::get, self.verified());
         let (dictionaries, dictionary_bytes) = self.values.dictionaries.size();
         let rest = self.space_stats();
-        let cache = self.values.cache.as_ref().map_or((0, 0, 0), ValueCache::usage);
+        let cache = self.values.cache.as_ref().map(ValueCache::usage).unwrap_or_default();
         Stats {
             indexed_keys: current.index.keys,
             indexed_versions: current.versions,
@@ -40,9 +40,10 @@ impl Reading {
             dictionaries,
             dictionary_bytes,
             dictionary_memory_bytes: self.values.dictionaries.memory_bytes(),
-            value_cache_bytes: cache.0,
-            value_cache_hits: cache.1,
-            value_cache_misses: cache.2,
+            value_cache_bytes: cache.bytes,
+            value_cache_bound_bytes: cache.bound_bytes,
+            value_cache_hits: cache.hits,
+            value_cache_misses: cache.misses,
             puts: get(&c.puts),
             unchanged_puts: get(&c.unchanged_puts),
             removes: get(&c.removes),

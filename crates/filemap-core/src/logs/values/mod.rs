@@ -110,7 +110,7 @@ pub(crate) struct ValueLog {
     pub(crate) segments: Arc<Segments>,
     /// The dictionaries that records name.
     pub(crate) dictionaries: Registry,
-    /// The value cache, if enabled.
+    /// The value cache, unless the options forbid it.
     pub(crate) cache: Option<ValueCache>,
 }
 
@@ -123,7 +123,11 @@ impl ValueLog {
         let dictionaries = Registry::open(Arc::clone(&dir), store_id, access)?;
         dictionaries.set_memory(options.dictionary_memory_bytes);
         let segments = Segments::open(&VALUES, dir, store_id, access, Bounds::of_values(options))?;
-        Ok(ValueLog { segments: Arc::new(segments), dictionaries, cache: ValueCache::new(options.value_cache_bytes) })
+        let cache = match options.value_cache_bytes {
+            Some(bytes) => ValueCache::fixed(bytes as u64),
+            None => ValueCache::automatic(options.max_value_cache_bytes as u64, filemap_io::system::memory),
+        };
+        Ok(ValueLog { segments: Arc::new(segments), dictionaries, cache })
     }
 
     /// [`ValueLog::scan`] of the versions with these sequences; `None`: of all records.

@@ -2,6 +2,8 @@
 
 use std::cell::RefCell;
 use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
 
 use filemap_io::Advice;
 
@@ -10,7 +12,7 @@ use crate::format::location::{Extent, Location, SizeClass, UNIT_BYTES};
 use crate::format::value::{self, ChunkEntry, Codec, FIXED_BYTES, Header, Kind};
 use crate::logs::segments::{OpenSegment, Segment};
 use crate::logs::values::ValueLog;
-use crate::logs::values::cache::{Page, PagePlace, ValueCache};
+use crate::logs::values::cache::{Page, PagePlace, SharedBody, ValueCache};
 use crate::logs::values::codec;
 use crate::logs::values::dictionaries::{Part, Registry};
 use crate::record::{Head, Place, Version};
@@ -55,7 +57,7 @@ enum Cached<'a> {
     /// The cache was not asked.
     No,
     /// Cached.
-    Yes(&'a Page),
+    Yes(&'a Arc<Page>),
     /// Not cached, but may be.
     NotYet(&'a ValueCache, PagePlace),
 }
@@ -207,6 +209,13 @@ impl ValueLog {
         }
     }
 
+    /// Gives memory of an automatic value cache back, if it is short.
+    pub(crate) fn tend(&self) {
+        if let Some(pages) = &self.cache {
+            pages.tend(Instant::now());
+        }
+    }
+
     /// Prefetches a record without waiting, unless it is cached.
     pub(crate) fn will_need(&self, location: Location, size: SizeClass) {
         let Ok(segment) = self.segments.get(location.segment) else { return };
@@ -334,13 +343,14 @@ fn read_record<T>(
 /// A body that can be read in pieces.
 #[derive(Debug)]
 pub(crate) enum Body {
-    Whole(Vec<u8>),
+    Whole(SharedBody),
     /// The key that each chunk must have, and the chunks with their offsets in the body.
     Chunks(Vec<u8>, Vec<(u64, ChunkEntry)>),
 }
 
 impl Body {
-    /// The body of a page or chunked record. A page's body takes over the memory of `spare`.
+    /// The body of a page or chunked record. A page's body is the value cache's, or takes over the
+    /// memory of `spare`.
     pub(crate) fn of(raw: &Raw<'_>, spare: &mut Vec<u8>) -> Result<Body> {
         if !matches!(raw.header.kind, Kind::Page | Kind::Chunked) {
             return Err(raw.flaw("it is not a record that holds a body"));
@@ -354,9 +364,24 @@ impl Body {
             }
             return Ok(Body::Chunks(raw.key().to_vec(), chunks));
         }
+        if let Cached::Yes(page) = raw.cached {
+            return Ok(Body::Whole(SharedBody::of(page)));
+        }
         spare.clear();
         raw.body(spare)?;
-        Ok(Body::Whole(std::mem::take(spare)))
+        Ok(Body::Whole(std::mem::take(spare).into()))
+    }
+
+    /// The whole body. Chunks are collected in `spare`, which is cleared.
+    pub(crate) fn whole(self, values: &ValueLog, mut spare: Vec<u8>) -> Result<SharedBody> {
+        match self {
+            Body::Whole(body) => Ok(body),
+            chunks => {
+                spare.clear();
+                chunks.range(values, 0..u64::MAX, &mut spare)?;
+                Ok(spare.into())
+            }
+        }
     }
 
     /// Appends a range of the body, clipped to its length, to `out`. Reads only the chunks in the

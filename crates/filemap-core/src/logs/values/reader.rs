@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::cache::SharedBody;
 use super::read::{Body, read_chunk};
 use crate::error::{Error, Result};
 use crate::logs::segments::OpenSegment;
@@ -30,7 +31,7 @@ pub struct Reader {
     body: Body,
     /// Offset of the piece in the body.
     piece_at: u64,
-    piece: Vec<u8>,
+    piece: SharedBody,
     at: u64,
 }
 
@@ -46,7 +47,7 @@ impl Reader {
         }
         let (piece, body) = match body {
             Body::Whole(piece) => (piece, Body::Chunks(Vec::new(), Vec::new())),
-            chunks => (Vec::new(), chunks),
+            chunks => (SharedBody::default(), chunks),
         };
         Ok(Reader { values, held, head, body, piece_at: 0, piece, at: 0 })
     }
@@ -69,13 +70,14 @@ impl Reader {
         (there.len() as u64 == self.remaining()).then_some(there)
     }
 
-    /// [`Reader::in_memory`], without a copy.
+    /// [`Reader::in_memory`], without a copy: the value cache's own bytes if the page is cached.
     ///
     /// # Errors
     /// The reader itself, if a part of the body is not in memory.
-    pub fn into_memory(mut self: Box<Self>) -> std::result::Result<Vec<u8>, Box<Reader>> {
+    pub fn into_memory(mut self: Box<Self>) -> std::result::Result<SharedBody, Box<Reader>> {
         let Some(left) = self.in_memory().map(<[u8]>::len) else { return Err(self) };
-        self.piece.drain(..self.piece.len() - left);
+        let read = self.piece.len() - left;
+        self.piece.advance(read);
         Ok(self.piece)
     }
 
@@ -83,10 +85,13 @@ impl Reader {
         let Body::Chunks(key, chunks) = &self.body else { return Ok(()) };
         let next = chunks.partition_point(|(at, c)| at + u64::from(c.raw_bytes) <= self.at);
         let Some((at, chunk)) = chunks.get(next) else { return Ok(()) };
-        self.piece.clear();
+        let mut piece = std::mem::take(&mut self.piece).into_vec();
+        piece.clear();
         self.piece_at = *at;
         let held = self.held.iter().find(|(s, _)| s.id == chunk.location.segment);
-        read_chunk(&self.values.dictionaries, held.ok_or(Error::Closed)?, key, chunk, &mut self.piece)
+        read_chunk(&self.values.dictionaries, held.ok_or(Error::Closed)?, key, chunk, &mut piece)?;
+        self.piece = piece.into();
+        Ok(())
     }
 }
 

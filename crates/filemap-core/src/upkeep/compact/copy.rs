@@ -15,6 +15,7 @@ use crate::handle::reading::Recompressed;
 use crate::handle::retention::Retention;
 use crate::handle::spot::Spot;
 use crate::logs::segments::Segment;
+use crate::logs::values::cache::ValueCache;
 use crate::logs::values::read::Want;
 use crate::sync::{lock, make_way};
 use crate::upkeep::checkpoint::{Op, Task};
@@ -197,7 +198,7 @@ impl<'s> Copier<'s> {
             return self.output.append(&new.header, &new.record(key));
         }
         let to = self.output.append(header, bytes)?;
-        if self.reading.values().cache.is_some() {
+        if self.reading.values().cache.as_ref().is_some_and(ValueCache::is_in_use) {
             self.unchanged.push((at, to.location));
         }
         Ok(to)

@@ -65,6 +65,8 @@ pub(crate) async fn overview(State(backend): State<Arc<Backend>>) -> Response {
         (as_json("/v1/hour"))
         dl {
             (fact("read from memory", share(stats.value_cache_hits, stats.value_cache_hits + stats.value_cache_misses)))
+            (fact("value cache", size(stats.value_cache_bytes)))
+            (fact("value cache, at most", size(stats.value_cache_bound_bytes)))
         }
         (as_json("/v1/stat?figures=1"))
         h2 { "Every figure" }

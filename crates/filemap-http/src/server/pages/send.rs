@@ -1,6 +1,6 @@
-//! Bodies of responses, in bounded memory. A body in memory is sent whole. A larger one is read
-//! piece by piece, each after the client has taken the previous one, so that a slow client
-//! occupies a piece and no thread.
+//! Bodies of responses, in bounded memory. A body in memory is sent whole; that of a page in the
+//! value cache is not copied. A larger one is read piece by piece, each after the client has taken
+//! the previous one, so that a slow client occupies a piece and no thread.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -8,13 +8,16 @@ use std::sync::Arc;
 use axum::body::Body;
 use bytes::Bytes;
 use filemap::Error;
-use filemap::store::PageReader;
-use futures_util::stream::try_unfold;
+use filemap::store::{PageReader, SharedBody};
+use futures_util::stream::{self, try_unfold};
 
 use super::super::backend::Backend;
 
 /// Bytes per piece.
 const PIECE: u64 = 256 << 10;
+
+/// Bodies from this length on are not copied behind their head, but sent after it.
+const APART: usize = 16 << 10;
 
 /// The rest of a body.
 struct Rest {
@@ -28,7 +31,7 @@ pub(crate) fn body(backend: &Arc<Backend>, url: &[u8], head: Vec<u8>, reader: Pa
     let reader = match reader.into_memory() {
         Ok(mut there) => {
             there.truncate(usize::try_from(bytes).unwrap_or(usize::MAX));
-            return Body::from(if head.is_empty() { there } else { [head, there].concat() });
+            return whole(head, there);
         }
         Err(reader) => reader,
     };
@@ -51,6 +54,18 @@ pub(crate) fn body(backend: &Arc<Backend>, url: &[u8], head: Vec<u8>, reader: Pa
             })
         }
     }))
+}
+
+/// A head and a body in memory.
+fn whole(head: Vec<u8>, body: SharedBody) -> Body {
+    if head.is_empty() {
+        return Body::from(Bytes::from_owner(body));
+    }
+    if body.len() < APART {
+        return Body::from([&head[..], &body[..]].concat());
+    }
+    let parts = [Bytes::from(head), Bytes::from_owner(body)];
+    Body::from_stream(stream::iter(parts.map(Ok::<Bytes, std::convert::Infallible>)))
 }
 
 fn piece(mut rest: Rest) -> Result<(Bytes, Rest), Error> {
