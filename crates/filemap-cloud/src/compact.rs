@@ -8,8 +8,9 @@
 //! 3. The new segment is committed like any other, with the rows that were not removed meanwhile.
 //!    It names the segments it replaces: a repair ignores those, deleted or not.
 //! 4. Their objects are deleted when that commit is durable and the grace is over. After a failed
-//!    commit none is deleted: the rows in memory may not be durable. A live checkpoint taken
-//!    before the rewrite keeps them: see `pins`.
+//!    commit none is deleted: the rows in memory may not be durable. Nor does a fenced writer
+//!    delete any: see `deletion`. A live checkpoint taken before the rewrite keeps them: see
+//!    `pins`.
 //!
 //! A tombstone is copied while a segment that it names counts. A damaged segment is kept and
 //! reported.
@@ -25,6 +26,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::commit::object;
 use crate::core::Core;
+use crate::deletion;
 use crate::error::Result;
 use crate::failpoint::Fault;
 use crate::format::record::{Kind, Place, Record};
@@ -37,7 +39,7 @@ use crate::plan::{Want, plan};
 use crate::store::CloudStore;
 use crate::writer::{Rewritten, Writer};
 
-/// Number of rows looked up, and of objects deleted, in parallel.
+/// Number of rows looked up in parallel.
 const AT_ONCE: usize = 32;
 
 /// Result of a compaction.
@@ -119,8 +121,9 @@ impl CloudStore {
     ///
     /// # Errors
     ///
-    /// [`Error::ReadOnly`](crate::Error::ReadOnly); those of the object storage: work done before
-    /// the error is kept.
+    /// [`Error::ReadOnly`](crate::Error::ReadOnly); [`Error::Fenced`](crate::Error::Fenced) and
+    /// [`Error::Repairing`](crate::Error::Repairing), also before the first delete; those of the
+    /// object storage: work done before the error is kept.
     pub fn compact(&self, goal: CompactionGoal) -> filemap::Result<CompactReport> {
         let passed = self.each(|shard| pass(&shard.core, want(&shard.core, goal), shard.core.options.grace))?;
         Ok(passed.into_iter().fold(CompactReport::default(), |mut all, one| {
@@ -189,7 +192,7 @@ fn rewrite(core: &Arc<Core>, writer: &Writer, group: &[SegmentId], report: &mut 
     };
     let (copied, gone) = (rewritten.segment.len() as u64, rewritten.sources.segments.clone());
     if Fault::DeletedBeforeMoved.is_planted(core.options.fault) {
-        delete(core, gone.iter().copied().collect())?;
+        delete(core, &gone.iter().copied().collect::<Vec<_>>())?;
     }
     let nth = writer.end_rewrite(rewritten)?;
     writer.progress.wait_for(nth)?;
@@ -384,20 +387,15 @@ fn sweep(core: &Arc<Core>, writer: &Writer, grace: Duration, report: &mut Compac
         return Ok(());
     }
     let old: Vec<SegmentId> = old.into_iter().map(|(id, _)| id).collect();
-    // Rows of a running commit belong to no rewrite; those of a failed commit may.
+    // If the index lost the rewriting, a later writer reads these segments: `deletion` asks. Rows of a running commit belong to no rewrite; those of a failed commit may.
     writer.progress.check()?;
-    delete(core, old.clone())?;
+    delete(core, &old)?;
     core.wait(|core| async move { core.index.forget(&old).await })
 }
 
-fn delete(core: &Arc<Core>, segments: Vec<SegmentId>) -> Result<()> {
-    core.wait(|core| async move {
-        let deletes = segments.into_iter().map(|id| {
-            let core = Arc::clone(&core);
-            async move { core.bucket.delete(&object(id)).await }
-        });
-        stream::iter(deletes).buffer_unordered(AT_ONCE).try_collect().await
-    })
+fn delete(core: &Arc<Core>, segments: &[SegmentId]) -> Result<()> {
+    let names: Vec<String> = segments.iter().map(|id| object(*id)).collect();
+    core.wait(|core| async move { deletion::delete(&core, &names).await })
 }
 
 pub(crate) fn ms_since_1970(time: SystemTime) -> u64 {

@@ -329,6 +329,13 @@ impl Index {
         self.generation.check_not_repaired(&self.bucket).await
     }
 
+    /// Fails unless this writer still owns the index: another has not opened it, and no repair is
+    /// building another or has built one. Some requests.
+    pub(crate) async fn check_owner(&self) -> Result<()> {
+        self.refresh().await?;
+        self.check_not_repaired().await
+    }
+
     /// Closes the index; a writer first makes its writes durable.
     pub(crate) async fn close(&self) -> Result<()> {
         let closed = match &self.kind {
