@@ -11,6 +11,7 @@ use filemap_cloud::{CloudOptions, CloudStore, Error, Fault, Mode, open_on, repai
 use filemap_core::compact::CompactionGoal;
 
 use crate::bucket::{Faults, Rule, Simulated};
+use crate::lost_index::met;
 use crate::mend::Objects;
 use crate::simulated::{Content, content};
 
@@ -162,6 +163,78 @@ fn a_checkpoint_is_refreshed_while_its_process_lives_and_expires_after_it() {
     assert!(store.checkpoints().expect("listed").is_empty(), "the compaction has deleted it");
     let error = (0..PAGES).find_map(|nth| held.get(&Lookup::new(&page(nth).url)).err()).expect("segments are gone");
     assert!(error.to_string().contains("expired or was removed"), "{error}");
+    store.close().expect("closed");
+}
+
+#[test]
+fn a_checkpoint_that_was_removed_is_not_written_anew_by_its_process() {
+    let objects = Objects::new();
+    let store = filled(&objects.objects);
+    let (end, reader) = linked(&objects.objects, Mode::Read, &options());
+    let held = reader.checkpoint("scan", 2 * SECOND).expect("taken");
+    // The process has read its object, and is about to refresh it.
+    end.rule("put", "shard-00/checkpoint/", Rule::Waits);
+    met(&end);
+    assert_eq!(store.remove_checkpoints("scan").expect("removed"), 1);
+    end.no_rule();
+    std::thread::sleep(SECOND);
+    assert_eq!(objects.names("a/shard-00/checkpoint"), []);
+    held.close().expect("closed");
+    store.close().expect("closed");
+}
+
+/// Waits until the only checkpoint is live, or has expired.
+fn until(store: &CloudStore, is_live: bool) {
+    let began = Instant::now();
+    while store.checkpoints().expect("listed")[0].is_live != is_live {
+        assert!(began.elapsed() < 30 * SECOND, "it does not become {is_live}");
+        std::thread::sleep(SECOND / 20);
+    }
+}
+
+#[test]
+fn a_checkpoint_that_is_refreshed_while_a_compaction_takes_it_for_expired_lives_on() {
+    let objects = Objects::new();
+    let of = &objects.objects;
+    filled(of).close().expect("closed");
+    let (writing, store) = linked(of, Mode::Fill, &options());
+    let (reading, reader) = linked(of, Mode::Read, &options());
+    let held = reader.checkpoint("scan", 2 * SECOND).expect("taken");
+    reading.rule("put", "shard-00/checkpoint/", Rule::Waits);
+    until(&store, false);
+    // The compaction is about to end it.
+    writing.rule("put", "shard-00/checkpoint/", Rule::Waits);
+    std::thread::scope(|scope| {
+        let compacted = scope.spawn(|| removed(&store));
+        met(&writing);
+        reading.no_rule();
+        until(&store, true);
+        writing.no_rule();
+        let report = compacted.join().expect("no panic");
+        assert!(report.pinned > 0 && report.deleted == 0, "{report:?}");
+    });
+    has_all(&held, "refreshed");
+    held.close().expect("closed");
+    store.close().expect("closed");
+}
+
+#[test]
+fn a_checkpoint_that_expires_while_it_is_taken_is_refused() {
+    let objects = Objects::new();
+    let store = filled(&objects.objects);
+    let (end, reader) = linked(&objects.objects, Mode::Read, &options());
+    // Its object is stored, and its view is not opened yet.
+    end.rule("put", "/manifest/", Rule::Waits);
+    std::thread::scope(|scope| {
+        let taken = scope.spawn(|| reader.checkpoint("scan", SECOND));
+        met(&end);
+        std::thread::sleep(2 * SECOND);
+        assert!(removed(&store).deleted > 0, "it has expired");
+        end.no_rule();
+        let error = taken.join().expect("no panic").err().expect("refused").to_string();
+        assert!(error.contains("expired or was removed"), "{error}");
+    });
+    assert_eq!(objects.names("a/shard-00/checkpoint"), []);
     store.close().expect("closed");
 }
 

@@ -47,7 +47,7 @@ fn all_there(objects: &Objects, pages: usize) {
 }
 
 /// Waits until a rule has matched a request.
-fn met(end: &Simulated) {
+pub fn met(end: &Simulated) {
     let began = Instant::now();
     while end.ruled.load(Ordering::SeqCst) == 0 {
         assert!(began.elapsed() < Duration::from_secs(60), "no request met the rule");
