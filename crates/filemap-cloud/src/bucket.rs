@@ -50,6 +50,8 @@ struct Behind {
     cache: Arc<Cache>,
     objects: Arc<dyn ObjectStore>,
     of_index: Arc<dyn ObjectStore>,
+    /// The objects read past the cache, which gets the answers.
+    afresh: Arc<dyn ObjectStore>,
 }
 
 /// Bounds of retries and of time.
@@ -72,7 +74,8 @@ impl Bucket {
     pub(crate) fn with_cache(self, cache: Arc<Cache>, store: &str) -> Bucket {
         let through = |objects: &Arc<dyn ObjectStore>| Cached::new(Arc::clone(objects), &cache, store);
         let (objects, of_index) = (Arc::new(through(&self.objects)), Arc::new(through(&self.of_index)));
-        let behind = Behind { cache, objects: self.objects, of_index: self.of_index };
+        let afresh = Arc::new(through(&self.objects).afresh());
+        let behind = Behind { cache, objects: self.objects, of_index: self.of_index, afresh };
         Bucket { objects, of_index, cache: Some(behind), ..self }
     }
 
@@ -84,6 +87,15 @@ impl Bucket {
             Some(Behind { objects, of_index, .. }) => {
                 Bucket { objects: Arc::clone(objects), of_index: Arc::clone(of_index), cache: None, ..all }
             }
+        }
+    }
+
+    /// The same objects, read past the cache: it gets what is read in place of its entries.
+    pub(crate) fn afresh(&self) -> Bucket {
+        let all = self.clone();
+        match &self.cache {
+            None => all,
+            Some(behind) => Bucket { objects: Arc::clone(&behind.afresh), ..all },
         }
     }
 

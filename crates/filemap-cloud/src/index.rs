@@ -233,7 +233,7 @@ impl Index {
             Kind::Reader(views) => match views.current().await?.reader.get(&key).await {
                 // Its table may have been merged and collected since.
                 Err(error) if is_gone(&error) => {
-                    views.renew().await?;
+                    views.renew_tables().await?;
                     views.current().await?.reader.get(key).await
                 }
                 found => found,

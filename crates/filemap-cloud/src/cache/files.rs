@@ -183,6 +183,14 @@ impl Files {
         None
     }
 
+    /// Drops the entries of these keys, as damaged.
+    pub(super) fn drop_entries(&self, is_dropped: impl Fn(u128) -> bool) {
+        let mut state = self.state();
+        let before = state.spots.len();
+        state.spots.retain(|key, _| !is_dropped(*key));
+        self.damaged.fetch_add((before - state.spots.len()) as u64, Ordering::Relaxed);
+    }
+
     /// Keeps an entry, unless it is longer than a part. One that cannot be written is counted.
     pub(super) fn put(&self, key: u128, entry: &Entry) {
         let bytes = entry.encode(key);

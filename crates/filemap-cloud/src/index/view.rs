@@ -153,6 +153,15 @@ impl Views {
         if is_live { Ok(()) } else { Err(Error::Expired { location: self.bucket.location().to_owned() }) }
     }
 
+    /// As [`Views::renew`], after a table of the view was missing or invalid: the cache on disk may
+    /// have it damaged, so its tables are read again.
+    pub(super) async fn renew_tables(&self) -> Result<()> {
+        if let Some(cache) = self.bucket.cache() {
+            cache.drop_tables();
+        }
+        self.renew().await
+    }
+
     /// Polls for changes. `is_sure`: the caller knows that there are some.
     async fn look(&self, is_sure: bool) -> Result<()> {
         let asked = self.begun.load(Ordering::SeqCst);
