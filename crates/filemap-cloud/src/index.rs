@@ -87,9 +87,9 @@ impl Index {
         replaces_if_match: bool,
     ) -> Result<Index> {
         let clock = clock(options);
-        let Some(manifest) = manifest(&bucket, generation).await? else { return Err(gone(&bucket, generation)) };
-        seen(&manifest).for_each(|seen_ms| clock.pass(seen_ms));
-        jobs(&bucket, generation).await?.into_iter().for_each(|seen_ms| clock.pass(seen_ms));
+        if !pass_all(&bucket, generation, &clock).await? {
+            return Err(gone(&bucket, generation));
+        }
         Index::write(bucket, generation, options, replaces_if_match, clock).await
     }
 
@@ -359,6 +359,15 @@ fn gone(bucket: &Bucket, generation: Generation) -> Error {
 async fn manifest(bucket: &Bucket, generation: Generation) -> Result<Option<VersionedManifest>> {
     let admin = admin(bucket, generation);
     looked(bucket, "reading the manifest of the index", admin.read_manifest(None)).await
+}
+
+/// Shows a clock all times in the manifest and in the compactions of the index. Returns false if
+/// the index does not exist.
+async fn pass_all(bucket: &Bucket, generation: Generation, clock: &Clock) -> Result<bool> {
+    let Some(manifest) = manifest(bucket, generation).await? else { return Ok(false) };
+    seen(&manifest).for_each(|seen_ms| clock.pass(seen_ms));
+    jobs(bucket, generation).await?.into_iter().for_each(|seen_ms| clock.pass(seen_ms));
+    Ok(true)
 }
 
 /// The creation times of the index's tables, in ms since 1970.

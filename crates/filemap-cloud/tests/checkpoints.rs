@@ -2,7 +2,7 @@
 //! replaced and the index rebuilt; it expires with its process, and says so.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use filemap::access::{PutRule, Scope};
 use filemap::{Lookup, Page, PageRead, PageWrite};
@@ -236,6 +236,38 @@ fn a_checkpoint_that_expires_while_it_is_taken_is_refused() {
     });
     assert_eq!(objects.names("a/shard-00/checkpoint"), []);
     store.close().expect("closed");
+}
+
+/// The time at which SlateDB's collection may take the tables of a checkpoint.
+fn tables_until(objects: &Arc<InMemory>, name: &str) -> SystemTime {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a thread");
+    let admin = slatedb::admin::Admin::builder("a/shard-00/ix/1", objects.clone()).build();
+    let all = runtime.block_on(admin.list_checkpoints(None)).expect("listed");
+    let is_it = |name_of: &Option<String>| name_of.as_ref().is_some_and(|of| of.starts_with(name));
+    let one = all.iter().find(|checkpoint| is_it(&checkpoint.name)).expect("it keeps tables");
+    SystemTime::from(one.expire_time.expect("it expires"))
+}
+
+#[test]
+fn a_checkpoint_keeps_its_tables_by_the_clock_of_an_index_that_has_seen_a_future_time() {
+    for is_closed in [true, false] {
+        let objects = Objects::new();
+        let of = &objects.objects;
+        // The clock of this writer is three hours ahead.
+        let ahead = options().fault(Fault::ClockAhead);
+        let store = open_on(of.clone(), "a", "the test", Mode::Fill, &ahead).expect("made");
+        store.put(&page(0), PutRule::Always).expect("stored");
+        store.sync().expect("synced");
+        if is_closed {
+            // The time is in a table; without that, in the log alone.
+            store.close().expect("closed");
+        }
+        let held = open(of, Mode::Read).checkpoint("scan", 2 * HOUR).expect("taken");
+        let until = tables_until(of, "scan.");
+        assert!(until > SystemTime::now() + 4 * HOUR, "a later writer takes them too early");
+        assert!(until < SystemTime::now() + 6 * HOUR, "they are kept too long");
+        held.close().expect("closed");
+    }
 }
 
 #[test]
