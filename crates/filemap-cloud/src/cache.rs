@@ -5,8 +5,8 @@
 //! past the cache, which gets the answer in its place.
 //!
 //! An entry is found by the store, the object and the range. The store is identified by its
-//! description object (time, tag), so that one made anew at the same place has no entry of the old
-//! one. A cached answer does not prove that the object exists: verification and repair read past
+//! description object (random id, time, tag), so that one made anew at the same place has no entry
+//! of the old one. A cached answer does not prove that the object exists: verification and repair read past
 //! the cache.
 
 mod files;
@@ -99,7 +99,7 @@ pub(crate) struct Cached {
 }
 
 impl Cached {
-    /// `store` identifies the store: its location, and its description's time and tag.
+    /// `store` identifies the store: its location, and its description's id, time and tag.
     pub(crate) fn new(objects: Arc<dyn ObjectStore>, cache: &Arc<Cache>, store: &str) -> Cached {
         Cached { objects, cache: Arc::clone(cache), store: xxh3_128(store.as_bytes()), is_afresh: false }
     }

@@ -164,6 +164,18 @@ fn a_store_made_anew_at_the_same_place_has_no_entry_of_the_old_one() {
 }
 
 #[test]
+fn two_stores_have_different_descriptions_though_all_else_is_equal() {
+    // A tag may be the digest of the bytes, and a time have whole seconds.
+    let descriptions = [0, 1].map(|life| {
+        let objects = Objects::new();
+        filled(&objects.objects, life);
+        objects.read(&"a/STORE".into())
+    });
+    assert_ne!(descriptions[0], descriptions[1]);
+    assert!(String::from_utf8_lossy(&descriptions[0]).contains("\nid "));
+}
+
+#[test]
 fn a_verification_reads_past_the_cache() {
     let objects = Objects::new();
     filled(&objects.objects, 0);
