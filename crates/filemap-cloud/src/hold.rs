@@ -80,7 +80,8 @@ impl Hold {
             };
             stored.map(|()| checkpoint)
         };
-        match stored.await {
+        let stored = stored.await;
+        match stored {
             Ok(checkpoint) => Ok((index, Pin { bucket: bucket.clone(), name: name.to_owned(), checkpoint, tables })),
             Err(error) => {
                 // Both if they can be; the tables are kept for a lifetime at most.
