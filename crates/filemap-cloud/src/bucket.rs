@@ -310,8 +310,8 @@ impl Bucket {
     /// Replaces an object if it is still the one that was read with this time and tag, by bytes
     /// that nobody else writes. Returns false if it is another or gone.
     ///
-    /// Where `If-Match` does not work (see `probe`), an object that was unchanged a moment before is
-    /// replaced: a deletion in that moment is undone.
+    /// Where `If-Match` does not work (see `probe`), an object that was unchanged a moment before
+    /// is replaced: a deletion in that moment is undone.
     pub(crate) async fn replace_same(&self, name: &str, known: &ObjectMeta, bytes: Bytes) -> Result<bool> {
         use object_store::Error as Of;
         let path = self.path(name);

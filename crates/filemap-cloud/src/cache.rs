@@ -6,8 +6,8 @@
 //!
 //! An entry is found by the store, the object and the range. The store is identified by its
 //! description object (random id, time, tag), so that one made anew at the same place has no entry
-//! of the old one. A cached answer does not prove that the object exists: verification and repair read past
-//! the cache.
+//! of the old one. A cached answer does not prove that the object exists: verification and repair
+//! read past the cache.
 
 mod files;
 

@@ -2,8 +2,9 @@
 //! or was fenced.
 //!
 //! Only orphans of earlier epochs are deleted: their writers are fenced, so no commit can name
-//! them any more; only a repair can, which fences this writer: see `deletion`. This writer's current uploads are not in the index yet. A grace applies, so that
-//! an operator's mistake can be investigated.
+//! them any more; only a repair can, which fences this writer: see `deletion`. This writer's
+//! current uploads are not in the index yet. A grace applies, so that an operator's mistake can be
+//! investigated.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -45,8 +46,8 @@ impl CloudStore {
     /// # Errors
     ///
     /// [`Error::ReadOnly`](crate::Error::ReadOnly); [`Error::Fenced`](crate::Error::Fenced) and
-    /// [`Error::Repairing`](crate::Error::Repairing): a segment that this handle knows as an orphan
-    /// may count again, and none is deleted; those of the object storage.
+    /// [`Error::Repairing`](crate::Error::Repairing): a segment that this handle knows as an
+    /// orphan may count again, and none is deleted; those of the object storage.
     pub fn collect(&self, grace: Duration) -> filemap::Result<CollectReport> {
         let reports = self.each(|shard| collected(&shard.core, grace))?;
         Ok(reports.into_iter().fold(CollectReport::default(), |all, one| CollectReport {

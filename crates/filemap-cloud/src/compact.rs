@@ -370,8 +370,8 @@ impl Copying<'_> {
 }
 
 /// Returns whether the index names a record, whose row would be `own`. A missing row or one of
-/// another segment means that the record is dead. Any other row is damage: if the record counted as
-/// dead, its segment would be deleted under a row that names it.
+/// another segment means that the record is dead. Any other row is damage: if the record counted
+/// as dead, its segment would be deleted under a row that names it.
 fn is_live(row: Option<&[u8]>, own: &Row) -> std::result::Result<bool, &'static str> {
     let Some(row) = row else { return Ok(false) };
     match Row::decode(row) {
@@ -408,7 +408,8 @@ fn sweep(core: &Arc<Core>, writer: &Writer, grace: Duration, report: &mut Compac
         return Ok(());
     }
     let old: Vec<SegmentId> = old.into_iter().map(|(id, _)| id).collect();
-    // If the index lost the rewriting, a later writer reads these segments: `deletion` asks. Rows of a running commit belong to no rewrite; those of a failed commit may.
+    // If the index lost the rewriting, a later writer reads these segments: `deletion` asks. Rows
+    // of a running commit belong to no rewrite; those of a failed commit may.
     writer.progress.check()?;
     delete(core, &old)?;
     core.wait(|core| async move { core.index.forget(&old).await })

@@ -1,6 +1,6 @@
 //! Deletes objects of segments and of kept files, after a check that this writer still owns the
-//! shard: a fenced writer's index is stale, and what it calls rewritten or an orphan may live again
-//! in the index of a repair, or of a writer that found an index without its end.
+//! shard: a fenced writer's index is stale, and what it calls rewritten or an orphan may live
+//! again in the index of a repair, or of a writer that found an index without its end.
 //!
 //! A window stays between a check and the last delete that it allows: the requests of one batch,
 //! each with its retries (`max_retries` times 30 s and the pauses). The grace does not close the

@@ -60,8 +60,8 @@ impl Hold {
         }
     }
 
-    /// Opens the view, and says in the object what it needs. Fails if the checkpoint has expired or
-    /// was removed meanwhile: segments of the view may be gone.
+    /// Opens the view, and says in the object what it needs. Fails if the checkpoint has expired
+    /// or was removed meanwhile: segments of the view may be gone.
     async fn opened(
         bucket: &Bucket,
         options: &CloudOptions,

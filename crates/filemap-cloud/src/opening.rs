@@ -120,8 +120,8 @@ fn open_in(bucket: Bucket, mode: Mode, options: &CloudOptions) -> Result<CloudSt
 }
 
 /// Adds the cache on disk of the options. The description tells a store from one that was at the
-/// same place before: by its random id, and a restored copy by its time. A tag may be the digest of
-/// the same bytes.
+/// same place before: by its random id, and a restored copy by its time. A tag may be the digest
+/// of the same bytes.
 async fn cached(bucket: Bucket, options: &CloudOptions, id: Option<String>) -> Result<Bucket> {
     let Some((folder, bytes)) = options.disk_cache.clone() else { return Ok(bucket) };
     let Some(meta) = bucket.meta(description::NAME).await? else {

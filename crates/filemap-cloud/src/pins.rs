@@ -6,9 +6,9 @@
 //! scan that misses a segment can tell that its checkpoint has expired.
 //!
 //! An object is replaced only if it is still the one that was read, by the process that refreshes
-//! it and by the compaction that ends it: so one that was removed or has ended is not written anew,
-//! and one that was refreshed meanwhile is not ended. No bucket deletes on a condition: so an
-//! expired one is first replaced by [`Checkpoint::ENDED`].
+//! it and by the compaction that ends it: so one that was removed or has ended is not written
+//! anew, and one that was refreshed meanwhile is not ended. No bucket deletes on a condition: so
+//! an expired one is first replaced by [`Checkpoint::ENDED`].
 
 use std::time::{Duration, SystemTime};
 
@@ -78,8 +78,8 @@ pub(crate) async fn renew(bucket: &Bucket, name: &str, before: Checkpoint, after
     Err(bucket.unavailable("refreshing a checkpoint", ATTEMPTS, &"its object changes"))
 }
 
-/// Ends an expired checkpoint, and deletes its object. Returns false if it was refreshed or removed
-/// meanwhile.
+/// Ends an expired checkpoint, and deletes its object. Returns false if it was refreshed or
+/// removed meanwhile.
 async fn end(bucket: &Bucket, found: &Found) -> Result<bool> {
     let name = object(&found.name);
     if !bucket.replace_same(&name, &found.meta, Bytes::from(Checkpoint::ENDED.encode())).await? {

@@ -112,8 +112,8 @@ impl Depot {
     }
 
     /// The name of the owner that has replaced this one; `None` if it cannot be read. Waits some
-    /// seconds for that owner's first commit: until then the last one may be of the owner before this
-    /// one, which is not named.
+    /// seconds for that owner's first commit: until then the last one may be of the owner before
+    /// this one, which is not named.
     pub fn successor(&self) -> Option<String> {
         for look in 0..LOOKS {
             if look > 0 {

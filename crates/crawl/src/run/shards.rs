@@ -4,8 +4,8 @@
 //! The bucket decides who has a shard: a run that opens it fences the one before. The mailboxes
 //! only tell which shards nobody works on, so that processes do not take shards from each other:
 //! free ones, and those whose owner was not heard from within its lease. Two processes may choose
-//! the same one at the same moment: the later one has it, and the earlier one looks for another. It
-//! leaves the lost one alone for a lease: so the two do not take it from each other in turns.
+//! the same one at the same moment: the later one has it, and the earlier one looks for another.
+//! It leaves the lost one alone for a lease: so the two do not take it from each other in turns.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -151,8 +151,9 @@ impl Choice {
         }
     }
 
-    /// The next step, while the crawls of these shards run here. Without room only a shard is taken
-    /// whose links nobody drops: a full mailbox of a dead owner holds up the crawls that post there.
+    /// The next step, while the crawls of these shards run here. Without room only a shard is
+    /// taken whose links nobody drops: a full mailbox of a dead owner holds up the crawls that
+    /// post there.
     fn step(&self, standing: &Standing, stats: &[ShardStats], running: &BTreeSet<u32>, has_room: bool) -> Step {
         if let Own::List(list) = &self.own {
             let next = list.iter().find(|shard| !running.contains(shard) && !self.failed.contains(shard));

@@ -153,8 +153,8 @@ impl Views {
         if is_live { Ok(()) } else { Err(Error::Expired { location: self.bucket.location().to_owned() }) }
     }
 
-    /// As [`Views::renew`], after a table of the view was missing or invalid: the cache on disk may
-    /// have it damaged, so its tables are read again.
+    /// As [`Views::renew`], after a table of the view was missing or invalid: the cache on disk
+    /// may have it damaged, so its tables are read again.
     pub(super) async fn renew_tables(&self) -> Result<()> {
         if let Some(cache) = self.bucket.cache() {
             cache.drop_tables();
