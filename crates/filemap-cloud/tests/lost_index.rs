@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use filemap::access::{PutRule, Scope};
 use filemap::{Lookup, Page, PageRead, PageWrite};
 use filemap_cloud::object_store::path::Path;
-use filemap_cloud::{CloudStore, Error, Mode, RepairReport, open_on, repair_on};
+use filemap_cloud::{CloudOptions, CloudStore, Error, Mode, RepairReport, open_on, repair_on};
 use filemap_core::compact::CompactionGoal;
 
 use crate::as_store::options;
@@ -47,7 +47,7 @@ fn all_there(objects: &Objects, pages: usize) {
 }
 
 /// Waits until a rule has matched a request.
-fn met(end: &Simulated) {
+pub fn met(end: &Simulated) {
     let began = Instant::now();
     while end.ruled.load(Ordering::SeqCst) == 0 {
         assert!(began.elapsed() < Duration::from_secs(60), "no request met the rule");
@@ -257,6 +257,23 @@ fn repair_beside(objects: &Objects, rule: Rule, beside: impl FnOnce()) -> filema
     })
 }
 
+/// Runs a repair with these options that waits at its first segment while `beside` runs.
+fn repair_beside_all(
+    objects: &Objects,
+    options: &CloudOptions,
+    beside: impl FnOnce(),
+) -> filemap_cloud::Result<RepairReport> {
+    let slow = end(objects);
+    slow.rule("get", "shard-00/seg/", Rule::Waits);
+    std::thread::scope(|scope| {
+        let repair = scope.spawn(|| repair_on(Arc::clone(&slow) as _, "a", "the test", options));
+        met(&slow);
+        beside();
+        slow.no_rule();
+        repair.join().expect("no panic")
+    })
+}
+
 #[test]
 fn what_was_removed_after_a_repair_that_failed_stays_removed() {
     let objects = Objects::new();
@@ -409,6 +426,33 @@ fn a_log_that_lost_its_end_is_not_complete_and_is_repaired_with_all_that_was_upl
     let all = options().repair_uncommitted();
     let report = repair_on(objects.objects.clone(), "a", "the test", &all).expect("repaired");
     assert!(report.is_complete() && report.versions == 12, "{report:?}");
+    all_there(&objects, 12);
+}
+
+#[test]
+fn a_writer_from_before_a_repair_collects_no_segment_that_the_repair_has_taken_in() {
+    let objects = Objects::new();
+    let first = objects.open(Mode::Fill);
+    puts(&first, 0..5);
+    first.close().expect("closed");
+    let of_second = end(&objects);
+    let second = opened(&of_second, Mode::Write).expect("opened");
+    let before = objects.names(INDEX);
+    puts(&second, 5..10);
+    of_second.cut();
+    drop(second);
+    let lost = objects.names(INDEX).into_iter().filter(|name| !before.contains(name));
+    lost.for_each(|name| objects.delete(&name));
+    // It takes the segment of the second writer for an orphan.
+    let third = objects.open(Mode::Write);
+    puts(&third, 10..12);
+    assert_eq!(third.collect(Duration::from_secs(3600)).expect("listed").young, 1);
+    let all = options().repair_uncommitted();
+    let beside = repair_beside_all(&objects, &all, || {
+        assert!(third.collect(Duration::ZERO).is_err(), "a repair is building another index");
+    });
+    assert_eq!(beside.expect("repaired").versions, 12);
+    assert!(third.collect(Duration::ZERO).is_err(), "it is fenced");
     all_there(&objects, 12);
 }
 
