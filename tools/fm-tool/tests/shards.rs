@@ -193,6 +193,21 @@ fn upkeep_is_done_in_each_folder() {
     with("backup", &location, &[&next, "--base", &backup]).ended(0);
 }
 
+#[test]
+fn a_reader_that_closes_the_pipe_keeps_no_folder_from_an_erasure() {
+    let (_bench, paths, location) = copied();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut erase = tool();
+    erase.args(["erase", "--json", &location, "--url", PAGE_URL, "--reason", "request 17"]).stdout(writer);
+    assert_eq!(erase.status().unwrap().code(), Some(0));
+    for path in &paths {
+        let rules = run(tool().args(["erase", "--list", "--json"]).arg(path)).ended(0);
+        assert_eq!(lines(&rules).len(), 1, "a rule in each folder");
+    }
+    with("get", &location, &[PAGE_URL]).ended(1);
+}
+
 /// Damages both copies of a superblock.
 fn damage(store: &Path) {
     let path = store.join("SUPERBLOCK");

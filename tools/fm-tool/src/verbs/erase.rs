@@ -304,14 +304,16 @@ fn ended(
         }
         return Ok(Outcome::Done);
     };
-    if out.is_json() {
-        out.json(&line(&erasing, done))?;
-    } else if !shared.flags.quiet {
+    let told = match out.is_json() {
+        true => out.json(&line(&erasing, done)),
+        false => Ok(()),
+    };
+    if !out.is_json() && !shared.flags.quiet {
         tell(&erasing, done);
     }
-    out.finish()?;
+    let told = told.and_then(|()| out.finish());
     if erasing.is_complete() {
-        return Ok(Outcome::Done);
+        return told.map(|()| Outcome::Done);
     }
     for file in &erasing.erased.left {
         words::complain(format_args!("{file} may still contain something: it could not be rewritten"));
@@ -328,7 +330,10 @@ fn ended(
     if done == Done::Erased {
         words::complain(format_args!("some of it could not be erased; `fm-tool erase {store} --resume` tries again"));
     }
-    Ok(Outcome::Damaged)
+    match told {
+        Ok(()) | Err(Failure::PipeClosed) => Ok(Outcome::Damaged),
+        Err(failure) => Err(failure),
+    }
 }
 
 fn tell(erasing: &Erasing, done: Done) {
