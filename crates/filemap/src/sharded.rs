@@ -24,6 +24,7 @@
 
 mod access;
 mod location;
+mod mending;
 mod note;
 mod opening;
 mod pages;
@@ -44,6 +45,7 @@ use crate::page::version::StoredVersion;
 use crate::store::{PageStore, number_of};
 
 pub use location::{is_location, paths};
+pub use note::{Membership, is_note};
 
 /// A store over several folders: see [the module](crate::sharded). Cheap to clone; `Send` and
 /// `Sync`.

@@ -208,6 +208,29 @@ fn a_reader_that_closes_the_pipe_keeps_no_folder_from_an_erasure() {
     with("get", &location, &[PAGE_URL]).ended(1);
 }
 
+#[test]
+fn a_merge_adds_no_pages_of_others_to_a_folder_and_makes_no_second_one() {
+    let (bench, paths, location) = copied();
+    let before = with("ls", &location, &[]).ended(0).out;
+    let merge = |to: &Path, from: &Path| run(tool().arg("merge").arg(to).arg(from));
+    merge(&paths[0], &paths[1]).ended(2).said("member 1 of a store over 2 folders").said("fm-tool copy");
+    merge(&paths[0], &bench.store()).ended(2).said("nothing was merged");
+    assert_eq!(with("ls", &location, &[]).ended(0).out, before);
+    // A copy of itself, as a restored backup, may be merged into it.
+    let backup = bench.path("backup.fm");
+    run(tool().arg("backup").arg(&paths[0]).arg(&backup)).ended(0);
+    merge(&paths[0], &backup).ended(0);
+    assert_eq!(with("ls", &location, &[]).ended(0).out, before);
+    // Merged into a new store, they are one store in a folder.
+    let one = bench.path("one.fm");
+    run(tool().arg("merge").arg(&one).args(&paths)).ended(0);
+    assert_eq!(run(tool().arg("ls").arg(&one)).ended(0).out, before);
+    let location = format!("shards:{},{}", one.display(), paths[1].display());
+    with("ls", &location, &[]).ended(2).said("is not a member of the store");
+    // Nor does a repair make it one: it has pages of the other's hosts.
+    with("repair", &location, &["--in-place", "--yes"]).ended(2).said("not proven");
+}
+
 /// Damages both copies of a superblock.
 fn damage(store: &Path) {
     let path = store.join("SUPERBLOCK");

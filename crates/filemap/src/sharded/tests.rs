@@ -15,6 +15,7 @@ use super::ShardedStore;
 use super::note::{self, Note};
 use crate::access::{Cursor, Lookup, PageRead, PageWrite, PutRule, Scope};
 use crate::error::{Error, Result};
+use crate::page::key;
 use crate::page::variant::Variant;
 use crate::page::{Page, RecordKind, Revisit};
 use crate::store::{PageStore, number_of};
@@ -319,4 +320,44 @@ fn a_note_outlives_every_page_and_comes_along_with_a_backup() {
     for set in [&backups, &paths(&folder, &["a.fm", "b.fm"])] {
         assert_eq!(ShardedStore::open(set, Options::new()).expect("opened").count(&Scope::new()).expect("counted"), 0);
     }
+}
+
+#[test]
+fn lost_and_wrong_notes_are_written_again_where_they_are_proven() {
+    let folder = folder();
+    let set = made(&folder, &["a.fm", "b.fm", "c.fm"]);
+    let change = |path: &Path, change: &dyn Fn(&PageStore)| {
+        let member = PageStore::open(path, Options::new()).expect("opened");
+        change(&member);
+        member.close().expect("closed");
+    };
+    let mended = |paths: &[PathBuf]| ShardedStore::restore_notes(paths, Options::new());
+    assert!(mended(&set).expect("nothing to do").is_empty());
+    // Lost, and that of another member put over it.
+    change(&set[1], &|member: &PageStore| assert!(member.engine().remove(key::MEMBER).expect("removed")));
+    let first = note::read(&PageStore::open_read_only(&set[0], Options::new()).expect("opened"));
+    let first = first.expect("read").expect("a note");
+    change(&set[2], &|member: &PageStore| note::write(member, &first).expect("written"));
+    refused(ShardedStore::open(&set, Options::new()), &set[1], "not a member");
+    assert_eq!(mended(&set).expect("proven"), set[1..]);
+    let store = ShardedStore::open(&set, Options::new()).expect("the set again");
+    assert_eq!(store.count(&Scope::new()).expect("counted"), pages().len() as u64);
+    store.close().expect("closed");
+    drop(store);
+    // In another place, of another set, without a page, with pages of others.
+    change(&set[1], &|member: &PageStore| assert!(member.engine().remove(key::MEMBER).expect("removed")));
+    let other = made(&folder, &["x.fm", "y.fm", "z.fm"]);
+    let empty = folder.path().join("empty.fm");
+    PageStore::create(&empty, Options::new()).expect("a store").close().expect("closed");
+    for (paths, wrong, words) in [
+        ([&set[0], &set[2], &set[1]], &set[2], "belong into another member"),
+        ([&set[0], &other[1], &set[2]], &other[1], "a member of another store"),
+        ([&set[0], &empty, &set[2]], &empty, "no page"),
+    ] {
+        let error = mended(&paths.map(PathBuf::clone)).expect_err("not proven");
+        let said = error.to_string();
+        assert!(matches!(&error, Error::NotMembers { path, .. } if path == wrong) && said.contains(words), "{said}");
+    }
+    assert!(mended(&set[..2]).expect("not all: opening says so").is_empty());
+    assert!(ShardedStore::open(&other, Options::new()).is_ok(), "untouched");
 }

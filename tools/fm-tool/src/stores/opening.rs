@@ -140,6 +140,11 @@ pub fn shards_to_fill_by(path: &Path, new: &NewStore, shared: &Shared) -> Result
     Ok(store)
 }
 
+/// Writes the notes of these folders again that are lost or wrong; returns the folders.
+pub fn notes_restored(members: &[PathBuf], shared: &Shared) -> Result<Vec<PathBuf>, Failure> {
+    Ok(ShardedStore::restore_notes(members, options(shared))?)
+}
+
 /// The stores of a path to read: one, or the members of a store over several folders.
 pub fn members_to_read(path: &Path, shared: &Shared) -> Result<Vec<PageStore>, Failure> {
     Ok(match shards_to_read(path, shared)? {
