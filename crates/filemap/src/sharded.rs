@@ -13,11 +13,10 @@
 //! Invariant: a page is put only while every member has a durable note that the set is made. So
 //! where one says so, all were there: a member that is missing is lost, and not still to be made.
 //!
-//! Two things differ from a store in one folder. A revisit gets the body of an original under
-//! another host from the member of that host (`revisits`); but removing and erasing pages, which a
-//! member does by itself, leaves such a revisit without a body. And whoever opens a member by
-//! itself may put pages there that belong into another: no call here finds them, and
-//! [`ShardedStore::strays`] does.
+//! A revisit gets the body that a store in one folder would give it, wherever its original is:
+//! handles of members know each other. One thing differs from a store in one folder: whoever opens
+//! a member by itself may put pages there that belong into another: no call here finds them, and
+//! [`ShardedStore::strays`] does. A member that is opened by itself knows no other.
 //!
 //! Files are imported into it by [`ShardedStore::member_of`], and dumped from
 //! [`ShardedStore::members`].
@@ -42,7 +41,7 @@ use crate::access::{Listed, PageRead, Results, Scope};
 use crate::archives::Archives;
 use crate::error::Result;
 use crate::page::version::StoredVersion;
-use crate::store::{PageStore, number_of};
+use crate::store::{PageStore, joined, number_of};
 
 pub use location::{is_location, paths};
 pub use note::{Membership, is_note};
@@ -81,7 +80,8 @@ impl ShardedStore {
     /// The most members that a set may have.
     pub const MAX_MEMBERS: usize = 1024;
 
-    /// The members, in their order: for upkeep, which each has for itself.
+    /// The members, in their order: for upkeep, which each has for itself. They know each other, so
+    /// a revisit has its body also here.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -142,7 +142,7 @@ impl ShardedStore {
     /// [`PageStore::with_archives`].
     pub fn with_archives(&self, archives: &Arc<dyn Archives>) -> ShardedStore {
         let with = |member: &PageStore| member.with_archives(Arc::clone(archives));
-        ShardedStore { members: self.members.iter().map(with).collect() }
+        ShardedStore::joining(&self.members.iter().map(with).collect::<Vec<_>>())
     }
 
     /// Every live version, one member after the other: see [`PageStore::stored_by_key`].
@@ -209,6 +209,11 @@ impl ShardedStore {
         Ok(Box::new(lists.into_iter().flatten()))
     }
 
+    /// The store over these members, which know each other from now on.
+    fn joining(members: &[PageStore]) -> ShardedStore {
+        ShardedStore { members: joined(members) }
+    }
+
     fn first(&self) -> &PageStore {
         &self.members[0]
     }
@@ -221,12 +226,6 @@ impl ShardedStore {
     /// The number of the member of a canonical URL.
     fn number(&self, canonical_url: &[u8]) -> usize {
         number_of(canonical_url, self.members.len())
-    }
-
-    /// The number of the member of a URL, and the member.
-    fn numbered(&self, url: &[u8]) -> Result<(usize, &PageStore)> {
-        let number = self.number_of(url)?;
-        Ok((number, &self.members[number]))
     }
 
     /// The members that may have pages of a scope: of a host one.

@@ -1,6 +1,6 @@
 //! The store over several folders as [`PageRead`] and [`PageWrite`]: calls of a URL go to the
-//! member of its host, lists are merged, calls of the whole store go to every member. A revisit
-//! may get its body from another member than its own.
+//! member of its host, lists are merged, calls of the whole store go to every member. Members know
+//! each other, so a revisit gets its body from whichever has it.
 
 use std::collections::VecDeque;
 use std::io::Read;
@@ -47,10 +47,10 @@ impl ShardedStore {
                 Err(error) => pages.push((at, (url, Err(error)))),
             }
         }
-        for (number, (member, of_member)) in self.members.iter().zip(of_members).enumerate() {
+        for (member, of_member) in self.members.iter().zip(of_members) {
             let (places, urls): (Vec<usize>, Vec<Vec<u8>>) = of_member.into_iter().unzip();
             let read = member.get_ahead(urls, depth).map(|(url, page)| {
-                let page = named(member, page).and_then(|page| self.whole(number, page));
+                let page = named(member, page);
                 (url, page)
             });
             pages.extend(places.into_iter().zip(read));
@@ -74,18 +74,18 @@ impl PageRead for ShardedStore {
     }
 
     fn get(&self, lookup: &Lookup<'_>) -> Result<Option<Page>> {
-        let (number, member) = self.numbered(lookup.url)?;
-        self.whole(number, named(member, PageRead::get(member, lookup))?)
+        let member = self.of(lookup.url)?;
+        named(member, PageRead::get(member, lookup))
     }
 
     fn get_version(&self, lookup: &Lookup<'_>, version: Version) -> Result<Option<Page>> {
-        let (number, member) = self.numbered(lookup.url)?;
-        self.whole(number, named(member, PageRead::get_version(member, lookup, version))?)
+        let member = self.of(lookup.url)?;
+        named(member, PageRead::get_version(member, lookup, version))
     }
 
     fn get_reader<'s>(&'s self, lookup: &Lookup<'_>) -> Result<Option<Streamed<'s>>> {
-        let (number, member) = self.numbered(lookup.url)?;
-        self.whole_stream(number, named(member, PageRead::get_reader(member, lookup))?)
+        let member = self.of(lookup.url)?;
+        named(member, PageRead::get_reader(member, lookup))
     }
 
     fn head(&self, lookup: &Lookup<'_>) -> Result<Option<PageHead>> {
@@ -113,7 +113,7 @@ impl PageRead for ShardedStore {
         let mut pages: Vec<Option<Page>> = urls.iter().map(|_| None).collect();
         for (number, answer) in answers.into_iter().enumerate() {
             for (at, page) in places(number).into_iter().zip(answer?) {
-                pages[at] = self.whole(number, page)?;
+                pages[at] = page;
             }
         }
         Ok(pages)

@@ -17,7 +17,7 @@ use crate::access::{Cursor, Lookup, PageRead, PageWrite, PutRule, Scope};
 use crate::error::{Error, Result};
 use crate::page::key;
 use crate::page::variant::Variant;
-use crate::page::{Page, RecordKind, Revisit};
+use crate::page::{Page, RecordKind, Revisit, RevisitProfile};
 use crate::store::{PageStore, number_of};
 
 const TIME_MS: i64 = 1_700_000_000_000;
@@ -269,11 +269,7 @@ fn pages_that_were_put_past_the_set_are_found() {
 fn a_revisit_is_read_with_the_body_of_an_original_in_another_member() {
     let folder = folder();
     let set = filled(&paths(&folder, &["a.fm", "b.fm"])).expect("a set");
-    let url_of = |member: usize| {
-        let mut urls = (0_u32..).map(|host| format!("http://host{host}.example/"));
-        urls.find(|url| number_of(url.as_bytes(), 2) == member).expect("hosts do not run out")
-    };
-    let (of, url) = (url_of(0), url_of(1));
+    let (of, url) = of_two_members();
     let named = Revisit { refers_to_url: Some(of.clone().into()), refers_to_ms: Some(TIME_MS), ..Revisit::unnamed() };
     let visit = Page::new(url.as_str(), TIME_MS + 1000, 200, "");
     set.put_page(&Page { kind: RecordKind::Revisit, revisit: Some(named), ..visit }).expect("put");
@@ -299,7 +295,57 @@ fn a_revisit_is_read_with_the_body_of_an_original_in_another_member() {
         assert!(page.body == b"the original" && page.url == url.as_bytes() && !page.lacks_body());
     }
     let member = set.member_of(&url).expect("a member");
-    assert!(member.get(&url).expect("read").expect("there").lacks_body(), "the member alone does not have it");
+    assert!(!member.get(&url).expect("read").expect("there").lacks_body(), "a member of the set knows the others");
+    let alone = PageStore::open_read_only(member.engine().path(), Options::new()).expect("opened");
+    assert!(alone.get(&url).expect("read").expect("there").lacks_body(), "the member alone does not have it");
+}
+
+/// Pages of two hosts of different members: a revisit under the second, an original under the
+/// first, and what may be taken for one under the second.
+fn with_a_revisit(store: &dyn PageWrite, (of, url): (&str, &str), profile: RevisitProfile) {
+    let put = |page: &Page| store.put(page, PutRule::Always).expect("put");
+    put(&Page::new(url, TIME_MS, 200, "older, of the revisit's own URL"));
+    put(&Page::new(of, TIME_MS, 200, "the original"));
+    let (refers_to_url, refers_to_ms) = (Some(of.into()), Some(TIME_MS));
+    let named = Revisit { refers_to_url, refers_to_ms, profile, ..Revisit::unnamed() };
+    let visit = Page::new(url, TIME_MS + 60_000, 200, "");
+    put(&Page { kind: RecordKind::Revisit, revisit: Some(named), ..visit });
+}
+
+/// URLs of two hosts: of the first and of the second of two members.
+fn of_two_members() -> (String, String) {
+    let url_of = |member: usize| {
+        let mut urls = (0_u32..).map(|host| format!("http://host{host}.example/"));
+        urls.find(|url| number_of(url.as_bytes(), 2) == member).expect("hosts do not run out")
+    };
+    (url_of(0), url_of(1))
+}
+
+#[test]
+fn a_revisit_gets_the_body_that_one_folder_gives_it_and_no_older_one_of_its_own_url() {
+    for profile in [RevisitProfile::IdenticalPayload, RevisitProfile::ServerNotModified] {
+        let folder = folder();
+        let (of, url) = of_two_members();
+        let alone = PageStore::create(folder.path().join("alone.fm"), Options::new()).expect("a store");
+        let set = filled(&paths(&folder, &["a.fm", "b.fm"])).expect("a set");
+        for store in [&alone as &dyn PageWrite, &set] {
+            with_a_revisit(store, (&of, &url), profile.clone());
+            let lookup = Lookup::new(&url);
+            let mut streamed = Vec::new();
+            let (_, mut body) = store.get_reader(&lookup).expect("read").expect("there");
+            body.read_to_end(&mut streamed).expect("memory");
+            drop(body);
+            assert_eq!(streamed, b"the original");
+            assert_eq!(store.get(&lookup).expect("read").expect("there").body, b"the original");
+        }
+        // Without the original both give the same.
+        let mut bodies = Vec::new();
+        for store in [&alone as &dyn PageWrite, &set] {
+            assert!(store.remove(of.as_bytes(), None).expect("removed"));
+            bodies.push(store.get(&Lookup::new(&url)).expect("read").expect("there").body);
+        }
+        assert_eq!(bodies[0], bodies[1]);
+    }
 }
 
 #[test]

@@ -193,7 +193,8 @@ impl PageStore {
             // A version that the rule does not cover always stays, however old it is.
             let by = if is_meant { version } else { Version { time_ms: i64::MAX, sequence: u64::MAX } };
             // An original that cannot be read has no body to keep.
-            for (_, found) in readable(resolver.path(&sought))?.unwrap_or_default() {
+            let path = readable(resolver.path(&sought))?.unwrap_or_default();
+            for (_, found) in path.into_iter().filter(|(key, _)| self.is_home(key)) {
                 let youngest = needed.entry(found.sequence).or_insert(by);
                 *youngest = by.max(*youngest);
             }
