@@ -30,6 +30,7 @@ mod pages;
 mod revisits;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 
 use std::panic::resume_unwind;
 use std::path::Path;

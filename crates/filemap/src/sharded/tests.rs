@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::page::key;
 use crate::page::variant::Variant;
 use crate::page::{Page, RecordKind, Revisit, RevisitProfile};
-use crate::store::{PageStore, number_of};
+use crate::store::{PageStore, PruneStep, number_of};
 
 const TIME_MS: i64 = 1_700_000_000_000;
 
@@ -406,4 +406,32 @@ fn lost_and_wrong_notes_are_written_again_where_they_are_proven() {
     }
     assert!(mended(&set[..2]).expect("not all: opening says so").is_empty());
     assert!(ShardedStore::open(&other, Options::new()).is_ok(), "untouched");
+}
+
+#[test]
+fn a_prune_of_all_members_keeps_the_originals_that_revisits_in_others_need() {
+    let folder = folder();
+    let (of, url) = of_two_members();
+    let alone = PageStore::create(folder.path().join("alone.fm"), Options::new()).expect("a store");
+    let set = filled(&paths(&folder, &["a.fm", "b.fm"])).expect("a set");
+    for store in [&alone as &dyn PageWrite, &set] {
+        with_a_revisit(store, (&of, &url), RevisitProfile::IdenticalPayload);
+    }
+    let go_on = |_: PruneStep| ControlFlow::Continue(());
+    for (since_ms, dropped) in [(TIME_MS + 1, 1), (TIME_MS + 120_000, 2)] {
+        let rule = PruneRule { since_ms: Some(since_ms), ..PruneRule::default() };
+        assert_eq!(alone.prune(rule, &mut { go_on }).expect("pruned").versions, dropped);
+        let spared = set.spared(rule, None, &mut { go_on }).expect("read").expect("not cancelled");
+        let pruned = set.members().iter().zip(&spared).map(|(member, spared)| {
+            member.engine().prune_with(rule, spared, &mut |_| ControlFlow::Continue(())).expect("pruned").versions
+        });
+        assert_eq!(pruned.sum::<u64>(), dropped);
+        let found = set.get_page(&url).expect("read").map(|page| page.body);
+        assert_eq!(found, (dropped == 1).then(|| b"the original".to_vec()));
+    }
+    // A member that is pruned by its handle keeps them too.
+    with_a_revisit(&set, (&of, &url), RevisitProfile::IdenticalPayload);
+    let rule = PruneRule { since_ms: Some(TIME_MS + 1), ..PruneRule::default() };
+    let member = set.member_of(&of).expect("a member");
+    assert_eq!(member.prune(rule, &mut { go_on }).expect("pruned").versions, 0);
 }

@@ -66,18 +66,30 @@ impl PageStore {
         PageStore { siblings: None, ..self.clone() }
     }
 
+    /// The stores that are one with this one, in their order, and its own number among them.
+    pub(crate) fn together(&self) -> (Vec<PageStore>, usize) {
+        match &self.siblings {
+            None => (vec![self.clone()], 0),
+            Some(siblings) => (joined(&siblings.all), siblings.number),
+        }
+    }
+
+    /// The number of [`PageStore::home`].
+    pub(crate) fn home_number(&self, key: &[u8]) -> usize {
+        self.siblings.as_ref().map_or(0, |siblings| number_of(key::url(key), siblings.all.len()))
+    }
+
     /// The store that has, or gets, what is under a key.
     pub(crate) fn home(&self, key: &[u8]) -> &PageStore {
         match &self.siblings {
             None => self,
-            Some(siblings) => &siblings.all[number_of(key::url(key), siblings.all.len())],
+            Some(siblings) => &siblings.all[self.home_number(key)],
         }
     }
 
     /// Returns whether this store has what is under a key.
     pub(crate) fn is_home(&self, key: &[u8]) -> bool {
-        let is_own = |siblings: &Siblings| number_of(key::url(key), siblings.all.len()) == siblings.number;
-        self.siblings.as_ref().is_none_or(is_own)
+        self.siblings.as_ref().is_none_or(|siblings| siblings.number == self.home_number(key))
     }
 
     /// An error of [`PageStore::home`], with the path of that store if it is another.

@@ -18,7 +18,7 @@ mod known;
 mod list;
 mod listing;
 mod load;
-mod prune;
+pub(crate) mod prune;
 mod put;
 mod read;
 mod remove;

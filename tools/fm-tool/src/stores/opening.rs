@@ -44,9 +44,8 @@ pub fn to_change(path: &Path, shared: &Shared) -> Result<Box<dyn PageWrite>, Fai
     if let Some(store) = bucket::open(path, For::Changing)? {
         return Ok(store);
     }
-    if let Some(members) = shards::members(path)? {
-        let store = ShardedStore::open(&members, options(shared));
-        return Ok(Box::new(opened_over(store, absence::of_written, REMEDY_TO_CHANGE)?));
+    if let Some(store) = shards_to_change(path, shared)? {
+        return Ok(Box::new(store));
     }
     Ok(match remote::open(path)? {
         Some(_) if shared.accept_loss => return Err(accepts_loss()),
@@ -117,6 +116,20 @@ pub fn shards_to_read(path: &Path, shared: &Shared) -> Result<Option<ShardedStor
     let Some(members) = shards::members(path)? else { return Ok(None) };
     let store = ShardedStore::open_read_only(&members, options(shared));
     opened_over(store, absence::of_read, REMEDY).map(Some)
+}
+
+/// As [`shards_to_read`], for a dry run.
+pub fn shards_to_plan(path: &Path, shared: &Shared) -> Result<Option<ShardedStore>, Failure> {
+    let Some(members) = shards::members(path)? else { return Ok(None) };
+    let store = ShardedStore::open_read_only(&members, options(shared));
+    opened_over(store, absence::of_plan, REMEDY).map(Some)
+}
+
+/// A store over several folders to change; `None` if the path names none.
+pub fn shards_to_change(path: &Path, shared: &Shared) -> Result<Option<ShardedStore>, Failure> {
+    let Some(members) = shards::members(path)? else { return Ok(None) };
+    let store = ShardedStore::open(&members, options(shared));
+    opened_over(store, absence::of_written, REMEDY_TO_CHANGE).map(Some)
 }
 
 /// A store over several folders to fill, made with this canonicaliser if missing; `None` if the

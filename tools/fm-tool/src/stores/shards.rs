@@ -7,8 +7,8 @@
 
 use std::path::{Path, PathBuf};
 
-use filemap::Options;
 use filemap::sharded::{self, ShardedStore};
+use filemap::{Options, PageStore, PageWrite};
 use fm_cli::{Failure, Outcome, Output, interrupt, words};
 use serde_json::json;
 
@@ -132,6 +132,19 @@ impl Ended {
             (None, worst) => Ok(worst),
         }
     }
+}
+
+/// As [`each`], of members that are open together, each by its handle: for upkeep that concerns
+/// the others too. Closes them.
+pub fn each_open(
+    store: &ShardedStore,
+    shared: &Shared,
+    mut run: impl FnMut(usize, &PageStore, &Path) -> Result<Outcome, Failure>,
+) -> Result<Outcome, Failure> {
+    let members = store.members();
+    let paths: Vec<PathBuf> = members.iter().map(|member| member.engine().path().to_owned()).collect();
+    let ended = each(&paths, shared, |number, path| run(number, &members[number], path));
+    Outcome::closed(ended, store.close())
 }
 
 /// Says which member comes next.
