@@ -15,8 +15,9 @@
 //!
 //! A revisit gets the body that a store in one folder would give it, wherever its original is:
 //! handles of members know each other. One thing differs from a store in one folder: whoever opens
-//! a member by itself may put pages there that belong into another: no call here finds them, and
-//! [`ShardedStore::strays`] does. A member that is opened by itself knows no other.
+//! a member by itself may put pages there that belong into another. No call here finds or lists
+//! them, though counts include them; [`ShardedStore::strays`] does. A member that is opened by
+//! itself knows no other.
 //!
 //! Files are imported into it by [`ShardedStore::member_of`], and dumped from
 //! [`ShardedStore::members`].
@@ -35,6 +36,7 @@ mod upkeep;
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::Builder;
 
 use urlindex::Canonicalizer;
 
@@ -172,7 +174,7 @@ impl ShardedStore {
     }
 
     /// Pages and variants that are in another member than that of their host, with the folder of
-    /// the one that has them: put there past this store. No other call finds them. To mend it,
+    /// the one that has them: put there past this store. Only counts include them. To mend it,
     /// copy that member into the set ([`crate::copy`]), and remove them from it.
     ///
     /// # Errors
@@ -207,7 +209,7 @@ impl ShardedStore {
                 }));
             }
         }
-        Ok(Box::new(lists.into_iter().flatten()))
+        Ok(access::until_fatal(lists.into_iter().flatten()))
     }
 
     /// The store over these members, which know each other from now on.
@@ -238,14 +240,21 @@ impl ShardedStore {
         &self.members[number..=number]
     }
 
-    /// Calls every member, each on a separate thread; the answers in their order.
+    /// Calls every member, each on a separate thread; the answers in their order. A member for
+    /// which the system refuses a thread is called by this one.
     fn at_once<T: Send>(&self, call: impl Fn(usize, &PageStore) -> Result<T> + Sync) -> Vec<Result<T>> {
         let call = &call;
         std::thread::scope(|scope| {
-            let members = self.members.iter().enumerate();
-            let calls: Vec<_> =
-                members.map(|(number, member)| scope.spawn(move || named(member, call(number, member)))).collect();
-            calls.into_iter().map(|call| call.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+            let call = |(number, member)| {
+                let answer = move || named(member, call(number, member));
+                Builder::new().spawn_scoped(scope, answer).map_err(|_| answer())
+            };
+            let calls: Vec<_> = self.members.iter().enumerate().map(call).collect();
+            let answers = calls.into_iter().map(|call| match call {
+                Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+                Err(answered) => answered,
+            });
+            answers.collect()
         })
     }
 }

@@ -157,13 +157,17 @@ impl PageRead for ShardedStore {
 
     /// One list in order, of the lists of all members; of a host that of its member. Damage in a
     /// member is an error before all else, and what can be read follows; after any other error
-    /// nothing does. If a member keeps no order, one list after the other.
+    /// nothing does. If a member keeps no order, one list after the other. What is in another
+    /// member than that of its host is not listed, as it is not found.
     fn list<'s>(&'s self, scope: &Scope, after: Option<&Cursor>) -> Result<Results<'s, Listed>> {
-        let list = |member: &'s PageStore| of_member(member, PageRead::list(member, scope, after));
+        let list = |member: &'s PageStore| {
+            let list = of_member(member, PageRead::list(member, scope, after));
+            list.map(|list| at_home(list, move |listed: &Listed| member.is_home(&listed.url)))
+        };
         let lists = self.asked(scope).iter().map(list).collect::<Result<Vec<_>>>()?;
         Ok(match self.is_in_order() {
             true => merge::listings(lists, scope.is_backwards, Error::is_damage),
-            false => Box::new(lists.into_iter().flatten()),
+            false => until_fatal(lists.into_iter().flatten()),
         })
     }
 
@@ -173,6 +177,8 @@ impl PageRead for ShardedStore {
         PageRead::cursor(without.unwrap_or(self.first()), url)
     }
 
+    /// From the counters of the members. So it includes what [`ShardedStore::strays`] finds, which
+    /// is neither listed nor found.
     fn count(&self, scope: &Scope) -> Result<u64> {
         self.asked(scope).iter().map(|member| named(member, PageRead::count(member, scope))).sum()
     }
@@ -183,9 +189,15 @@ impl PageRead for ShardedStore {
         match self.asked(scope) {
             [member] => of_member(member, PageRead::heads(member, scope)),
             members if scope.is_all() && !scope.is_backwards => {
-                let heads = |member: &'s PageStore| of_member(member, PageRead::heads(member, scope));
+                let heads = |member: &'s PageStore| {
+                    let is_at_home = move |head: &PageHead| {
+                        let key = member.key(&head.page.url);
+                        key.map_or(true, |key| member.is_home(&key))
+                    };
+                    of_member(member, PageRead::heads(member, scope)).map(|heads| at_home(heads, is_at_home))
+                };
                 let heads = members.iter().map(heads).collect::<Result<Vec<_>>>()?;
-                Ok(Box::new(heads.into_iter().flatten()))
+                Ok(until_fatal(heads.into_iter().flatten()))
             }
             _ => heads_of_listed(self, scope),
         }
@@ -232,20 +244,23 @@ impl PageWrite for ShardedStore {
         named(member, PageWrite::remove_at(member, url, variant, time_ms))
     }
 
+    /// One member after the other. If one fails, pages are removed from the others all the same;
+    /// the first failure is returned at the end.
     fn remove_all(&self, scope: &Scope, each: &mut dyn FnMut(Result<Removed<'_>>) -> ControlFlow<()>) -> Result<u64> {
-        let (mut pages, mut goes_on) = (0, true);
+        let (mut pages, mut goes_on) = (Ok(0), true);
         for member in self.asked(scope) {
             let removed = PageWrite::remove_all(member, scope, &mut |removed| {
                 let told = each(named(member, removed));
                 goes_on = told.is_continue();
                 told
             });
-            pages += named(member, removed)?;
+            let removed = named(member, removed);
+            pages = pages.and_then(|pages: u64| removed.map(|removed| pages + removed));
             if !goes_on {
                 break;
             }
         }
-        Ok(pages)
+        pages
     }
 
     /// All members at the same time. If one fails, the others are synced all the same.
@@ -257,4 +272,19 @@ impl PageWrite for ShardedStore {
     fn close(&self) -> Result<()> {
         self.at_once(|_, member| PageWrite::close(member)).into_iter().collect()
     }
+}
+
+/// The items of a member's list that belong into it, and its errors.
+fn at_home<'s, T: 's>(list: Results<'s, T>, is_at_home: impl Fn(&T) -> bool + Send + 's) -> Results<'s, T> {
+    Box::new(list.filter(move |item| item.as_ref().map_or(true, &is_at_home)))
+}
+
+/// The items up to the first error that is not damage: what follows would hide what is missing.
+pub(super) fn until_fatal<'s, T: 's>(items: impl Iterator<Item = Result<T>> + Send + 's) -> Results<'s, T> {
+    let (mut items, mut is_over) = (items, false);
+    Box::new(std::iter::from_fn(move || {
+        let item = if is_over { None } else { items.next() };
+        is_over = item.as_ref().is_some_and(|item| item.as_ref().is_err_and(|error| !error.is_damage()));
+        item
+    }))
 }

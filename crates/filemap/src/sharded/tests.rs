@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use urlindex::{Canonicalizer, Exact, Whatwg};
 
 use super::ShardedStore;
+use super::access::until_fatal;
 use super::note::{self, Note};
 use crate::access::{Cursor, Lookup, PageRead, PageWrite, PutRule, Scope};
 use crate::error::{Error, Result};
@@ -263,6 +264,38 @@ fn pages_that_were_put_past_the_set_are_found() {
     other.put_page(page).expect("put");
     let strays: Vec<_> = set.strays().expect("a list").map(|stray| stray.expect("read")).collect();
     assert!(matches!(&strays[..], [(path, listed)] if *path == other.engine().path() && listed.url == page.url));
+    // What is only there is neither found nor listed.
+    set.remove(&page.url, None).expect("removed");
+    assert!(set.get(&Lookup::new(&page.url)).expect("read").is_none());
+    assert!(listed(&set, &Scope::new(), None).is_empty());
+    assert_eq!((set.heads(&Scope::new()).expect("heads").count(), set.strays().expect("a list").count()), (0, 1));
+}
+
+#[test]
+fn a_list_ends_with_an_error_that_is_not_damage() {
+    let fatal = || Err(Error::Unsupported { what: "it" });
+    let (url, version) = (String::new(), filemap_core::Version { time_ms: 1, sequence: 1 });
+    let corrupt = StorageError::Corrupt { file: "value0.dat".to_owned(), offset: 7, what: "checksum".to_owned() };
+    let damage = Err(Error::Unreadable { url, version, source: Arc::new(Error::Engine(corrupt.into())) });
+    let items = until_fatal([Ok(1), damage, Ok(2), fatal(), Ok(3)].into_iter());
+    assert_eq!(items.map(Result::ok).collect::<Vec<_>>(), [Some(1), None, Some(2), None]);
+}
+
+#[test]
+fn pages_are_removed_from_the_other_members_when_one_fails() {
+    let folder = folder();
+    let paths = made(&folder, &["a.fm", "b.fm"]);
+    let first = PageStore::open_read_only(&paths[0], Options::new()).expect("opened");
+    let second = PageStore::open(&paths[1], Options::new()).expect("opened");
+    let set = ShardedStore::over(vec![first, second]).expect("a set");
+    let mut removed = 0;
+    let all = set.remove_all(&Scope::new(), &mut |one| {
+        removed += u64::from(one.is_ok_and(|one| one.is_page));
+        ControlFlow::Continue(())
+    });
+    let error = all.expect_err("the first is not for writing").to_string();
+    assert!(error.contains("a.fm") && removed > 0, "{error}: {removed}");
+    assert_eq!(set.members()[1].count_pages().expect("counted"), 0);
 }
 
 #[test]
