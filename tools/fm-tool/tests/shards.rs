@@ -171,6 +171,9 @@ fn upkeep_is_done_in_each_folder() {
         let path = path.to_str().unwrap();
         assert!(stat[2 * nth]["member"] == path && stat[2 * nth + 1]["path"] == path, "{stat:?}");
     }
+    let stat = with("stat", &location, &["--format", "json"]).ended(0).json();
+    let named: Vec<&Value> = stat.iter().map(|line| &line["path"]).collect();
+    assert_eq!(named, paths.each_ref().map(|path| path.to_str().unwrap()), "a line for each folder, and no heading");
     with("segments", &location, &[]).ended(0);
     with("compact", &location, &["--dry-run"]).ended(0);
     with("compact", &location, &[]).ended(0);
