@@ -72,6 +72,24 @@ fn an_import_makes_the_folders_and_fills_them_as_one_and_a_second_adds_nothing()
 }
 
 #[test]
+fn a_store_that_must_exist_is_not_made_and_a_new_one_is_said() {
+    let bench = Bench::new();
+    let (paths, location) = folders(&bench, "of");
+    let sample = &samples()[0];
+    // A mount point without its disk.
+    fs::create_dir(&paths[0]).expect("made");
+    for args in [&["import", &location, "--must-exist", sample][..], &["put", &location, "--must-exist", PAGE_URL, "-"]]
+    {
+        run(tool().args(args)).ended(2).said("is not a FileMap store");
+    }
+    bench.run("import", &["--must-exist", sample]).ended(2).said("is not a FileMap store");
+    assert!(!paths[1].exists() && !bench.store().exists());
+    import(&location, &[sample]).ended(0).said("a new store over 2 folders was made");
+    let again = import(&location, &["--must-exist", sample]).ended(0);
+    assert!(!again.words.contains("a new store"), "{}", again.words);
+}
+
+#[test]
 fn an_import_that_stores_nothing_makes_no_folder() {
     let bench = Bench::new();
     let (paths, location) = folders(&bench, "of");
