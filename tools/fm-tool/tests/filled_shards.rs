@@ -78,8 +78,10 @@ fn a_store_that_must_exist_is_not_made_and_a_new_one_is_said() {
     let sample = &samples()[0];
     // A mount point without its disk.
     fs::create_dir(&paths[0]).expect("made");
-    for args in [&["import", &location, "--must-exist", sample][..], &["put", &location, "--must-exist", PAGE_URL, "-"]]
-    {
+    for args in [
+        &["import", &location, "--must-exist", sample][..],
+        &["put", &location, "--must-exist", PAGE_URL, "Cargo.toml"],
+    ] {
         run(tool().args(args)).ended(2).said("is not a FileMap store");
     }
     bench.run("import", &["--must-exist", sample]).ended(2).said("is not a FileMap store");

@@ -257,6 +257,22 @@ fn a_damaged_folder_is_named_and_does_not_keep_upkeep_from_the_others() {
 }
 
 #[test]
+fn a_reader_that_closes_the_pipe_hides_no_damage_and_no_stray() {
+    let (_bench, paths, location) = copied();
+    let code = || {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        tool().args(["verify", &location]).stdout(writer).status().unwrap().code()
+    };
+    assert_eq!(code(), Some(0));
+    run(tool().arg("put").arg(&paths[1]).args([PAGE_URL, "Cargo.toml"])).ended(0);
+    assert_eq!(code(), Some(3), "a page is in another folder");
+    run(tool().arg("rm").arg(&paths[1]).arg(PAGE_URL)).ended(0);
+    damage(&paths[0]);
+    assert_eq!(code(), Some(3), "a folder is damaged");
+}
+
+#[test]
 fn folders_that_are_not_the_store_are_refused_and_strays_are_found() {
     let (bench, paths, location) = copied();
     let [a, b] = paths.each_ref().map(|path| path.to_str().unwrap());

@@ -90,25 +90,41 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         interrupt::go_on()
     })?;
     drop(bar);
-    let recent_keys = recent_keys(&store, &report);
     let mut out = Output::stdout(shared.flags);
-    for problem in &report.problems {
-        if out.is_json() {
-            out.json(&line(problem))?;
-        } else {
-            let (file, offset, what) = (&problem.file, problem.offset, &problem.what);
-            let whose: Vec<String> = problem.keys.iter().map(|key| shown(key)).collect();
-            let whose = if whose.is_empty() { String::new() } else { format!(": {}", whose.join(", ")) };
-            out.line(plain(format!("{file}: offset {offset}: {what}{whose}").as_bytes()))?;
-        }
+    let told = report.problems.iter().try_for_each(|problem| tell(problem, &mut out));
+    let ended = told.and_then(|()| match report.is_complete {
+        true => told_whole(store, &report, is_full && !args.is_member, shared, out),
+        false => out.end(stopped(&report, done_bytes, total_bytes)),
+    });
+    match ended {
+        // Nobody reads what is damaged, and the exit code says that something is.
+        Err(Failure::PipeClosed) if !report.problems.is_empty() => Ok(Outcome::Damaged),
+        ended => ended,
     }
-    if !report.is_complete {
-        out.finish()?;
-        return Ok(stopped(&report, done_bytes, total_bytes));
+}
+
+/// Prints a damaged place.
+fn tell(problem: &Problem, out: &mut Output) -> Result<(), Failure> {
+    if out.is_json() {
+        return out.json(&line(problem));
     }
-    let counts_revisits = is_full && !args.is_member;
+    let (file, offset, what) = (&problem.file, problem.offset, &problem.what);
+    let whose: Vec<String> = problem.keys.iter().map(|key| shown(key)).collect();
+    let whose = if whose.is_empty() { String::new() } else { format!(": {}", whose.join(", ")) };
+    out.line(plain(format!("{file}: offset {offset}: {what}{whose}").as_bytes()))
+}
+
+/// Counts revisits, if asked, and prints the summary of a run that was not interrupted.
+fn told_whole(
+    store: Store,
+    report: &VerifyReport,
+    counts_revisits: bool,
+    shared: &Shared,
+    mut out: Output,
+) -> Result<Outcome, Failure> {
+    let recent_keys = recent_keys(&store, report);
     let revisits = if counts_revisits { revisits(store)? } else { None };
-    out.report(&summary(&report, recent_keys, revisits.as_ref()), in_words(&report, recent_keys))?;
+    out.report(&summary(report, recent_keys, revisits.as_ref()), in_words(report, recent_keys))?;
     if shared.flags.says() {
         revisits::say_unresolved(revisits.as_ref());
     }
