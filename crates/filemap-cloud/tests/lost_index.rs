@@ -138,12 +138,12 @@ fn no_writer_begins_while_a_repair_is_under_way() {
     let objects = Objects::new();
     let before = objects.open(Mode::Fill);
     puts(&before, 0..4);
+    before.put(&page(98), PutRule::Always).expect("taken");
     let repairing = end(&objects);
     repairing.rule("get", "shard-00/seg/", Rule::Waits);
     std::thread::scope(|scope| {
         let repair = scope.spawn(|| repaired(&repairing));
         met(&repairing);
-        before.put(&page(98), PutRule::Always).expect("taken");
         assert!(before.sync().is_err(), "a writer from before is fenced");
         for mode in [Mode::Write, Mode::Fill] {
             let error = opened(&end(&objects), mode).err().expect("refused");
@@ -188,10 +188,10 @@ fn a_writer_that_outlives_its_index_is_told_of_the_repair() {
     let objects = Objects::new();
     let writer = objects.open(Mode::Fill);
     puts(&writer, 0..4);
+    writer.put(&page(99), PutRule::Always).expect("taken");
     // No object is left that could fence it.
     objects.names(INDEX).iter().for_each(|name| objects.delete(name));
     assert_eq!(repaired(&end(&objects)).expect("repaired").versions, 4);
-    writer.put(&page(99), PutRule::Always).expect("taken");
     let error = writer.sync().expect_err("the new index has it not").to_string();
     assert!(error.contains("repair"), "{error}");
     let store = objects.open(Mode::Write);
@@ -287,6 +287,7 @@ fn a_writer_without_its_index_is_told_of_the_second_of_two_repairs() {
     let objects = Objects::new();
     let writer = objects.open(Mode::Fill);
     puts(&writer, 0..4);
+    writer.put(&page(99), PutRule::Always).expect("taken");
     // No object is left that could fence it.
     objects.names(INDEX).iter().for_each(|name| objects.delete(name));
     let ends = [end(&objects), end(&objects)];
@@ -302,7 +303,6 @@ fn a_writer_without_its_index_is_told_of_the_second_of_two_repairs() {
         });
         ends[0].rule("get", "shard-00/seg/", Rule::Refused);
         assert!(first.join().expect("no panic").is_err());
-        writer.put(&page(99), PutRule::Always).expect("taken");
         assert!(writer.sync().is_err(), "the second repair has not seen it");
         ends[1].no_rule();
         assert_eq!(second.join().expect("no panic").expect("repaired").versions, 4);
@@ -318,10 +318,10 @@ fn a_writer_without_its_index_is_told_of_a_repair_after_one_that_failed() {
     let objects = Objects::new();
     let writer = objects.open(Mode::Fill);
     puts(&writer, 0..4);
+    writer.put(&page(99), PutRule::Always).expect("taken");
     objects.names(INDEX).iter().for_each(|name| objects.delete(name));
     assert!(repair_beside(&objects, Rule::Refused, || {}).is_err());
     let second = repair_beside(&objects, Rule::Waits, || {
-        writer.put(&page(99), PutRule::Always).expect("taken");
         assert!(writer.sync().is_err(), "the repair has not seen it");
     });
     assert_eq!(second.expect("repaired").versions, 4);
