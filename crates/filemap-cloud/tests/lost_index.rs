@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use filemap::access::{PutRule, Scope};
 use filemap::{Lookup, Page, PageRead, PageWrite};
@@ -43,15 +43,6 @@ fn all_there(objects: &Objects, pages: usize) {
     assert_eq!(store.count(&Scope::new()).expect("counted"), pages as u64);
     for nth in 0..pages {
         assert_eq!(store.get(&Lookup::new(&page(nth).url)).expect("readable"), Some(page(nth)));
-    }
-}
-
-/// Waits until a rule has matched a request.
-fn met(end: &Simulated) {
-    let began = Instant::now();
-    while end.ruled.load(Ordering::SeqCst) == 0 {
-        assert!(began.elapsed() < Duration::from_secs(60), "no request met the rule");
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -143,7 +134,7 @@ fn no_writer_begins_while_a_repair_is_under_way() {
     repairing.rule("get", "shard-00/seg/", Rule::Waits);
     std::thread::scope(|scope| {
         let repair = scope.spawn(|| repaired(&repairing));
-        met(&repairing);
+        repairing.met();
         assert!(before.sync().is_err(), "a writer from before is fenced");
         for mode in [Mode::Write, Mode::Fill] {
             let error = opened(&end(&objects), mode).err().expect("refused");
@@ -169,7 +160,7 @@ fn a_repair_that_was_cut_off_is_repeated_and_writers_wait_for_that() {
     cut.rule("put", "ix/2/wal", Rule::Waits);
     std::thread::scope(|scope| {
         let repair = scope.spawn(|| repaired(&cut));
-        met(&cut);
+        cut.met();
         cut.cut();
         cut.no_rule();
         assert!(repair.join().expect("no panic").is_err());
@@ -227,7 +218,7 @@ fn of_two_repairs_at_once_one_gives_way() {
     slow.rule("get", "shard-00/seg/", Rule::Waits);
     std::thread::scope(|scope| {
         let first = scope.spawn(|| repaired(&slow));
-        met(&slow);
+        slow.met();
         assert_eq!(repaired(&end(&objects)).expect("repaired").versions, 6);
         let store = objects.open(Mode::Write);
         puts(&store, 6..9);
@@ -247,7 +238,7 @@ fn repair_beside(objects: &Objects, rule: Rule, beside: impl FnOnce()) -> filema
     slow.rule("get", "shard-00/seg/", Rule::Waits);
     std::thread::scope(|scope| {
         let repair = scope.spawn(|| repaired(&slow));
-        met(&slow);
+        slow.met();
         beside();
         slow.rule("get", "shard-00/seg/", rule);
         if rule == Rule::Waits {
@@ -298,7 +289,7 @@ fn a_writer_without_its_index_is_told_of_the_second_of_two_repairs() {
                 let end = &ends[nth];
                 move || repaired(end)
             });
-            met(&ends[nth]);
+            ends[nth].met();
             repair
         });
         ends[0].rule("get", "shard-00/seg/", Rule::Refused);
