@@ -117,8 +117,8 @@ impl Simulated {
         Arc::new(Simulated { objects, fates, counts: Counts::default() })
     }
 
-    /// Waits until no request comes for a while, and forgets those before. SlateDB polls once after
-    /// a handle has opened: on a busy machine some time later.
+    /// Waits until no request comes for a while, and forgets those before. SlateDB polls once
+    /// after a handle has opened: on a busy machine some time later.
     pub fn quiet(&self) {
         let began = Instant::now();
         loop {

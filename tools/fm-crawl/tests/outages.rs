@@ -36,7 +36,7 @@ fn failing(site: Site, status: u16, times: usize) -> Site {
 
 #[test]
 fn a_crawl_through_an_outage_has_every_page_in_the_end() {
-    // The requests in the outage are counted by the site: the crawl must not end before it. It takes
+    // The site counts the requests in the outage: the crawl must not end before it. It takes
     // longer than two attempts at every queued page.
     let (asked, tree) = (AtomicUsize::new(0), sites::tree(60));
     let site: Site = Arc::new(move |request: &Request| {
