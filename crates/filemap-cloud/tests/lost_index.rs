@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use filemap::access::{PutRule, Scope};
 use filemap::{Lookup, Page, PageRead, PageWrite};
@@ -43,15 +43,6 @@ fn all_there(objects: &Objects, pages: usize) {
     assert_eq!(store.count(&Scope::new()).expect("counted"), pages as u64);
     for nth in 0..pages {
         assert_eq!(store.get(&Lookup::new(&page(nth).url)).expect("readable"), Some(page(nth)));
-    }
-}
-
-/// Waits until a rule has matched a request.
-pub fn met(end: &Simulated) {
-    let began = Instant::now();
-    while end.ruled.load(Ordering::SeqCst) == 0 {
-        assert!(began.elapsed() < Duration::from_secs(60), "no request met the rule");
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -138,12 +129,12 @@ fn no_writer_begins_while_a_repair_is_under_way() {
     let objects = Objects::new();
     let before = objects.open(Mode::Fill);
     puts(&before, 0..4);
+    before.put(&page(98), PutRule::Always).expect("taken");
     let repairing = end(&objects);
     repairing.rule("get", "shard-00/seg/", Rule::Waits);
     std::thread::scope(|scope| {
         let repair = scope.spawn(|| repaired(&repairing));
-        met(&repairing);
-        before.put(&page(98), PutRule::Always).expect("taken");
+        repairing.met();
         assert!(before.sync().is_err(), "a writer from before is fenced");
         for mode in [Mode::Write, Mode::Fill] {
             let error = opened(&end(&objects), mode).err().expect("refused");
@@ -169,7 +160,7 @@ fn a_repair_that_was_cut_off_is_repeated_and_writers_wait_for_that() {
     cut.rule("put", "ix/2/wal", Rule::Waits);
     std::thread::scope(|scope| {
         let repair = scope.spawn(|| repaired(&cut));
-        met(&cut);
+        cut.met();
         cut.cut();
         cut.no_rule();
         assert!(repair.join().expect("no panic").is_err());
@@ -188,10 +179,10 @@ fn a_writer_that_outlives_its_index_is_told_of_the_repair() {
     let objects = Objects::new();
     let writer = objects.open(Mode::Fill);
     puts(&writer, 0..4);
+    writer.put(&page(99), PutRule::Always).expect("taken");
     // No object is left that could fence it.
     objects.names(INDEX).iter().for_each(|name| objects.delete(name));
     assert_eq!(repaired(&end(&objects)).expect("repaired").versions, 4);
-    writer.put(&page(99), PutRule::Always).expect("taken");
     let error = writer.sync().expect_err("the new index has it not").to_string();
     assert!(error.contains("repair"), "{error}");
     let store = objects.open(Mode::Write);
@@ -227,7 +218,7 @@ fn of_two_repairs_at_once_one_gives_way() {
     slow.rule("get", "shard-00/seg/", Rule::Waits);
     std::thread::scope(|scope| {
         let first = scope.spawn(|| repaired(&slow));
-        met(&slow);
+        slow.met();
         assert_eq!(repaired(&end(&objects)).expect("repaired").versions, 6);
         let store = objects.open(Mode::Write);
         puts(&store, 6..9);
@@ -247,7 +238,7 @@ fn repair_beside(objects: &Objects, rule: Rule, beside: impl FnOnce()) -> filema
     slow.rule("get", "shard-00/seg/", Rule::Waits);
     std::thread::scope(|scope| {
         let repair = scope.spawn(|| repaired(&slow));
-        met(&slow);
+        slow.met();
         beside();
         slow.rule("get", "shard-00/seg/", rule);
         if rule == Rule::Waits {
@@ -267,7 +258,7 @@ fn repair_beside_all(
     slow.rule("get", "shard-00/seg/", Rule::Waits);
     std::thread::scope(|scope| {
         let repair = scope.spawn(|| repair_on(Arc::clone(&slow) as _, "a", "the test", options));
-        met(&slow);
+        slow.met();
         beside();
         slow.no_rule();
         repair.join().expect("no panic")
@@ -304,6 +295,7 @@ fn a_writer_without_its_index_is_told_of_the_second_of_two_repairs() {
     let objects = Objects::new();
     let writer = objects.open(Mode::Fill);
     puts(&writer, 0..4);
+    writer.put(&page(99), PutRule::Always).expect("taken");
     // No object is left that could fence it.
     objects.names(INDEX).iter().for_each(|name| objects.delete(name));
     let ends = [end(&objects), end(&objects)];
@@ -314,12 +306,11 @@ fn a_writer_without_its_index_is_told_of_the_second_of_two_repairs() {
                 let end = &ends[nth];
                 move || repaired(end)
             });
-            met(&ends[nth]);
+            ends[nth].met();
             repair
         });
         ends[0].rule("get", "shard-00/seg/", Rule::Refused);
         assert!(first.join().expect("no panic").is_err());
-        writer.put(&page(99), PutRule::Always).expect("taken");
         assert!(writer.sync().is_err(), "the second repair has not seen it");
         ends[1].no_rule();
         assert_eq!(second.join().expect("no panic").expect("repaired").versions, 4);
@@ -335,10 +326,10 @@ fn a_writer_without_its_index_is_told_of_a_repair_after_one_that_failed() {
     let objects = Objects::new();
     let writer = objects.open(Mode::Fill);
     puts(&writer, 0..4);
+    writer.put(&page(99), PutRule::Always).expect("taken");
     objects.names(INDEX).iter().for_each(|name| objects.delete(name));
     assert!(repair_beside(&objects, Rule::Refused, || {}).is_err());
     let second = repair_beside(&objects, Rule::Waits, || {
-        writer.put(&page(99), PutRule::Always).expect("taken");
         assert!(writer.sync().is_err(), "the repair has not seen it");
     });
     assert_eq!(second.expect("repaired").versions, 4);

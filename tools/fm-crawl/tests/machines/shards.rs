@@ -14,7 +14,8 @@ use mailbox::{Activity, Link, MailboxOptions};
 
 use super::Post;
 
-const LEASE: Duration = Duration::from_secs(3);
+/// Longer than a busy machine needs from a shard taken by name to the first that a process takes.
+const LEASE: Duration = Duration::from_secs(8);
 
 /// Counts the times that the process says that it waits.
 #[derive(Default)]
