@@ -92,7 +92,7 @@ start() {
     for ((tries = 0; ; tries++)); do
         # An anonymous request is refused by a gateway that works.
         curl -s -o /dev/null "http://127.0.0.1:$port/" && break
-        [ "$tries" -lt 60 ] || { echo "the gateway does not answer" >&2; return 1; }
+        [ "$tries" -lt 300 ] || { echo "the gateway does not answer" >&2; return 1; }
         sleep 1
     done
 }

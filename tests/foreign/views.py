@@ -174,7 +174,7 @@ def check_charts(browser, at):
     """The script keeps the charts of rates moving; each point is 10 seconds behind the one before."""
     browser.show(1280, "light")
     browser.open(at + "/")
-    for _ in range(60):
+    for _ in range(180):
         points = browser.value("Array.from(document.querySelectorAll('#rates .chart polyline')).map(l => l.getAttribute('points') || '')")
         if points and all(len(line.split()) >= 2 for line in points):
             return len(points)

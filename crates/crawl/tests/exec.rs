@@ -14,7 +14,7 @@ fn a_program_adds_links_and_fields_and_the_pages_of_a_dead_one_are_stored() {
     let script = r#"n=0; while read -r line; do n=$((n+1)); [ $n = 3 ] && exit 1;
         if [ $n = 1 ]; then echo '{"links": ["/found"], "fields": {"n": 1, "word": "one"}}';
         else echo '{"links": ["/last"]}'; fi; done"#;
-    let built = crawl(&folder, &site).on_page(Exec::new(script, 1, Duration::from_secs(20))).build();
+    let built = crawl(&folder, &site).on_page(Exec::new(script, 1, Duration::from_secs(120))).build();
     let summary = built.unwrap().run().unwrap();
     assert_eq!((summary.tally.fetched, summary.tally.hooks_failed()), (3, 1), "{:?}", summary.tally.json());
     let store = store(&folder);

@@ -152,8 +152,9 @@ fn what_a_hook_found_of_a_recrawled_page_is_found_again_if_its_commit_was_lost()
         let is_new = capture.page.body == b"new";
         Ok(if is_new { Reply::new().link("/found") } else { Reply::new() })
     };
-    let begin = || crawl(&folder, &site).on_page(look).recrawl(Some(std::time::Duration::from_millis(400)));
-    let due = || std::thread::sleep(std::time::Duration::from_millis(2100));
+    // Longer than a crawl takes on a busy machine: the page must not be due again before its end.
+    let begin = || crawl(&folder, &site).on_page(look).recrawl(Some(std::time::Duration::from_secs(8)));
+    let due = || std::thread::sleep(std::time::Duration::from_millis(9100));
     assert_eq!(begin().build().unwrap().run().unwrap().tally.fetched, 1);
     site.set("/", "new");
     due();

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use filemap::access::keys;
 use filemap::{Lookup, Page, Result};
 
-use crate::core::{Core, Found};
+use crate::core::{Core, Found, Via};
 use crate::error;
 use crate::format::chunks::{self, Table};
 use crate::read::Sought;
@@ -65,7 +65,8 @@ struct Chunks {
     /// Chunks as stored, and the number of the first one.
     ahead: VecDeque<Bytes>,
     next: usize,
-    /// Number of chunks of the last request.
+    /// The first chunk of the last request, and their number.
+    fetched: usize,
     asked: usize,
 }
 
@@ -93,7 +94,7 @@ pub(crate) fn open(core: &Arc<Core>, lookup: &Lookup<'_>) -> Result<Option<(Page
         Opened::Whole(part) => CloudBody { core, bytes: part.len() as u64, at: 0, part, part_at: 0, chunks: None },
         Opened::InChunks(owner, table) => {
             let bytes = owner.1.body_bytes;
-            let chunks = Chunks { key, owner, table, ahead: VecDeque::new(), next: 0, asked: 0 };
+            let chunks = Chunks { key, owner, table, ahead: VecDeque::new(), next: 0, fetched: 0, asked: 0 };
             CloudBody { core, bytes, at: 0, part: Vec::new(), part_at: 0, chunks: Some(chunks) }
         }
     };
@@ -136,9 +137,21 @@ async fn opened_at(core: &Core, key: &[u8], (version, row): Found) -> error::Res
 }
 
 /// The description in the record of a large body, and the table of its chunks.
-async fn front(core: &Core, key: &[u8], (version, row): Found) -> error::Result<Option<(Page, Option<Table>)>> {
+async fn front(core: &Core, key: &[u8], at: Found) -> error::Result<Option<(Page, Option<Table>)>> {
+    match front_via(core, Via::Cache, key, at).await {
+        Err(error) if core.may_be_cached(&error) => front_via(core, Via::Bucket, key, at).await,
+        front => front,
+    }
+}
+
+async fn front_via(
+    core: &Core,
+    via: Via,
+    key: &[u8],
+    (version, row): Found,
+) -> error::Result<Option<(Page, Option<Table>)>> {
     let bytes = row.head_bytes.saturating_add(chunks::table_bytes(row.body_bytes)).min(row.bytes);
-    let Some(bytes) = core.bytes(&row, 0..bytes).await? else { return Ok(None) };
+    let Some(bytes) = core.bytes(&row, 0..bytes, via).await? else { return Ok(None) };
     core.front(&bytes, key, version, &row).map(Some)
 }
 
@@ -147,23 +160,35 @@ impl Chunks {
     fn part(&mut self, core: &Arc<Core>, nth: usize) -> error::Result<Vec<u8>> {
         if nth != self.next || self.ahead.is_empty() {
             self.asked = if nth == self.next { (2 * self.asked).clamp(1, AT_ONCE) } else { 1 };
-            self.fetch(core, nth)?;
+            self.fetch(core, nth, Via::Cache)?;
         }
+        let (part, has_cache) = (self.unpack(core, nth), core.bucket.cache().is_some());
+        if part.is_err() && has_cache {
+            // The same chunks as before, so that the cache drops them.
+            self.fetch(core, self.fetched, Via::Bucket)?;
+            self.ahead.drain(..(nth - self.fetched).min(self.ahead.len()));
+            return self.unpack(core, nth);
+        }
+        part
+    }
+
+    /// Unpacks the next of the chunks that were read ahead.
+    fn unpack(&mut self, core: &Core, nth: usize) -> error::Result<Vec<u8>> {
         let stored = self.ahead.pop_front().unwrap_or_default();
         self.next = nth + 1;
         self.table.unpack(nth, &stored).map_err(|what| core.damaged_at(&self.key, &self.owner.1, &what))
     }
 
     /// Reads chunks as stored.
-    fn fetch(&mut self, core: &Arc<Core>, nth: usize) -> error::Result<()> {
+    fn fetch(&mut self, core: &Arc<Core>, nth: usize, via: Via) -> error::Result<()> {
         self.ahead.clear();
-        self.next = nth;
+        (self.next, self.fetched) = (nth, nth);
         let end = (nth + self.asked).min(self.table.len());
         let range = self.table.range(nth).start..self.table.range(end).start;
         let bytes = loop {
             let (row, head_bytes) = (self.owner.1, self.owner.1.head_bytes);
             let of_record = head_bytes.saturating_add(range.start)..head_bytes.saturating_add(range.end);
-            match core.wait(|core| async move { core.bytes(&row, of_record).await })? {
+            match core.wait(|core| async move { core.bytes(&row, of_record, via).await })? {
                 Some(bytes) => break bytes,
                 None => self.follow(core)?,
             }

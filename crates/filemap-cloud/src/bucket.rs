@@ -10,7 +10,9 @@ use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt};
 use object_store::path::Path;
-use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
+use object_store::{
+    GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, UpdateVersion,
+};
 
 use crate::cache::{Cache, Cached};
 use crate::error::{Error, Result};
@@ -48,6 +50,8 @@ struct Behind {
     cache: Arc<Cache>,
     objects: Arc<dyn ObjectStore>,
     of_index: Arc<dyn ObjectStore>,
+    /// The objects read past the cache, which gets the answers.
+    afresh: Arc<dyn ObjectStore>,
 }
 
 /// Bounds of retries and of time.
@@ -70,7 +74,8 @@ impl Bucket {
     pub(crate) fn with_cache(self, cache: Arc<Cache>, store: &str) -> Bucket {
         let through = |objects: &Arc<dyn ObjectStore>| Cached::new(Arc::clone(objects), &cache, store);
         let (objects, of_index) = (Arc::new(through(&self.objects)), Arc::new(through(&self.of_index)));
-        let behind = Behind { cache, objects: self.objects, of_index: self.of_index };
+        let afresh = Arc::new(through(&self.objects).afresh());
+        let behind = Behind { cache, objects: self.objects, of_index: self.of_index, afresh };
         Bucket { objects, of_index, cache: Some(behind), ..self }
     }
 
@@ -82,6 +87,15 @@ impl Bucket {
             Some(Behind { objects, of_index, .. }) => {
                 Bucket { objects: Arc::clone(objects), of_index: Arc::clone(of_index), cache: None, ..all }
             }
+        }
+    }
+
+    /// The same objects, read past the cache: it gets what is read in place of its entries.
+    pub(crate) fn afresh(&self) -> Bucket {
+        let all = self.clone();
+        match &self.cache {
+            None => all,
+            Some(behind) => Bucket { objects: Arc::clone(&behind.afresh), ..all },
         }
     }
 
@@ -223,6 +237,24 @@ impl Bucket {
         }
     }
 
+    /// Reads an object with its time and tag; `None` if it does not exist.
+    pub(crate) async fn get_tagged(&self, name: &str) -> Result<Option<(Bytes, ObjectMeta)>> {
+        let path = self.path(name);
+        let mut attempts = 0;
+        loop {
+            let read = async {
+                let found = self.objects.get(&path).await?;
+                let meta = found.meta.clone();
+                Ok::<_, object_store::Error>((found.bytes().await?, meta))
+            };
+            match self.timed(0, read).await {
+                Ok(found) => return Ok(Some(found)),
+                Err(object_store::Error::NotFound { .. }) => return Ok(None),
+                Err(error) => self.pause(&mut attempts, &format!("reading {}", self.named(name)), error).await?,
+            }
+        }
+    }
+
     /// Creates an object. Returns false if the name exists: it may come from an earlier attempt of
     /// this call whose answer was lost.
     pub(crate) async fn create(&self, name: &str, bytes: Bytes) -> Result<bool> {
@@ -272,6 +304,38 @@ impl Bucket {
                 Ok(_) => return Ok(()),
                 Err(error) => self.pause(&mut attempts, &format!("writing {}", self.named(name)), error).await?,
             }
+        }
+    }
+
+    /// Replaces an object if it is still the one that was read with this time and tag, by bytes
+    /// that nobody else writes. Returns false if it is another or gone.
+    ///
+    /// Where `If-Match` does not work (see `probe`), an object that was unchanged a moment before
+    /// is replaced: a deletion in that moment is undone.
+    pub(crate) async fn replace_same(&self, name: &str, known: &ObjectMeta, bytes: Bytes) -> Result<bool> {
+        use object_store::Error as Of;
+        let path = self.path(name);
+        let mut attempts = 0;
+        // Without a tag there is no condition.
+        while known.e_tag.is_some() {
+            let version = UpdateVersion { e_tag: known.e_tag.clone(), version: None };
+            let options = PutOptions { mode: PutMode::Update(version), ..PutOptions::default() };
+            let put = self.objects.put_opts(&path, PutPayload::from(bytes.clone()), options);
+            match self.timed(bytes.len() as u64, put).await {
+                Ok(_) => return Ok(true),
+                Err(Of::Precondition { .. } | Of::NotFound { .. } | Of::NotImplemented { .. }) => break,
+                Err(error) => self.pause(&mut attempts, &format!("writing {}", self.named(name)), error).await?,
+            }
+        }
+        match self.get_tagged(name).await? {
+            None => Ok(false),
+            // The answer to an earlier attempt was lost.
+            Some((found, _)) if found == bytes => Ok(true),
+            // The bucket refuses the condition as such.
+            Some((_, now)) if now.e_tag == known.e_tag && now.last_modified == known.last_modified => {
+                self.replace(name, bytes).await.map(|()| true)
+            }
+            Some(_) => Ok(false),
         }
     }
 

@@ -1,10 +1,13 @@
 //! A cache on disk between a store and its object storage: ranges of segments and of tables of the
 //! index, which never change under their names. Everything else goes through.
 //!
+//! Bytes that arrived damaged are kept as any others: who finds damage drops the entry and reads
+//! past the cache, which gets the answer in its place.
+//!
 //! An entry is found by the store, the object and the range. The store is identified by its
-//! description object (time, tag), so that one made anew at the same place has no entry of the old
-//! one. A cached answer does not prove that the object exists: verification and repair read past
-//! the cache.
+//! description object (random id, time, tag), so that one made anew at the same place has no entry
+//! of the old one. A cached answer does not prove that the object exists: verification and repair
+//! read past the cache.
 
 mod files;
 
@@ -29,7 +32,11 @@ use xxhash_rust::xxh3::xxh3_128;
 use files::{Entry, Files};
 
 /// The folders of objects that never change.
-const FOLDERS: [&str; 2] = ["seg", "compacted"];
+const FOLDERS: [&str; 2] = ["seg", TABLES];
+/// The folder of the index's tables.
+const TABLES: &str = "compacted";
+/// The bit of a key that says whether it is of a table of the index.
+const OF_TABLE: u128 = 1;
 
 /// The cache of one handle, with its counts.
 #[derive(Debug)]
@@ -56,7 +63,7 @@ pub struct CacheCounts {
     pub hits: u64,
     /// Answers from the object storage that could have been in it.
     pub misses: u64,
-    /// Entries that were damaged, and read from the object storage.
+    /// Entries that were damaged, or dropped because of damage, and read from the object storage.
     pub damaged: u64,
     /// Entries that could not be written.
     pub failed: u64,
@@ -73,6 +80,11 @@ impl Cache {
     pub(crate) fn counts(&self) -> CacheCounts {
         self.files.counts()
     }
+
+    /// Drops all entries of tables of the index: one of them is damaged or gone.
+    pub(crate) fn drop_tables(&self) {
+        self.files.drop_entries(|key| key & OF_TABLE == OF_TABLE);
+    }
 }
 
 /// Objects read through a cache.
@@ -82,12 +94,19 @@ pub(crate) struct Cached {
     cache: Arc<Cache>,
     /// Identifies the store.
     store: u128,
+    /// True if nothing is read from the cache, and what is read replaces its entries.
+    is_afresh: bool,
 }
 
 impl Cached {
-    /// `store` identifies the store: its location, and its description's time and tag.
+    /// `store` identifies the store: its location, and its description's id, time and tag.
     pub(crate) fn new(objects: Arc<dyn ObjectStore>, cache: &Arc<Cache>, store: &str) -> Cached {
-        Cached { objects, cache: Arc::clone(cache), store: xxh3_128(store.as_bytes()) }
+        Cached { objects, cache: Arc::clone(cache), store: xxh3_128(store.as_bytes()), is_afresh: false }
+    }
+
+    /// Reads past the cache, and replaces its entries.
+    pub(crate) fn afresh(self) -> Cached {
+        Cached { is_afresh: true, ..self }
     }
 
     /// The key of a request whose answer never changes.
@@ -101,7 +120,9 @@ impl Cached {
             && options.if_unmodified_since.is_none();
         let folder = location.as_ref().rsplit('/').nth(1)?;
         let text = format!("{:032x} {location} {} {}", self.store, range.start, range.end);
-        (is_plain && FOLDERS.contains(&folder)).then(|| (xxh3_128(text.as_bytes()), range.clone()))
+        let of_table = if folder == TABLES { OF_TABLE } else { 0 };
+        let key = xxh3_128(text.as_bytes()) & !OF_TABLE | of_table;
+        (is_plain && FOLDERS.contains(&folder)).then(|| (key, range.clone()))
     }
 }
 
@@ -143,8 +164,15 @@ impl ObjectStore for Cached {
         let Some((key, wanted)) = self.key(location, &options) else {
             return self.objects.get_opts(location, options).await;
         };
-        let cache = Arc::clone(&self.cache);
-        if let Some(Some(entry)) = on_disk(move || cache.files.get(key)).await {
+        let (cache, is_afresh) = (Arc::clone(&self.cache), self.is_afresh);
+        let entry = on_disk(move || {
+            if is_afresh {
+                cache.files.drop_entries(|of| of == key);
+                return None;
+            }
+            cache.files.get(key)
+        });
+        if let Some(Some(entry)) = entry.await {
             return Ok(answer(location, wanted, entry));
         }
         let found = self.objects.get_opts(location, options).await?;

@@ -2,14 +2,16 @@
 //! or was fenced.
 //!
 //! Only orphans of earlier epochs are deleted: their writers are fenced, so no commit can name
-//! them any more. This writer's current uploads are not in the index yet. A grace applies, so that
-//! an operator's mistake can be investigated.
+//! them any more; only a repair can, which fences this writer: see `deletion`. This writer's
+//! current uploads are not in the index yet. A grace applies, so that an operator's mistake can be
+//! investigated.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::commit::{SEGMENTS, object};
 use crate::core::Core;
+use crate::deletion;
 use crate::error::Result;
 use crate::failpoint::Fault;
 use crate::format::segment::SegmentId;
@@ -38,11 +40,14 @@ pub struct CollectReport {
 impl CloudStore {
     /// Deletes segments of earlier writers that no index names and that are older than `grace`.
     /// The age is the difference between this machine's clock and the object storage's, which must
-    /// agree to within `grace`. One listing, and one request for each segment.
+    /// agree to within `grace`. One listing, one request for each segment, and some for each 32 of
+    /// them, to learn whether this handle still owns the store.
     ///
     /// # Errors
     ///
-    /// [`Error::ReadOnly`](crate::Error::ReadOnly); those of the object storage.
+    /// [`Error::ReadOnly`](crate::Error::ReadOnly); [`Error::Fenced`](crate::Error::Fenced) and
+    /// [`Error::Repairing`](crate::Error::Repairing): a segment that this handle knows as an
+    /// orphan may count again, and none is deleted; those of the object storage.
     pub fn collect(&self, grace: Duration) -> filemap::Result<CollectReport> {
         let reports = self.each(|shard| collected(&shard.core, grace))?;
         Ok(reports.into_iter().fold(CollectReport::default(), |all, one| CollectReport {
@@ -61,7 +66,7 @@ pub(crate) fn collected(core: &Arc<Core>, grace: Duration) -> Result<CollectRepo
     core.wait(move |core| async move {
         let rows = core.index.segments().await?;
         let rewritten = core.index.rewritten().await?;
-        let mut report = CollectReport::default();
+        let (mut report, mut orphans) = (CollectReport::default(), Vec::new());
         for found in core.bucket.list(SEGMENTS).await? {
             let Some(id) = found.location.filename().and_then(SegmentId::of_name) else { continue };
             let is_earlier = id.epoch < epoch || Fault::OwnCollected.is_planted(fault);
@@ -72,10 +77,12 @@ pub(crate) fn collected(core: &Arc<Core>, grace: Duration) -> Result<CollectRepo
                 report.young += 1;
                 continue;
             }
-            core.bucket.delete(&object(id)).await?;
+            orphans.push(object(id));
             report.segments += 1;
             report.bytes += found.size;
         }
+        // A repair may have taken them in, if this writer is fenced.
+        deletion::delete(&core, &orphans).await?;
         Ok(report)
     })
 }

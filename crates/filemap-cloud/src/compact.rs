@@ -4,12 +4,14 @@
 //! 1. The rewrite begins: removals from here on are recorded, and their tombstones name the new
 //!    segment too. Earlier removals are made durable.
 //! 2. A record is copied if the index names it at its place. So no record is left out because of a
-//!    removal that is not durable yet.
+//!    removal that is not durable yet. A row that does not decode, or that names the record with
+//!    other fields, is damage: it never makes a record dead.
 //! 3. The new segment is committed like any other, with the rows that were not removed meanwhile.
 //!    It names the segments it replaces: a repair ignores those, deleted or not.
 //! 4. Their objects are deleted when that commit is durable and the grace is over. After a failed
-//!    commit none is deleted: the rows in memory may not be durable. A live checkpoint taken
-//!    before the rewrite keeps them: see `pins`.
+//!    commit none is deleted: the rows in memory may not be durable. Nor does a fenced writer
+//!    delete any: see `deletion`. A live checkpoint taken before the rewrite keeps them: see
+//!    `pins`.
 //!
 //! A tombstone is copied while a segment that it names counts. A damaged segment is kept and
 //! reported.
@@ -24,7 +26,8 @@ use filemap_core::compact::CompactionGoal;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::commit::object;
-use crate::core::Core;
+use crate::core::{Core, shown};
+use crate::deletion;
 use crate::error::Result;
 use crate::failpoint::Fault;
 use crate::format::record::{Kind, Place, Record};
@@ -37,7 +40,7 @@ use crate::plan::{Want, plan};
 use crate::store::CloudStore;
 use crate::writer::{Rewritten, Writer};
 
-/// Number of rows looked up, and of objects deleted, in parallel.
+/// Number of rows looked up in parallel.
 const AT_ONCE: usize = 32;
 
 /// Result of a compaction.
@@ -119,8 +122,9 @@ impl CloudStore {
     ///
     /// # Errors
     ///
-    /// [`Error::ReadOnly`](crate::Error::ReadOnly); those of the object storage: work done before
-    /// the error is kept.
+    /// [`Error::ReadOnly`](crate::Error::ReadOnly); [`Error::Fenced`](crate::Error::Fenced) and
+    /// [`Error::Repairing`](crate::Error::Repairing), also before the first delete; those of the
+    /// object storage: work done before the error is kept.
     pub fn compact(&self, goal: CompactionGoal) -> filemap::Result<CompactReport> {
         let passed = self.each(|shard| pass(&shard.core, want(&shard.core, goal), shard.core.options.grace))?;
         Ok(passed.into_iter().fold(CompactReport::default(), |mut all, one| {
@@ -189,7 +193,7 @@ fn rewrite(core: &Arc<Core>, writer: &Writer, group: &[SegmentId], report: &mut 
     };
     let (copied, gone) = (rewritten.segment.len() as u64, rewritten.sources.segments.clone());
     if Fault::DeletedBeforeMoved.is_planted(core.options.fault) {
-        delete(core, gone.iter().copied().collect())?;
+        delete(core, &gone.iter().copied().collect::<Vec<_>>())?;
     }
     let nth = writer.end_rewrite(rewritten)?;
     writer.progress.wait_for(nth)?;
@@ -287,7 +291,10 @@ impl Copying<'_> {
         else {
             return Ok(Err("the names of segments in it do not decode".to_owned()));
         };
-        let live = self.live_of(&records)?;
+        let live = match self.live_of(&records)? {
+            Ok(live) => live,
+            Err(what) => return Ok(Err(what)),
+        };
         // From here on it is known to be intact, and its records are copied or removed.
         self.counted.remove(&id);
         sources.into_iter().for_each(|sources| self.names(sources));
@@ -303,8 +310,9 @@ impl Copying<'_> {
         Ok(Ok(()))
     }
 
-    /// For each record: whether the index names that version at that place.
-    fn live_of(&self, records: &[(Record<'_>, Place, u64)]) -> Result<Vec<bool>> {
+    /// For each record: whether the index names that version at that place. The inner error: a row
+    /// is damaged.
+    fn live_of(&self, records: &[(Record<'_>, Place, u64)]) -> Result<std::result::Result<Vec<bool>, String>> {
         let mut sought: Vec<(Vec<u8>, usize)> = Vec::new();
         for (nth, (record, _, _)) in records.iter().enumerate() {
             if record.kind.is_version() {
@@ -323,9 +331,12 @@ impl Copying<'_> {
         let mut live = vec![false; records.len()];
         for (nth, row) in found {
             let (record, place, bytes) = &records[nth];
-            live[nth] = row.and_then(|row| Row::decode(&row)) == Some(Row::of_record(record, *place, *bytes));
+            match is_live(row.as_deref(), &Row::of_record(record, *place, *bytes)) {
+                Ok(is_live) => live[nth] = is_live,
+                Err(what) => return Ok(Err(format!("{what} ({})", shown(record.key)))),
+            }
         }
-        Ok(live)
+        Ok(Ok(live))
     }
 
     fn version(&mut self, record: &Record<'_>) {
@@ -358,6 +369,19 @@ impl Copying<'_> {
     }
 }
 
+/// Returns whether the index names a record, whose row would be `own`. A missing row or one of
+/// another segment means that the record is dead. Any other row is damage: if the record counted
+/// as dead, its segment would be deleted under a row that names it.
+fn is_live(row: Option<&[u8]>, own: &Row) -> std::result::Result<bool, &'static str> {
+    let Some(row) = row else { return Ok(false) };
+    match Row::decode(row) {
+        None => Err("the row of a version in it does not decode"),
+        Some(row) if row == *own => Ok(true),
+        Some(row) if row.segment() == own.segment() => Err("the row of a version in it differs from its record"),
+        Some(_) => Ok(false),
+    }
+}
+
 /// Deletes segments whose grace is over, and which no checkpoint needs.
 fn sweep(core: &Arc<Core>, writer: &Writer, grace: Duration, report: &mut CompactReport) -> Result<()> {
     let rewritten = core.wait(|core| async move { core.index.rewritten().await })?;
@@ -384,23 +408,60 @@ fn sweep(core: &Arc<Core>, writer: &Writer, grace: Duration, report: &mut Compac
         return Ok(());
     }
     let old: Vec<SegmentId> = old.into_iter().map(|(id, _)| id).collect();
-    // Rows of a running commit belong to no rewrite; those of a failed commit may.
+    // If the index lost the rewriting, a later writer reads these segments: `deletion` asks. Rows
+    // of a running commit belong to no rewrite; those of a failed commit may.
     writer.progress.check()?;
-    delete(core, old.clone())?;
+    delete(core, &old)?;
     core.wait(|core| async move { core.index.forget(&old).await })
 }
 
-fn delete(core: &Arc<Core>, segments: Vec<SegmentId>) -> Result<()> {
-    core.wait(|core| async move {
-        let deletes = segments.into_iter().map(|id| {
-            let core = Arc::clone(&core);
-            async move { core.bucket.delete(&object(id)).await }
-        });
-        stream::iter(deletes).buffer_unordered(AT_ONCE).try_collect().await
-    })
+fn delete(core: &Arc<Core>, segments: &[SegmentId]) -> Result<()> {
+    let names: Vec<String> = segments.iter().map(|id| object(*id)).collect();
+    core.wait(|core| async move { deletion::delete(&core, &names).await })
 }
 
 pub(crate) fn ms_since_1970(time: SystemTime) -> u64 {
     let ms = time.duration_since(UNIX_EPOCH).map(|since| since.as_millis()).unwrap_or_default();
     u64::try_from(ms).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use filemap_core::Version;
+
+    use super::*;
+
+    #[test]
+    fn a_record_is_dead_by_no_row_or_that_of_another_segment_and_never_by_a_damaged_row() {
+        let place = Place { epoch: 3, segment: 9, offset: 400 };
+        let own = Row {
+            kind: Kind::Page,
+            place,
+            head_bytes: 100,
+            bytes: 9000,
+            body_bytes: 30,
+            digest: 1 << 99,
+            original: None,
+        };
+        let of = |row: Row| is_live(Some(&row.encode()), &own);
+        assert_eq!((is_live(None, &own), of(own)), (Ok(false), Ok(true)));
+        for place in [Place { segment: 10, ..place }, Place { epoch: 4, ..place }] {
+            assert_eq!(of(Row { place, ..own }), Ok(false));
+        }
+        let original = Some(Version { time_ms: 1, sequence: 2 });
+        for wrong in [
+            Row { digest: 1 << 98, ..own },
+            Row { bytes: 9001, ..own },
+            Row { body_bytes: 31, ..own },
+            Row { head_bytes: 99, ..own },
+            Row { kind: Kind::Reference, original, ..own },
+            Row { place: Place { offset: 401, ..place }, ..own },
+        ] {
+            assert!(of(wrong).is_err_and(|what| what.contains("differs")), "{wrong:?}");
+        }
+        let bytes = own.encode();
+        for cut in [&bytes[..bytes.len() - 1], b""] {
+            assert!(is_live(Some(cut), &own).is_err_and(|what| what.contains("does not decode")));
+        }
+    }
 }

@@ -39,6 +39,15 @@ pub(crate) struct Core {
     pub(crate) writer: Option<Writer>,
 }
 
+/// The way to a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Via {
+    /// Through the cache on disk, if there is one.
+    Cache,
+    /// Past it, after damage: the cache gets the answer.
+    Bucket,
+}
+
 /// A version and its row.
 pub(crate) type Found = (Version, Row);
 
@@ -137,14 +146,26 @@ impl Core {
         Row::decode(&bytes).map(Some).ok_or_else(|| self.bucket.damaged("the index", "a row does not decode"))
     }
 
+    /// Returns whether damage may be in a cache alone: then the record is read past it.
+    pub(crate) fn may_be_cached(&self, error: &Error) -> bool {
+        error.is_damage() && self.bucket.cache().is_some()
+    }
+
     /// The page of a row; `None` if its record is missing.
     pub(crate) async fn page(&self, key: &[u8], version: Version, row: &Row) -> Result<Option<Page>> {
-        let Some(bytes) = self.bytes(row, 0..row.bytes).await? else { return Ok(None) };
+        match self.page_via(Via::Cache, key, version, row).await {
+            Err(error) if self.may_be_cached(&error) => self.page_via(Via::Bucket, key, version, row).await,
+            page => page,
+        }
+    }
+
+    async fn page_via(&self, via: Via, key: &[u8], version: Version, row: &Row) -> Result<Option<Page>> {
+        let Some(bytes) = self.bytes(row, 0..row.bytes, via).await? else { return Ok(None) };
         let record = self.parsed(&bytes, key, version, row, true)?;
         let mut page = self.described(&record)?;
         page.body = match row.original {
             None => self.body(&record, row)?,
-            Some(original) => match self.body_of(key, original).await? {
+            Some(original) => match self.body_of(key, original, via).await? {
                 Some(body) => body,
                 None => return Ok(None),
             },
@@ -153,16 +174,16 @@ impl Core {
     }
 
     /// The body of the version that a reference names; `None` if its record is missing.
-    async fn body_of(&self, key: &[u8], original: Version) -> Result<Option<Vec<u8>>> {
+    async fn body_of(&self, key: &[u8], original: Version, via: Via) -> Result<Option<Vec<u8>>> {
         let Some(row) = self.row(&keys::form(key), original).await? else { return Ok(None) };
-        let Some(bytes) = self.bytes(&row, 0..row.bytes).await? else { return Ok(None) };
+        let Some(bytes) = self.bytes(&row, 0..row.bytes, via).await? else { return Ok(None) };
         let record = self.parsed(&bytes, key, original, &row, true)?;
         self.body(&record, &row).map(Some)
     }
 
     /// Returns whether a version's own body exists and is intact.
     pub(crate) async fn has_body(&self, key: &[u8], version: Version) -> Result<bool> {
-        match self.body_of(key, version).await {
+        match self.body_of(key, version, Via::Cache).await {
             Err(error) if error.is_damage() => Ok(false),
             body => Ok(body?.is_some()),
         }
@@ -177,18 +198,29 @@ impl Core {
 
     /// The description of a version; `None` if its record is missing.
     pub(crate) async fn description(&self, key: &[u8], version: Version, row: &Row) -> Result<Option<Page>> {
-        let Some(bytes) = self.bytes(row, 0..row.head_bytes).await? else { return Ok(None) };
+        match self.description_via(Via::Cache, key, version, row).await {
+            Err(error) if self.may_be_cached(&error) => self.description_via(Via::Bucket, key, version, row).await,
+            page => page,
+        }
+    }
+
+    async fn description_via(&self, via: Via, key: &[u8], version: Version, row: &Row) -> Result<Option<Page>> {
+        let Some(bytes) = self.bytes(row, 0..row.head_bytes, via).await? else { return Ok(None) };
         self.described(&self.parsed(&bytes, key, version, row, false)?).map(Some)
     }
 
     /// A range of a record; `None` if its segment is missing.
-    pub(crate) async fn bytes(&self, row: &Row, bytes: Range<u64>) -> Result<Option<Bytes>> {
+    pub(crate) async fn bytes(&self, row: &Row, bytes: Range<u64>, via: Via) -> Result<Option<Bytes>> {
         if let Some(found) = self.writer.as_ref().and_then(|writer| writer.record(row, bytes.clone())) {
             return Ok(Some(found));
         }
         let (offset, Range { start, end }) = (row.place.offset, bytes);
         let range = offset.saturating_add(start)..offset.saturating_add(end);
-        self.bucket.range(&commit::object(row.segment()), range).await
+        let name = commit::object(row.segment());
+        match via {
+            Via::Cache => self.bucket.range(&name, range).await,
+            Via::Bucket => self.bucket.afresh().range(&name, range).await,
+        }
     }
 
     /// The front of the record of a page with a large body: its description and the table of its

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 
 use crate::bucket::Bucket;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::failpoint::Fault;
 use crate::format::checkpoint::Checkpoint;
 use crate::index::{Held, Index, Tables};
@@ -42,11 +42,11 @@ impl Hold {
         lifetime: Duration,
     ) -> Result<(Index, Hold)> {
         let is_late = Fault::CheckpointLate.is_planted(options.fault);
-        let all = Checkpoint { lifetime, next: 0 };
+        let all = Checkpoint { lifetime, next: 0, refreshes: 0 };
         if !is_late {
             pins::store(bucket, &name, all).await?;
         }
-        match Hold::opened(bucket, options, &name, all).await {
+        match Hold::opened(bucket, options, &name, all, is_late).await {
             Ok((index, pin)) => {
                 let pin = Arc::new(pin);
                 let keeper = tokio::spawn(keep(Arc::clone(&pin)));
@@ -60,12 +60,25 @@ impl Hold {
         }
     }
 
-    async fn opened(bucket: &Bucket, options: &CloudOptions, name: &str, all: Checkpoint) -> Result<(Index, Pin)> {
+    /// Opens the view, and says in the object what it needs. Fails if the checkpoint has expired
+    /// or was removed meanwhile: segments of the view may be gone.
+    async fn opened(
+        bucket: &Bucket,
+        options: &CloudOptions,
+        name: &str,
+        all: Checkpoint,
+        is_late: bool,
+    ) -> Result<(Index, Pin)> {
         let held = Held { name, object: &pins::object(name), lifetime: all.lifetime };
         let (index, tables) = Index::open_held(bucket, options, &held).await?;
         let stored = async {
             let checkpoint = Checkpoint { next: index.next_sequence().await?, ..all };
-            pins::store(bucket, name, checkpoint).await.map(|()| checkpoint)
+            let stored = if is_late {
+                pins::store(bucket, name, checkpoint).await
+            } else {
+                pins::renew(bucket, name, all, checkpoint).await
+            };
+            stored.map(|()| checkpoint)
         };
         let stored = stored.await;
         match stored {
@@ -81,7 +94,7 @@ impl Hold {
     /// Releases the checkpoint.
     pub(crate) async fn release(self) -> Result<()> {
         self.keeper.abort();
-        // Until it has ended, it might store the object again.
+        // Until it has ended, it might keep the tables again.
         let _ = self.keeper.await;
         let deleted = self.pin.bucket.delete(&pins::object(&self.pin.name)).await;
         deleted.and(self.pin.tables.release().await)
@@ -89,15 +102,11 @@ impl Hold {
 }
 
 impl Pin {
-    /// Refreshes the checkpoint. Returns false if it is gone: somebody has removed it, or it had
-    /// expired while this process did not run.
-    async fn refresh(&self) -> Result<bool> {
-        if self.bucket.get(&pins::object(&self.name)).await?.is_none() {
-            return Ok(false);
-        }
-        pins::store(&self.bucket, &self.name, self.checkpoint).await?;
-        self.tables.refresh(self.checkpoint.lifetime).await?;
-        Ok(true)
+    /// Refreshes the checkpoint. `Expired`: somebody has removed it, or it had expired while this
+    /// process did not run.
+    async fn refresh(&self) -> Result<()> {
+        pins::renew(&self.bucket, &self.name, self.checkpoint, self.checkpoint).await?;
+        self.tables.refresh(self.checkpoint.lifetime).await
     }
 }
 
@@ -106,7 +115,7 @@ impl Pin {
 async fn keep(pin: Arc<Pin>) {
     loop {
         tokio::time::sleep(pin.checkpoint.lifetime / REFRESHES).await;
-        if let Ok(false) = pin.refresh().await {
+        if let Err(Error::Expired { .. }) = pin.refresh().await {
             return;
         }
     }

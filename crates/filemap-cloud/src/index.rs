@@ -87,9 +87,9 @@ impl Index {
         replaces_if_match: bool,
     ) -> Result<Index> {
         let clock = clock(options);
-        let Some(manifest) = manifest(&bucket, generation).await? else { return Err(gone(&bucket, generation)) };
-        seen(&manifest).for_each(|seen_ms| clock.pass(seen_ms));
-        jobs(&bucket, generation).await?.into_iter().for_each(|seen_ms| clock.pass(seen_ms));
+        if !pass_all(&bucket, generation, &clock).await? {
+            return Err(gone(&bucket, generation));
+        }
         Index::write(bucket, generation, options, replaces_if_match, clock).await
     }
 
@@ -233,7 +233,7 @@ impl Index {
             Kind::Reader(views) => match views.current().await?.reader.get(&key).await {
                 // Its table may have been merged and collected since.
                 Err(error) if is_gone(&error) => {
-                    views.renew().await?;
+                    views.renew_tables().await?;
                     views.current().await?.reader.get(key).await
                 }
                 found => found,
@@ -329,6 +329,13 @@ impl Index {
         self.generation.check_not_repaired(&self.bucket).await
     }
 
+    /// Fails unless this writer still owns the index: another has not opened it, and no repair is
+    /// building another or has built one. Some requests.
+    pub(crate) async fn check_owner(&self) -> Result<()> {
+        self.refresh().await?;
+        self.check_not_repaired().await
+    }
+
     /// Closes the index; a writer first makes its writes durable.
     pub(crate) async fn close(&self) -> Result<()> {
         let closed = match &self.kind {
@@ -352,6 +359,15 @@ fn gone(bucket: &Bucket, generation: Generation) -> Error {
 async fn manifest(bucket: &Bucket, generation: Generation) -> Result<Option<VersionedManifest>> {
     let admin = admin(bucket, generation);
     looked(bucket, "reading the manifest of the index", admin.read_manifest(None)).await
+}
+
+/// Shows a clock all times in the manifest and in the compactions of the index. Returns false if
+/// the index does not exist.
+async fn pass_all(bucket: &Bucket, generation: Generation, clock: &Clock) -> Result<bool> {
+    let Some(manifest) = manifest(bucket, generation).await? else { return Ok(false) };
+    seen(&manifest).for_each(|seen_ms| clock.pass(seen_ms));
+    jobs(bucket, generation).await?.into_iter().for_each(|seen_ms| clock.pass(seen_ms));
+    Ok(true)
 }
 
 /// The creation times of the index's tables, in ms since 1970.

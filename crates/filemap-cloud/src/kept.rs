@@ -21,6 +21,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::bucket::Bucket;
 use crate::core::Core;
+use crate::deletion;
 use crate::error::{Error, Result};
 use crate::failpoint::Fault;
 use crate::format::manifest::{Manifest, Named, Piece, is_name, length};
@@ -381,19 +382,21 @@ fn sweep(core: &Arc<Core>, writer: &Writer, keeping: &Keeping) -> Result<()> {
     let oldest = SystemTime::now().checked_sub(core.options.grace).unwrap_or(SystemTime::UNIX_EPOCH);
     let epoch = writer.epoch;
     core.wait(move |core| async move {
+        let mut left = Vec::new();
         for found in core.bucket.list(FOLDER).await? {
             let Some(id) = found.location.filename().and_then(SegmentId::of_name) else { continue };
             let is_left = id.epoch < epoch && !named.contains(&id) && SystemTime::from(found.last_modified) <= oldest;
             if is_left {
-                core.bucket.delete(&object(id)).await?;
+                left.push(object(id));
             }
         }
-        Ok(())
+        deletion::delete(&core, &left).await
     })
 }
 
 /// Deletes objects whose grace is over, up to the first that cannot be deleted now: the next
-/// commit or the next owner retries the rest.
+/// commit or the next owner retries the rest. Called after a commit, which has proved that this
+/// writer owns the shard.
 fn delete_old(core: &Arc<Core>, keeping: &mut Keeping) {
     let mut old = keeping.take_old(core.options.grace).into_iter();
     for (since, id) in old.by_ref() {

@@ -28,6 +28,7 @@ mod collect;
 mod commit;
 mod compact;
 mod core;
+mod deletion;
 mod draft;
 mod due;
 mod erase;

@@ -100,9 +100,9 @@ fn open_in(bucket: Bucket, mode: Mode, options: &CloudOptions) -> Result<CloudSt
     let runtime = runtime::handle(bucket.location())?;
     let (waiting, options, name) = (runtime.clone(), options.clone(), bucket.clone());
     let opened = runtime::wait(&waiting, async move {
-        let Described { shards: of, canonicalizer } = described(&bucket, mode, &options).await?;
+        let Described { shards: of, canonicalizer, id } = described(&bucket, mode, &options).await?;
         // A writer decides what to store by what is in the bucket, not in a cache.
-        let bucket = if mode == Mode::Read { cached(bucket, &options).await? } else { bucket };
+        let bucket = if mode == Mode::Read { cached(bucket, &options, id).await? } else { bucket };
         let (mut shards, wanted) = (Vec::new(), wanted(&bucket, of, &options)?);
         if mode != Mode::Read && wanted.len() > 1 {
             // Checked first: if one shard cannot be opened, no writer of another is fenced.
@@ -120,8 +120,9 @@ fn open_in(bucket: Bucket, mode: Mode, options: &CloudOptions) -> Result<CloudSt
 }
 
 /// Adds the cache on disk of the options. The description tells a store from one that was at the
-/// same place before.
-async fn cached(bucket: Bucket, options: &CloudOptions) -> Result<Bucket> {
+/// same place before: by its random id, and a restored copy by its time. A tag may be the digest
+/// of the same bytes.
+async fn cached(bucket: Bucket, options: &CloudOptions, id: Option<String>) -> Result<Bucket> {
     let Some((folder, bytes)) = options.disk_cache.clone() else { return Ok(bucket) };
     let Some(meta) = bucket.meta(description::NAME).await? else {
         return Err(Error::NotAStore { location: bucket.location().to_owned() });
@@ -133,7 +134,8 @@ async fn cached(bucket: Bucket, options: &CloudOptions) -> Result<Bucket> {
     };
     let cache = tokio::task::spawn_blocking(move || Cache::open(&folder, bytes)).await;
     let cache = cache.map_err(|error| wrong(error.to_string()))?.map_err(|error| wrong(error.to_string()))?;
-    let store = format!("{} {} {:?}", bucket.location(), meta.last_modified.timestamp_millis(), meta.e_tag);
+    let time_ms = meta.last_modified.timestamp_millis();
+    let store = format!("{} {id:?} {time_ms} {:?}", bucket.location(), meta.e_tag);
     Ok(bucket.with_cache(Arc::new(cache), &store))
 }
 
@@ -249,6 +251,8 @@ fn over(core: Arc<Core>, commits: Option<JoinHandle<()>>, upkeep: Option<JoinHan
 pub(crate) struct Described {
     pub(crate) shards: u32,
     pub(crate) canonicalizer: Arc<dyn Canonicalizer>,
+    /// The store's random id, if it has one.
+    pub(crate) id: Option<String>,
 }
 
 /// Reads the description of the store, which is created if it is missing and `mode` allows it.
@@ -265,7 +269,7 @@ pub(crate) async fn described(bucket: &Bucket, mode: Mode, options: &CloudOption
     let location = || bucket.location().to_owned();
     let found = found.ok_or_else(|| Error::NotAStore { location: location() })?;
     let description = Description::decode(&found).map_err(|what| Error::Format { location: location(), what })?;
-    let Description { shards, canonicalizer, canonicalizer_version } = description;
+    let Description { shards, canonicalizer, canonicalizer_version, id } = description;
     if options.shards.is_some_and(|wanted| wanted != shards) {
         let what = format!("it has {shards} shards, not {wanted}: the number is fixed at its creation");
         return Err(Error::Location { location: location(), what });
@@ -275,7 +279,7 @@ pub(crate) async fn described(bucket: &Bucket, mode: Mode, options: &CloudOption
         let what = format!("its keys were made by the canonicaliser {canonicalizer} version {canonicalizer_version}");
         Error::Format { location: location(), what }
     };
-    Ok(Described { shards, canonicalizer: named.ok_or_else(unknown)? })
+    Ok(Described { shards, canonicalizer: named.ok_or_else(unknown)?, id })
 }
 
 /// The description of a store that had none: this call or a concurrent one creates it now.
@@ -338,6 +342,7 @@ async fn made(bucket: &Bucket, options: &CloudOptions, shards: u32, found: probe
         shards,
         canonicalizer: options.canonicalizer.name().to_owned(),
         canonicalizer_version: options.canonicalizer.version(),
+        id: Some(bucket.token()?),
     };
     bucket.create(description::NAME, Bytes::from(made.encode())).await?;
     // Another caller may have been faster.

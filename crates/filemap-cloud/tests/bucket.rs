@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use filemap_cloud::object_store::memory::InMemory;
 use filemap_cloud::object_store::path::Path;
@@ -16,6 +16,10 @@ use filemap_cloud::object_store::{
 };
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt, TryFutureExt, TryStreamExt};
+
+/// The time without a request after which a handle counts as idle: longer than the shortest
+/// interval of polls, 1 s.
+const QUIET: Duration = Duration::from_secs(3);
 
 /// Faults, in requests out of a thousand.
 #[derive(Clone, Copy, Debug, Default)]
@@ -113,6 +117,20 @@ impl Simulated {
         Arc::new(Simulated { objects, fates, counts: Counts::default() })
     }
 
+    /// Waits until no request comes for a while, and forgets those before. SlateDB polls once
+    /// after a handle has opened: on a busy machine some time later.
+    pub fn quiet(&self) {
+        let began = Instant::now();
+        loop {
+            self.counts.take();
+            std::thread::sleep(QUIET);
+            if self.counts.take()[..4] == [0; 4] {
+                return;
+            }
+            assert!(began.elapsed() < Duration::from_secs(120), "requests without an end");
+        }
+    }
+
     /// A listing has one fate as a whole.
     fn listed(
         &self,
@@ -138,6 +156,15 @@ impl Fates {
 
     pub fn no_rule(&self) {
         self.rules.lock().expect("no panic").clear();
+    }
+
+    /// Waits until a rule has matched a request.
+    pub fn met(&self) {
+        let began = Instant::now();
+        while self.ruled.load(Ordering::SeqCst) == 0 {
+            assert!(began.elapsed() < Duration::from_secs(60), "no request met the rule");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     fn ruled(&self, kind: &'static str, path: &Path) -> Option<Rule> {

@@ -111,6 +111,42 @@ fn damaged_entries_are_read_again_and_counted() {
     reads_all(&second, 0);
 }
 
+/// Changes a byte in the middle of the objects of a folder, calls, and restores them.
+fn while_damaged(objects: &Objects, folder: &str, what: impl FnOnce()) {
+    let names = objects.names("a").into_iter().filter(|name| name.as_ref().contains(folder));
+    let whole: Vec<_> = names.map(|name| (name.clone(), objects.read(&name))).collect();
+    assert!(!whole.is_empty(), "no object is in {folder}");
+    for (name, bytes) in &whole {
+        let mut damaged = bytes.clone();
+        damaged[bytes.len() / 2] ^= 1;
+        objects.replace(name, damaged);
+    }
+    what();
+    whole.into_iter().for_each(|(name, bytes)| objects.replace(&name, bytes));
+}
+
+#[test]
+fn bytes_that_arrived_damaged_are_read_past_the_cache_and_replaced_there() {
+    for part in ["/seg/", "/compacted/"] {
+        let objects = Objects::new();
+        filled(&objects.objects, 0);
+        let folder = tempfile::tempdir().expect("a folder");
+        let cached = options().disk_cache(folder.path().join("cache"), MOST);
+        let (end, store) = open(&objects.objects, Mode::Read, &cached);
+        let mut found: Vec<filemap::Result<Option<Page>>> = Vec::new();
+        while_damaged(&objects, part, || {
+            found = (0..PAGES).map(|nth| store.get(&Lookup::new(&page(nth, 0).url))).collect();
+        });
+        assert!(found.iter().any(|page| page.as_ref().is_err_and(filemap::Error::is_damage)), "{part}");
+        // The answers were damaged, not the objects.
+        reads_all(&store, 0);
+        assert!(store.cache_counts().expect("a cache").damaged > 0, "{part}");
+        // The cache has the pages now.
+        end.rule("get", "shard-00/seg/", Rule::Refused);
+        reads_all(&store, 0);
+    }
+}
+
 #[test]
 fn a_store_made_anew_at_the_same_place_has_no_entry_of_the_old_one() {
     let objects = Objects::new();
@@ -125,6 +161,18 @@ fn a_store_made_anew_at_the_same_place_has_no_entry_of_the_old_one() {
         reads_all(&store, life);
         assert_eq!(store.count(&Scope::new()).expect("counted"), PAGES as u64);
     }
+}
+
+#[test]
+fn two_stores_have_different_descriptions_though_all_else_is_equal() {
+    // A tag may be the digest of the bytes, and a time have whole seconds.
+    let descriptions = [0, 1].map(|life| {
+        let objects = Objects::new();
+        filled(&objects.objects, life);
+        objects.read(&"a/STORE".into())
+    });
+    assert_ne!(descriptions[0], descriptions[1]);
+    assert!(String::from_utf8_lossy(&descriptions[0]).contains("\nid "));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! of a repair from segments alone after it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use filemap::access::{PutRule, Scope};
@@ -155,23 +156,26 @@ fn tombstones_go_when_nothing_is_left_that_they_remove() {
 fn its_requests_and_those_of_a_reader_that_meets_it_are_bounded() {
     let objects = Arc::default();
     let end = || Simulated::new(Arc::clone(&objects), 0, Faults::default());
+    // Polls must not be counted.
+    let options = options().poll(Duration::from_secs(3600));
     let opened =
-        |end: &Arc<Simulated>, mode| open_on(Arc::clone(end) as _, "a", "the test", mode, &options()).expect("opened");
+        |end: &Arc<Simulated>, mode| open_on(Arc::clone(end) as _, "a", "the test", mode, &options).expect("opened");
     let (writing, reading) = (end(), end());
     let store = opened(&writing, Mode::Fill);
     filled(&store);
     let reader = opened(&reading, Mode::Read);
     let segments = store.verify_quick().expect("listed").segments;
-    writing.counts.take();
+    writing.quiet();
     let report = compacted(&store, CompactionGoal::NoGarbage);
     let [gets, puts, _, deletes, written] = writing.counts.take();
     let new = report.copied_bytes.div_ceil(64 << 10) + 2;
     assert!(report.rewritten > 5 && report.rewritten <= segments, "{report:?}");
-    assert!(gets <= report.rewritten + 10, "{gets} GET requests for {report:?}");
+    // Some are the question whether the writer still owns the shard.
+    assert!(gets <= report.rewritten + 16, "{gets} GET requests for {report:?}");
     assert!(puts <= 2 * new + 4, "{puts} PUT requests for {report:?}");
     assert!(deletes <= report.rewritten, "{deletes} DELETE requests for {report:?}");
     assert!(written <= report.copied_bytes * 11 / 10 + 50_000, "{written} bytes written for {report:?}");
-    reading.counts.take();
+    reading.quiet();
     holds(&reader, "a reader of old rows");
     let [gets, ..] = reading.counts.take();
     let live = PAGES as u64 / 3;
@@ -185,7 +189,7 @@ fn a_writer_compacts_in_the_background() {
     let store = open(&objects, Mode::Fill, &options().space_bound(1.25));
     let began = Instant::now();
     let mut round = 0;
-    let live = loop {
+    loop {
         // The same pages, removed and put again.
         for nth in 0..60 {
             store.remove(&page(nth, 1).url, None).expect("removed");
@@ -193,14 +197,14 @@ fn a_writer_compacts_in_the_background() {
         }
         store.sync().expect("synced");
         round += 1;
-        if round == 40 {
-            break bytes(&store);
+        // Each round puts about 75 KB. One pass a second is allowed; on a busy machine it is late.
+        let live = bytes(&store);
+        if round >= 40 && live < round * 75_000 * 3 / 4 {
+            break;
         }
-        assert!(began.elapsed() < Duration::from_secs(120));
+        assert!(began.elapsed() < Duration::from_secs(120), "{live} bytes after {round} rounds");
         std::thread::sleep(Duration::from_millis(60));
-    };
-    // 40 rounds put about 75 KB each; one pass a second is allowed.
-    assert!(live < 40 * 75_000 * 3 / 4, "{live} bytes");
+    }
     assert_eq!(store.verify().expect("read").damage, [""; 0]);
     store.close().expect("closed");
 }
@@ -238,6 +242,36 @@ fn nothing_is_deleted_for_rows_whose_commit_failed() {
     }
     assert_eq!(store.verify().expect("read").damage, [""; 0]);
     store.close().expect("closed");
+}
+
+#[test]
+fn a_fenced_writer_deletes_no_segment_that_lives_again() {
+    let objects = Objects::new();
+    let of = &objects.objects;
+    let end = Simulated::new(Arc::clone(of), 0, Faults::default());
+    let store = open_on(Arc::clone(&end) as _, "a", "the test", Mode::Fill, &options()).expect("made");
+    (0..20).for_each(|nth| assert!(store.put(&page(nth, 1), PutRule::Always).is_ok()));
+    store.sync().expect("synced");
+    let before = objects.names("a/shard-00/ix");
+    (0..10).for_each(|nth| assert!(store.remove(&page(nth, 1).url, None).is_ok()));
+    store.sync().expect("synced");
+    // Its commit is durable, and the old segments wait for their deletion.
+    end.rule("delete", "shard-00/seg/", Rule::Refused);
+    assert!(store.compact(CompactionGoal::NoGarbage).is_err());
+    assert!(end.ruled.load(Ordering::SeqCst) > 0, "it has got as far as the deletion");
+    end.no_rule();
+    // The index loses that commit: its next owner has the old segments.
+    let lost = objects.names("a/shard-00/ix").into_iter().filter(|name| !before.contains(name));
+    lost.for_each(|name| objects.delete(&name));
+    let other = open(of, Mode::Write, &options());
+    let segments = objects.names("a/shard-00/seg");
+    let error = store.compact(CompactionGoal::Bound).expect_err("it is fenced").to_string();
+    assert!(store.is_fenced(), "{error}");
+    assert_eq!(objects.names("a/shard-00/seg"), segments, "a fenced writer deletes nothing");
+    for nth in 0..20 {
+        assert_eq!(other.get(&Lookup::new(&page(nth, 1).url)).expect("readable"), Some(page(nth, 1)));
+    }
+    other.close().expect("closed");
 }
 
 #[test]

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use filemap::access::{PutRule, Scope};
 use filemap::{Lookup, Page, PageRead, PageWrite};
 use filemap_cloud::object_store::path::Path;
-use filemap_cloud::{CloudStore, Error, Mode, RepairReport, open_on, repair_on};
+use filemap_cloud::{CloudOptions, CloudStore, Error, Mode, RepairReport, open_on, repair_on};
 use filemap_core::compact::CompactionGoal;
 
 use crate::as_store::options;
@@ -43,15 +43,6 @@ fn all_there(objects: &Objects, pages: usize) {
     assert_eq!(store.count(&Scope::new()).expect("counted"), pages as u64);
     for nth in 0..pages {
         assert_eq!(store.get(&Lookup::new(&page(nth).url)).expect("readable"), Some(page(nth)));
-    }
-}
-
-/// Waits until a rule has matched a request.
-fn met(end: &Simulated) {
-    let began = Instant::now();
-    while end.ruled.load(Ordering::SeqCst) == 0 {
-        assert!(began.elapsed() < Duration::from_secs(60), "no request met the rule");
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -138,12 +129,12 @@ fn no_writer_begins_while_a_repair_is_under_way() {
     let objects = Objects::new();
     let before = objects.open(Mode::Fill);
     puts(&before, 0..4);
+    before.put(&page(98), PutRule::Always).expect("taken");
     let repairing = end(&objects);
     repairing.rule("get", "shard-00/seg/", Rule::Waits);
     std::thread::scope(|scope| {
         let repair = scope.spawn(|| repaired(&repairing));
-        met(&repairing);
-        before.put(&page(98), PutRule::Always).expect("taken");
+        repairing.met();
         assert!(before.sync().is_err(), "a writer from before is fenced");
         for mode in [Mode::Write, Mode::Fill] {
             let error = opened(&end(&objects), mode).err().expect("refused");
@@ -169,7 +160,7 @@ fn a_repair_that_was_cut_off_is_repeated_and_writers_wait_for_that() {
     cut.rule("put", "ix/2/wal", Rule::Waits);
     std::thread::scope(|scope| {
         let repair = scope.spawn(|| repaired(&cut));
-        met(&cut);
+        cut.met();
         cut.cut();
         cut.no_rule();
         assert!(repair.join().expect("no panic").is_err());
@@ -188,10 +179,10 @@ fn a_writer_that_outlives_its_index_is_told_of_the_repair() {
     let objects = Objects::new();
     let writer = objects.open(Mode::Fill);
     puts(&writer, 0..4);
+    writer.put(&page(99), PutRule::Always).expect("taken");
     // No object is left that could fence it.
     objects.names(INDEX).iter().for_each(|name| objects.delete(name));
     assert_eq!(repaired(&end(&objects)).expect("repaired").versions, 4);
-    writer.put(&page(99), PutRule::Always).expect("taken");
     let error = writer.sync().expect_err("the new index has it not").to_string();
     assert!(error.contains("repair"), "{error}");
     let store = objects.open(Mode::Write);
@@ -227,7 +218,7 @@ fn of_two_repairs_at_once_one_gives_way() {
     slow.rule("get", "shard-00/seg/", Rule::Waits);
     std::thread::scope(|scope| {
         let first = scope.spawn(|| repaired(&slow));
-        met(&slow);
+        slow.met();
         assert_eq!(repaired(&end(&objects)).expect("repaired").versions, 6);
         let store = objects.open(Mode::Write);
         puts(&store, 6..9);
@@ -247,12 +238,29 @@ fn repair_beside(objects: &Objects, rule: Rule, beside: impl FnOnce()) -> filema
     slow.rule("get", "shard-00/seg/", Rule::Waits);
     std::thread::scope(|scope| {
         let repair = scope.spawn(|| repaired(&slow));
-        met(&slow);
+        slow.met();
         beside();
         slow.rule("get", "shard-00/seg/", rule);
         if rule == Rule::Waits {
             slow.no_rule();
         }
+        repair.join().expect("no panic")
+    })
+}
+
+/// Runs a repair with these options that waits at its first segment while `beside` runs.
+fn repair_beside_all(
+    objects: &Objects,
+    options: &CloudOptions,
+    beside: impl FnOnce(),
+) -> filemap_cloud::Result<RepairReport> {
+    let slow = end(objects);
+    slow.rule("get", "shard-00/seg/", Rule::Waits);
+    std::thread::scope(|scope| {
+        let repair = scope.spawn(|| repair_on(Arc::clone(&slow) as _, "a", "the test", options));
+        slow.met();
+        beside();
+        slow.no_rule();
         repair.join().expect("no panic")
     })
 }
@@ -287,6 +295,7 @@ fn a_writer_without_its_index_is_told_of_the_second_of_two_repairs() {
     let objects = Objects::new();
     let writer = objects.open(Mode::Fill);
     puts(&writer, 0..4);
+    writer.put(&page(99), PutRule::Always).expect("taken");
     // No object is left that could fence it.
     objects.names(INDEX).iter().for_each(|name| objects.delete(name));
     let ends = [end(&objects), end(&objects)];
@@ -297,12 +306,11 @@ fn a_writer_without_its_index_is_told_of_the_second_of_two_repairs() {
                 let end = &ends[nth];
                 move || repaired(end)
             });
-            met(&ends[nth]);
+            ends[nth].met();
             repair
         });
         ends[0].rule("get", "shard-00/seg/", Rule::Refused);
         assert!(first.join().expect("no panic").is_err());
-        writer.put(&page(99), PutRule::Always).expect("taken");
         assert!(writer.sync().is_err(), "the second repair has not seen it");
         ends[1].no_rule();
         assert_eq!(second.join().expect("no panic").expect("repaired").versions, 4);
@@ -318,10 +326,10 @@ fn a_writer_without_its_index_is_told_of_a_repair_after_one_that_failed() {
     let objects = Objects::new();
     let writer = objects.open(Mode::Fill);
     puts(&writer, 0..4);
+    writer.put(&page(99), PutRule::Always).expect("taken");
     objects.names(INDEX).iter().for_each(|name| objects.delete(name));
     assert!(repair_beside(&objects, Rule::Refused, || {}).is_err());
     let second = repair_beside(&objects, Rule::Waits, || {
-        writer.put(&page(99), PutRule::Always).expect("taken");
         assert!(writer.sync().is_err(), "the repair has not seen it");
     });
     assert_eq!(second.expect("repaired").versions, 4);
@@ -409,6 +417,33 @@ fn a_log_that_lost_its_end_is_not_complete_and_is_repaired_with_all_that_was_upl
     let all = options().repair_uncommitted();
     let report = repair_on(objects.objects.clone(), "a", "the test", &all).expect("repaired");
     assert!(report.is_complete() && report.versions == 12, "{report:?}");
+    all_there(&objects, 12);
+}
+
+#[test]
+fn a_writer_from_before_a_repair_collects_no_segment_that_the_repair_has_taken_in() {
+    let objects = Objects::new();
+    let first = objects.open(Mode::Fill);
+    puts(&first, 0..5);
+    first.close().expect("closed");
+    let of_second = end(&objects);
+    let second = opened(&of_second, Mode::Write).expect("opened");
+    let before = objects.names(INDEX);
+    puts(&second, 5..10);
+    of_second.cut();
+    drop(second);
+    let lost = objects.names(INDEX).into_iter().filter(|name| !before.contains(name));
+    lost.for_each(|name| objects.delete(&name));
+    // It takes the segment of the second writer for an orphan.
+    let third = objects.open(Mode::Write);
+    puts(&third, 10..12);
+    assert_eq!(third.collect(Duration::from_secs(3600)).expect("listed").young, 1);
+    let all = options().repair_uncommitted();
+    let beside = repair_beside_all(&objects, &all, || {
+        assert!(third.collect(Duration::ZERO).is_err(), "a repair is building another index");
+    });
+    assert_eq!(beside.expect("repaired").versions, 12);
+    assert!(third.collect(Duration::ZERO).is_err(), "it is fenced");
     all_there(&objects, 12);
 }
 

@@ -216,10 +216,11 @@ fn what_a_fenced_writer_uploaded_and_never_committed_does_not_come_back() {
     let first = objects.open(Mode::Fill);
     first.put(&page(1), PutRule::Always).expect("stored");
     first.sync().expect("synced");
-    let second = objects.open(Mode::Write);
-    // Uploaded, then refused by the index.
+    // Taken before the second opens: later the first may know already that it has lost the store.
     first.remove(&page(1).url, None).expect("taken");
     first.put(&page(2), PutRule::Always).expect("taken");
+    let second = objects.open(Mode::Write);
+    // Uploaded, then refused by the index.
     assert!(first.sync().is_err());
     second.put(&page(3), PutRule::Always).expect("stored");
     second.sync().expect("synced");

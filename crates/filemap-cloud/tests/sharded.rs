@@ -131,8 +131,8 @@ fn each_shard_has_a_writer_of_its_own() {
             writer.sync_with(&[]).expect("synced");
         }
         // One shard is taken over, and the other continues.
-        let taken = only(&location, 1, Mode::Write);
         writers[0].put(&page(&of(1)), PutRule::Always).expect("in memory");
+        let taken = only(&location, 1, Mode::Write);
         assert!(writers[0].sync().is_err() && writers[0].is_fenced());
         writers[1].put(&page(&of(3)), PutRule::Always).expect("stored");
         writers[1].sync().expect("synced");

@@ -415,7 +415,7 @@ fn follows(server: &Served, token: &str, replica: &PageStore, expected: &[&str])
     let thread = std::thread::spawn(move || filemap_http::follow(&store, &own, &options, Mismatch::Refuse, &|_| {}));
     let (begun, expected) = (Instant::now(), expected.iter().map(|url| (*url).to_owned()).collect::<BTreeSet<_>>());
     while urls(replica) != expected || !following.figures().is_complete {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{:?} {:?}", urls(replica), following.figures());
+        assert!(begun.elapsed() < Duration::from_secs(120), "{:?} {:?}", urls(replica), following.figures());
         std::thread::sleep(Duration::from_millis(50));
     }
     replica.clone().close().expect("closed");

@@ -69,10 +69,10 @@ impl Served {
         Client::open(&format!("http://{}", self.address), &ClientOptions::new()).expect("a server")
     }
 
-    /// A connection that times out after ten seconds.
+    /// A connection that times out after two minutes.
     pub fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).expect("a connection");
-        stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+        stream.set_read_timeout(Some(Duration::from_secs(120))).expect("a timeout");
         stream
     }
 

@@ -312,7 +312,7 @@ fn a_slow_client_is_told_of_records_while_it_sends_others() {
 
 #[test]
 fn a_client_that_sends_no_more_is_told_what_is_stored() {
-    let server = served::with(ServerOptions::new().writes().idle(Duration::from_secs(1)), &[]);
+    let server = served::with(ServerOptions::new().writes().idle(Duration::from_secs(5)), &[]);
     let mut stream = begun(&server, 1 << 20, "Connection: close\r\n");
     stream.write_all(&[record(1, "one"), record(2, "two"), b"WARC/1.1\r\n".to_vec()].concat()).expect("sent");
     let mut answer = Vec::new();
@@ -328,7 +328,7 @@ fn a_client_that_sends_no_more_is_told_what_is_stored() {
 
 #[test]
 fn a_client_that_reads_nothing_before_all_is_sent_holds_up_nothing() {
-    let server = served::with(ServerOptions::new().writes().idle(Duration::from_secs(2)), &[]);
+    let server = served::with(ServerOptions::new().writes().idle(Duration::from_secs(5)), &[]);
     let url = |nth: u64| format!("http://a.example/{}/{nth}", "path/".repeat(100));
     // Lines of 20 MB in total: more than all buffers between the two hold.
     let file: Vec<u8> = (0..30_000).flat_map(|nth| named(&url(nth), "x")).collect();

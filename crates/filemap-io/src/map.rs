@@ -47,6 +47,7 @@ impl Map for OsMap {
 
 #[cfg(not(filemap_loom))]
 impl Map for OsMap {
+    #[inline]
     fn words(&self) -> &[Word] {
         // SAFETY: the mapping is `words * 8` bytes long, starts at a page boundary (so it is
         // aligned for u64) and lives as long as `self`, to which the slice is bound. The bytes may

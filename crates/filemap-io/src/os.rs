@@ -12,7 +12,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 
@@ -24,6 +25,11 @@ use crate::{Access, Advice, Dir, File, Identity, Lock, Locking, Map};
 const LARGEST_PAGE: u64 = 64 << 10;
 /// Read-ahead of sequential reads, in bytes.
 const AHEAD_BYTES: u64 = 16 << 20;
+/// Fewer files than this are not opened ahead.
+const FEWEST_AHEAD: usize = 8;
+/// Threads that open files ahead, at most. They only wait for the device, which serves that many
+/// reads in little more than the time of one.
+const THREADS_AHEAD: usize = 16;
 
 /// A directory of the operating system.
 ///
@@ -198,6 +204,34 @@ impl Dir for OsDir {
             Access::Create => self.create(name)?,
         };
         Ok(Arc::new(OsFile::new(file)))
+    }
+
+    /// With nothing cached a file takes a few reads, each of which waits for the last: its inode,
+    /// the map of its blocks, its first block. So some threads open and read the files at once;
+    /// the caller then finds everything in the kernel's caches.
+    fn will_open(&self, names: &[String]) {
+        if names.len() < FEWEST_AHEAD {
+            return;
+        }
+        let next = AtomicUsize::new(0);
+        let open_some = || {
+            while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
+                // The caller's own opening reports what is wrong with a file.
+                if let Ok(file) = self.open_existing(name, OFlags::RDONLY) {
+                    let _ = file.read_at(&mut [0; 64], 0);
+                }
+            }
+        };
+        thread::scope(|scope| {
+            let threads = THREADS_AHEAD.min(names.len() / 2);
+            let start = |_| thread::Builder::new().name("filemap-open".into()).spawn_scoped(scope, open_some).ok();
+            let started: Vec<_> = (1..threads).map_while(start).collect();
+            open_some();
+            for opening in started {
+                // The scope would wait too, but by a counter that ThreadSanitizer does not see.
+                let _ = opening.join();
+            }
+        });
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -490,6 +524,27 @@ mod tests {
             let rustix = lines.iter().filter(|l| l.contains("rustix::fs::") || l.contains(" fallocate("));
             rustix.for_each(|l| assert!(l.contains("again(|| "), "{l}"));
         }
+    }
+
+    #[test]
+    fn opening_ahead_changes_nothing_and_is_silent_about_what_cannot_be_opened() {
+        let (temp, dir) = dir();
+        let mut names: Vec<String> = (0..40).map(|n| format!("f{n}")).collect();
+        for (n, name) in names.iter().enumerate() {
+            dir.open(name, Access::Create).unwrap().write_at(&[n as u8; 100], 0).unwrap();
+        }
+        std::fs::create_dir(temp.path().join("d")).unwrap();
+        std::os::unix::fs::symlink(temp.path().join("f1"), temp.path().join("l")).unwrap();
+        names.extend(["d", "l", "none"].map(str::to_owned));
+        for some in [0, FEWEST_AHEAD - 1, FEWEST_AHEAD, names.len()] {
+            dir.will_open(&names[names.len() - some..]);
+        }
+        for (n, name) in names[..40].iter().enumerate() {
+            let mut bytes = [0; 101];
+            assert_eq!(dir.open(name, Access::Read).unwrap().read_at(&mut bytes, 0).unwrap(), 100);
+            assert!(bytes[..100].iter().all(|b| *b == n as u8), "{name}");
+        }
+        assert_eq!(dir.list().unwrap().len(), 42);
     }
 
     #[test]

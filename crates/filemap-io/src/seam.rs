@@ -115,6 +115,10 @@ pub trait Dir: Send + Sync + Debug {
     /// may write.
     fn open(&self, name: &str, access: Access) -> io::Result<Arc<dyn File>>;
 
+    /// Hint: these files are about to be opened, one after the other, and their first bytes read.
+    /// An implementation may fetch what that takes of many files at once. Never fails.
+    fn will_open(&self, _names: &[String]) {}
+
     /// Renames a file, atomically replacing another; durable after [`Dir::sync`].
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 

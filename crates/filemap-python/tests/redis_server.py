@@ -18,17 +18,28 @@ class Redis:
         if program is None:
             assert not os.environ.get("CI"), "redis-server is needed"
             pytest.skip("there is no redis-server")
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
-        command = [program, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(folder)]
-        self._process = subprocess.Popen([*command, "--save", ""], stdout=subprocess.DEVNULL)
-        for _ in range(600):
-            with socket.socket() as tried:
-                if tried.connect_ex(("127.0.0.1", self.port)) == 0:
+        # Somebody else may take the port before the server does, which then ends.
+        for _ in range(20):
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                self.port: int = free.getsockname()[1]
+            command = [program, "--port", str(self.port), "--bind", "127.0.0.1", "--save", ""]
+            self._process = subprocess.Popen(
+                [*command, "--dir", str(folder)], stdout=subprocess.DEVNULL
+            )
+            while self._process.poll() is None:
+                if self._answers():
                     return
-            time.sleep(0.05)
-        raise AssertionError("redis-server does not answer")
+                time.sleep(0.05)
+        raise AssertionError("redis-server does not start")
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=10) as tried:
+                tried.sendall(b"PING\r\n")
+                return tried.recv(1) == b"+"
+        except OSError:
+            return False
 
     def seen(self, name: str) -> str:
         """The location of a set."""

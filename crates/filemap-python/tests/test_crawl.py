@@ -148,7 +148,7 @@ def test_an_answer_that_is_none_ends_the_crawl(site: Site, path: Path, answer: o
 
 
 def test_other_threads_run_while_a_crawl_waits(site: Site, path: Path) -> None:
-    site.delay = 0.2
+    site.delay = 0.5
     ticks = 0
     end = threading.Event()
 
@@ -170,7 +170,7 @@ import sys, filemap
 def look(crawled):
     print(crawled.url, flush=True)
 try:
-    filemap.crawl(sys.argv[1], sys.argv[2], on_page=look, rate=20, allow_private=True)
+    filemap.crawl(sys.argv[1], sys.argv[2], on_page=look, rate=5, allow_private=True)
 except KeyboardInterrupt:
     print("interrupted")
     sys.exit(7)
@@ -184,7 +184,7 @@ def test_ctrl_c_ends_it_cleanly_and_the_next_call_goes_on(site: Site, path: Path
     assert program.stdout is not None
     first = [program.stdout.readline().strip() for _ in range(3)]
     program.send_signal(signal.SIGINT)
-    out, _ = program.communicate(timeout=30)
+    out, _ = program.communicate(timeout=120)
     *more, last = out.split()
     assert (program.returncode, last) == (7, "interrupted")
     seen = {*first, *more}

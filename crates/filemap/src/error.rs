@@ -288,6 +288,9 @@ impl Error {
     /// The error with the folder of the member that it came from. One that is about what the
     /// caller gave, and the same in every member, stays as it is.
     pub(crate) fn of_member(self, path: &Path) -> Error {
+        if self.names_member() {
+            return self;
+        }
         let of_member = |source: Arc<Error>| Error::Member { path: path.to_owned(), source };
         match self {
             Error::Unreadable { url, version, source } => {
@@ -302,9 +305,17 @@ impl Error {
             | Error::Cursor { .. }
             | Error::Unsupported { .. }
             | Error::Write(_)
-            | Error::Member { .. }
             | Error::NotMembers { .. } => self,
             error => of_member(Arc::new(error)),
+        }
+    }
+
+    /// Returns whether the error names the member that it came from.
+    fn names_member(&self) -> bool {
+        match self {
+            Error::Member { .. } => true,
+            Error::Unreadable { source, .. } | Error::LostOriginal { source, .. } => source.names_member(),
+            _ => false,
         }
     }
 

@@ -13,27 +13,30 @@
 //! Invariant: a page is put only while every member has a durable note that the set is made. So
 //! where one says so, all were there: a member that is missing is lost, and not still to be made.
 //!
-//! Two things differ from a store in one folder. A revisit gets the body of an original under
-//! another host from the member of that host (`revisits`); but removing and erasing pages, which a
-//! member does by itself, leaves such a revisit without a body. And whoever opens a member by
-//! itself may put pages there that belong into another: no call here finds them, and
-//! [`ShardedStore::strays`] does.
+//! A revisit gets the body that a store in one folder would give it, wherever its original is:
+//! handles of members know each other. One thing differs from a store in one folder: whoever opens
+//! a member by itself may put pages there that belong into another. No call here finds or lists
+//! them, though counts include them; [`ShardedStore::strays`] does. A member that is opened by
+//! itself knows no other.
 //!
 //! Files are imported into it by [`ShardedStore::member_of`], and dumped from
 //! [`ShardedStore::members`].
 
 mod access;
 mod location;
+mod mending;
 mod note;
 mod opening;
 mod pages;
 mod revisits;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::Builder;
 
 use urlindex::Canonicalizer;
 
@@ -41,9 +44,10 @@ use crate::access::{Listed, PageRead, Results, Scope};
 use crate::archives::Archives;
 use crate::error::Result;
 use crate::page::version::StoredVersion;
-use crate::store::{PageStore, number_of};
+use crate::store::{PageStore, joined, number_of};
 
 pub use location::{is_location, paths};
+pub use note::{Membership, is_note};
 
 /// A store over several folders: see [the module](crate::sharded). Cheap to clone; `Send` and
 /// `Sync`.
@@ -79,7 +83,8 @@ impl ShardedStore {
     /// The most members that a set may have.
     pub const MAX_MEMBERS: usize = 1024;
 
-    /// The members, in their order: for upkeep, which each has for itself.
+    /// The members, in their order: for upkeep, which each has for itself. They know each other, so
+    /// a revisit has its body also here.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -140,7 +145,7 @@ impl ShardedStore {
     /// [`PageStore::with_archives`].
     pub fn with_archives(&self, archives: &Arc<dyn Archives>) -> ShardedStore {
         let with = |member: &PageStore| member.with_archives(Arc::clone(archives));
-        ShardedStore { members: self.members.iter().map(with).collect() }
+        ShardedStore::joining(&self.members.iter().map(with).collect::<Vec<_>>())
     }
 
     /// Every live version, one member after the other: see [`PageStore::stored_by_key`].
@@ -169,7 +174,7 @@ impl ShardedStore {
     }
 
     /// Pages and variants that are in another member than that of their host, with the folder of
-    /// the one that has them: put there past this store. No other call finds them. To mend it,
+    /// the one that has them: put there past this store. Only counts include them. To mend it,
     /// copy that member into the set ([`crate::copy`]), and remove them from it.
     ///
     /// # Errors
@@ -204,7 +209,12 @@ impl ShardedStore {
                 }));
             }
         }
-        Ok(Box::new(lists.into_iter().flatten()))
+        Ok(access::until_fatal(lists.into_iter().flatten()))
+    }
+
+    /// The store over these members, which know each other from now on.
+    fn joining(members: &[PageStore]) -> ShardedStore {
+        ShardedStore { members: joined(members) }
     }
 
     fn first(&self) -> &PageStore {
@@ -221,12 +231,6 @@ impl ShardedStore {
         number_of(canonical_url, self.members.len())
     }
 
-    /// The number of the member of a URL, and the member.
-    fn numbered(&self, url: &[u8]) -> Result<(usize, &PageStore)> {
-        let number = self.number_of(url)?;
-        Ok((number, &self.members[number]))
-    }
-
     /// The members that may have pages of a scope: of a host one.
     fn asked(&self, scope: &Scope) -> &[PageStore] {
         let Some(host) = &scope.host else { return &self.members };
@@ -236,14 +240,21 @@ impl ShardedStore {
         &self.members[number..=number]
     }
 
-    /// Calls every member, each on a separate thread; the answers in their order.
+    /// Calls every member, each on a separate thread; the answers in their order. A member for
+    /// which the system refuses a thread is called by this one.
     fn at_once<T: Send>(&self, call: impl Fn(usize, &PageStore) -> Result<T> + Sync) -> Vec<Result<T>> {
         let call = &call;
         std::thread::scope(|scope| {
-            let members = self.members.iter().enumerate();
-            let calls: Vec<_> =
-                members.map(|(number, member)| scope.spawn(move || named(member, call(number, member)))).collect();
-            calls.into_iter().map(|call| call.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+            let call = |(number, member)| {
+                let answer = move || named(member, call(number, member));
+                Builder::new().spawn_scoped(scope, answer).map_err(|_| answer())
+            };
+            let calls: Vec<_> = self.members.iter().enumerate().map(call).collect();
+            let answers = calls.into_iter().map(|call| match call {
+                Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+                Err(answered) => answered,
+            });
+            answers.collect()
         })
     }
 }

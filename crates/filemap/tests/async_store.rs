@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use filemap::access::PutRule;
 use filemap::async_store::AsyncPageStore;
@@ -55,6 +55,11 @@ fn no_more_calls_than_allowed_are_under_way() {
                 tokio::spawn(async move {
                     let call = move |_: &PageStore| {
                         most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                        // On a busy machine the second may begin late.
+                        let until = Instant::now() + Duration::from_secs(5);
+                        while most.load(Ordering::SeqCst) < 2 && Instant::now() < until {
+                            std::thread::sleep(Duration::from_millis(1));
+                        }
                         std::thread::sleep(Duration::from_millis(2));
                         now.fetch_sub(1, Ordering::SeqCst);
                         Ok(())
@@ -104,11 +109,13 @@ fn a_future_dropped_before_its_turn_has_done_nothing() {
     run(async |store| {
         let (go, may_go) = channel::<()>();
         let may_go = Arc::new(Mutex::new(may_go));
+        let begun = Arc::new(AtomicUsize::new(0));
         let busy: Vec<_> = (0..2)
             .map(|_| {
-                let (store, may_go) = (store.clone(), Arc::clone(&may_go));
+                let (store, may_go, begun) = (store.clone(), Arc::clone(&may_go), Arc::clone(&begun));
                 tokio::spawn(async move {
                     let wait = move |_: &PageStore| {
+                        begun.fetch_add(1, Ordering::SeqCst);
                         may_go.lock().expect("no panic").recv().expect("the test sends");
                         Ok(())
                     };
@@ -116,7 +123,9 @@ fn a_future_dropped_before_its_turn_has_done_nothing() {
                 })
             })
             .collect();
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        while begun.load(Ordering::SeqCst) < 2 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
         let waiting = tokio::time::timeout(Duration::from_millis(20), store.put(page(3), PutRule::Always));
         assert!(waiting.await.is_err(), "both turns are taken");
         (0..2).for_each(|_| go.send(()).expect("they wait"));

@@ -10,6 +10,7 @@ use crate::stores::{Memory, contents};
 use filemap::access::PutRule;
 use filemap::canonical::Whatwg;
 use filemap::dump::{DumpEvent, DumpOptions, DumpReport, Format, dump_members, jsonl};
+use filemap::erase::{EraseOrder, EraseTarget, detach_among};
 use filemap::import::{ImportOptions, ImportProgress, ImportReport, import_into};
 use filemap::sharded::ShardedStore;
 use filemap::store::RevisitCount;
@@ -183,4 +184,23 @@ fn a_dump_that_is_stopped_at_the_end_of_a_member_is_not_the_whole() {
     let report = dump_members(set.members(), &options, &mut target, &mut |_| ControlFlow::Break(()));
     let report = report.expect("memory does not fail");
     assert!(report.is_cancelled && report.written == 1 && target.files().is_empty(), "{report:?}");
+}
+
+#[test]
+fn erasures_in_each_member_leave_revisits_in_the_others_their_bodies() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (set, of, url) = (set(&dir), page_of(0), page_of(1));
+    let file = [record("response", &of, 1, "", "the original"), revisit(&url, 2, &of)].concat();
+    assert_eq!(import(&set, &file, u64::MAX).stored, 2);
+    let order = EraseOrder::new(EraseTarget::Url(of.clone().into_bytes()), "request 17");
+    for detached in [1, 0] {
+        let again = detach_among(set.members(), Some(&order), &[], &mut |_| ControlFlow::Continue(()));
+        assert_eq!(again.expect("readable"), detached);
+    }
+    for member in set.members() {
+        assert!(member.erase(&order, &mut |_| ControlFlow::Continue(())).expect("erased").is_complete());
+    }
+    assert!(set.get_page(&of).expect("read").is_none());
+    let page = set.get_page(&url).expect("read").expect("there");
+    assert!(page.body == b"the original" && !page.lacks_body());
 }

@@ -259,6 +259,11 @@ impl Log {
         self.end
     }
 
+    /// The place up to which groups are durable.
+    pub(crate) fn durable(&self) -> u64 {
+        self.durable
+    }
+
     /// Name and beginning of the newest file.
     fn newest_name(&self) -> (String, u64) {
         let base = self.bases.last().copied().unwrap_or(0);

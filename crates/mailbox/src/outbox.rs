@@ -247,16 +247,19 @@ impl Outbox {
     }
 
     /// The first unacknowledged links to a shard: at most `links_max`, or those of one group;
-    /// `None` if there are none. Call it only after [`Outbox::commit`]: links must be durable
-    /// before they are sent, since a number once sent is never given to another link.
+    /// `None` if there are none. Links that are not durable, since [`Outbox::commit`] was not
+    /// called since or failed half way, are not among them: a number once sent is never given to
+    /// another link.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
     pub fn next_batch(&self, shard: u32, links_max: usize) -> Result<Option<Batch>> {
         let mut batch: Option<Batch> = None;
         let mut bytes = 0;
+        // A commit that failed half way has appended groups that it has not synced.
+        let safe = self.log.durable();
         let is_next = |pending: &&Pending| {
-            let is_held = self.held.is_some_and(|end| pending.place >= end);
+            let is_held = pending.place >= safe || self.held.is_some_and(|end| pending.place >= end);
             pending.shard == shard && !pending.is_done && !is_held
         };
         for pending in self.pending.iter().filter(is_next) {

@@ -54,7 +54,7 @@ impl Servers {
         let ports = (0..3 * (replicas + 1)).map(|_| port()).collect();
         let mut servers = Servers { ports, running: Vec::new(), folder: TempDir::new().expect("a folder") };
         let settings =
-            ["--cluster-enabled", "yes", "--cluster-node-timeout", "1500", "--cluster-announce-ip", "127.0.0.1"];
+            ["--cluster-enabled", "yes", "--cluster-node-timeout", "5000", "--cluster-announce-ip", "127.0.0.1"];
         (0..servers.ports.len()).for_each(|nth| servers.start(nth, &settings));
         let addresses = servers.ports.iter().map(|port| format!("127.0.0.1:{port}"));
         let create = Command::new("redis-cli")

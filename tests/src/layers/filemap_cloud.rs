@@ -18,7 +18,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["writer"],
     // An open store.
     &["core"],
-    &["parts", "walk"],
+    &["deletion", "parts", "walk"],
     &["read", "write"],
     &["body"],
     &["shard"],

@@ -122,11 +122,14 @@ impl Outcome {
         }
     }
 
-    /// The outcome of work on a store and of closing it; the store is closed after failures too.
+    /// The outcome of work on a store and of closing it; the store is closed after failures too. A
+    /// closed pipe does not hide that closing failed.
     pub fn closed(done: Result<Self, Failure>, closed: Result<(), impl Into<Failure>>) -> Result<Self, Failure> {
-        let outcome = done?;
-        closed.map_err(Into::into)?;
-        Ok(outcome)
+        let closed: Result<(), Failure> = closed.map_err(Into::into);
+        match done {
+            Err(Failure::PipeClosed) => closed.and(Err(Failure::PipeClosed)),
+            done => done.and_then(|outcome| closed.map(|()| outcome)),
+        }
     }
 
     /// The worse of two: interrupted, incomplete, damaged, refused, not found, done.

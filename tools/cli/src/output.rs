@@ -167,10 +167,13 @@ impl Output {
         made.persist(&target).map(drop).map_err(|error| Failure::io("create", &target, &error.error))
     }
 
-    /// As [`Output::finish`], at the end of a verb.
+    /// As [`Output::finish`], at the end of a verb. A closed pipe hides no damage, no work left
+    /// undone and no interruption.
     pub fn end(self, outcome: Outcome) -> Result<Outcome, Failure> {
-        self.finish()?;
-        Ok(outcome)
+        match (self.finish(), outcome) {
+            (Err(Failure::PipeClosed), Outcome::Damaged | Outcome::Incomplete | Outcome::Interrupted(_)) => Ok(outcome),
+            (finished, _) => finished.map(|()| outcome),
+        }
     }
 
     fn failure(&self, error: &io::Error) -> Failure {
@@ -217,5 +220,29 @@ mod tests {
         let head = b"HTTP/1.1 200 OK\r\nA: \x1b[2J\rB\r\n\r\n";
         assert_eq!(written(false, |out| out.http_head(head)), head);
         assert_eq!(written(true, |out| out.http_head(head)), b"HTTP/1.1 200 OK\nA: \\x1b[2J\\x0dB\n\n");
+    }
+    struct Closed;
+
+    impl Write for Closed {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_closed_pipe_hides_no_damage() {
+        let ended = |outcome| {
+            let mut out = Output::to(Box::new(Closed), "test".to_owned(), Flags::default());
+            out.line("a page").unwrap();
+            out.end(outcome)
+        };
+        assert!(matches!(ended(Outcome::Done), Err(Failure::PipeClosed)));
+        for outcome in [Outcome::Damaged, Outcome::Incomplete, Outcome::Interrupted(2)] {
+            assert!(matches!(ended(outcome), Ok(same) if same == outcome));
+        }
     }
 }

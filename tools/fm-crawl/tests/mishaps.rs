@@ -4,7 +4,7 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::web::crawl::Bench;
 use crate::web::{Reply, Request, Site, Web, sites};
@@ -186,16 +186,18 @@ fn a_store_of_an_older_backup_is_told_from_the_one_that_the_crawl_knows() {
 fn the_store_of_a_crawl_that_runs_is_as_far_as_its_note() {
     let web = Web::slow([("tree.test", sites::tree(200))], Duration::from_millis(20));
     let (bench, resolve) = (Bench::new(), web.resolve());
-    let mut running = bench.start("run", &with(&resolve, &["--seed=http://tree.test/"]));
-    let mut is_running = 0;
-    while running.try_wait().unwrap().is_none() {
+    let mut running = bench.start("run", &with(&resolve, &["--seed=http://tree.test/", "--forever"]));
+    let (mut is_running, begun) = (0, Instant::now());
+    while is_running <= 2 || web.pages_asked() < 200 {
+        assert!(running.try_wait().unwrap().is_none() && begun.elapsed() < Duration::from_secs(300), "{is_running}");
         if bench.path("pages.fm.crawl/store-sequence").exists() {
             let status = bench.run("status", &["--json"]).ended(0).json();
             is_running += u64::from(status["is_running"] == json!(true));
         }
     }
-    Bench::finish(running).ended(0);
-    assert!(is_running > 2, "{is_running}");
+    let sent = std::process::Command::new("kill").args(["-TERM", &running.id().to_string()]).status();
+    assert!(sent.unwrap().success());
+    Bench::finish(running).ended(143);
 }
 
 /// Adds an erasure rule, as `fm-tool erase` does.

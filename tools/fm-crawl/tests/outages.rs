@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -36,22 +36,18 @@ fn failing(site: Site, status: u16, times: usize) -> Site {
 
 #[test]
 fn a_crawl_through_an_outage_has_every_page_in_the_end() {
-    let is_down = Arc::new(AtomicBool::new(false));
-    let site = switched(sites::tree(60), &is_down);
+    // The site counts the requests in the outage: the crawl must not end before it. It takes
+    // longer than two attempts at every queued page.
+    let (asked, tree) = (AtomicUsize::new(0), sites::tree(60));
+    let site: Site = Arc::new(move |request: &Request| {
+        let is_page = request.path != "/robots.txt";
+        let nth = asked.fetch_add(usize::from(is_page), Ordering::SeqCst);
+        if is_page && (20..32).contains(&nth) { Reply::Bare(Box::new(|_| ())) } else { tree(request) }
+    });
     let web = Web::slow([("tree.test", site)], Duration::from_millis(5));
     let (bench, resolve) = (Bench::new(), web.resolve());
-    let child = bench.start("run", &with(&resolve, &["--seed=http://tree.test/", "--retry=500ms", "--attempts=2"]));
-    while web.pages_asked() < 20 {
-        std::thread::yield_now();
-    }
-    is_down.store(true, Ordering::Relaxed);
-    // This takes longer than two attempts at every queued page.
-    let asked = web.pages_asked();
-    while web.pages_asked() < asked + 12 {
-        std::thread::yield_now();
-    }
-    is_down.store(false, Ordering::Relaxed);
-    let end = Bench::finish(child).ended(0).json();
+    let outage = ["--seed=http://tree.test/", "--retry=500ms", "--attempts=2"];
+    let end = bench.run("run", &with(&resolve, &outage)).ended(0).json();
     assert_eq!((&end["end"], bench.pages().len()), (&json!("complete"), 60), "{end}");
     assert!(end["reasons"]["protocol"].as_u64().is_some_and(|times| times > 3), "{end}");
     assert_eq!(end["not_fetched"]["missing"], 0, "{end}");

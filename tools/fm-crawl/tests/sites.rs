@@ -107,12 +107,11 @@ fn pages_are_asked_for_again_with_what_is_known_of_them() {
 fn a_host_is_asked_politely() {
     let web = Web::new([("polite.test", sites::tree(5))]);
     let (bench, resolve) = (Bench::new(), web.resolve());
-    bench.run("run", &["--seed=http://polite.test/", "--allow-private", "--rate=10", "--json", &resolve]).ended(0);
+    bench.run("run", &["--seed=http://polite.test/", "--allow-private", "--rate=4", "--json", &resolve]).ended(0);
     let asked = web.asked();
     assert_eq!(asked.len(), 6, "robots.txt and five pages");
-    // Six requests at ten a second start within half a second; a busy machine may delay the first,
-    // but not by most of that time.
-    assert!((asked[5].at - asked[0].at).as_millis() >= 300, "they came too fast");
+    // Six requests at four a second take 1,250 ms; a busy machine may notice the first late.
+    assert!((asked[5].at - asked[0].at).as_millis() >= 650, "they came too fast");
     let agent = &asked[0].fields["user-agent"];
     assert!(agent.starts_with("fm-crawl/"), "{agent}");
 }
@@ -124,7 +123,8 @@ fn a_crawl_delay_is_obeyed_whatever_rate_is_asked_for() {
     bench.run("run", &with(&resolve, &["--seed=http://unhurried.test/"])).ended(0);
     let asked = web.asked();
     assert_eq!(asked.len(), 6);
-    assert!((asked[5].at - asked[0].at).as_millis() >= 600, "they came too fast");
+    // It asks for 2 s in all.
+    assert!((asked[5].at - asked[0].at).as_millis() >= 1_300, "they came too fast");
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn a_crawl_stops_where_it_is_told_to_and_goes_on() {
 
 #[test]
 fn an_interrupted_crawl_ends_in_order_and_fetches_nothing_twice() {
-    let web = Web::slow([("tree.test", sites::tree(400))], std::time::Duration::from_millis(5));
+    let web = Web::slow([("tree.test", sites::tree(400))], std::time::Duration::from_millis(20));
     let (bench, resolve) = (Bench::new(), web.resolve());
     let child = bench.start("run", &with(&resolve, &["--seed=http://tree.test/"]));
     while web.pages_asked() < 100 {

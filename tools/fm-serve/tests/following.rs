@@ -57,7 +57,7 @@ impl Drop for Ends<'_> {
 /// Waits until a replica has a page.
 fn has(replica: &Program, url: &str) -> bool {
     let (client, begun) = (replica.client(), Instant::now());
-    while begun.elapsed() < Duration::from_secs(30) {
+    while begun.elapsed() < Duration::from_secs(120) {
         if client.get(&url.into()).expect("readable").is_some() {
             return true;
         }
@@ -84,14 +84,15 @@ fn a_replica_that_is_killed_again_and_again_becomes_equal() {
         std::thread::scope(|scope| {
             let _ends = Ends(&stop);
             let (client, stop) = (origin.client(), &stop);
-            scope.spawn(move || work(&client, kill, stop));
+            let worker = scope.spawn(move || work(&client, kill, stop));
             // Each round kills at a different time; in the last one the replica receives
             // everything.
             let marker = format!("http://marker.example/{kill}");
             std::thread::sleep(Duration::from_millis(40 * kill));
             if kill == KILLS - 1 {
+                // The marker must be the last.
                 stop.store(true, Ordering::Relaxed);
-                std::thread::sleep(Duration::from_millis(200));
+                worker.join().expect("no panic");
             }
             let page = Page::new(marker.clone(), TIME, 200, "here");
             let client = origin.client();

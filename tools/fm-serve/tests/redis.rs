@@ -1,6 +1,7 @@
 //! A seen set on Redis that several servers share.
 
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -21,17 +22,40 @@ struct Redis {
 impl Redis {
     /// Returns `None` if the program is missing; in CI that fails the test.
     fn start() -> Option<Redis> {
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
         let folder = tempfile::tempdir().expect("a folder");
-        let mut command = Command::new("redis-server");
-        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"]).arg(folder.path());
-        let Ok(server) = command.stdout(Stdio::null()).spawn() else {
-            assert!(std::env::var_os("CI").is_none(), "redis-server is needed");
-            eprintln!("skipped: there is no redis-server");
-            return None;
-        };
-        Some(Redis { port, server, _folder: folder })
+        // Somebody else may take the port before the server does, which then ends.
+        for _ in 0..20 {
+            let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+            let mut command = Command::new("redis-server");
+            command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"]);
+            let Ok(mut server) = command.arg(folder.path()).stdout(Stdio::null()).spawn() else {
+                assert!(std::env::var_os("CI").is_none(), "redis-server is needed");
+                eprintln!("skipped: there is no redis-server");
+                return None;
+            };
+            while server.try_wait().expect("ours").is_none() {
+                if is_redis(port) {
+                    return Some(Redis { port, server, _folder: folder });
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        panic!("redis-server does not start");
     }
+}
+
+/// Returns whether a Redis is at this port.
+fn is_redis(port: u16) -> bool {
+    let ping = || -> std::io::Result<bool> {
+        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+        stream.write_all(b"PING\r\n")?;
+        let mut first = [0];
+        stream.read_exact(&mut first)?;
+        // PONG, or an error that asks for a password.
+        Ok([b'+', b'-'].contains(&first[0]))
+    };
+    ping().unwrap_or(false)
 }
 
 impl Drop for Redis {

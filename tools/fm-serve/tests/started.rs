@@ -50,7 +50,7 @@ fn it_reads_beside_a_writer_and_sees_what_is_put() {
     assert!(!client.writes() && client.get(&"http://example.com/".into()).expect("readable").is_none());
     store.put_page(&page()).expect("stored");
     store.sync().expect("synced");
-    let found = (0..100).any(|_| {
+    let found = (0..1_200).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(50));
         client.get(&"http://example.com/".into()).expect("readable") == Some(page())
     });

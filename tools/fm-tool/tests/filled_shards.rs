@@ -72,6 +72,26 @@ fn an_import_makes_the_folders_and_fills_them_as_one_and_a_second_adds_nothing()
 }
 
 #[test]
+fn a_store_that_must_exist_is_not_made_and_a_new_one_is_said() {
+    let bench = Bench::new();
+    let (paths, location) = folders(&bench, "of");
+    let sample = &samples()[0];
+    // A mount point without its disk.
+    fs::create_dir(&paths[0]).expect("made");
+    for args in [
+        &["import", &location, "--must-exist", sample][..],
+        &["put", &location, "--must-exist", PAGE_URL, "Cargo.toml"],
+    ] {
+        run(tool().args(args)).ended(2).said("is not a FileMap store");
+    }
+    bench.run("import", &["--must-exist", sample]).ended(2).said("is not a FileMap store");
+    assert!(!paths[1].exists() && !bench.store().exists());
+    import(&location, &[sample]).ended(0).said("a new store over 2 folders was made");
+    let again = import(&location, &["--must-exist", sample]).ended(0);
+    assert!(!again.words.contains("a new store"), "{}", again.words);
+}
+
+#[test]
 fn an_import_that_stores_nothing_makes_no_folder() {
     let bench = Bench::new();
     let (paths, location) = folders(&bench, "of");
@@ -186,6 +206,34 @@ fn a_revisit_whose_original_is_in_another_folder_counts_until_it_is_there_and_th
     }
     let newest = with("dump", &location, &["--newest"]).ended(0).json();
     assert!(newest.len() == 2 && newest.iter().all(|line| line["body"] == "here"), "{newest:?}");
+}
+
+#[test]
+fn prunes_and_erasures_leave_a_revisit_the_body_of_an_original_in_another_folder() {
+    let bench = Bench::new();
+    let (_, location) = folders(&bench, "of");
+    let (of, url) = (page_of(0), page_of(1));
+    let fields = format!(
+        "WARC-Profile: http://netpreserve.org/warc/1.1/revisit/identical-payload-digest\r\n\
+         WARC-Refers-To-Target-URI: {of}\r\nWARC-Refers-To-Date: 2020-01-01T00:00:00Z\r\n"
+    );
+    let file = bench.path("both.warc");
+    fs::write(&file, record("response", &of, 1, "", "here") + &record("revisit", &url, 2, &fields, ""))
+        .expect("written");
+    import(&location, &[file.to_str().expect("text")]).ended(0);
+    let body = || with("get", &location, &[&url, "--require-body"]).ended(0).out;
+
+    let older = ["--older-than", "2020-01-02"];
+    let planned = with("prune", &location, &[&older[..], &["--dry-run", "--json"]].concat()).ended(0).json();
+    assert!(planned.iter().all(|line| line["versions"].as_u64().is_none_or(|versions| versions == 0)), "{planned:?}");
+    with("prune", &location, &older).ended(0).said("0 versions");
+    assert_eq!(body(), b"here");
+    let erased = with("erase", &location, &["--url", &of, "--reason", "request 17"]).ended(0);
+    erased.said("keep the body as their own");
+    with("get", &location, &[&of]).ended(1);
+    assert_eq!(body(), b"here");
+    let line = &with("verify", &location, &["--json"]).ended(0).json().pop().expect("a line");
+    assert_eq!(line["unresolved_revisits"], 0);
 }
 
 /// The number of pages in the WARC files below.

@@ -117,6 +117,13 @@ fn dumped(bench: &Bench) -> Vec<String> {
 
 #[test]
 fn an_adoption_killed_at_any_moment_loses_nothing_and_goes_on() {
+    // On a busy machine a kill may come after the end.
+    let killed: Vec<usize> = (0..6).map(|_| kills_of_an_adoption()).take_while(|killed| *killed < 2).collect();
+    assert!(killed.len() < 6, "{killed:?} of 5 came in the middle");
+}
+
+/// Kills an adoption five times. Returns how many of the kills came in the middle.
+fn kills_of_an_adoption() -> usize {
     let bench = Bench::new();
     let file = bench.path("pages.warc");
     write_warc(&file);
@@ -141,9 +148,9 @@ fn an_adoption_killed_at_any_moment_loses_nothing_and_goes_on() {
         found.dedup();
         assert!(found == all, "after the kill number {step}");
     }
-    assert!(killed > 1, "{killed} of 5 came in the middle");
     bench.run("import", &["--adopt"]).ended(0);
     fs::remove_file(&file).unwrap();
     assert!(dumped(&bench) == all, "each once, and in the store");
     assert_eq!(bench.run("verify", &["--json"]).ended(0).json().last().unwrap()["problems"], 0);
+    killed
 }

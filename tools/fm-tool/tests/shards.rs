@@ -171,6 +171,9 @@ fn upkeep_is_done_in_each_folder() {
         let path = path.to_str().unwrap();
         assert!(stat[2 * nth]["member"] == path && stat[2 * nth + 1]["path"] == path, "{stat:?}");
     }
+    let stat = with("stat", &location, &["--format", "json"]).ended(0).json();
+    let named: Vec<&Value> = stat.iter().map(|line| &line["path"]).collect();
+    assert_eq!(named, paths.each_ref().map(|path| path.to_str().unwrap()), "a line for each folder, and no heading");
     with("segments", &location, &[]).ended(0);
     with("compact", &location, &["--dry-run"]).ended(0);
     with("compact", &location, &[]).ended(0);
@@ -193,6 +196,44 @@ fn upkeep_is_done_in_each_folder() {
     with("backup", &location, &[&next, "--base", &backup]).ended(0);
 }
 
+#[test]
+fn a_reader_that_closes_the_pipe_keeps_no_folder_from_an_erasure() {
+    let (_bench, paths, location) = copied();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut erase = tool();
+    erase.args(["erase", "--json", &location, "--url", PAGE_URL, "--reason", "request 17"]).stdout(writer);
+    assert_eq!(erase.status().unwrap().code(), Some(0));
+    for path in &paths {
+        let rules = run(tool().args(["erase", "--list", "--json"]).arg(path)).ended(0);
+        assert_eq!(lines(&rules).len(), 1, "a rule in each folder");
+    }
+    with("get", &location, &[PAGE_URL]).ended(1);
+}
+
+#[test]
+fn a_merge_adds_no_pages_of_others_to_a_folder_and_makes_no_second_one() {
+    let (bench, paths, location) = copied();
+    let before = with("ls", &location, &[]).ended(0).out;
+    let merge = |to: &Path, from: &Path| run(tool().arg("merge").arg(to).arg(from));
+    merge(&paths[0], &paths[1]).ended(2).said("member 1 of a store over 2 folders").said("fm-tool copy");
+    merge(&paths[0], &bench.store()).ended(2).said("nothing was merged");
+    assert_eq!(with("ls", &location, &[]).ended(0).out, before);
+    // A copy of itself, as a restored backup, may be merged into it.
+    let backup = bench.path("backup.fm");
+    run(tool().arg("backup").arg(&paths[0]).arg(&backup)).ended(0);
+    merge(&paths[0], &backup).ended(0);
+    assert_eq!(with("ls", &location, &[]).ended(0).out, before);
+    // Merged into a new store, they are one store in a folder.
+    let one = bench.path("one.fm");
+    run(tool().arg("merge").arg(&one).args(&paths)).ended(0);
+    assert_eq!(run(tool().arg("ls").arg(&one)).ended(0).out, before);
+    let location = format!("shards:{},{}", one.display(), paths[1].display());
+    with("ls", &location, &[]).ended(2).said("is not a member of the store");
+    // Nor does a repair make it one: it has pages of the other's hosts.
+    with("repair", &location, &["--in-place", "--yes"]).ended(2).said("not proven");
+}
+
 /// Damages both copies of a superblock.
 fn damage(store: &Path) {
     let path = store.join("SUPERBLOCK");
@@ -213,6 +254,22 @@ fn a_damaged_folder_is_named_and_does_not_keep_upkeep_from_the_others() {
     with("repair", &location, &["--in-place", "--yes"]).ended(3).said("superblock is lost");
     assert_eq!(with("ls", &location, &[]).ended(0).out, before, "the repaired folder is a member still");
     with("verify", &location, &[]).ended(0);
+}
+
+#[test]
+fn a_reader_that_closes_the_pipe_hides_no_damage_and_no_stray() {
+    let (_bench, paths, location) = copied();
+    let code = || {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        tool().args(["verify", &location]).stdout(writer).status().unwrap().code()
+    };
+    assert_eq!(code(), Some(0));
+    run(tool().arg("put").arg(&paths[1]).args([PAGE_URL, "Cargo.toml"])).ended(0);
+    assert_eq!(code(), Some(3), "a page is in another folder");
+    run(tool().arg("rm").arg(&paths[1]).arg(PAGE_URL)).ended(0);
+    damage(&paths[0]);
+    assert_eq!(code(), Some(3), "a folder is damaged");
 }
 
 #[test]

@@ -117,7 +117,7 @@ fn a_compaction_that_is_interrupted_leaves_the_store_whole() {
     // At one megabyte a second there is enough time to stop it.
     let mut command = bench.command("compact");
     let mut child = command.args(["--rate", "1MiB"]).stderr(Stdio::piped()).spawn().unwrap();
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(300);
     while !bench.store().join("value2.dat").exists() && !bench.store().join("value1.dat").exists() {
         assert!(std::time::Instant::now() < deadline && child.try_wait().unwrap().is_none());
         std::thread::yield_now();

@@ -79,10 +79,10 @@ fn a_run_that_is_interrupted_says_so_and_the_next_goes_on() {
     make(&bench);
     assert_eq!(stat(&bench, "verified_ms"), "never");
     let mut command = bench.command("verify");
-    let child = command.args(["--full", "--rate", "2MB/s"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = command.args(["--full", "--rate", "1MB/s"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = child.expect("it starts");
     while !bench.store().join("VERIFYING").exists() {
-        assert!(child.try_wait().unwrap().is_none(), "three seconds are longer than that");
+        assert!(child.try_wait().unwrap().is_none(), "six seconds are longer than that");
         std::thread::yield_now();
     }
     let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status();

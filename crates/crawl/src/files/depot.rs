@@ -47,8 +47,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub struct Depot {
     shard: Arc<dyn Shard>,
     folder: Folder,
-    /// The name of this owner.
+    /// The name of this owner, and of the one that it has replaced, if that is known.
     owner: String,
+    before: Option<String>,
     /// The head of the snapshot at the last commit.
     snapshot: Vec<u8>,
     _lock: Box<dyn Lock>,
@@ -68,12 +69,12 @@ impl Depot {
     ///
     /// # Errors
     /// `Usage` if the folder belongs to another crawl, and an error if it is in use: then the
-    /// shard is not opened, and its owner keeps it. Errors of `open`, the system and the shard,
-    /// also if another owner takes it meanwhile.
+    /// shard is not opened, and its owner keeps it. Errors of `open`, the system and the shard.
+    /// [`Error::Taken`] if another owner takes it meanwhile; `open` says so if that comes first.
     pub fn open(
         store: &Path,
         (bucket, owner): (&BucketSettings, &str),
-        open: impl FnOnce() -> filemap::Result<Arc<dyn Shard>>,
+        open: impl FnOnce() -> Result<Arc<dyn Shard>, Error>,
     ) -> Result<Depot, Error> {
         let folder = Folder::of(store);
         if let Some(settings) = folder.settings()? {
@@ -94,14 +95,15 @@ impl Depot {
         let shard = open()?;
         let restored = shard.kept().map_err(Error::from).and_then(|kept| {
             begin(&folder, bucket, kept.is_empty())?;
-            restore(&folder, &*shard, &kept)
+            restore(&folder, &*shard, &kept)?;
+            owner_of(&*shard, &kept)
         });
-        restored.map_err(|error| match shard.is_lost() {
+        let before = restored.map_err(|error| match shard.is_lost() {
             true => Error::Taken { shard: shard.name(), by: None },
             false => error,
         })?;
         files::replace(folder.path(), files::OWNER, owner.as_bytes())?;
-        Ok(Depot { shard, folder, owner: owner.to_owned(), snapshot: Vec::new(), _lock: lock })
+        Ok(Depot { shard, folder, owner: owner.to_owned(), before, snapshot: Vec::new(), _lock: lock })
     }
 
     /// The shard.
@@ -110,7 +112,8 @@ impl Depot {
     }
 
     /// The name of the owner that has replaced this one; `None` if it cannot be read. Waits some
-    /// seconds for that owner's first commit.
+    /// seconds for that owner's first commit: until then the last one may be of the owner before
+    /// this one, which is not named.
     pub fn successor(&self) -> Option<String> {
         for look in 0..LOOKS {
             if look > 0 {
@@ -118,7 +121,8 @@ impl Depot {
             }
             // The message lacks the name then: nothing depends on it.
             let named = self.shard.newest(files::OWNER).ok()?.and_then(|name| String::from_utf8(name).ok());
-            if let Some(name) = named.filter(|name| *name != self.owner) {
+            let is_known = |name: &String| *name == self.owner || Some(name) == self.before.as_ref();
+            if let Some(name) = named.filter(|name| !is_known(name)) {
                 return Some(name);
             }
         }
@@ -243,6 +247,20 @@ fn remove(dir: &OsDir, goes: impl Fn(&str) -> bool) -> Result<(), Error> {
     let names = dir.list().map_err(|error| Error::io("read", dir.path(), error))?;
     let gone = names.iter().filter(|name| goes(name)).try_for_each(|name| io_files::remove(dir, name));
     gone.map_err(|error| Error::files(dir.path(), error))
+}
+
+/// The name of the owner that made the last commit, if it is in there.
+fn owner_of(shard: &dyn Shard, kept: &[(String, u64)]) -> Result<Option<String>, Error> {
+    if !kept.iter().any(|(name, _)| name == files::OWNER) {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    shard.read(files::OWNER, &mut |part| {
+        bytes.extend_from_slice(part);
+        Ok(())
+    })?;
+    // The name is only for messages.
+    Ok(String::from_utf8(bytes).ok())
 }
 
 /// Writes the shard's kept files. The settings come last: they refer to others.
@@ -391,8 +409,12 @@ mod tests {
         }
 
         fn open(&self) -> std::result::Result<Depot, Error> {
+            self.open_as("the first")
+        }
+
+        fn open_as(&self, owner: &str) -> std::result::Result<Depot, Error> {
             let shard = Arc::clone(&self.shard) as Arc<dyn Shard>;
-            Depot::open(&self.store(), (&self.bucket, "the first"), || Ok(shard))
+            Depot::open(&self.store(), (&self.bucket, owner), || Ok(shard))
         }
 
         /// A run with listed start pages, up to its first commit.
@@ -455,5 +477,17 @@ mod tests {
         let later = [(files::OWNER.to_owned(), b"the second".to_vec())];
         bench.shard.kept.lock().unwrap_or_else(PoisonError::into_inner).extend(later);
         assert_eq!(first.successor().as_deref(), Some("the second"));
+    }
+
+    #[test]
+    fn the_owner_before_is_not_named_as_the_new_one() {
+        let bench = Bench::new();
+        bench.begin().commit().expect("committed");
+        // It commits nothing before it is replaced: the last commit is still of the first.
+        let second = bench.open_as("the second").expect("opened");
+        assert_eq!(second.successor(), None);
+        let later = [(files::OWNER.to_owned(), b"the third".to_vec())];
+        bench.shard.kept.lock().unwrap_or_else(PoisonError::into_inner).extend(later);
+        assert_eq!(second.successor().as_deref(), Some("the third"));
     }
 }

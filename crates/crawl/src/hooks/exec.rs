@@ -300,7 +300,7 @@ mod tests {
     }
 
     fn exec(script: &str) -> Exec {
-        Exec::new(script, 1, Duration::from_millis(2000))
+        Exec::new(script, 1, Duration::from_secs(120))
     }
 
     #[test]
@@ -324,14 +324,16 @@ mod tests {
             let mark = folder.path().join("mark").display().to_string();
             let script =
                 format!("if [ ! -e {mark} ]; then touch {mark}; {what}; fi; while read -r line; do echo '{{}}'; done");
-            let exec = Exec::new(script, 1, Duration::from_millis(1500));
+            let within = if what.starts_with("exec sleep") { 1 } else { 120 };
+            let mut exec = Exec::new(script, 1, Duration::from_secs(within));
             let failed = ask(&exec, "http://a/").unwrap_err();
+            exec.timeout = Duration::from_secs(120);
             assert_eq!(ask(&exec, "http://a/"), Ok(Reply::new()), "{what}");
             failed
         };
         for (what, words) in [
             ("read -r line; exit 3", "the child exited without an answer"),
-            ("exec sleep 60", "no answer within"),
+            ("exec sleep 600", "no answer within"),
             ("read -r line; echo rubbish; cat > /dev/null", "its answer is not valid JSON"),
             ("read -r line; echo '{\"link\": []}'; cat > /dev/null", "its answer is not valid JSON"),
             ("read -r line; printf '{'; exit", "within an answer"),
@@ -352,7 +354,7 @@ mod tests {
         let state = || std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
         // An exited process is a zombie until it is waited for.
         let is_there = || !state().is_empty() && !state().contains(") Z ");
-        (0..500).take_while(|_| is_there()).for_each(|_| std::thread::sleep(Duration::from_millis(10)));
+        (0..6000).take_while(|_| is_there()).for_each(|_| std::thread::sleep(Duration::from_millis(10)));
         assert!(!is_there(), "{}", state());
     }
 
@@ -377,17 +379,18 @@ mod tests {
 
     #[test]
     fn a_program_that_prints_without_end_takes_no_memory_and_fails() {
-        let resident = || {
-            let status = std::fs::read_to_string("/proc/self/statm").unwrap();
-            status.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
-        };
-        let exec = exec("while read -r page; do echo '{}'; yes; done");
+        let folder = tempfile::tempdir().unwrap();
+        let mark = folder.path().join("mark");
+        // More than a pipe and the reader's buffer hold.
+        let script =
+            format!("while read -r page; do echo '{{}}'; yes | head -c 1000000; touch {}; yes; done", mark.display());
+        let exec = exec(&script);
         assert_eq!(ask(&exec, "http://a/"), Ok(Reply::new()));
-        let before = resident();
         std::thread::sleep(Duration::from_secs(1));
-        let grown = resident().saturating_sub(before);
-        assert!(grown < 32 << 20, "it has grown by {grown} bytes");
-        assert!(ask(&exec, "http://b/").unwrap_err().contains("extra output"));
+        assert!(!mark.exists(), "all of it was read, though nobody asked");
+        // On a busy machine nothing of it may have come yet; then it is taken for the answer.
+        let failed = ask(&exec, "http://b/").unwrap_err();
+        assert!(failed.contains("extra output") || failed.contains("not valid JSON"), "{failed}");
     }
 
     #[test]

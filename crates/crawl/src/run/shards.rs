@@ -5,6 +5,7 @@
 //! only tell which shards nobody works on, so that processes do not take shards from each other:
 //! free ones, and those whose owner was not heard from within its lease. Two processes may choose
 //! the same one at the same moment: the later one has it, and the earlier one looks for another.
+//! It leaves the lost one alone for a lease: so the two do not take it from each other in turns.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -23,6 +24,10 @@ use crate::stop::Stop;
 /// The interval at which the shards are looked at, and after a failure.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// The interval at which a process without room looks for shards that nobody takes.
+const LOOK_BUSY: Duration = Duration::from_secs(10);
+/// Leases after which the shard of a silent owner is taken without room.
+const LEASES_BUSY: u32 = 2;
 /// The interval at which ended crawls are noticed.
 const PAUSE: Duration = Duration::from_millis(50);
 /// A crawl that has starved counts as starving for this time: it says so each ten seconds.
@@ -111,6 +116,8 @@ struct Choice {
     /// Shards whose crawl has ended here; those of failed ones are never taken again.
     left: BTreeSet<u32>,
     failed: BTreeSet<u32>,
+    /// Shards that others have taken, and when.
+    lost: BTreeMap<u32, Instant>,
     has_taken: bool,
     is_enough: bool,
 }
@@ -124,6 +131,7 @@ impl Choice {
             was_over: standing.is_over,
             left: BTreeSet::new(),
             failed: BTreeSet::new(),
+            lost: BTreeMap::new(),
             has_taken: false,
             is_enough: false,
         }
@@ -135,12 +143,18 @@ impl Choice {
         match (then, &self.own) {
             (Then::Failed, _) | (_, Own::List(_)) => drop(self.failed.insert(shard)),
             (Then::Leave | Then::Stop, Own::Auto) => drop(self.left.insert(shard)),
-            (Then::Lost, Own::Auto) => {}
+            (Then::Lost, Own::Auto) => {
+                self.lost.insert(shard, Instant::now());
+                // One lost at once was no part in the fleet: others may be free.
+                self.has_taken &= !self.left.is_empty();
+            }
         }
     }
 
-    /// The next step, while the crawls of these shards run here.
-    fn step(&self, standing: &Standing, stats: &[ShardStats], running: &BTreeSet<u32>) -> Step {
+    /// The next step, while the crawls of these shards run here. Without room only a shard is
+    /// taken whose links nobody drops: a full mailbox of a dead owner holds up the crawls that
+    /// post there.
+    fn step(&self, standing: &Standing, stats: &[ShardStats], running: &BTreeSet<u32>, has_room: bool) -> Step {
         if let Own::List(list) = &self.own {
             let next = list.iter().find(|shard| !running.contains(shard) && !self.failed.contains(shard));
             return next.map_or(Step::Over, |shard| Step::Take(*shard));
@@ -150,7 +164,10 @@ impl Choice {
             if running.contains(&shard.shard) || self.failed.contains(&shard.shard) {
                 continue;
             }
+            let is_late = shard.waiting > 0
+                && shard.owner.is_some_and(|owner| owner.heard >= self.lease.saturating_mul(LEASES_BUSY));
             match self.rank(standing, shard) {
+                Some(_) if self.rests(shard.shard) || !has_room && !is_late => may_come = true,
                 Some(rank) if rank < best => (best, shards) = (rank, vec![shard.shard]),
                 Some(rank) if rank == best => shards.push(shard.shard),
                 Some(_) => {}
@@ -163,6 +180,12 @@ impl Choice {
             (true, true) => Step::Wait,
             (true, false) => Step::Over,
         }
+    }
+
+    /// Returns whether a shard was lost within the lease: its new owner may not be known at the
+    /// mailboxes yet, which it is after its first commit.
+    fn rests(&self, shard: u32) -> bool {
+        self.lost.get(&shard).is_some_and(|since| since.elapsed() < self.lease)
     }
 
     /// Returns whether a shard that must not be taken may be taken later: its owner may stop, and
@@ -216,8 +239,9 @@ impl Looks<'_> {
     ///
     /// # Errors
     /// The error of the server, if no crawl runs and it has not answered for the lease.
-    fn look(&mut self, is_alone: bool) -> Result<Option<Look>, Error> {
-        if Instant::now() < self.next {
+    fn look(&mut self, is_alone: bool, has_room: bool) -> Result<Option<Look>, Error> {
+        let due = if has_room { self.next } else { self.next.max(self.answered + LOOK_BUSY) };
+        if Instant::now() < due {
             return Ok(None);
         }
         match self.client.shards() {
@@ -238,11 +262,13 @@ impl Looks<'_> {
 /// Crawls the shards of a fleet that this process owns: those of a list, or free ones, one at the
 /// start, and one more each time when `appetite` has room. `crawl` crawls one to its end, on a
 /// thread of its own. Returns the results, in the order of their ends: when the fleet is over, the
-/// listed ones have ended, or a stop was asked for. Blocks.
+/// listed ones have ended, or a stop was asked for. A busy process takes only a shard with links
+/// whose owner is silent for two leases. A crawl that panics ends the process: the others are
+/// stopped, as by `stop`. Blocks.
 ///
 /// # Errors
 /// Errors of the server of the mailboxes, at the start, or if it is away for the lease while
-/// nothing is crawled. A crawl that panicked.
+/// nothing is crawled. A crawl that panicked, when the others have ended.
 ///
 /// ```no_run
 /// use crawl::run::shards::{Appetite, Then, crawl_shards};
@@ -268,22 +294,31 @@ pub fn crawl_shards<T: Send>(
     let now = Instant::now();
     let (mut looks, crawl) = (Looks { client, observer, next: now, answered: now }, &crawl);
     std::thread::scope(|scope| {
-        let (mut threads, mut results, mut has_said) = (BTreeMap::new(), Vec::new(), false);
+        let (mut threads, mut results, mut has_said, mut broken) = (BTreeMap::new(), Vec::new(), false, None);
         loop {
-            for (shard, result, then) in ended(&mut threads)? {
+            for (shard, ended) in ended(&mut threads) {
                 appetite.ends(shard);
-                choice.ended(shard, then);
-                results.push((shard, result));
                 looks.next = Instant::now();
+                match ended {
+                    Ok((result, then)) => {
+                        choice.ended(shard, then);
+                        results.push((shard, result));
+                    }
+                    Err(error) => {
+                        // The scope waits for the others, which may never end by themselves.
+                        stop.ask();
+                        broken = broken.or(Some(error));
+                    }
+                }
             }
             let goes_on = !stop.is_asked() && !choice.is_enough;
             if threads.is_empty() && !goes_on {
-                return Ok(results);
+                return broken.map_or(Ok(results), Err);
             }
-            let is_wanted = goes_on && (appetite.has_room() || fleet.own != Own::Auto);
-            let found = if is_wanted { looks.look(threads.is_empty())? } else { None };
+            let has_room = appetite.has_room() || fleet.own != Own::Auto;
+            let found = if goes_on { looks.look(threads.is_empty(), has_room)? } else { None };
             let running: BTreeSet<u32> = threads.keys().copied().collect();
-            let step = found.map(|(standing, stats)| choice.step(&standing, &stats, &running));
+            let step = found.map(|(standing, stats)| choice.step(&standing, &stats, &running, has_room));
             if step == Some(Step::Wait) && running.is_empty() && !std::mem::replace(&mut has_said, true) {
                 observer.event(&Event::NoShard { lease: choice.lease }).map_err(Error::Observer)?;
             }
@@ -301,17 +336,16 @@ pub fn crawl_shards<T: Send>(
     })
 }
 
-/// Takes out the crawls that have ended.
-fn ended<T>(threads: &mut BTreeMap<u32, ScopedJoinHandle<'_, (T, Then)>>) -> Result<Vec<(u32, T, Then)>, Error> {
+/// Takes out the crawls that have ended; an error is a panic.
+fn ended<T>(threads: &mut BTreeMap<u32, ScopedJoinHandle<'_, (T, Then)>>) -> Vec<(u32, Result<(T, Then), Error>)> {
     let done: Vec<u32> = threads.iter().filter(|(_, thread)| thread.is_finished()).map(|(shard, _)| *shard).collect();
     let mut ended = Vec::new();
     for shard in done {
         let Some(thread) = threads.remove(&shard) else { continue };
         let broke = |_| Error::Broken(format!("the crawl of shard {shard} stopped unexpectedly; please report it"));
-        let (result, then) = thread.join().map_err(broke)?;
-        ended.push((shard, result, then));
+        ended.push((shard, thread.join().map_err(broke)));
     }
-    Ok(ended)
+    ended
 }
 
 #[cfg(test)]
@@ -341,7 +375,7 @@ mod tests {
     }
 
     fn step(choice: &Choice, stats: &[ShardStats], running: &[u32]) -> Step {
-        choice.step(&standing(stats), stats, &running.iter().copied().collect())
+        choice.step(&standing(stats), stats, &running.iter().copied().collect(), true)
     }
 
     #[test]
@@ -400,7 +434,27 @@ mod tests {
         assert_eq!(step(&choice, &new, &[]), Step::Over);
         choice.ended(0, Then::Lost);
         assert_eq!(step(&choice, &[owned(0, 0, 1, false)], &[]), Step::Wait);
+        assert_eq!(step(&choice, &[free(0, 0), free(1, 0)], &[]), Step::Take(1), "another is free");
+        // Its new owner may not have said so at the mailboxes yet.
+        for stats in [owned(0, 0, 99, false), free(0, 4)] {
+            assert_eq!(step(&choice, &[stats], &[]), Step::Wait, "{stats:?}");
+        }
+        choice.lease = Duration::ZERO;
         assert_eq!(step(&choice, &[owned(0, 0, 99, false)], &[]), Step::Take(0));
+    }
+
+    #[test]
+    fn a_process_without_room_takes_only_a_shard_whose_links_nobody_drops() {
+        let choice = chosen(&[free(0, 0)], &Own::Auto);
+        let busy = |stats: ShardStats| {
+            let running = [7].into_iter().collect();
+            choice.step(&standing(&[stats]), &[stats], &running, false)
+        };
+        for left in [free(0, 9), owned(0, 9, 60, false), owned(0, 9, 119, false), owned(0, 0, 120, false)] {
+            assert_eq!(busy(left), Step::Wait, "{left:?}");
+        }
+        assert_eq!(busy(owned(0, 9, 120, false)), Step::Take(0));
+        assert_eq!(busy(owned(0, 9, 120, true)), Step::Take(0), "links have come for it");
     }
 
     #[test]

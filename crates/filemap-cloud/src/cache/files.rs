@@ -4,9 +4,10 @@
 //! An entry counts by its checksums alone: nothing is synced, and bytes that are torn, damaged or
 //! of another program are ignored. Several processes may share a folder: each appends to parts of
 //! its own, reads those of all that it has seen, and may delete any. A part that is deleted under
-//! its reader stays readable until it is closed. Files with other names are left alone.
+//! its reader stays readable while it is open; then its entries are missing. A bounded number of
+//! parts is open, those used last. Files with other names are left alone.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,6 +25,8 @@ const LEAST_BYTES: u64 = 1 << 20;
 /// Parts of a full cache, and the longest part.
 const PARTS: u64 = 16;
 const MOST_PART_BYTES: u64 = 64 << 20;
+/// The most parts that are open for reading.
+const OPEN: usize = if cfg!(test) { 4 } else { 64 };
 /// The end of a part's name; before it the time of its making and a random number.
 const END: &str = ".part";
 /// The length of a part's name.
@@ -87,17 +90,11 @@ fn head(bytes: &[u8]) -> Option<(u128, u64)> {
     is_valid.then(|| (Head::KEY.get(head), Head::PAYLOAD_BYTES.get(head)))
 }
 
-/// A file of entries.
-#[derive(Debug)]
-struct Part {
-    name: String,
-    file: Arc<dyn File>,
-}
-
 /// The place of an entry.
 #[derive(Clone, Debug)]
 struct Spot {
-    part: Arc<Part>,
+    /// The name of its part.
+    part: Arc<str>,
     offset: u64,
     /// Length of head and bytes.
     bytes: u64,
@@ -106,10 +103,17 @@ struct Spot {
 #[derive(Debug, Default)]
 struct State {
     /// Known parts by name, oldest first, with their lengths.
-    parts: BTreeMap<String, (Arc<Part>, u64)>,
+    parts: BTreeMap<String, u64>,
     spots: HashMap<u128, Spot>,
     /// The part that this handle appends to.
-    own: Option<String>,
+    own: Option<Own>,
+}
+
+/// A part that a handle appends to.
+#[derive(Clone, Debug)]
+struct Own {
+    name: Arc<str>,
+    file: Arc<dyn File>,
 }
 
 /// The files of a cache.
@@ -119,6 +123,8 @@ pub(super) struct Files {
     most: u64,
     part_bytes: u64,
     state: Mutex<State>,
+    /// Open parts, the one used last at the end. Locked after the state.
+    open: Mutex<VecDeque<(Arc<str>, Arc<dyn File>)>>,
     hits: AtomicU64,
     misses: AtomicU64,
     damaged: AtomicU64,
@@ -135,6 +141,7 @@ impl Files {
             most,
             part_bytes: (most / PARTS).min(MOST_PART_BYTES),
             state: Mutex::default(),
+            open: Mutex::default(),
             hits: AtomicU64::default(),
             misses: AtomicU64::default(),
             damaged: AtomicU64::default(),
@@ -163,12 +170,34 @@ impl Files {
         }
     }
 
+    /// The file of a part, opened if it is not. Closes the one that was used least recently.
+    fn file(&self, name: &Arc<str>) -> io::Result<Arc<dyn File>> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = open.iter().position(|(of, _)| of == name).and_then(|at| open.remove(at));
+        let (name, file) = match known {
+            Some(known) => known,
+            None => (Arc::clone(name), self.dir.open(name, Access::Read)?),
+        };
+        open.push_back((name, Arc::clone(&file)));
+        while open.len() > OPEN {
+            open.pop_front();
+        }
+        Ok(file)
+    }
+
+    /// Closes a part that is deleted.
+    fn close(&self, name: &str) {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).retain(|(of, _)| **of != *name);
+    }
+
     /// The entry of a key, if it is there and intact.
     pub(super) fn get(&self, key: u128) -> Option<Entry> {
         let spot = self.state().spots.get(&key).cloned();
-        let found = spot.as_ref().and_then(|spot| {
+        // Without its file the part was deleted.
+        let file = spot.as_ref().and_then(|spot| self.file(&spot.part).ok());
+        let found = spot.as_ref().zip(file.as_ref()).and_then(|(spot, file)| {
             let mut bytes = vec![0; usize::try_from(spot.bytes).ok()?];
-            files::read_exact(&*spot.part.file, &spot.part.name, &mut bytes, spot.offset).ok()?;
+            files::read_exact(&**file, &spot.part, &mut bytes, spot.offset).ok()?;
             Entry::decode(bytes, key)
         });
         if found.is_some() {
@@ -176,11 +205,19 @@ impl Files {
             return found;
         }
         self.misses.fetch_add(1, Ordering::Relaxed);
+        self.damaged.fetch_add(u64::from(file.is_some()), Ordering::Relaxed);
         if spot.is_some() {
-            self.damaged.fetch_add(1, Ordering::Relaxed);
             self.state().spots.remove(&key);
         }
         None
+    }
+
+    /// Drops the entries of these keys, as damaged.
+    pub(super) fn drop_entries(&self, is_dropped: impl Fn(u128) -> bool) {
+        let mut state = self.state();
+        let before = state.spots.len();
+        state.spots.retain(|key, _| !is_dropped(*key));
+        self.damaged.fetch_add((before - state.spots.len()) as u64, Ordering::Relaxed);
     }
 
     /// Keeps an entry, unless it is longer than a part. One that cannot be written is counted.
@@ -189,15 +226,15 @@ impl Files {
         if bytes.len() as u64 > self.part_bytes {
             return;
         }
-        let kept = self.place(bytes.len() as u64).and_then(|(part, offset)| {
-            part.file.write_at(&bytes, offset)?;
-            Ok(Spot { part, offset, bytes: bytes.len() as u64 })
+        let kept = self.place(bytes.len() as u64).and_then(|(own, offset)| {
+            own.file.write_at(&bytes, offset)?;
+            Ok(Spot { part: own.name, offset, bytes: bytes.len() as u64 })
         });
         match kept {
             Ok(spot) => {
                 let mut state = self.state();
                 // The part may have been deleted in the meantime.
-                if state.parts.contains_key(&spot.part.name) {
+                if state.parts.contains_key(&*spot.part) {
                     state.spots.insert(key, spot);
                 }
             }
@@ -206,25 +243,25 @@ impl Files {
     }
 
     /// Reserves bytes at the end of the own part, or of a new one.
-    fn place(&self, bytes: u64) -> io::Result<(Arc<Part>, u64)> {
+    fn place(&self, bytes: u64) -> io::Result<(Own, u64)> {
         let mut state = self.state();
-        let own = state.own.clone().unwrap_or_default();
-        if let Some((part, length)) = state.parts.get_mut(&own)
+        if let Some(own) = state.own.clone()
+            && let Some(length) = state.parts.get_mut(&*own.name)
             && *length + bytes <= self.part_bytes
         {
             let offset = *length;
             *length += bytes;
-            return Ok((Arc::clone(part), offset));
+            return Ok((own, offset));
         }
         self.look(&mut state)?;
         // A new part counts as full.
         self.shrink(&mut state, self.most - self.part_bytes)?;
         let name = self.name()?;
         let file = self.dir.open(&name, Access::Create)?;
-        let part = Arc::new(Part { name: name.clone(), file });
-        state.parts.insert(name.clone(), (Arc::clone(&part), bytes));
-        state.own = Some(name);
-        Ok((part, 0))
+        let own = Own { name: Arc::from(&*name), file };
+        state.parts.insert(name, bytes);
+        state.own = Some(own.clone());
+        Ok((own, 0))
     }
 
     /// The name of a new part: later ones sort behind earlier ones.
@@ -238,23 +275,23 @@ impl Files {
     /// Takes over parts that others have made, and forgets those that others have deleted.
     fn look(&self, state: &mut State) -> io::Result<()> {
         let mut there: BTreeSet<String> = self.dir.list()?.into_iter().filter(|name| is_part(name)).collect();
-        let own = state.own.clone();
-        state.parts.retain(|name, (part, length)| {
-            if own.as_ref() != Some(name)
-                && let Ok(now) = part.file.len()
-            {
+        let own = state.own.as_ref().map(|own| Arc::clone(&own.name));
+        state.parts.retain(|name, length| {
+            let is_there = there.remove(name);
+            if is_there && own.as_deref() != Some(name.as_str()) {
                 // Another process may have appended to it.
-                *length = now;
+                let now = self.file(&Arc::from(&**name)).and_then(|file| file.len());
+                *length = now.unwrap_or(*length);
             }
-            there.remove(name)
+            is_there
         });
         for name in there {
+            let part: Arc<str> = Arc::from(&*name);
             // Deleted in the meantime, or not a file of this user: not a part.
-            let Ok(file) = self.dir.open(&name, Access::Read) else { continue };
+            let Ok(file) = self.file(&part) else { continue };
             let length = file.len()?;
-            let part = Arc::new(Part { name: name.clone(), file });
-            state.spots.extend(entries(&part, length));
-            state.parts.insert(name, (part, length));
+            state.spots.extend(entries(&*file, &part, length));
+            state.parts.insert(name, length);
         }
         state.forget();
         Ok(())
@@ -264,6 +301,7 @@ impl Files {
     fn shrink(&self, state: &mut State, most: u64) -> io::Result<()> {
         while state.bytes() > most {
             let Some((name, _)) = state.parts.pop_first() else { break };
+            self.close(&name);
             match self.dir.remove(&name) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -276,14 +314,14 @@ impl Files {
 
 impl State {
     fn bytes(&self) -> u64 {
-        self.parts.values().fold(0, |sum: u64, (_, bytes)| sum.saturating_add(*bytes))
+        self.parts.values().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes))
     }
 
     /// Forgets the entries of parts that are gone.
     fn forget(&mut self) {
         let State { parts, spots, own } = self;
-        spots.retain(|_, spot| parts.contains_key(&spot.part.name));
-        if own.as_ref().is_some_and(|name| !parts.contains_key(name)) {
+        spots.retain(|_, spot| parts.contains_key(&*spot.part));
+        if own.as_ref().is_some_and(|own| !parts.contains_key(&*own.name)) {
             *own = None;
         }
     }
@@ -296,10 +334,10 @@ fn is_part(name: &str) -> bool {
 }
 
 /// The entries of a part, up to the first head that is not valid.
-fn entries(part: &Arc<Part>, length: u64) -> Vec<(u128, Spot)> {
+fn entries(file: &dyn File, part: &Arc<str>, length: u64) -> Vec<(u128, Spot)> {
     let (mut found, mut offset) = (Vec::new(), 0);
     let mut bytes = [0; Head::BYTES];
-    while files::read_exact(&*part.file, &part.name, &mut bytes, offset).is_ok() {
+    while files::read_exact(file, part, &mut bytes, offset).is_ok() {
         let Some((key, payload_bytes)) = head(&bytes) else { break };
         let bytes = payload_bytes.saturating_add(Head::BYTES as u64);
         let end = offset.saturating_add(bytes);
@@ -359,6 +397,28 @@ mod tests {
         (0..800).for_each(|nth| files.put(u128::from(nth), &entry(nth)));
         drop(Files::open(larger.path(), MOST).expect("opened"));
         assert!(disk_bytes(larger.path()) <= MOST);
+    }
+
+    #[test]
+    fn few_parts_are_open_and_all_can_be_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let files = Files::open(folder.path(), MOST).expect("opened");
+        (0..200).for_each(|nth| files.put(u128::from(nth), &entry(nth)));
+        let parts = OsDir::open(folder.path()).expect("a folder").list().expect("listed").len();
+        assert!(parts > 2 * OPEN, "{parts} parts");
+        for files in [files, Files::open(folder.path(), MOST).expect("opened")] {
+            // From part to part, there and back.
+            assert_eq!((held(&files, 0..200), held(&files, 0..200)), (200, 200));
+            let open = files.open.lock().unwrap_or_else(PoisonError::into_inner).len();
+            assert!((1..=OPEN).contains(&open), "{open} of {parts} parts are open");
+            assert_eq!(files.counts().damaged, 0);
+        }
+        // A part that another process has deleted is no damage.
+        let files = Files::open(folder.path(), MOST).expect("opened");
+        let dir = OsDir::open(folder.path()).expect("a folder");
+        dir.list().expect("listed").iter().for_each(|name| dir.remove(name).expect("removed"));
+        assert!(held(&files, 0..200) < 200);
+        assert_eq!(files.counts().damaged, 0);
     }
 
     #[test]

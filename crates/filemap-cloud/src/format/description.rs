@@ -17,12 +17,16 @@ pub(crate) struct Description {
     pub(crate) shards: u32,
     pub(crate) canonicalizer: String,
     pub(crate) canonicalizer_version: u32,
+    /// A random name, by which a cache tells the store from others at the same place; `None` if an
+    /// older build created it.
+    pub(crate) id: Option<String>,
 }
 
 impl Description {
     pub(crate) fn encode(&self) -> String {
-        let Description { shards, canonicalizer, canonicalizer_version } = self;
-        format!("{FORMAT}\nshards {shards}\ncanonicalizer {canonicalizer} {canonicalizer_version}\n")
+        let Description { shards, canonicalizer, canonicalizer_version, id } = self;
+        let id = id.as_ref().map(|id| format!("id {id}\n")).unwrap_or_default();
+        format!("{FORMAT}\nshards {shards}\ncanonicalizer {canonicalizer} {canonicalizer_version}\n{id}")
     }
 
     /// Decodes it; an error describes what this program does not support.
@@ -33,7 +37,7 @@ impl Description {
         if lines.next() != Some(FORMAT) {
             return Err(strange("has a format unknown to this program, which reads `filemap cloud 1`"));
         }
-        let (mut shards, mut named) = (None, None);
+        let (mut shards, mut named, mut id) = (None, None, None);
         for line in lines {
             let words: Vec<&str> = line.split(' ').collect();
             match words[..] {
@@ -45,12 +49,13 @@ impl Description {
                     let version = version.parse().map_err(|_| strange("has a version that is not a number"))?;
                     named = Some((name.to_owned(), version));
                 }
+                ["id", random] => id = Some(random.to_owned()),
                 _ => return Err(strange(&format!("has a line unknown to this program: `{line}`"))),
             }
         }
         let (canonicalizer, canonicalizer_version) = named.ok_or_else(|| strange("names no canonicalizer"))?;
         let shards = shards.ok_or_else(|| strange("has no number of shards"))?;
-        Ok(Description { shards, canonicalizer, canonicalizer_version })
+        Ok(Description { shards, canonicalizer, canonicalizer_version, id })
     }
 }
 
@@ -60,9 +65,12 @@ mod tests {
 
     #[test]
     fn a_description_comes_back_and_what_is_not_known_is_refused() {
-        let description = Description { shards: 16, canonicalizer: "whatwg".to_owned(), canonicalizer_version: 3 };
-        let text = description.encode();
-        assert_eq!(Description::decode(text.as_bytes()), Ok(description));
+        let (canonicalizer, id) = ("whatwg".to_owned(), None);
+        let older = Description { shards: 16, canonicalizer, canonicalizer_version: 3, id };
+        let text = older.encode();
+        assert_eq!(Description::decode(text.as_bytes()), Ok(older.clone()));
+        let newer = Description { id: Some("00ff".to_owned()), ..older };
+        assert_eq!(Description::decode(newer.encode().as_bytes()), Ok(newer));
         for wrong in [
             "",
             "filemap cloud 2\n",

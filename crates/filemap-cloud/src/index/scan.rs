@@ -70,7 +70,7 @@ impl Scan {
         let (mut view, mut again) = (views.current().await?, Some(Arc::clone(views)));
         let mut rows = wanted.rows_in(&*view.reader).await;
         if rows.as_ref().is_err_and(is_gone) {
-            views.renew().await?;
+            views.renew_tables().await?;
             (view, again) = (views.current().await?, None);
             rows = wanted.rows_in(&*view.reader).await;
         }
@@ -87,7 +87,7 @@ impl Scan {
             if !self.wanted.go_on(self.last.as_ref()) {
                 return Ok(None);
             }
-            views.renew().await?;
+            views.renew_tables().await?;
             let wanted = Wanted { range: self.wanted.range.clone(), prefix: self.wanted.prefix.clone(), ..self.wanted };
             *self = Scan { views: None, ..Scan::of_reader(&self.bucket, &views, wanted).await? };
             row = self.rows.next().await;

@@ -23,6 +23,7 @@ use super::clock::Still;
 use super::{Generation, Generations, LONGEST_LOOK, MIN_AGE, Sum, failed, filters};
 use crate::bucket::Bucket;
 use crate::error::{Error, Result};
+use crate::format::checkpoint::Checkpoint;
 use crate::options::CloudOptions;
 
 /// Disables SlateDB's own polling.
@@ -147,8 +148,18 @@ impl Views {
     /// if its checkpoint is gone, objects that the view names may be, too: an error.
     pub(super) async fn renew(&self) -> Result<()> {
         let Some(holder) = &self.holder else { return self.look(true).await };
-        let is_there = self.bucket.get(holder).await?.is_some();
-        if is_there { Ok(()) } else { Err(Error::Expired { location: self.bucket.location().to_owned() }) }
+        let ended = |bytes: &[u8]| Checkpoint::decode(bytes).is_some_and(Checkpoint::is_ended);
+        let is_live = self.bucket.get(holder).await?.is_some_and(|bytes| !ended(&bytes));
+        if is_live { Ok(()) } else { Err(Error::Expired { location: self.bucket.location().to_owned() }) }
+    }
+
+    /// As [`Views::renew`], after a table of the view was missing or invalid: the cache on disk
+    /// may have it damaged, so its tables are read again.
+    pub(super) async fn renew_tables(&self) -> Result<()> {
+        if let Some(cache) = self.bucket.cache() {
+            cache.drop_tables();
+        }
+        self.renew().await
     }
 
     /// Polls for changes. `is_sure`: the caller knows that there are some.

@@ -12,10 +12,13 @@
 //! A Bloom filter that fits the processor's caches precedes the buckets: most lookups are of keys
 //! that are in the index, or absent.
 
+mod chunk;
+
 use crate::format::bloom;
 use crate::format::location::Extent;
 use crate::record::Version;
 use crate::sync::primitive::{AtomicU32, AtomicU64, AtomicUsize, OnceLock, Ordering};
+use chunk::Chunk;
 
 #[cfg(not(any(filemap_loom, filemap_shuttle)))]
 const CHUNK_BITS: u32 = 16;
@@ -76,8 +79,6 @@ pub(crate) struct Change {
     /// key's first entry.
     pub(crate) was_live: Option<bool>,
 }
-
-type Chunk = Box<[AtomicU64]>;
 
 /// The memtable.
 #[derive(Debug)]
@@ -143,7 +144,7 @@ impl Memtable {
 
     fn words(&self, address: u32) -> &[AtomicU64] {
         let chunk = self.chunks[(address >> CHUNK_BITS) as usize].get();
-        &chunk.map_or(&[][..], |c| c)[address as usize % CHUNK_WORDS..]
+        &chunk.map_or(&[][..], |c| &c[..])[address as usize % CHUNK_WORDS..]
     }
 
     fn word(&self, address: u32, at: usize) -> u64 {
@@ -370,7 +371,7 @@ impl Memtable {
             at = at.next_multiple_of(CHUNK_WORDS);
         }
         assert!(at + words <= self.chunks.len() * CHUNK_WORDS, "the caller checks that there is room");
-        self.chunks[at / CHUNK_WORDS].get_or_init(|| (0..self.chunk_words(at)).map(|_| AtomicU64::new(0)).collect());
+        self.chunks[at / CHUNK_WORDS].get_or_init(|| Chunk::zeroed(self.chunk_words(at)));
         self.used_words.store(at + words, Ordering::Relaxed);
         at as u32
     }

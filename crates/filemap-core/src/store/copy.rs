@@ -57,6 +57,8 @@ pub struct Copied {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CopyOptions {
     recompress: bool,
+    /// Accepts the keys that are not copied.
+    skips: Option<fn(&[u8]) -> bool>,
 }
 
 impl CopyOptions {
@@ -68,6 +70,18 @@ impl CopyOptions {
     /// Compresses every body again, at the other store's level.
     pub fn recompress(mut self) -> CopyOptions {
         self.recompress = true;
+        self
+    }
+
+    /// Leaves out the keys that `skips` accepts, which no total counts: what is true of one store
+    /// alone.
+    ///
+    /// ```
+    /// use filemap_core::backup::CopyOptions;
+    /// let options = CopyOptions::new().skip_keys(|key| key.starts_with(b"\0"));
+    /// ```
+    pub fn skip_keys(mut self, skips: fn(&[u8]) -> bool) -> CopyOptions {
+        self.skips = Some(skips);
         self
     }
 }
@@ -214,6 +228,9 @@ impl Copy<'_> {
     /// Copies all versions of a key in the order of their sequences. If the chain to them is
     /// damaged, copies the version that the scan found.
     fn key(&mut self, key: &[u8], met: Option<Spot>, before: u64, progress: &mut CopyProgress<'_>) -> Result<()> {
+        if self.options.skips.is_some_and(|skips| skips(key)) {
+            return Ok(());
+        }
         let mut spots = match (self.from.reading.spots(key), met) {
             (Err(e), Some(met)) if e.is_corrupt() => {
                 unless_cancelled(self.pass_over(&e, progress))?;

@@ -127,6 +127,10 @@ impl Dir for Gated {
         Ok(Arc::new(GatedFile { file, gate: Arc::clone(&self.gate) }))
     }
 
+    fn will_open(&self, names: &[String]) {
+        self.dir.will_open(names);
+    }
+
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let _passing = self.gate.pass()?;
         self.dir.rename(from, to)

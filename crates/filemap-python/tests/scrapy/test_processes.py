@@ -71,7 +71,7 @@ def said_by(folder: Path, name: str) -> list[str]:
 
 def victim_of(folder: Path, running: "dict[str, subprocess.Popen[bytes]]") -> str:
     """Chooses a working process: mostly the holder of the cache or of the filter."""
-    until = time.monotonic() + 60
+    until = time.monotonic() + 300
     while time.monotonic() < until:
         working = [name for name in running if len(said_by(folder, name)) > 5]
         holders = [name for name in working if "holds 0" in said_by(folder, name)]

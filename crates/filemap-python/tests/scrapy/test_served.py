@@ -169,7 +169,8 @@ def test_a_crawl_goes_on_without_its_cache_and_counts_what_it_lacks(server: Serv
     with Site() as site:
         start = f"{site.url}/all/{PAGES}"
         given = {"HTTPCACHE_DIR": server.location, "FILEMAP_PATIENCE_SECS": 0.5}
-        given |= {"DOWNLOAD_DELAY": 0.01, "CONCURRENT_REQUESTS_PER_DOMAIN": 4}
+        # The server is killed before the last page, on a busy machine too.
+        given |= {"DOWNLOAD_DELAY": 0.04, "CONCURRENT_REQUESTS_PER_DOMAIN": 4}
         running = begin(start, **given)
         wait_for(site, 30)
         server.kill()
@@ -192,7 +193,7 @@ def test_the_page_store_goes_on_without_its_server_and_counts(server: Server) ->
         "DOWNLOADER_MIDDLEWARES": {"filemap.scrapy.PageStoreMiddleware": 905},
         "FILEMAP_STORE": server.location,
         "FILEMAP_PATIENCE_SECS": 0.5,
-        "DOWNLOAD_DELAY": 0.01,
+        "DOWNLOAD_DELAY": 0.04,
         "CONCURRENT_REQUESTS_PER_DOMAIN": 4,
     }
     with Site() as site:

@@ -177,7 +177,8 @@ impl WarcFollower {
             }
             changes => changes?,
         };
-        Ok(WarcFollower { store: store.clone(), changes, from: *from, last: last.clone() })
+        // Positions are those of one store: originals of others do not count.
+        Ok(WarcFollower { store: store.alone(), changes, from: *from, last: last.clone() })
     }
 
     /// The position after the last part; after an error, resume at the one before.

@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::names;
 use crate::page::version::StoredVersion;
 use crate::page::{RecordKind, key};
-use crate::store::{Origin, PageStore, original_among, take_body};
+use crate::store::{Origin, PageStore, joined, original_among, take_body};
 use crate::warc::write::{Form, draft};
 
 /// An event of a dump.
@@ -144,6 +144,7 @@ pub fn dump_members(
     target: &mut dyn Target,
     progress: &mut dyn FnMut(DumpEvent<'_>) -> ControlFlow<()>,
 ) -> Result<DumpReport> {
+    let stores = &joined(stores)[..];
     let mut pass = Pass::new(stores, options, target)?;
     let versions = stores.iter().enumerate().flat_map(|(number, store)| {
         let versions = chosen(store, options).unwrap_or_else(|error| Box::new(std::iter::once(Err(error))) as Versions);

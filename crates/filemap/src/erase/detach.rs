@@ -1,14 +1,79 @@
 //! Detaches revisits: a revisit that stays when its original is erased gets its own body.
 
-use filemap_core::erase::Erasure;
+use std::ops::ControlFlow;
+use std::sync::Arc;
 
-use crate::erase::{EraseProgress, Progress};
-use crate::error::Result;
+use filemap_core::erase::{Erasure, Rule, RuleState};
+
+use crate::erase::{EraseOrder, EraseProgress, Progress};
+use crate::error::{Error, Result};
 use crate::page::version::BodyForm;
+use crate::store::rules::RuleSet;
 use crate::store::{FoundRevisit, Loader, PageStore, Resolver};
 
 /// Bytes of bodies put before the replaced revisits are dropped.
 const PUT_BYTES: u64 = 64 << 20;
+
+/// Before an erasure in each member of a store over several folders: puts each revisit that stays
+/// but loses its original, in whichever member that is, again as a page with that body. Returns
+/// their number. Concerns the rule of `order`, those of `adopted` that hold, and the unfinished
+/// ones of all members; makes none of them. Takes the passes over each member that
+/// [`PageStore::erase`] takes before it erases.
+///
+/// # Errors
+///
+/// As [`PageStore::erase`], with the path of the member.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use std::ops::ControlFlow;
+/// # use std::sync::Arc;
+/// # use filemap::canonical::Whatwg;
+/// # use filemap::{Options, sharded::ShardedStore};
+/// use filemap::erase::{EraseOrder, EraseTarget, detach_among};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let disks = [dir.path().join("a.fm"), dir.path().join("b.fm")];
+/// let store = ShardedStore::open_or_create(&disks, Arc::new(Whatwg), Options::new())?;
+/// let order = EraseOrder::new(EraseTarget::Host("example.com".to_owned()), "asked for");
+/// detach_among(store.members(), Some(&order), &[], &mut |_| ControlFlow::Continue(()))?;
+/// for member in store.members() {
+///     assert!(member.erase(&order, &mut |_| ControlFlow::Continue(()))?.is_complete());
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub fn detach_among(
+    members: &[PageStore],
+    order: Option<&EraseOrder>,
+    adopted: &[Rule],
+    progress: &mut dyn FnMut(EraseProgress) -> ControlFlow<()>,
+) -> Result<u64> {
+    let mut rules: Vec<Rule> = adopted.iter().filter(|rule| rule.holds()).cloned().collect();
+    if let (Some(order), Some(first)) = (order, members.first()) {
+        let (what, reason) = (first.what(order, &first.engine().rules()?)?, order.reason.clone());
+        rules.push(Rule { id: 0, state: RuleState::Unfinished, made_ms: 0, changed_ms: 0, reason, what });
+    }
+    for member in members {
+        let own = member.engine().rules().map_err(|error| named(member, error.into()))?;
+        rules.extend(own.into_iter().filter(|rule| rule.state == RuleState::Unfinished));
+    }
+    let set = Arc::new(RuleSet::of(&rules)?);
+    let mut detached = 0;
+    for member in members.iter().filter(|_| !set.is_empty()) {
+        let erasure = member.erasure_alone(&set, progress).map_err(|error| named(member, error))?.0;
+        detached += member.detach_revisits(&erasure, false, progress).map_err(|error| named(member, error))?;
+    }
+    Ok(detached)
+}
+
+/// The error with the folder of its member; a cancellation is of none.
+fn named(member: &PageStore, error: Error) -> Error {
+    match error {
+        Error::Engine(filemap_core::Error::Cancelled) => error,
+        error => error.of_member(member.engine().path()),
+    }
+}
 
 impl PageStore {
     /// Before anything is erased, puts each revisit that stays but loses its original again, as a
@@ -85,12 +150,10 @@ impl PageStore {
 
 #[cfg(test)]
 mod tests {
-    use std::ops::ControlFlow;
-
     use filemap_core::Options;
 
     use super::*;
-    use crate::erase::{EraseOrder, EraseTarget};
+    use crate::erase::EraseTarget;
     use crate::page::{Page, RecordKind, Revisit, RevisitProfile};
 
     #[test]

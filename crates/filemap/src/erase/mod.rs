@@ -15,6 +15,7 @@ use filemap_core::erase::{Admission, Erased, Erasure, ErasureStep, Rule, RuleSta
 use filemap_core::{Store, Version};
 
 pub use crate::store::rules::{EraseOrder, EraseTarget, obey};
+pub use detach::detach_among;
 pub use proof::{Mention, Proof};
 
 use crate::error::{Error, Result};
@@ -127,6 +128,9 @@ impl PageStore {
     /// matching capture, every dictionary that may hold its text and every segment that may hold
     /// its bytes, and searches the files for remains. Reads and puts continue. [`Store::erase`]
     /// has the costs.
+    ///
+    /// In a member of a store over several folders revisits in the others are not searched: call
+    /// [`detach_among`] before.
     ///
     /// Repeated after an interruption, it finishes the erasure. If [`Erasing::is_complete`], the
     /// rule is in force; otherwise the rule still refuses puts, and its erasure counts as
@@ -275,6 +279,13 @@ impl PageStore {
     /// The erasure for the engine that some rules need, the texts to search for afterwards, and
     /// the bodies that could not be compared.
     fn erasure(&self, set: &Arc<RuleSet>, progress: Progress<'_>) -> Result<(Erasure, Needles, Unread)> {
+        let (erasure, unread) = self.erasure_alone(set, progress)?;
+        let needles = self.needles(&erasure)?;
+        Ok((erasure, needles, unread))
+    }
+
+    /// As [`PageStore::erasure`], without the texts.
+    fn erasure_alone(&self, set: &Arc<RuleSet>, progress: Progress<'_>) -> Result<(Erasure, Unread)> {
         let (by_digest, unread) = self.with_digests(set, progress)?;
         let by_digest = Arc::new(by_digest);
         let (rules, digests) = (Arc::clone(set), Arc::clone(&by_digest));
@@ -288,8 +299,7 @@ impl PageStore {
         let rules = Arc::clone(set);
         let is_group = move |group: &[u8]| rules.matchers().any(|m| m.may_be_of(group));
         let erasure = Erasure { keys: Arc::new(is_key), versions: Arc::new(is_version), groups: Arc::new(is_group) };
-        let needles = self.needles(&erasure)?;
-        Ok((erasure, needles, unread))
+        Ok((erasure, unread))
     }
 
     /// Sequences, by key, of the versions whose bodies have a digest that a rule names; and the

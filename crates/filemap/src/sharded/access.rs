@@ -1,6 +1,6 @@
 //! The store over several folders as [`PageRead`] and [`PageWrite`]: calls of a URL go to the
-//! member of its host, lists are merged, calls of the whole store go to every member. A revisit
-//! may get its body from another member than its own.
+//! member of its host, lists are merged, calls of the whole store go to every member. Members know
+//! each other, so a revisit gets its body from whichever has it.
 
 use std::collections::VecDeque;
 use std::io::Read;
@@ -47,10 +47,10 @@ impl ShardedStore {
                 Err(error) => pages.push((at, (url, Err(error)))),
             }
         }
-        for (number, (member, of_member)) in self.members.iter().zip(of_members).enumerate() {
+        for (member, of_member) in self.members.iter().zip(of_members) {
             let (places, urls): (Vec<usize>, Vec<Vec<u8>>) = of_member.into_iter().unzip();
             let read = member.get_ahead(urls, depth).map(|(url, page)| {
-                let page = named(member, page).and_then(|page| self.whole(number, page));
+                let page = named(member, page);
                 (url, page)
             });
             pages.extend(places.into_iter().zip(read));
@@ -74,18 +74,18 @@ impl PageRead for ShardedStore {
     }
 
     fn get(&self, lookup: &Lookup<'_>) -> Result<Option<Page>> {
-        let (number, member) = self.numbered(lookup.url)?;
-        self.whole(number, named(member, PageRead::get(member, lookup))?)
+        let member = self.of(lookup.url)?;
+        named(member, PageRead::get(member, lookup))
     }
 
     fn get_version(&self, lookup: &Lookup<'_>, version: Version) -> Result<Option<Page>> {
-        let (number, member) = self.numbered(lookup.url)?;
-        self.whole(number, named(member, PageRead::get_version(member, lookup, version))?)
+        let member = self.of(lookup.url)?;
+        named(member, PageRead::get_version(member, lookup, version))
     }
 
     fn get_reader<'s>(&'s self, lookup: &Lookup<'_>) -> Result<Option<Streamed<'s>>> {
-        let (number, member) = self.numbered(lookup.url)?;
-        self.whole_stream(number, named(member, PageRead::get_reader(member, lookup))?)
+        let member = self.of(lookup.url)?;
+        named(member, PageRead::get_reader(member, lookup))
     }
 
     fn head(&self, lookup: &Lookup<'_>) -> Result<Option<PageHead>> {
@@ -113,7 +113,7 @@ impl PageRead for ShardedStore {
         let mut pages: Vec<Option<Page>> = urls.iter().map(|_| None).collect();
         for (number, answer) in answers.into_iter().enumerate() {
             for (at, page) in places(number).into_iter().zip(answer?) {
-                pages[at] = self.whole(number, page)?;
+                pages[at] = page;
             }
         }
         Ok(pages)
@@ -157,13 +157,17 @@ impl PageRead for ShardedStore {
 
     /// One list in order, of the lists of all members; of a host that of its member. Damage in a
     /// member is an error before all else, and what can be read follows; after any other error
-    /// nothing does. If a member keeps no order, one list after the other.
+    /// nothing does. If a member keeps no order, one list after the other. What is in another
+    /// member than that of its host is not listed, as it is not found.
     fn list<'s>(&'s self, scope: &Scope, after: Option<&Cursor>) -> Result<Results<'s, Listed>> {
-        let list = |member: &'s PageStore| of_member(member, PageRead::list(member, scope, after));
+        let list = |member: &'s PageStore| {
+            let list = of_member(member, PageRead::list(member, scope, after));
+            list.map(|list| at_home(list, move |listed: &Listed| member.is_home(&listed.url)))
+        };
         let lists = self.asked(scope).iter().map(list).collect::<Result<Vec<_>>>()?;
         Ok(match self.is_in_order() {
             true => merge::listings(lists, scope.is_backwards, Error::is_damage),
-            false => Box::new(lists.into_iter().flatten()),
+            false => until_fatal(lists.into_iter().flatten()),
         })
     }
 
@@ -173,6 +177,8 @@ impl PageRead for ShardedStore {
         PageRead::cursor(without.unwrap_or(self.first()), url)
     }
 
+    /// From the counters of the members. So it includes what [`ShardedStore::strays`] finds, which
+    /// is neither listed nor found.
     fn count(&self, scope: &Scope) -> Result<u64> {
         self.asked(scope).iter().map(|member| named(member, PageRead::count(member, scope))).sum()
     }
@@ -183,9 +189,15 @@ impl PageRead for ShardedStore {
         match self.asked(scope) {
             [member] => of_member(member, PageRead::heads(member, scope)),
             members if scope.is_all() && !scope.is_backwards => {
-                let heads = |member: &'s PageStore| of_member(member, PageRead::heads(member, scope));
+                let heads = |member: &'s PageStore| {
+                    let is_at_home = move |head: &PageHead| {
+                        let key = member.key(&head.page.url);
+                        key.map_or(true, |key| member.is_home(&key))
+                    };
+                    of_member(member, PageRead::heads(member, scope)).map(|heads| at_home(heads, is_at_home))
+                };
                 let heads = members.iter().map(heads).collect::<Result<Vec<_>>>()?;
-                Ok(Box::new(heads.into_iter().flatten()))
+                Ok(until_fatal(heads.into_iter().flatten()))
             }
             _ => heads_of_listed(self, scope),
         }
@@ -232,20 +244,23 @@ impl PageWrite for ShardedStore {
         named(member, PageWrite::remove_at(member, url, variant, time_ms))
     }
 
+    /// One member after the other. If one fails, pages are removed from the others all the same;
+    /// the first failure is returned at the end.
     fn remove_all(&self, scope: &Scope, each: &mut dyn FnMut(Result<Removed<'_>>) -> ControlFlow<()>) -> Result<u64> {
-        let (mut pages, mut goes_on) = (0, true);
+        let (mut pages, mut goes_on) = (Ok(0), true);
         for member in self.asked(scope) {
             let removed = PageWrite::remove_all(member, scope, &mut |removed| {
                 let told = each(named(member, removed));
                 goes_on = told.is_continue();
                 told
             });
-            pages += named(member, removed)?;
+            let removed = named(member, removed);
+            pages = pages.and_then(|pages: u64| removed.map(|removed| pages + removed));
             if !goes_on {
                 break;
             }
         }
-        Ok(pages)
+        pages
     }
 
     /// All members at the same time. If one fails, the others are synced all the same.
@@ -257,4 +272,19 @@ impl PageWrite for ShardedStore {
     fn close(&self) -> Result<()> {
         self.at_once(|_, member| PageWrite::close(member)).into_iter().collect()
     }
+}
+
+/// The items of a member's list that belong into it, and its errors.
+fn at_home<'s, T: 's>(list: Results<'s, T>, is_at_home: impl Fn(&T) -> bool + Send + 's) -> Results<'s, T> {
+    Box::new(list.filter(move |item| item.as_ref().map_or(true, &is_at_home)))
+}
+
+/// The items up to the first error that is not damage: what follows would hide what is missing.
+pub(super) fn until_fatal<'s, T: 's>(items: impl Iterator<Item = Result<T>> + Send + 's) -> Results<'s, T> {
+    let (mut items, mut is_over) = (items, false);
+    Box::new(std::iter::from_fn(move || {
+        let item = if is_over { None } else { items.next() };
+        is_over = item.as_ref().is_some_and(|item| item.as_ref().is_err_and(|error| !error.is_damage()));
+        item
+    }))
 }

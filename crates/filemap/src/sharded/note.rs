@@ -5,7 +5,7 @@
 //! backup, a copy of the files and a repair have it too. Its time is later than that of any page,
 //! so no rule of retention takes it. It is text, for whoever looks: `1 SET 0 2 made`.
 
-use filemap_core::Record;
+use filemap_core::{Record, Store};
 
 use crate::error::{Error, Result};
 use crate::page::key;
@@ -33,6 +33,11 @@ pub(super) struct Note {
 }
 
 impl Note {
+    /// Returns whether both are of one place, whatever is made of it.
+    pub(super) fn is_of(&self, other: &Note) -> bool {
+        (self.set, self.number, self.of) == (other.set, other.number, other.of)
+    }
+
     fn text(&self) -> String {
         let state = if self.is_made { MADE } else { MAKING };
         format!("{LAYOUT} {:032x} {} {} {state}", self.set, self.number, self.of)
@@ -52,6 +57,67 @@ impl Note {
     }
 }
 
+/// The place of a store in a store over several folders.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use std::sync::Arc;
+/// use filemap::canonical::Whatwg;
+/// use filemap::sharded::{Membership, ShardedStore};
+/// use filemap::{Options, PageStore};
+///
+/// let dir = tempfile::tempdir()?;
+/// let disks = [dir.path().join("a.fm"), dir.path().join("b.fm")];
+/// let store = ShardedStore::open_or_create(&disks, Arc::new(Whatwg), Options::new())?;
+/// let second = Membership::of(store.members()[1].engine())?.expect("a member");
+/// assert_eq!((second.number, second.members), (1, 2));
+/// let alone = PageStore::create(dir.path().join("alone.fm"), Options::new())?;
+/// assert!(Membership::of(alone.engine())?.is_none());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Membership {
+    /// The random id of the set.
+    pub set: u128,
+    /// Number of this member, from 0.
+    pub number: u32,
+    /// Number of members.
+    pub members: u32,
+}
+
+impl Membership {
+    /// The place of this store; `None` if it is not a member.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotMembers`] if this program does not understand the note of it; those of
+    /// [`Store::get`].
+    ///
+    /// ```
+    /// use filemap::sharded::Membership;
+    /// let dir = tempfile::tempdir()?;
+    /// let store = filemap::PageStore::create(dir.path().join("a.fm"), filemap::Options::new())?;
+    /// assert!(Membership::of(store.engine())?.is_none(), "a store in one folder");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn of(store: &Store) -> Result<Option<Membership>> {
+        let membership = |note: Note| Membership { set: note.set, number: note.number, members: note.of };
+        Ok(read_from(store)?.map(membership))
+    }
+}
+
+/// Returns whether a key of a store is that of the note by which it is a member: for copies of
+/// keys to a store that is not, or is another one.
+///
+/// ```
+/// assert!(!filemap::sharded::is_note(b"http://example.com/"));
+/// ```
+pub fn is_note(key: &[u8]) -> bool {
+    key == key::MEMBER
+}
+
 /// The note of a store; `None` if it has none, and is not a member.
 ///
 /// # Errors
@@ -59,12 +125,35 @@ impl Note {
 /// [`Error::NotMembers`] if this program does not understand it; those of
 /// [`filemap_core::Store::get`].
 pub(super) fn read(store: &PageStore) -> Result<Option<Note>> {
-    let Some(value) = store.engine().get(key::MEMBER)? else { return Ok(None) };
+    read_from(store.engine())
+}
+
+fn read_from(store: &Store) -> Result<Option<Note>> {
+    let Some(value) = store.get(key::MEMBER)? else { return Ok(None) };
     let text = String::from_utf8_lossy(&value.body);
     Note::parse(&text).map(Some).ok_or_else(|| Error::NotMembers {
-        path: store.engine().path().to_owned(),
+        path: store.path().to_owned(),
         what: format!("its note of the set that it belongs to is not understood ({text:?}): use a newer build"),
     })
+}
+
+/// Returns whether the store had a note of this place before: another one was put over it.
+///
+/// # Errors
+///
+/// Those of [`filemap_core::Store::get_version`], but for damage, which proves nothing.
+pub(super) fn has_had(store: &PageStore, wanted: &Note) -> Result<bool> {
+    for head in store.engine().history_iter(key::MEMBER) {
+        let value = head.and_then(|head| store.engine().get_version(key::MEMBER, head.version));
+        let note = match value {
+            Err(error) if error.is_corrupt() => None,
+            value => value?.and_then(|value| Note::parse(&String::from_utf8_lossy(&value.body))),
+        };
+        if note.is_some_and(|note| note.is_of(wanted)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Notes it, durably.

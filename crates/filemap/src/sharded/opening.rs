@@ -317,7 +317,7 @@ fn checked(members: Vec<PageStore>) -> Result<ShardedStore> {
         return Err(Error::NotMembers { path: PathBuf::new(), what: "no folder was given".to_owned() });
     };
     members.iter().try_for_each(|member| check_keys(member, &**first.canonicalizer()))?;
-    Ok(ShardedStore { members })
+    Ok(ShardedStore::joining(&members))
 }
 
 /// Checks that a member's keys are made by this canonicaliser.

@@ -1,52 +1,15 @@
-//! Revisits with their original in another member, under another host: they get its body when they
-//! are read, and count as resolved.
+//! Revisits of all members, counted together: one counts as resolved wherever its original is.
 //!
-//! The member of a revisit is asked first, then that of the URL which it names. What is between
-//! them (a revisit of a revisit) must be in one of the two.
+//! Reading needs nothing of this: the handle of a member knows the others, and so gives a revisit
+//! the body that a store in one folder would give it.
 
 use std::ops::ControlFlow;
 
 use super::{ShardedStore, named};
-use crate::access::{Streamed, streamed};
 use crate::error::Result;
-use crate::page::Page;
-use crate::page::version::StoredVersion;
-use crate::store::{RevisitCount, Unresolved, elsewhere, take_body};
+use crate::store::{RevisitCount, Unresolved};
 
 impl ShardedStore {
-    /// A page that the member of this number gave; a revisit without a body gets that of its
-    /// original in another member.
-    pub(super) fn whole(&self, number: usize, page: Option<Page>) -> Result<Option<Page>> {
-        let Some(mut page) = page else { return Ok(None) };
-        if let Some(original) = self.original_elsewhere(number, &page)? {
-            take_body(&mut page, original);
-        }
-        Ok(Some(page))
-    }
-
-    /// As [`ShardedStore::whole`], of a page as a stream.
-    pub(super) fn whole_stream<'s>(&self, number: usize, found: Option<Streamed<'s>>) -> Result<Option<Streamed<'s>>> {
-        let Some((mut page, body)) = found else { return Ok(None) };
-        Ok(Some(match self.original_elsewhere(number, &page)? {
-            None => (page, body),
-            Some(original) => {
-                take_body(&mut page, original);
-                streamed(page)
-            }
-        }))
-    }
-
-    /// The original in another member of a revisit that its own member did not resolve.
-    fn original_elsewhere(&self, number: usize, page: &Page) -> Result<Option<StoredVersion>> {
-        if page.revisit.as_ref().is_none_or(|revisit| revisit.original.is_some()) {
-            return Ok(None);
-        }
-        let Some(other) = elsewhere(&self.members, number, page) else { return Ok(None) };
-        let member = &self.members[other];
-        let found = member.original_and_steps(&member.key_of_page(page)?, page);
-        Ok(named(member, found)?.map(|(original, _)| original))
-    }
-
     /// Number of revisits, and of those without an original in any member that may have it; `None`
     /// if cancelled: see [`PageStore::count_revisits`](crate::PageStore). `progress` gets the
     /// number of versions read.

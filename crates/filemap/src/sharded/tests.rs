@@ -12,12 +12,14 @@ use tempfile::TempDir;
 use urlindex::{Canonicalizer, Exact, Whatwg};
 
 use super::ShardedStore;
+use super::access::until_fatal;
 use super::note::{self, Note};
 use crate::access::{Cursor, Lookup, PageRead, PageWrite, PutRule, Scope};
 use crate::error::{Error, Result};
+use crate::page::key;
 use crate::page::variant::Variant;
-use crate::page::{Page, RecordKind, Revisit};
-use crate::store::{PageStore, number_of};
+use crate::page::{Page, RecordKind, Revisit, RevisitProfile};
+use crate::store::{PageStore, PruneStep, number_of};
 
 const TIME_MS: i64 = 1_700_000_000_000;
 
@@ -262,17 +264,45 @@ fn pages_that_were_put_past_the_set_are_found() {
     other.put_page(page).expect("put");
     let strays: Vec<_> = set.strays().expect("a list").map(|stray| stray.expect("read")).collect();
     assert!(matches!(&strays[..], [(path, listed)] if *path == other.engine().path() && listed.url == page.url));
+    // What is only there is neither found nor listed.
+    set.remove(&page.url, None).expect("removed");
+    assert!(set.get(&Lookup::new(&page.url)).expect("read").is_none());
+    assert!(listed(&set, &Scope::new(), None).is_empty());
+    assert_eq!((set.heads(&Scope::new()).expect("heads").count(), set.strays().expect("a list").count()), (0, 1));
+}
+
+#[test]
+fn a_list_ends_with_an_error_that_is_not_damage() {
+    let fatal = || Err(Error::Unsupported { what: "it" });
+    let (url, version) = (String::new(), filemap_core::Version { time_ms: 1, sequence: 1 });
+    let corrupt = StorageError::Corrupt { file: "value0.dat".to_owned(), offset: 7, what: "checksum".to_owned() };
+    let damage = Err(Error::Unreadable { url, version, source: Arc::new(Error::Engine(corrupt.into())) });
+    let items = until_fatal([Ok(1), damage, Ok(2), fatal(), Ok(3)].into_iter());
+    assert_eq!(items.map(Result::ok).collect::<Vec<_>>(), [Some(1), None, Some(2), None]);
+}
+
+#[test]
+fn pages_are_removed_from_the_other_members_when_one_fails() {
+    let folder = folder();
+    let paths = made(&folder, &["a.fm", "b.fm"]);
+    let first = PageStore::open_read_only(&paths[0], Options::new()).expect("opened");
+    let second = PageStore::open(&paths[1], Options::new()).expect("opened");
+    let set = ShardedStore::over(vec![first, second]).expect("a set");
+    let mut removed = 0;
+    let all = set.remove_all(&Scope::new(), &mut |one| {
+        removed += u64::from(one.is_ok_and(|one| one.is_page));
+        ControlFlow::Continue(())
+    });
+    let error = all.expect_err("the first is not for writing").to_string();
+    assert!(error.contains("a.fm") && removed > 0, "{error}: {removed}");
+    assert_eq!(set.members()[1].count_pages().expect("counted"), 0);
 }
 
 #[test]
 fn a_revisit_is_read_with_the_body_of_an_original_in_another_member() {
     let folder = folder();
     let set = filled(&paths(&folder, &["a.fm", "b.fm"])).expect("a set");
-    let url_of = |member: usize| {
-        let mut urls = (0_u32..).map(|host| format!("http://host{host}.example/"));
-        urls.find(|url| number_of(url.as_bytes(), 2) == member).expect("hosts do not run out")
-    };
-    let (of, url) = (url_of(0), url_of(1));
+    let (of, url) = of_two_members();
     let named = Revisit { refers_to_url: Some(of.clone().into()), refers_to_ms: Some(TIME_MS), ..Revisit::unnamed() };
     let visit = Page::new(url.as_str(), TIME_MS + 1000, 200, "");
     set.put_page(&Page { kind: RecordKind::Revisit, revisit: Some(named), ..visit }).expect("put");
@@ -298,7 +328,57 @@ fn a_revisit_is_read_with_the_body_of_an_original_in_another_member() {
         assert!(page.body == b"the original" && page.url == url.as_bytes() && !page.lacks_body());
     }
     let member = set.member_of(&url).expect("a member");
-    assert!(member.get(&url).expect("read").expect("there").lacks_body(), "the member alone does not have it");
+    assert!(!member.get(&url).expect("read").expect("there").lacks_body(), "a member of the set knows the others");
+    let alone = PageStore::open_read_only(member.engine().path(), Options::new()).expect("opened");
+    assert!(alone.get(&url).expect("read").expect("there").lacks_body(), "the member alone does not have it");
+}
+
+/// Pages of two hosts of different members: a revisit under the second, an original under the
+/// first, and what may be taken for one under the second.
+fn with_a_revisit(store: &dyn PageWrite, (of, url): (&str, &str), profile: RevisitProfile) {
+    let put = |page: &Page| store.put(page, PutRule::Always).expect("put");
+    put(&Page::new(url, TIME_MS, 200, "older, of the revisit's own URL"));
+    put(&Page::new(of, TIME_MS, 200, "the original"));
+    let (refers_to_url, refers_to_ms) = (Some(of.into()), Some(TIME_MS));
+    let named = Revisit { refers_to_url, refers_to_ms, profile, ..Revisit::unnamed() };
+    let visit = Page::new(url, TIME_MS + 60_000, 200, "");
+    put(&Page { kind: RecordKind::Revisit, revisit: Some(named), ..visit });
+}
+
+/// URLs of two hosts: of the first and of the second of two members.
+fn of_two_members() -> (String, String) {
+    let url_of = |member: usize| {
+        let mut urls = (0_u32..).map(|host| format!("http://host{host}.example/"));
+        urls.find(|url| number_of(url.as_bytes(), 2) == member).expect("hosts do not run out")
+    };
+    (url_of(0), url_of(1))
+}
+
+#[test]
+fn a_revisit_gets_the_body_that_one_folder_gives_it_and_no_older_one_of_its_own_url() {
+    for profile in [RevisitProfile::IdenticalPayload, RevisitProfile::ServerNotModified] {
+        let folder = folder();
+        let (of, url) = of_two_members();
+        let alone = PageStore::create(folder.path().join("alone.fm"), Options::new()).expect("a store");
+        let set = filled(&paths(&folder, &["a.fm", "b.fm"])).expect("a set");
+        for store in [&alone as &dyn PageWrite, &set] {
+            with_a_revisit(store, (&of, &url), profile.clone());
+            let lookup = Lookup::new(&url);
+            let mut streamed = Vec::new();
+            let (_, mut body) = store.get_reader(&lookup).expect("read").expect("there");
+            body.read_to_end(&mut streamed).expect("memory");
+            drop(body);
+            assert_eq!(streamed, b"the original");
+            assert_eq!(store.get(&lookup).expect("read").expect("there").body, b"the original");
+        }
+        // Without the original both give the same.
+        let mut bodies = Vec::new();
+        for store in [&alone as &dyn PageWrite, &set] {
+            assert!(store.remove(of.as_bytes(), None).expect("removed"));
+            bodies.push(store.get(&Lookup::new(&url)).expect("read").expect("there").body);
+        }
+        assert_eq!(bodies[0], bodies[1]);
+    }
 }
 
 #[test]
@@ -319,4 +399,72 @@ fn a_note_outlives_every_page_and_comes_along_with_a_backup() {
     for set in [&backups, &paths(&folder, &["a.fm", "b.fm"])] {
         assert_eq!(ShardedStore::open(set, Options::new()).expect("opened").count(&Scope::new()).expect("counted"), 0);
     }
+}
+
+#[test]
+fn lost_and_wrong_notes_are_written_again_where_they_are_proven() {
+    let folder = folder();
+    let set = made(&folder, &["a.fm", "b.fm", "c.fm"]);
+    let change = |path: &Path, change: &dyn Fn(&PageStore)| {
+        let member = PageStore::open(path, Options::new()).expect("opened");
+        change(&member);
+        member.close().expect("closed");
+    };
+    let mended = |paths: &[PathBuf]| ShardedStore::restore_notes(paths, Options::new());
+    assert!(mended(&set).expect("nothing to do").is_empty());
+    // Lost, and that of another member put over it.
+    change(&set[1], &|member: &PageStore| assert!(member.engine().remove(key::MEMBER).expect("removed")));
+    let first = note::read(&PageStore::open_read_only(&set[0], Options::new()).expect("opened"));
+    let first = first.expect("read").expect("a note");
+    change(&set[2], &|member: &PageStore| note::write(member, &first).expect("written"));
+    refused(ShardedStore::open(&set, Options::new()), &set[1], "not a member");
+    assert_eq!(mended(&set).expect("proven"), set[1..]);
+    let store = ShardedStore::open(&set, Options::new()).expect("the set again");
+    assert_eq!(store.count(&Scope::new()).expect("counted"), pages().len() as u64);
+    store.close().expect("closed");
+    drop(store);
+    // In another place, of another set, without a page, with pages of others.
+    change(&set[1], &|member: &PageStore| assert!(member.engine().remove(key::MEMBER).expect("removed")));
+    let other = made(&folder, &["x.fm", "y.fm", "z.fm"]);
+    let empty = folder.path().join("empty.fm");
+    PageStore::create(&empty, Options::new()).expect("a store").close().expect("closed");
+    for (paths, wrong, words) in [
+        ([&set[0], &set[2], &set[1]], &set[2], "belong into another member"),
+        ([&set[0], &other[1], &set[2]], &other[1], "a member of another store"),
+        ([&set[0], &empty, &set[2]], &empty, "no page"),
+    ] {
+        let error = mended(&paths.map(PathBuf::clone)).expect_err("not proven");
+        let said = error.to_string();
+        assert!(matches!(&error, Error::NotMembers { path, .. } if path == wrong) && said.contains(words), "{said}");
+    }
+    assert!(mended(&set[..2]).expect("not all: opening says so").is_empty());
+    assert!(ShardedStore::open(&other, Options::new()).is_ok(), "untouched");
+}
+
+#[test]
+fn a_prune_of_all_members_keeps_the_originals_that_revisits_in_others_need() {
+    let folder = folder();
+    let (of, url) = of_two_members();
+    let alone = PageStore::create(folder.path().join("alone.fm"), Options::new()).expect("a store");
+    let set = filled(&paths(&folder, &["a.fm", "b.fm"])).expect("a set");
+    for store in [&alone as &dyn PageWrite, &set] {
+        with_a_revisit(store, (&of, &url), RevisitProfile::IdenticalPayload);
+    }
+    let go_on = |_: PruneStep| ControlFlow::Continue(());
+    for (since_ms, dropped) in [(TIME_MS + 1, 1), (TIME_MS + 120_000, 2)] {
+        let rule = PruneRule { since_ms: Some(since_ms), ..PruneRule::default() };
+        assert_eq!(alone.prune(rule, &mut { go_on }).expect("pruned").versions, dropped);
+        let spared = set.spared(rule, None, &mut { go_on }).expect("read").expect("not cancelled");
+        let pruned = set.members().iter().zip(&spared).map(|(member, spared)| {
+            member.engine().prune_with(rule, spared, &mut |_| ControlFlow::Continue(())).expect("pruned").versions
+        });
+        assert_eq!(pruned.sum::<u64>(), dropped);
+        let found = set.get_page(&url).expect("read").map(|page| page.body);
+        assert_eq!(found, (dropped == 1).then(|| b"the original".to_vec()));
+    }
+    // A member that is pruned by its handle keeps them too.
+    with_a_revisit(&set, (&of, &url), RevisitProfile::IdenticalPayload);
+    let rule = PruneRule { since_ms: Some(TIME_MS + 1), ..PruneRule::default() };
+    let member = set.member_of(&of).expect("a member");
+    assert_eq!(member.prune(rule, &mut { go_on }).expect("pruned").versions, 0);
 }

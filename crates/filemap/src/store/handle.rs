@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::page::variant::Variant;
 use crate::page::{Page, RecordKind, key, order};
 use crate::store::admit::Admits;
+use crate::store::among::Siblings;
 use crate::store::rules::RuleSet;
 
 /// A store of pages by URL. Cheap to clone; `Send` and `Sync`, as the engine is.
@@ -42,6 +43,8 @@ pub struct PageStore {
     pub(super) admits: Admits,
     /// Opens the archive files of pages in place.
     pub(crate) archives: Arc<dyn Archives>,
+    /// The stores that are one with this one.
+    pub(super) siblings: Option<Siblings>,
 }
 
 /// Engine options of a store of pages, which [`PageStore`] sets itself: pages of one scheme and
@@ -166,7 +169,7 @@ impl PageStore {
     /// A store of pages over an open engine, with its erase rules in force.
     fn obeying(engine: Store, canonicalizer: Arc<dyn Canonicalizer>) -> Result<PageStore> {
         let (rule_set, admits, archives) = (Arc::default(), Admits::default(), Arc::new(LocalArchives));
-        let store = PageStore { engine, canonicalizer, rule_set, admits, archives };
+        let store = PageStore { engine, canonicalizer, rule_set, admits, archives, siblings: None };
         store.obey()?;
         Ok(store)
     }

@@ -18,7 +18,7 @@ mod known;
 mod list;
 mod listing;
 mod load;
-mod prune;
+pub(crate) mod prune;
 mod put;
 mod read;
 mod remove;
@@ -30,7 +30,7 @@ mod variants;
 
 pub use crate::page::version::{BodyForm, StoredVersion};
 pub use admit::MaybeOriginal;
-pub(crate) use among::{Origin, elsewhere, number_of, original_among};
+pub(crate) use among::{Origin, joined, number_of, original_among};
 pub use changes::{Beside, ChangesPlace, PageChange, PageChanges};
 pub(crate) use handle::PageStore;
 pub use handle::page_options;

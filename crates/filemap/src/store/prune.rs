@@ -2,7 +2,8 @@
 //!
 //! The engine knows which versions refer to the body of another version of their key. Only this
 //! crate knows revisits, whose body may be under any key: one pass over the descriptions finds
-//! them, and the originals of those that stay are passed to the engine as needed.
+//! them, and the originals of those that stay are passed to the engine as needed. Of stores that
+//! are one, each keeps what revisits in any of them need.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -50,7 +51,7 @@ pub enum PruneStep {
 }
 
 /// The keys to prune; `None`: all.
-type Keys = Option<KeyFilter>;
+pub(crate) type Keys = Option<KeyFilter>;
 type Progress<'a> = &'a mut dyn FnMut(PruneStep) -> ControlFlow<()>;
 
 impl PageStore {
@@ -59,7 +60,9 @@ impl PageStore {
     /// Finding the revisits takes a sequential pass over the value log, which decompresses no
     /// body, and 40 bytes of memory for each version that a revisit leads to.
     ///
-    /// The original of a revisit that is put during the call may be dropped.
+    /// The original of a revisit that is put during the call may be dropped. A member of a store
+    /// over several folders keeps the originals that revisits in the others need, as far as the
+    /// rule keeps those: see [`ShardedStore::spared`](crate::sharded::ShardedStore::spared).
     ///
     /// # Errors
     ///
@@ -156,22 +159,17 @@ impl PageStore {
     /// The keys to prune, and the versions on the way from revisits that stay to their originals;
     /// `None` if cancelled.
     fn spared(&self, rule: PruneRule, keys: Keys, progress: Progress<'_>) -> Result<Option<Spared>> {
-        let mut needed = Needed::new();
-        let mut progress = |versions| progress(PruneStep::Revisits(versions));
-        let mut add = |batch| self.add_needed((rule, &keys), batch, &mut needed);
-        let whole = self.revisits_in_batches(&mut progress, &mut add)?;
-        // Marks stay: one could otherwise be dropped while a variant that shares it is put.
-        let keys = if rule.max_live_bytes.is_none() { keys.or_else(|| by_url(|_| true)) } else { keys };
-        let mut spared = Spared::default();
-        (spared.needed, spared.keys) = (Arc::new(needed), keys);
-        Ok(whole.then_some(spared))
+        let (stores, own) = self.together();
+        let all = spared_of(&stores, rule, keys, progress)?;
+        Ok(all.and_then(|all| all.into_iter().nth(own)))
     }
 
+    /// Adds what the revisits of this store need, to the needs of the store that has it.
     fn add_needed(
         &self,
         (rule, keys): (PruneRule, &Keys),
         batch: Vec<FoundRevisit>,
-        needed: &mut Needed,
+        needs: &mut [Needed],
     ) -> Result<()> {
         let mut resolver = Resolver::new(self);
         // The versions of this key that the rule keeps; `None` if it drops none: the key is
@@ -193,7 +191,8 @@ impl PageStore {
             // A version that the rule does not cover always stays, however old it is.
             let by = if is_meant { version } else { Version { time_ms: i64::MAX, sequence: u64::MAX } };
             // An original that cannot be read has no body to keep.
-            for (_, found) in readable(resolver.path(&sought))?.unwrap_or_default() {
+            for (key, found) in readable(resolver.path(&sought))?.unwrap_or_default() {
+                let Some(needed) = needs.get_mut(self.home_number(&key)) else { continue };
                 let youngest = needed.entry(found.sequence).or_insert(by);
                 *youngest = by.max(*youngest);
             }
@@ -202,13 +201,46 @@ impl PageStore {
     }
 }
 
+/// What each of these stores, which are one, has to spare: the keys to prune, and the versions on
+/// the way from revisits that stay, in any of them, to their originals; `None` if cancelled.
+pub(crate) fn spared_of(
+    stores: &[PageStore],
+    rule: PruneRule,
+    keys: Keys,
+    progress: Progress<'_>,
+) -> Result<Option<Vec<Spared>>> {
+    let (mut needs, mut before) = (vec![Needed::new(); stores.len()], 0_u64);
+    for store in stores {
+        let mut read = 0;
+        let mut progress = |versions: u64| {
+            read = versions;
+            progress(PruneStep::Revisits(before + versions))
+        };
+        let mut add = |batch| store.add_needed((rule, &keys), batch, &mut needs);
+        let whole = store.revisits_in_batches(&mut progress, &mut add);
+        let whole = if stores.len() == 1 { whole } else { whole.map_err(|e| e.of_member(store.engine().path())) };
+        if !whole? {
+            return Ok(None);
+        }
+        before += read;
+    }
+    // Marks stay: one could otherwise be dropped while a variant that shares it is put.
+    let keys = if rule.max_live_bytes.is_none() { keys.or_else(|| by_url(|_| true)) } else { keys };
+    let of_store = |needed: Needed| {
+        let mut spared = Spared::default();
+        (spared.needed, spared.keys) = (Arc::new(needed), keys.clone());
+        spared
+    };
+    Ok(Some(needs.into_iter().map(of_store).collect()))
+}
+
 /// The keys of the URLs that a filter accepts.
-fn by_url(filter: impl Fn(&[u8]) -> bool + Send + Sync + 'static) -> Keys {
+pub(crate) fn by_url(filter: impl Fn(&[u8]) -> bool + Send + Sync + 'static) -> Keys {
     Some(Arc::new(move |found: &[u8]| !key::is_own(found) && filter(key::url(found))))
 }
 
 /// Checks a rule before the pass over all versions, which takes long.
-fn check(rule: PruneRule, keys: &Keys) -> Result<()> {
+pub(crate) fn check(rule: PruneRule, keys: &Keys) -> Result<()> {
     let mut spared = Spared::default();
     spared.keys = keys.clone();
     Ok(spared.check(&rule)?)

@@ -121,8 +121,7 @@ impl PageStore {
     ) -> Result<Option<u64>> {
         let Some(value) = self.value_of(key, version)? else { return Ok(None) };
         let mut page = self.stored(key, value)?;
-        let Some(value) = self.value_of(&original.0, original.1)? else { return Ok(None) };
-        let original = self.stored_version(original.0.clone(), value)?;
+        let Some(original) = self.version_at_home(&original.0, original.1)? else { return Ok(None) };
         let (kind, truncated) = (original.page.kind, original.page.truncated.clone());
         take_body(&mut page, original);
         // It still says that it was a revisit: others may get their body through it.

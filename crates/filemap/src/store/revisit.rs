@@ -35,7 +35,7 @@ use std::sync::Arc;
 use filemap_core::{Value, Version};
 
 use super::PageStore;
-use super::admit::MaybeOriginal;
+use super::admit::{Admits, MaybeOriginal};
 use super::read::{shown_url, unreadable};
 use crate::error::{Error, Result};
 use crate::page::digest::Digest;
@@ -150,11 +150,17 @@ impl PageStore {
             }
             error => error,
         };
-        let mut path = Resolver::new(self).path(&sought).map_err(lost)?;
+        let alone = (!self.is_home(own_key)).then(|| self.alone());
+        alone.as_ref().unwrap_or(self).original_of(&sought).map_err(lost)
+    }
+
+    /// The original of a revisit with these references, and the length of the path to it.
+    fn original_of(&self, sought: &Sought) -> Result<Option<(StoredVersion, usize)>> {
+        let mut path = Resolver::new(self).path(sought)?;
         let steps = path.len();
         let Some((key, version)) = path.pop() else { return Ok(None) };
-        let value = self.value_of(&key, version).map_err(lost)?;
-        value.map(|value| Ok((self.stored_version(key, value)?, steps))).transpose().map_err(lost)
+        let original = self.version_at_home(&key, version)?;
+        Ok(original.map(|original| (original, steps)))
     }
 
     pub(crate) fn value_of(&self, key: &[u8], version: Version) -> Result<Option<Value>> {
@@ -178,13 +184,13 @@ impl PageStore {
         })
     }
 
-    fn originals(&self, key: &[u8]) -> Result<Originals> {
+    fn originals(&self, key: &[u8], admits: &Admits) -> Result<Originals> {
         let mut originals = Originals::default();
         let mut heads: Vec<_> = self.each_head(key.to_vec()).collect();
         let variant = key::variant(key);
         let passes = |own_url: Option<&[u8]>, version: Version| {
             let (url, variant) = (key::url(key), variant.as_ref());
-            self.admits.passes(&MaybeOriginal { url, own_url, variant, version })
+            admits.passes(&MaybeOriginal { url, own_url, variant, version })
         };
         while let Some((version, head)) = heads.pop() {
             match (version, head.and_then(|head| Ok((self.describe(key, &head)?, head.version)))) {
@@ -210,8 +216,8 @@ impl PageStore {
     }
 }
 
-/// Resolves revisits. Keeps the versions that it has read of each key, so that many revisits of
-/// few URLs take linear time.
+/// Resolves revisits of a store, or of those that are one with it. Keeps the versions that it has
+/// read of each key, so that many revisits of few URLs take linear time.
 pub(crate) struct Resolver<'a> {
     store: &'a PageStore,
     known: HashMap<Vec<u8>, Originals>,
@@ -240,9 +246,8 @@ impl<'a> Resolver<'a> {
                 }
                 Step::Nothing => break,
                 Step::Revisit(key, version) => {
-                    let Some(value) = self.store.value_of(&key, version)? else { break };
-                    let page = self.store.stored(&key, value)?;
-                    let next = self.store.sought(&key, &page);
+                    let Some(found) = self.store.version_at_home(&key, version)? else { break };
+                    let next = self.store.sought(&key, &found.page);
                     path.push((key, version));
                     let Some(next) = next else { return Ok(path) };
                     let digest = next.digest.or(sought.digest);
@@ -254,19 +259,19 @@ impl<'a> Resolver<'a> {
     }
 
     fn step(&mut self, sought: &Sought) -> Result<Step> {
+        let store = self.store;
         let keys = || sought.named.iter().chain([&sought.own]);
         // The named version, if it is unreadable or hidden; and an unreadable version that may be
         // the original.
         let (mut lost, mut is_hidden, mut maybe) = (None, false, None);
         for key in keys() {
             let originals = self.originals(key)?;
-            maybe = maybe
-                .or_else(|| originals.lost.keys().next_back().and_then(|version| originals.lost_of(key, *version)));
+            maybe = maybe.or_else(|| originals.newest_lost(store, key));
             // If the named version is lost, only an id or digest identifies another.
             let is_gone = lost.is_some() || is_hidden;
             let chosen = if is_gone { originals.of_id_or_digest(sought) } else { originals.choose(sought) };
             if let Some(version) = chosen {
-                lost = originals.lost_of(key, version);
+                lost = originals.lost_of(store, key, version);
                 is_hidden = originals.hidden.contains(&version);
                 if lost.is_none() && !is_hidden {
                     return Ok(Step::Original(key.clone(), version));
@@ -283,8 +288,7 @@ impl<'a> Resolver<'a> {
         }
         for key in keys().filter_map(|key| other_scheme(key)) {
             let originals = self.originals(&key)?;
-            maybe = maybe
-                .or_else(|| originals.lost.keys().next_back().and_then(|version| originals.lost_of(&key, *version)));
+            maybe = maybe.or_else(|| originals.newest_lost(store, &key));
             let found = originals.of_id_or_digest(sought);
             if let Some(version) = found.filter(|version| !originals.hidden.contains(version)) {
                 return Ok(Step::Original(key, version));
@@ -345,12 +349,10 @@ impl<'a> Resolver<'a> {
                 break;
             }
             let version = candidate.version;
-            let page = store.value_of(key, version);
-            let page = page.and_then(|value| value.map(|value| store.stored(key, value)).transpose());
-            match page {
-                Ok(page) => {
-                    bytes += page.as_ref().map_or(0, |page| page.body.len() as u64);
-                    let digest = page.and_then(|page| wanted.of(&page.body));
+            match store.version_at_home(key, version) {
+                Ok(found) => {
+                    bytes += found.as_ref().map_or(0, |found| found.page.body.len() as u64);
+                    let digest = found.and_then(|found| wanted.of(&found.page.body));
                     digested.extend(digest.map(|digest| (version, digest)));
                 }
                 Err(error) if error.is_damage() => unread = unread.or(Some(error)),
@@ -362,7 +364,9 @@ impl<'a> Resolver<'a> {
 
     fn originals(&mut self, key: &[u8]) -> Result<&Originals> {
         if !self.known.contains_key(key) {
-            let originals = self.store.originals(key)?;
+            let store = self.store;
+            let originals = store.home(key).originals(key, &store.admits);
+            let originals = originals.map_err(|error| store.of_home(key, error))?;
             let versions = 1 + originals.whole.len() + originals.revisits.len();
             if self.known_versions + versions > MAX_KNOWN_VERSIONS {
                 self.known.clear();
@@ -396,10 +400,15 @@ impl Originals {
         list.push(Candidate { version, digest });
     }
 
-    /// The error of a version of this key, if it cannot be read.
-    fn lost_of(&self, key: &[u8], version: Version) -> Option<Error> {
+    /// The error of a version of this key, if it cannot be read; `store` is the one that asks.
+    fn lost_of(&self, store: &PageStore, key: &[u8], version: Version) -> Option<Error> {
         let source = Arc::clone(self.lost.get(&version)?);
-        Some(Error::Unreadable { url: shown_url(key), version, source })
+        Some(store.of_home(key, Error::Unreadable { url: shown_url(key), version, source }))
+    }
+
+    /// As [`Originals::lost_of`], of the newest version that cannot be read.
+    fn newest_lost(&self, store: &PageStore, key: &[u8]) -> Option<Error> {
+        self.lost.keys().next_back().and_then(|version| self.lost_of(store, key, *version))
     }
 
     /// As [`Originals::push`], for an unreadable version.

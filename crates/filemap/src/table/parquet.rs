@@ -17,7 +17,7 @@ use super::options::{OnDamage, TableOptions};
 use super::reader::PageTable;
 use super::report::TableReport;
 use crate::error::{Error, Result};
-use crate::store::PageStore;
+use crate::store::{PageStore, joined};
 
 /// Uncompressed bytes of a row group, which the writer holds in memory.
 const ROW_GROUP_BYTES: usize = 64 << 20;
@@ -103,6 +103,7 @@ pub fn write_parquet_of_members<W: Write + Send>(
     out: W,
     progress: &mut dyn FnMut(TableEvent<'_>) -> ControlFlow<()>,
 ) -> Result<TableReport> {
+    let stores = &joined(stores)[..];
     let schema = Arc::new(schema(&options.columns));
     let mut writer = ArrowWriter::try_new(out, schema, Some(properties()?)).map_err(failed)?;
     let mut report = TableReport::default();

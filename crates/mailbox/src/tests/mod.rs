@@ -261,6 +261,24 @@ fn a_commit_that_fails_on_a_full_disk_loses_no_link_of_any_shard() {
 }
 
 #[test]
+fn links_that_a_failed_commit_has_appended_are_not_sent_before_they_are_durable() {
+    let disk = SimDisk::new(1);
+    let mut outbox = Outbox::open_in(disk.dir(), 3).expect("made");
+    (0..3).for_each(|shard| assert!(outbox.add(shard, link(u64::from(shard)))));
+    // The links of shard 0 are appended, those of shard 1 are not, and nothing is synced.
+    let at = disk.calls() + 2;
+    disk.fail(Some(Failure { at, fault: Fault::Enospc, only_syncs: false, forever: false }));
+    assert!(outbox.commit().expect_err("full").is_no_space());
+    assert!(outbox.bytes() > 0, "some are in the file");
+    (0..3).for_each(|shard| assert_eq!(outbox.next_batch(shard, 9).expect("read"), None, "{shard}"));
+    disk.heal();
+    outbox.commit().expect("committed");
+    for shard in 0..3 {
+        assert_eq!(outbox.next_batch(shard, 9).expect("read").expect("there").links, [link(u64::from(shard))]);
+    }
+}
+
+#[test]
 fn an_outbox_keeps_links_until_they_are_acknowledged() {
     let disk = SimDisk::new(1);
     let mut outbox = Outbox::open_in(disk.dir(), 2).expect("made");

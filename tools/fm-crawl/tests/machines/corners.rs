@@ -43,7 +43,7 @@ fn begun_alone(web: Web, hosts: Vec<&'static str>) -> Fleet {
 fn pages_that_were_handed_over_are_fetched_when_their_shard_comes_back() {
     let hosts = hosts(2, 1);
     let fleet = begun_alone(Web::new(ring(&hosts, 1)), hosts);
-    let post = Post::new(MailboxOptions::new().lease(Duration::from_secs(1)), None);
+    let post = Post::new(MailboxOptions::new().lease(Duration::from_secs(10)), None);
     let ran = Bench::finish(fleet.start(&post, 0, &["--own=0", "--patience=1s"])).ended(5);
     assert!(ran.json()["reasons"]["handed-over"].as_u64().is_some_and(|pages| pages > 0), "{}", ran.out);
     let left = all_urls(&fleet.hosts[1..]);
@@ -136,7 +136,7 @@ fn a_shard_whose_claim_was_not_answered_is_this_crawls_and_its_pages_are_fetched
     let server = post.address;
     let lossy = Lossy::new(server, "PUT", "/owner", |number| number == 1);
     post.address = lossy.address;
-    let ran = ended_within(fleet.start(&post, 0, &[]), Duration::from_secs(60)).ended(0);
+    let ran = ended_within(fleet.start(&post, 0, &[]), Duration::from_secs(300)).ended(0);
     post.address = server;
     assert_eq!(lossy.lost.load(Ordering::SeqCst), 1, "{}", ran.words);
     assert!(ran.words.contains("shard 1 now belongs to this crawl"), "{}", ran.words);
@@ -182,7 +182,7 @@ fn a_run_ends_though_a_mailbox_takes_nothing_and_says_what_waits() {
     let ran = Bench::finish(fleet.start(&post, 0, &["--own=0", "--max-pages=20"])).ended(5);
     assert!(ran.json()["links_waiting"].as_u64().is_some_and(|links| links > 0), "{}", ran.out);
     assert!(ran.words.contains("are in no mailbox yet"), "{}", ran.words);
-    let ran = ended_within(fleet.start(&post, 0, &["--own=0", "--patience=2s"]), Duration::from_secs(60)).ended(5);
+    let ran = ended_within(fleet.start(&post, 0, &["--own=0", "--patience=2s"]), Duration::from_secs(300)).ended(5);
     assert!(ran.words.contains("shard 1 has no owner"), "{}", ran.words);
     assert_eq!(fleet.benches[0].pages().len(), PAGES);
     // Once there are room and an owner, all links are taken.

@@ -28,7 +28,7 @@ fn a_shard_whose_machine_is_lost_goes_on_elsewhere_and_no_link_is_lost() {
     let mut children = vec![start(&fleet, &post, 0, &location)];
     let begun = Instant::now();
     while fleet.web.pages_asked() == 0 {
-        assert!(begun.elapsed() < Duration::from_secs(60), "it does not begin");
+        assert!(begun.elapsed() < Duration::from_secs(300), "it does not begin");
         std::thread::sleep(Duration::from_millis(5));
     }
     children.push(start(&fleet, &post, 1, &location));
@@ -36,7 +36,7 @@ fn a_shard_whose_machine_is_lost_goes_on_elsewhere_and_no_link_is_lost() {
         let which = kill % 2;
         let before = fleet.web.pages_asked();
         while fleet.web.pages_asked() < before + PAGES / 3 && children[which].try_wait().unwrap().is_none() {
-            assert!(begun.elapsed() < Duration::from_secs(120), "it does not go on");
+            assert!(begun.elapsed() < Duration::from_secs(600), "it does not go on");
             std::thread::sleep(Duration::from_millis(2));
         }
         let _ = children[which].kill();
@@ -66,7 +66,7 @@ fn processes_take_free_shards_and_those_of_a_killed_one() {
     let begun = Instant::now();
     while fleet.web.pages_asked() < PAGES / 3 {
         let ended = first.try_wait().unwrap();
-        assert!(ended.is_none() && begun.elapsed() < Duration::from_secs(60), "it does not go on: {ended:?}");
+        assert!(ended.is_none() && begun.elapsed() < Duration::from_secs(300), "it does not go on: {ended:?}");
         std::thread::sleep(Duration::from_millis(2));
     }
     first.kill().unwrap();

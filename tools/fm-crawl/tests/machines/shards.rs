@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crawl::run::shards::{Appetite, Then, crawl_shards};
 use crawl::run::{Event, Observer};
@@ -14,7 +14,8 @@ use mailbox::{Activity, Link, MailboxOptions};
 
 use super::Post;
 
-const LEASE: Duration = Duration::from_secs(3);
+/// Longer than a busy machine needs from a shard taken by name to the first that a process takes.
+const LEASE: Duration = Duration::from_secs(8);
 
 /// Counts the times that the process says that it waits.
 #[derive(Default)]
@@ -116,6 +117,55 @@ fn a_process_that_has_fetched_enough_takes_no_more() {
         Then::Stop
     });
     assert_eq!(shards.len(), 1);
+}
+
+#[test]
+fn a_crawl_that_panics_ends_the_others_and_the_process() {
+    let bench = Bench::new(3, Own::List([0, 2].into()));
+    let (stop, appetite) = (Stop::new(), Appetite::default());
+    let observer: Arc<dyn Observer> = Arc::new(Waits::default());
+    let (has_begun, was_asked) = (AtomicBool::new(false), AtomicBool::new(false));
+    let ended = crawl_shards(&bench.fleet, &ClientOptions::new(), (&stop, &observer, &appetite), |shard| {
+        let begun = Instant::now();
+        let waits = |is_over: &dyn Fn() -> bool| {
+            while !is_over() && begun.elapsed() < Duration::from_secs(30) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        if shard == 0 {
+            waits(&|| has_begun.load(Ordering::SeqCst));
+            panic!("of the test");
+        }
+        has_begun.store(true, Ordering::SeqCst);
+        waits(&|| stop.is_asked());
+        was_asked.store(stop.is_asked(), Ordering::SeqCst);
+        ((), Then::Leave)
+    });
+    let error = ended.expect_err("a crawl has panicked").to_string();
+    assert!(error.contains("the crawl of shard 0 stopped unexpectedly"), "{error}");
+    assert!(was_asked.load(Ordering::SeqCst), "the other crawl goes on");
+}
+
+#[test]
+fn a_shard_that_was_lost_is_left_alone_for_a_lease() {
+    let bench = Bench::new(1, Own::Auto);
+    let began = Mutex::new(Vec::new());
+    let (shards, _) = bench.process(|shard| {
+        let nth = {
+            let mut began = began.lock().unwrap();
+            began.push(Instant::now());
+            began.len()
+        };
+        if nth == 1 {
+            // Another process takes it, and is killed before it has said so at the mailboxes.
+            return Then::Lost;
+        }
+        bench.finish(shard, bench.take(shard));
+        Then::Leave
+    });
+    assert_eq!(shards, [0, 0]);
+    let began = began.lock().unwrap();
+    assert!(began[1] - began[0] >= LEASE, "{:?}", began[1] - began[0]);
 }
 
 #[test]

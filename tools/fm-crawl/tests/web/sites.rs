@@ -108,7 +108,7 @@ pub fn validators() -> Site {
 pub fn unhurried() -> Site {
     let pages = tree(5);
     Arc::new(move |request: &Request| match request.path.as_str() {
-        "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 0.2\n"),
+        "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 0.4\n"),
         _ => pages(request),
     })
 }

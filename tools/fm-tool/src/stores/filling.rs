@@ -79,9 +79,9 @@ impl<'a> ToFill<'a> {
         let folders = shards::members(path)?;
         // Opens, or refuses, anything but empty folders at once.
         let filled = match &folders {
-            None if is_empty(path) => None,
+            None if !new.must_exist() && is_empty(path) => None,
             None => Some(Filled::Folder(opening::local_to_fill(path, new, shared)?)),
-            Some(folders) if folders.iter().all(|folder| is_empty(folder)) => None,
+            Some(folders) if !new.must_exist() && folders.iter().all(|folder| is_empty(folder)) => None,
             Some(_) => opening::shards_to_fill_by(path, new, shared)?.map(Filled::Shards),
         };
         let before = filled.as_ref().map_or(0, Filled::puts);

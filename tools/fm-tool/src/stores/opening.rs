@@ -44,9 +44,8 @@ pub fn to_change(path: &Path, shared: &Shared) -> Result<Box<dyn PageWrite>, Fai
     if let Some(store) = bucket::open(path, For::Changing)? {
         return Ok(store);
     }
-    if let Some(members) = shards::members(path)? {
-        let store = ShardedStore::open(&members, options(shared));
-        return Ok(Box::new(opened_over(store, absence::of_written, REMEDY_TO_CHANGE)?));
+    if let Some(store) = shards_to_change(path, shared)? {
+        return Ok(Box::new(store));
     }
     Ok(match remote::open(path)? {
         Some(_) if shared.accept_loss => return Err(accepts_loss()),
@@ -61,7 +60,8 @@ pub fn to_fill(path: &Path, new: &NewStore, shared: &Shared) -> Result<Box<dyn P
     if new.min_free.is_some() && bucket::is_bucket(path) {
         return Err(Failure::Usage("--min-free needs a local store".to_owned()));
     }
-    if let Some(store) = bucket::open(path, For::Filling(new.canonicalizer()))? {
+    let filling = if new.must_exist { For::Changing } else { For::Filling(new.canonicalizer()) };
+    if let Some(store) = bucket::open(path, filling)? {
         return Ok(store);
     }
     if let Some(store) = shards_to_fill_by(path, new, shared)? {
@@ -119,6 +119,20 @@ pub fn shards_to_read(path: &Path, shared: &Shared) -> Result<Option<ShardedStor
     opened_over(store, absence::of_read, REMEDY).map(Some)
 }
 
+/// As [`shards_to_read`], for a dry run.
+pub fn shards_to_plan(path: &Path, shared: &Shared) -> Result<Option<ShardedStore>, Failure> {
+    let Some(members) = shards::members(path)? else { return Ok(None) };
+    let store = ShardedStore::open_read_only(&members, options(shared));
+    opened_over(store, absence::of_plan, REMEDY).map(Some)
+}
+
+/// A store over several folders to change; `None` if the path names none.
+pub fn shards_to_change(path: &Path, shared: &Shared) -> Result<Option<ShardedStore>, Failure> {
+    let Some(members) = shards::members(path)? else { return Ok(None) };
+    let store = ShardedStore::open(&members, options(shared));
+    opened_over(store, absence::of_written, REMEDY_TO_CHANGE).map(Some)
+}
+
 /// A store over several folders to fill, made with this canonicaliser if missing; `None` if the
 /// path names none.
 pub fn shards_to_fill(
@@ -129,15 +143,46 @@ pub fn shards_to_fill(
 ) -> Result<Option<ShardedStore>, Failure> {
     let Some(members) = shards::members(path)? else { return Ok(None) };
     let options = min_free.into_iter().fold(options(shared), Options::free_space_floor);
+    let is_new = is_missing(&members);
     let store = ShardedStore::open_or_create(&members, Arc::clone(canonicalizer), options);
-    opened_over(store, absence::of_written, REMEDY_TO_CHANGE).map(Some)
+    let store = opened_over(store, absence::of_written, REMEDY_TO_CHANGE)?;
+    if is_new {
+        say_new(&members, shared);
+    }
+    Ok(Some(store))
+}
+
+/// Returns whether there is a store in none of these folders.
+fn is_missing(members: &[PathBuf]) -> bool {
+    members.iter().all(|member| !member.join("SUPERBLOCK").exists())
+}
+
+/// Says that a store was made: it was not meant to be where disks are not mounted.
+fn say_new(members: &[PathBuf], shared: &Shared) {
+    if shared.flags.says() {
+        let (folders, first) = (words::count(members.len() as u64, "folder"), members.first());
+        let first = first.map(|first| first.display().to_string()).unwrap_or_default();
+        words::say(format_args!("a new store over {folders} was made, {first} and those after it"));
+    }
 }
 
 /// A store over several folders to fill, by the options of a verb; `None` if the path names none.
 pub fn shards_to_fill_by(path: &Path, new: &NewStore, shared: &Shared) -> Result<Option<ShardedStore>, Failure> {
+    if new.must_exist
+        && let Some(members) = shards::members(path)?
+    {
+        let options = new.min_free.into_iter().fold(options(shared), Options::free_space_floor);
+        let store = ShardedStore::open(&members, options);
+        return opened_over(store, absence::of_written, REMEDY_TO_CHANGE).map(Some);
+    }
     let store = shards_to_fill(path, &new.canonicalizer(), new.min_free, shared)?;
     store.iter().try_for_each(|store| new.check_keys(&**store.canonicalizer()))?;
     Ok(store)
+}
+
+/// Writes the notes of these folders again that are lost or wrong; returns the folders.
+pub fn notes_restored(members: &[PathBuf], shared: &Shared) -> Result<Vec<PathBuf>, Failure> {
+    Ok(ShardedStore::restore_notes(members, options(shared))?)
 }
 
 /// The stores of a path to read: one, or the members of a store over several folders.
@@ -232,9 +277,17 @@ pub struct NewStore {
     /// [default: 256MiB]
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
     min_free: Option<u64>,
+    /// Fail if the store is missing, instead of making it: its disks may not be mounted
+    #[arg(long, conflicts_with = "exact_urls")]
+    must_exist: bool,
 }
 
 impl NewStore {
+    /// Returns whether a missing store is an error.
+    pub fn must_exist(&self) -> bool {
+        self.must_exist
+    }
+
     /// The canonicaliser of a new store.
     pub fn canonicalizer(&self) -> Arc<dyn Canonicalizer> {
         if self.exact_urls { Arc::new(Exact) } else { Arc::new(Whatwg) }
@@ -278,6 +331,9 @@ pub fn local_to_fill_like(
 /// As [`local_to_fill`], for a path where nothing is.
 pub fn fill(path: &Path, new: &NewStore, shared: &Shared) -> filemap::Result<PageStore> {
     let options = || new.min_free.into_iter().fold(options(shared), Options::free_space_floor);
+    if new.must_exist {
+        return PageStore::open(path, options());
+    }
     if !new.exact_urls {
         return PageStore::open_or_create(path, options());
     }
@@ -292,7 +348,11 @@ pub fn fill(path: &Path, new: &NewStore, shared: &Shared) -> filemap::Result<Pag
 /// As [`shards_to_fill_by`], for folders with nothing in them.
 pub fn fill_shards(folders: &[PathBuf], new: &NewStore, shared: &Shared) -> filemap::Result<ShardedStore> {
     let options = new.min_free.into_iter().fold(options(shared), Options::free_space_floor);
+    let is_new = is_missing(folders);
     let store = ShardedStore::open_or_create(folders, new.canonicalizer(), options)?;
+    if is_new {
+        say_new(folders, shared);
+    }
     new.check_keys(&**store.canonicalizer())?;
     Ok(store)
 }

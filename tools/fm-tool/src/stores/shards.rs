@@ -1,13 +1,14 @@
 //! A store over several folders, named by its location `shards:/disk1/a.fm,/disk2/b.fm`: which
 //! folders those are, and upkeep, which runs on one after the other.
 //!
-//! Invariant: a member that fails does not keep a verb from the others, and its failure is
-//! reported.
+//! Invariant: a member that fails, and a reader that closes the output, keep a verb from no other
+//! member; each failure is reported, and the worst is the outcome. Only a signal leaves members
+//! out, and it says so.
 
 use std::path::{Path, PathBuf};
 
-use filemap::Options;
 use filemap::sharded::{self, ShardedStore};
+use filemap::{Options, PageStore, PageWrite};
 use fm_cli::{Failure, Outcome, Output, interrupt, words};
 use serde_json::json;
 
@@ -60,36 +61,90 @@ pub fn refuse_flags(path: &Path, flags: &[(&str, bool, &str)]) -> Result<(), Fai
     }
 }
 
-/// Runs a verb on each member, under its path. Returns the worst outcome, or the first failure
-/// once all were tried; later ones are reported at once.
+/// Runs a verb on each member, under its path. Whatever fails, the heading too, the others have
+/// their turn. Returns the worst outcome, or the first failure once all were tried; later ones are
+/// reported at once.
 pub fn each(
     members: &[PathBuf],
     shared: &Shared,
+    run: impl FnMut(usize, &Path) -> Result<Outcome, Failure>,
+) -> Result<Outcome, Failure> {
+    each_until(members, interrupt::asked, |member| head(member, shared), run)
+}
+
+/// As [`each`], until told to stop between two members; `head` names the next one.
+fn each_until(
+    members: &[PathBuf],
+    is_asked: impl Fn() -> bool,
+    head: impl Fn(&Path) -> Result<(), Failure>,
     mut run: impl FnMut(usize, &Path) -> Result<Outcome, Failure>,
 ) -> Result<Outcome, Failure> {
-    let (mut all, mut failed) = (Outcome::Done, None);
+    let (mut ended, mut done) = (Ended::default(), 0);
     for (number, member) in members.iter().enumerate() {
-        if interrupt::asked() {
+        if is_asked() {
+            let (folders, next) = (words::count(members.len() as u64, "folder"), member.display());
+            let left_out = format_args!("{done} of {folders} done; {next} and those after it are left out");
+            ended.add(Ok(interrupt::stopped(left_out)), member);
             break;
         }
-        head(member, shared)?;
-        match run(number, member) {
-            Ok(outcome) => all = all.and(outcome),
-            Err(Failure::PipeClosed) => return Err(Failure::PipeClosed),
-            Err(failure) => {
-                let failure = named(failure, member);
-                if failed.is_some() {
-                    words::complain(failure);
-                } else {
-                    failed = Some(failure);
-                }
-            }
+        ended.add(head(member).map(|()| Outcome::Done), member);
+        let ran = run(number, member);
+        done += u64::from(matches!(&ran, Ok(outcome) if !matches!(outcome, Outcome::Interrupted(_))));
+        ended.add(ran, member);
+    }
+    ended.end()
+}
+
+/// What members have given so far.
+struct Ended {
+    worst: Outcome,
+    failed: Option<Failure>,
+    /// The reader of the output closed it: no error if nothing else is.
+    is_closed: bool,
+}
+
+impl Default for Ended {
+    fn default() -> Self {
+        Self { worst: Outcome::Done, failed: None, is_closed: false }
+    }
+}
+
+impl Ended {
+    fn add(&mut self, given: Result<Outcome, Failure>, member: &Path) {
+        match given {
+            Ok(outcome) => self.worst = self.worst.and(outcome),
+            Err(Failure::PipeClosed) => self.is_closed = true,
+            Err(failure) if self.failed.is_none() => self.failed = Some(named(failure, member)),
+            Err(failure) => words::complain(named(failure, member)),
         }
     }
-    match failed {
-        Some(failure) => Err(failure),
-        None => Ok(all),
+
+    /// The first failure, else the worst outcome. An interruption counts for more than a failure,
+    /// which is then reported here.
+    fn end(self) -> Result<Outcome, Failure> {
+        match (self.failed, self.worst) {
+            (Some(failure), Outcome::Interrupted(_)) => {
+                words::complain(failure);
+                Ok(self.worst)
+            }
+            (Some(failure), _) => Err(failure),
+            (None, Outcome::Done) if self.is_closed => Err(Failure::PipeClosed),
+            (None, worst) => Ok(worst),
+        }
     }
+}
+
+/// As [`each`], of members that are open together, each by its handle: for upkeep that concerns
+/// the others too. Closes them.
+pub fn each_open(
+    store: &ShardedStore,
+    shared: &Shared,
+    mut run: impl FnMut(usize, &PageStore, &Path) -> Result<Outcome, Failure>,
+) -> Result<Outcome, Failure> {
+    let members = store.members();
+    let paths: Vec<PathBuf> = members.iter().map(|member| member.engine().path().to_owned()).collect();
+    let ended = each(&paths, shared, |number, path| run(number, &members[number], path));
+    Outcome::closed(ended, store.close())
 }
 
 /// Says which member comes next.
@@ -126,5 +181,53 @@ mod tests {
         let secret = refuse(Path::new("shards:a,s3://key:5e3c7e7@bucket"));
         assert!(matches!(secret, Err(Failure::Usage(words)) if !words.contains("5e3c7e7")));
         assert!(!is_shards(Path::new("./shards:a,b")) && refuse(Path::new("pages.fm")).is_ok());
+    }
+
+    /// Runs three members, of which each gives what `run` says, until `stop` of them had a turn.
+    fn three(
+        stop: usize,
+        head: impl Fn() -> Result<(), Failure>,
+        mut run: impl FnMut(usize) -> Result<Outcome, Failure>,
+    ) -> (Result<Outcome, Failure>, Vec<usize>) {
+        let members = ["a.fm", "b.fm", "c.fm"].map(PathBuf::from);
+        let ran = std::cell::RefCell::new(Vec::new());
+        let ended = each_until(
+            &members,
+            || ran.borrow().len() == stop,
+            |_| head(),
+            |number, _| {
+                ran.borrow_mut().push(number);
+                run(number)
+            },
+        );
+        (ended, ran.into_inner())
+    }
+
+    #[test]
+    fn a_closed_pipe_keeps_no_member_from_its_turn_and_hides_no_failure() {
+        let closed = || Err(Failure::PipeClosed);
+        let (ended, ran) = three(3, closed, |_| Ok(Outcome::Done));
+        assert!(matches!(ended, Err(Failure::PipeClosed)) && ran == [0, 1, 2]);
+        let (ended, ran) = three(3, closed, |number| Ok(if number == 0 { Outcome::Damaged } else { Outcome::Done }));
+        assert!(matches!(ended, Ok(Outcome::Damaged)) && ran == [0, 1, 2]);
+        let fails = |number: usize| match number {
+            0 => Err(Failure::Io("no disk".to_owned())),
+            _ => Err(Failure::PipeClosed),
+        };
+        let (ended, ran) = three(3, closed, fails);
+        assert!(matches!(ended, Err(Failure::Io(words)) if words == "a.fm: no disk") && ran == [0, 1, 2]);
+    }
+
+    #[test]
+    fn an_interruption_between_members_is_the_outcome_whatever_came_before() {
+        let head = || Ok(());
+        for stop in [0, 1, 2] {
+            let (ended, ran) = three(stop, head, |_| Ok(Outcome::Done));
+            assert!(matches!(ended, Ok(Outcome::Interrupted(_))) && ran.len() == stop, "{stop}");
+            let (ended, _) = three(stop, head, |_| Err(Failure::Damage("gone".to_owned())));
+            assert!(matches!(ended, Ok(Outcome::Interrupted(_))), "{stop}");
+        }
+        let (ended, ran) = three(3, head, |_| Ok(Outcome::Done));
+        assert!(matches!(ended, Ok(Outcome::Done)) && ran == [0, 1, 2], "all had their turn");
     }
 }

@@ -6,12 +6,12 @@
 
 use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use filemap::PageStore;
 #[cfg(feature = "cloud")]
 use filemap::access::Scope;
-use filemap::erase::{EraseOrder, EraseProgress, EraseRule, EraseTarget, Erasing, Proof};
+use filemap::erase::{self, EraseOrder, EraseProgress, EraseRule, EraseTarget, Erasing, Proof};
 use filemap_core::erase::{ErasureStep, RuleState};
 use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt, sizes, times};
@@ -102,8 +102,8 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     }
     let why = "each folder has its own numbers of rules: give its path";
     shards::refuse_flags(&args.store, &[("--lift", args.lift.is_some(), why)])?;
-    if let Some(members) = shards::checked(&args.store)? {
-        return over(&members, args, shared);
+    if shards::is_shards(&args.store) {
+        return over(args, shared);
     }
     let mut out = Output::stdout(shared.flags);
     if args.list {
@@ -119,12 +119,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         && let Some(order) = &order
     {
         let store = opening::local_to_plan(&args.store, shared)?;
-        interrupt::listen();
-        let bar = Progress::records(&shared.flags, None, "keys");
-        let planned = store.erase_plan(order, &mut |progress| watch(&bar, progress));
-        drop(bar);
-        absence::of_search(store.engine());
-        return ended(planned.map(Some), Done::Planned, args, shared, out);
+        return planned(&store, order, args, shared);
     }
     if let Some(order) = &order
         && !args.has_agreed(order)?
@@ -136,15 +131,57 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     Outcome::closed(changed, store.close())
 }
 
-/// The erasure in each member: also where no page is meant, so that the rule holds in all.
-fn over(members: &[PathBuf], args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
-    if let Some(order) = args.order() {
+/// The erasure in each member: also where no page is meant, so that the rule holds in all. First
+/// each revisit that loses its original, in whichever member, gets the body as its own.
+fn over(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    let order = args.order();
+    if let Some(order) = &order {
         order.check()?;
-        if !args.dry_run && !args.has_agreed(&order)? {
+        if !args.dry_run && !args.has_agreed(order)? {
             return Ok(Outcome::Refused);
         }
     }
-    shards::each(members, shared, |_, store| run(&Args { store: store.to_owned(), yes: true, ..args.clone() }, shared))
+    let one = |path: &Path| Args { store: path.to_owned(), yes: true, ..args.clone() };
+    if args.list {
+        let members = shards::checked(&args.store)?.unwrap_or_default();
+        return shards::each(&members, shared, |_, path| run(&one(path), shared));
+    }
+    if args.dry_run
+        && let Some(order) = &order
+    {
+        let Some(store) = opening::shards_to_plan(&args.store, shared)? else { return Ok(Outcome::Done) };
+        return shards::each_open(&store, shared, |_, member, path| planned(member, order, &one(path), shared));
+    }
+    let Some(store) = opening::shards_to_change(&args.store, shared)? else { return Ok(Outcome::Done) };
+    let adopted = match &args.rules_from {
+        Some(path) => opening::engine_to_read(path, shared)?.rules()?,
+        None => Vec::new(),
+    };
+    interrupt::listen();
+    let bar = Progress::records(&shared.flags, None, "keys");
+    let detached = erase::detach_among(store.members(), order.as_ref(), &adopted, &mut |step| watch(&bar, step));
+    drop(bar);
+    if interrupt::asked() {
+        return Ok(interrupt::stopped("nothing was erased, and no rule was made; the same command begins again"));
+    }
+    let detached = detached?;
+    if detached > 0 && shared.flags.says() {
+        let revisits = count(detached, "revisit");
+        words::say(format_args!("{revisits} of pages that go, in whichever folder, keep the body as their own"));
+    }
+    shards::each_open(&store, shared, |_, member, path| {
+        change(&one(path), order.as_ref(), member, shared, Output::stdout(shared.flags))
+    })
+}
+
+/// Prints what an order would erase.
+fn planned(store: &PageStore, order: &EraseOrder, args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    interrupt::listen();
+    let bar = Progress::records(&shared.flags, None, "keys");
+    let planned = store.erase_plan(order, &mut |progress| watch(&bar, progress));
+    drop(bar);
+    absence::of_search(store.engine());
+    ended(planned.map(Some), Done::Planned, args, shared, Output::stdout(shared.flags))
 }
 
 impl Args {
@@ -304,14 +341,16 @@ fn ended(
         }
         return Ok(Outcome::Done);
     };
-    if out.is_json() {
-        out.json(&line(&erasing, done))?;
-    } else if !shared.flags.quiet {
+    let told = match out.is_json() {
+        true => out.json(&line(&erasing, done)),
+        false => Ok(()),
+    };
+    if !out.is_json() && !shared.flags.quiet {
         tell(&erasing, done);
     }
-    out.finish()?;
+    let told = told.and_then(|()| out.finish());
     if erasing.is_complete() {
-        return Ok(Outcome::Done);
+        return told.map(|()| Outcome::Done);
     }
     for file in &erasing.erased.left {
         words::complain(format_args!("{file} may still contain something: it could not be rewritten"));
@@ -328,7 +367,10 @@ fn ended(
     if done == Done::Erased {
         words::complain(format_args!("some of it could not be erased; `fm-tool erase {store} --resume` tries again"));
     }
-    Ok(Outcome::Damaged)
+    match told {
+        Ok(()) | Err(Failure::PipeClosed) => Ok(Outcome::Damaged),
+        Err(failure) => Err(failure),
+    }
 }
 
 fn tell(erasing: &Erasing, done: Done) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use filemap::sharded::{self, Membership};
 use filemap_core::backup::{Copied, CopyEvent, CopyOptions};
 use filemap_core::erase::Rule;
 use filemap_core::{Error, Store};
@@ -18,7 +19,8 @@ use crate::stores::{absence, bucket, opening, remote, shards};
 #[command(
     after_help = "Every version comes with its time and headers. An identical version is not added again, so that an interrupted \
     merge continues when it is run again; one that cannot be read is added again. The stores must have the same \
-    canonicaliser.\n\nExample:\n  fm-tool merge all.fm monday.fm tuesday.fm"
+    canonicaliser.\n\nA folder of a store over several is merged into another store as one alone. Nothing but copies of itself is merged \
+    into it: `fm-tool copy FROM shards:A,B` adds each page to the folder of its host.\n\nExample:\n  fm-tool merge all.fm monday.fm tuesday.fm"
 )]
 pub struct Args {
     /// The store to add to, made if missing
@@ -53,6 +55,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         }
     }
     let to = Store::open_or_create(&args.to, opening::options_like(&stores[0], shared))?;
+    refuse_strangers((&to, &args.to), &stores)?;
     absence::of_written(&to);
     filemap::erase::obey(&to)?;
     interrupt::listen();
@@ -63,10 +66,28 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         }
         let (from, to) = ((store, path.as_path()), (&to, args.to.as_path()));
         let rules = say_missing_rules(from, to)?;
-        Ok(outcome.and(rules).and(copy(from, to, CopyOptions::new(), shared, &mut out)?))
+        // What it is a member of is no page, and true of itself alone.
+        let options = CopyOptions::new().skip_keys(sharded::is_note);
+        Ok(outcome.and(rules).and(copy(from, to, options, shared, &mut out)?))
     });
     let outcome = Outcome::closed(added, to.close())?;
     out.end(outcome)
+}
+
+/// Refuses a member of a store over several folders as the target of any but copies of itself:
+/// pages of other hosts are not found in it.
+fn refuse_strangers((to, path): Placed<'_>, stores: &[Store]) -> Result<(), Failure> {
+    let Some(own) = Membership::of(to)? else { return Ok(()) };
+    for store in stores {
+        if Membership::of(store)? != Some(own) {
+            let (path, number, members) = (path.display(), own.number + 1, own.members);
+            return Err(Failure::Usage(format!(
+                "{path} is member {number} of a store over {members} folders, and has the pages of its hosts alone: \
+                 `fm-tool copy FROM shards:A,B` adds each page to the folder of its host; nothing was merged"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Reports erasure rules, which are not merged with the pages. Damaged rules do not stop the

@@ -2,11 +2,13 @@
 //! their space.
 
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use filemap::PageStore;
 use filemap::store::PruneStep;
 use filemap_core::compact::CompactionGoal;
+use filemap_core::erase::KeyFilter;
 use filemap_core::prune::{PruneRule, Pruned};
 use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt, sizes, times};
@@ -28,7 +30,8 @@ use crate::stores::{opening, shards};
     after_help = "--older-than alone drops every older version, the newest too: a page not fetched since is removed. \
     --keep-versions alone keeps the newest N of each page at any age. Together they drop a version only if both \
     would. --max-size is applied last and drops the oldest versions of all pages until the live bytes of the value \
-    log fit. A version whose body a kept version needs, such as a revisit's original, is kept.\n\n\
+    log fit. A version whose body a kept version needs, such as a revisit's original, is kept; over several folders also \
+    if that one is in another.\n\n\
     --host, --domain, --prefix and --regex choose pages, with their variants and the records beside them; the others \
     keep all versions. Given several, a page must match all. --max-size is about the whole store and takes none of \
     them. In object storage there is neither --max-size nor --regex, and the original \
@@ -89,34 +92,71 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     }
     let why = "it bounds one store: give the path of each folder, and its bound";
     shards::refuse_flags(&args.store, &[("--max-size", args.max_size.is_some(), why)])?;
-    if let Some(members) = shards::checked(&args.store)? {
-        return shards::each(&members, shared, |_, store| {
-            run(&Args { store: store.to_owned(), ..args.clone() }, shared)
+    if shards::is_shards(&args.store) {
+        return over_all(rule, args, shared);
+    }
+    interrupt::listen();
+    if args.dry_run {
+        let store = opening::local_to_plan(&args.store, shared)?;
+        return planned(shared, |progress| match args.filter() {
+            Some(filter) => store.prune_plan_where(rule, filter, progress),
+            None => store.prune_plan(rule, progress),
         });
     }
     let mut out = Output::stdout(shared.flags);
-    if args.dry_run {
-        let store = opening::local_to_plan(&args.store, shared)?;
-        interrupt::listen();
-        let bar = Progress::records(&shared.flags, Some(0), "examined");
-        let planned = match args.filter() {
-            Some(filter) => store.prune_plan_where(rule, filter, &mut |progress| watch(&bar, progress)),
-            None => store.prune_plan(rule, &mut |progress| watch(&bar, progress)),
-        };
-        drop(bar);
-        if interrupt::asked() {
-            return Ok(interrupt::stopped("the plan is incomplete; nothing was changed"));
-        }
-        let planned = planned?;
-        tell(&planned, Done::Planned, &mut out)?;
-        out.finish()?;
-        return Ok(hidden(&planned, Outcome::Done));
-    }
     let store = opening::local_to_change(&args.store, shared)?;
-    let done = pruned(&store, rule, args, shared, &mut out);
+    let done = pruned((&store, &args.store), args, shared, &mut out, |progress| match args.filter() {
+        Some(filter) => store.prune_where(rule, filter, progress),
+        None => store.prune(rule, progress),
+    });
     let outcome = Outcome::closed(done, store.close())?;
     out.end(outcome)
 }
+
+/// Prunes each folder of a store over several. What each keeps for revisits in any is found first.
+fn over_all(rule: PruneRule, args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    let store = match args.dry_run {
+        true => opening::shards_to_plan(&args.store, shared)?,
+        false => opening::shards_to_change(&args.store, shared)?,
+    };
+    let Some(store) = store else { return Ok(Outcome::Done) };
+    interrupt::listen();
+    let bar = Progress::records(&shared.flags, Some(0), "examined");
+    let filter = args.filter().map(|filter| Arc::new(filter) as KeyFilter);
+    let spared = store.spared(rule, filter, &mut |progress| watch(&bar, progress))?;
+    drop(bar);
+    let Some(spared) = spared else { return Ok(interrupt::stopped("nothing was changed")) };
+    shards::each_open(&store, shared, |number, member, path| {
+        let (engine, spared) = (member.engine(), &spared[number]);
+        if args.dry_run {
+            return planned(shared, |progress| {
+                Ok(engine.prune_plan_with(rule, spared, &mut |step| progress(PruneStep::Pruning(step)))?)
+            });
+        }
+        let mut out = Output::stdout(shared.flags);
+        let outcome = pruned((member, path), args, shared, &mut out, |progress| {
+            Ok(engine.prune_with(rule, spared, &mut |step| progress(PruneStep::Pruning(step)))?)
+        })?;
+        out.end(outcome)
+    })
+}
+
+/// Prints the plan of a prune.
+fn planned(shared: &Shared, plan: impl FnOnce(Watch<'_>) -> filemap::Result<Pruned>) -> Result<Outcome, Failure> {
+    let mut out = Output::stdout(shared.flags);
+    let bar = Progress::records(&shared.flags, Some(0), "examined");
+    let planned = plan(&mut |progress| watch(&bar, progress));
+    drop(bar);
+    if interrupt::asked() {
+        return Ok(interrupt::stopped("the plan is incomplete; nothing was changed"));
+    }
+    let planned = planned?;
+    tell(&planned, Done::Planned, &mut out)?;
+    out.end(hidden(&planned, Outcome::Done))
+}
+
+/// Gets the progress of a prune.
+type Watch<'a> = &'a mut dyn FnMut(PruneStep) -> ControlFlow<()>;
 
 #[cfg(feature = "cloud")]
 fn in_object_storage(location: &str, rule: PruneRule, args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
@@ -138,18 +178,14 @@ fn in_object_storage(location: &str, rule: PruneRule, args: &Args, shared: &Shar
 }
 
 fn pruned(
-    store: &PageStore,
-    rule: PruneRule,
+    (store, path): (&PageStore, &Path),
     args: &Args,
     shared: &Shared,
     out: &mut Output,
+    prune: impl FnOnce(Watch<'_>) -> filemap::Result<Pruned>,
 ) -> Result<Outcome, Failure> {
-    interrupt::listen();
     let bar = Progress::records(&shared.flags, Some(0), "examined");
-    let pruned = match args.filter() {
-        Some(filter) => store.prune_where(rule, filter, &mut |progress| watch(&bar, progress))?,
-        None => store.prune(rule, &mut |progress| watch(&bar, progress))?,
-    };
+    let pruned = prune(&mut |progress| watch(&bar, progress))?;
     drop(bar);
     tell(&pruned, Done::Dropped, out)?;
     if pruned.is_cancelled {
@@ -161,7 +197,7 @@ fn pruned(
         return Ok(hidden(&pruned, Outcome::Done));
     }
     let done = compact::compact(store.engine(), args.goal(), shared)?;
-    let outcome = compact::tell(&done, &args.store, out)?;
+    let outcome = compact::tell(&done, path, out)?;
     Ok(hidden(&pruned, outcome))
 }
 

@@ -133,7 +133,7 @@ fn is_closed(stream: &impl AsFd) -> bool {
 /// for itself.
 fn check_url(args: &Args) -> Result<(), Failure> {
     let is_elsewhere = remote::is_server(&args.store) || bucket::is_bucket(&args.store);
-    if args.store.exists() || shards::is_there(&args.store) || is_elsewhere {
+    if args.store.exists() || shards::is_there(&args.store) || is_elsewhere || args.new.must_exist() {
         return Ok(());
     }
     let key = args.new.canonicalizer().canonicalize(args.url.bytes());

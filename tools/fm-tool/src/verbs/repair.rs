@@ -28,6 +28,8 @@ const BATCH_BYTES: usize = 128 << 20;
 /// file and offset.
 #[derive(clap::Args, Clone)]
 #[command(after_help = "Exits with 3 if anything was lost.\n\n\
+    Over several folders, with --in-place: a folder whose note of its membership is lost or wrong gets it again, if the other \
+    folders and its own pages prove it.\n\n\
     In object storage, with --in-place: a new index is made of the segments, which stay. No writer opens the store until \
     it has ended. Exits with 3 too if removed pages may be there again, or if records were left out that no index knows \
     to be committed.\n\n\
@@ -66,9 +68,12 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let why = "repair each folder into a new one by its path, or give --in-place";
     shards::refuse_flags(&args.source, &[("a new folder", args.target.is_some(), why)])?;
     if let Some(members) = shards::members(&args.source)? {
-        return shards::each(&members, shared, |_, store| {
-            run(&Args { source: store.to_owned(), ..args.clone() }, shared)
-        });
+        let repaired =
+            shards::each(&members, shared, |_, store| run(&Args { source: store.to_owned(), ..args.clone() }, shared));
+        if matches!(&repaired, Ok(Outcome::Done | Outcome::Damaged) | Err(Failure::PipeClosed)) {
+            restore_notes(&members, shared)?;
+        }
+        return repaired;
     }
     let named = args.rule.as_ref().map(|rule| named(rule)).transpose()?;
     remote::refuse(&args.source)?;
@@ -128,6 +133,15 @@ pub fn variants_shown(store: &Store) -> Result<(), Failure> {
     if marked > 0 {
         let marks = count(marked, "mark");
         words::say(format_args!("{marks} by which variants are found: lost, and restored"));
+    }
+    Ok(())
+}
+
+/// Restores notes of members that are lost, or under those of others.
+fn restore_notes(members: &[PathBuf], shared: &Shared) -> Result<(), Failure> {
+    for path in opening::notes_restored(members, shared)? {
+        let path = path.display();
+        words::say(format_args!("{path}: its note of the store that it is a member of: lost or wrong, and restored"));
     }
     Ok(())
 }

@@ -162,9 +162,10 @@ fn chosen(args: &Args, shared: &Shared, store: &dyn PageWrite, out: &mut Output)
     }
     interrupt::listen();
     let progress = Progress::records(&shared.flags, expected, "pages");
-    let (mut outcome, mut failed, mut variants) = (Outcome::Done, None, 0);
+    let (mut outcome, mut failed, mut pages, mut variants) = (Outcome::Done, None, 0, 0);
     let removed = store.remove_all(&scope, &mut |found| {
         progress.add();
+        pages += u64::from(found.as_ref().is_ok_and(|removed| removed.is_page));
         let told = match found.map_err(Failure::from) {
             Ok(Removed { url, is_page: true, .. }) if out.is_json() => {
                 out.json(&json::of_url(url, json!({ "removed": true })))
@@ -177,8 +178,12 @@ fn chosen(args: &Args, shared: &Shared, store: &dyn PageWrite, out: &mut Output)
         };
         failed = told.err();
         if failed.is_some() { ControlFlow::Break(()) } else { interrupt::go_on() }
-    })?;
+    });
     drop(progress);
+    if removed.is_err() && pages > 0 {
+        words::complain(format_args!("{} removed before it failed", words::count(pages, "page")));
+    }
+    let removed = removed?;
     if let Some(failure) = failed {
         return Err(failure);
     }

@@ -3,12 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
-use filemap::access::Scope;
+use filemap::access::{Listed, Scope};
+use filemap::sharded::ShardedStore;
 use filemap::store::RevisitCount;
 use filemap::{PageRead, PageStore};
 use filemap_core::Store;
 use filemap_core::check::{Problem, VerifyOptions, VerifyReport};
-use fm_cli::words::count;
+use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt, plain, sizes};
 use serde_json::json;
 
@@ -66,8 +67,13 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     if let Some(members) = shards::members(&args.store)? {
         let one =
             |_: usize, store: &Path| run(&Args { store: store.to_owned(), is_member: true, ..args.clone() }, shared);
-        let outcome = shards::each(&members, shared, one)?;
-        return if interrupt::asked() { Ok(outcome) } else { Ok(outcome.and(together(&args.store, is_full, shared)?)) };
+        let ended = shards::each(&members, shared, one);
+        return match ended {
+            Ok(_) | Err(Failure::PipeClosed) if !interrupt::asked() => {
+                both(ended, together(&args.store, is_full, shared))
+            }
+            ended => ended,
+        };
     }
     let store = opening::engine_to_read(&args.store, shared)?;
     interrupt::listen();
@@ -84,25 +90,41 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         interrupt::go_on()
     })?;
     drop(bar);
-    let recent_keys = recent_keys(&store, &report);
     let mut out = Output::stdout(shared.flags);
-    for problem in &report.problems {
-        if out.is_json() {
-            out.json(&line(problem))?;
-        } else {
-            let (file, offset, what) = (&problem.file, problem.offset, &problem.what);
-            let whose: Vec<String> = problem.keys.iter().map(|key| shown(key)).collect();
-            let whose = if whose.is_empty() { String::new() } else { format!(": {}", whose.join(", ")) };
-            out.line(plain(format!("{file}: offset {offset}: {what}{whose}").as_bytes()))?;
-        }
+    let told = report.problems.iter().try_for_each(|problem| tell(problem, &mut out));
+    let ended = told.and_then(|()| match report.is_complete {
+        true => told_whole(store, &report, is_full && !args.is_member, shared, out),
+        false => out.end(stopped(&report, done_bytes, total_bytes)),
+    });
+    match ended {
+        // Nobody reads what is damaged, and the exit code says that something is.
+        Err(Failure::PipeClosed) if !report.problems.is_empty() => Ok(Outcome::Damaged),
+        ended => ended,
     }
-    if !report.is_complete {
-        out.finish()?;
-        return Ok(stopped(&report, done_bytes, total_bytes));
+}
+
+/// Prints a damaged place.
+fn tell(problem: &Problem, out: &mut Output) -> Result<(), Failure> {
+    if out.is_json() {
+        return out.json(&line(problem));
     }
-    let counts_revisits = is_full && !args.is_member;
+    let (file, offset, what) = (&problem.file, problem.offset, &problem.what);
+    let whose: Vec<String> = problem.keys.iter().map(|key| shown(key)).collect();
+    let whose = if whose.is_empty() { String::new() } else { format!(": {}", whose.join(", ")) };
+    out.line(plain(format!("{file}: offset {offset}: {what}{whose}").as_bytes()))
+}
+
+/// Counts revisits, if asked, and prints the summary of a run that was not interrupted.
+fn told_whole(
+    store: Store,
+    report: &VerifyReport,
+    counts_revisits: bool,
+    shared: &Shared,
+    mut out: Output,
+) -> Result<Outcome, Failure> {
+    let recent_keys = recent_keys(&store, report);
     let revisits = if counts_revisits { revisits(store)? } else { None };
-    out.report(&summary(&report, recent_keys, revisits.as_ref()), in_words(&report, recent_keys))?;
+    out.report(&summary(report, recent_keys, revisits.as_ref()), in_words(report, recent_keys))?;
     if shared.flags.says() {
         revisits::say_unresolved(revisits.as_ref());
     }
@@ -113,28 +135,41 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     Ok(if report.problems.is_empty() { Outcome::Done } else { Outcome::Damaged })
 }
 
+/// The outcome of the members and of what they are together. A failure does not hide damage that
+/// was found, and a closed pipe hides nothing.
+fn both(each: Result<Outcome, Failure>, together: Result<Outcome, Failure>) -> Result<Outcome, Failure> {
+    match (each, together) {
+        (Ok(one), Ok(other)) => Ok(one.and(other)),
+        (Ok(Outcome::Done), failed) => failed,
+        (Ok(one), Err(Failure::PipeClosed)) => Ok(one),
+        (Ok(one), Err(failure)) => {
+            words::complain(failure);
+            Ok(one)
+        }
+        (Err(closed), Ok(Outcome::Done)) => Err(closed),
+        (Err(_), other) => other,
+    }
+}
+
 /// Checks that folders are one store, whole and in order; in full, that each page is where the
 /// host of its URL belongs, and counts revisits.
 fn together(location: &Path, is_full: bool, shared: &Shared) -> Result<Outcome, Failure> {
     let Some(store) = opening::shards_to_read(location, shared)? else { return Ok(Outcome::Done) };
-    let (mut strays, mut out) = (0, Output::stdout(shared.flags));
-    let listed = is_full.then(|| store.strays()).transpose()?;
-    // Damage was reported for each member.
-    for (path, listed) in listed.into_iter().flatten().flatten() {
-        strays += 1;
-        let (path, url) = (path.display().to_string(), String::from_utf8_lossy(&listed.url).into_owned());
-        let wanted = store.member_of(&listed.url)?.engine().path().display().to_string();
-        if out.is_json() {
-            out.json(&json!({ "stray": url, "member": path, "belongs_into": wanted }))?;
-        } else {
-            out.line(plain(format!("{path}: {url} belongs into {wanted}, where it is looked for").as_bytes()))?;
-        }
-    }
+    let mut out = Output::stdout(shared.flags);
+    let strays = match is_full {
+        true => strays(store.strays()?, |path, listed| tell_stray(&store, path, listed, &mut out))?,
+        false => 0,
+    };
+    let pages = match store.count(&Scope::new()) {
+        // Reported for its member.
+        Err(error) if error.is_damage() => None,
+        pages => Some(pages?),
+    };
     let revisits = if is_full { store.count_revisits(&mut |_| interrupt::go_on())? } else { None };
     let members = store.members().len() as u64;
     let line = json!({
         "members": members,
-        "pages": store.count(&Scope::new()).ok(),
+        "pages": pages,
         "strays": strays,
         "revisits": revisits.as_ref().map(|count| count.revisits),
         "unresolved_revisits": revisits.as_ref().map(|count| count.unresolved),
@@ -147,15 +182,49 @@ fn together(location: &Path, is_full: bool, shared: &Shared) -> Result<Outcome, 
             count(strays, "page")
         ),
     };
-    out.report(&line, words)?;
+    match out.report(&line, words) {
+        // The end says so, unless there is worse.
+        Ok(()) | Err(Failure::PipeClosed) => {}
+        Err(failure) => return Err(failure),
+    }
     if shared.flags.says() {
         revisits::say_unresolved(revisits.as_ref());
     }
     if is_full && revisits.is_none() {
-        out.finish()?;
-        return Ok(interrupt::stopped("everything was read, but revisits without an original were not counted"));
+        return out.end(interrupt::stopped("everything was read, but revisits without an original were not counted"));
     }
     out.end(if strays == 0 { Outcome::Done } else { Outcome::Damaged })
+}
+
+/// Number of pages in another folder than that of their host, each told. Once nobody reads that,
+/// they are counted all the same.
+fn strays<'a>(
+    found: impl Iterator<Item = filemap::Result<(&'a Path, Listed)>>,
+    mut tell: impl FnMut(&Path, &Listed) -> Result<(), Failure>,
+) -> Result<u64, Failure> {
+    let (mut strays, mut told) = (0, Ok(()));
+    for stray in found {
+        let (path, listed) = match stray {
+            // Reported for its member.
+            Err(error) if error.is_damage() => continue,
+            stray => stray?,
+        };
+        strays += 1;
+        told = told.and_then(|()| tell(path, &listed));
+    }
+    match told {
+        Ok(()) | Err(Failure::PipeClosed) => Ok(strays),
+        Err(failure) => Err(failure),
+    }
+}
+
+fn tell_stray(store: &ShardedStore, path: &Path, listed: &Listed, out: &mut Output) -> Result<(), Failure> {
+    let (path, url) = (path.display().to_string(), String::from_utf8_lossy(&listed.url).into_owned());
+    let wanted = store.member_of(&listed.url)?.engine().path().display().to_string();
+    if out.is_json() {
+        return out.json(&json!({ "stray": url, "member": path, "belongs_into": wanted }));
+    }
+    out.line(plain(format!("{path}: {url} belongs into {wanted}, where it is looked for").as_bytes()))
 }
 
 /// Counts revisits; `None` if interrupted, or if this program does not know the store's
@@ -232,4 +301,33 @@ fn in_words(report: &VerifyReport, recent_keys: u64) -> String {
         count(report.files, "file"),
         count(report.value_records, "value record"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_damage_is_left_to_the_members_when_strays_are_searched() {
+        let nobody = |_: &Path, _: &Listed| Ok(());
+        let closed = || Err(filemap::Error::Engine(filemap_core::Error::Closed));
+        let lost = || {
+            let (location, detail) = ("a.fm".to_owned(), "checksum mismatch".to_owned());
+            Err(filemap::Error::Remote { location, detail, is_damage: true, is_of_one_page: false })
+        };
+        assert!(matches!(strays([lost()].into_iter(), nobody), Ok(0)));
+        assert!(matches!(strays([lost(), closed()].into_iter(), nobody), Err(Failure::Io(_))));
+    }
+
+    #[test]
+    fn a_failure_hides_no_damage_and_a_closed_pipe_hides_nothing() {
+        let io = || Err(Failure::Io("no disk".to_owned()));
+        let pipe = || Err(Failure::PipeClosed);
+        assert!(matches!(both(Ok(Outcome::Damaged), io()), Ok(Outcome::Damaged)));
+        assert!(matches!(both(Ok(Outcome::Done), io()), Err(Failure::Io(_))));
+        assert!(matches!(both(pipe(), io()), Err(Failure::Io(_))));
+        assert!(matches!(both(pipe(), Ok(Outcome::Damaged)), Ok(Outcome::Damaged)));
+        assert!(matches!(both(Ok(Outcome::Damaged), pipe()), Ok(Outcome::Damaged)));
+        assert!(matches!(both(pipe(), Ok(Outcome::Done)), Err(Failure::PipeClosed)));
+    }
 }

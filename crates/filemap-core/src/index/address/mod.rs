@@ -30,6 +30,7 @@ mod shrink;
 mod trouble;
 mod writer;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use filemap_io::{Advice, File, Identity, Word};
@@ -285,7 +286,7 @@ impl Index {
     pub(crate) fn will_need(&self, hash: u64) -> u64 {
         // The look-up reports the damage.
         let Ok((_, entry)) = self.directory.load().find(hash) else { return hash };
-        self.read_ahead(entry.page);
+        self.read_page_ahead(entry.page);
         hash | u64::MAX >> entry.depth
     }
 
@@ -299,19 +300,25 @@ impl Index {
                 && entry.page != last
                 && !directory.lacks(at, hash)
             {
-                self.read_ahead(entry.page);
+                self.read_page_ahead(entry.page);
                 last = entry.page;
             }
-            for page in run_pages::pages_for(runs.of(hash), kept_bits(hash)) {
-                self.read_ahead(page);
+            for pages in run_pages::pages_for(runs.of(hash), kept_bits(hash)) {
+                self.read_ahead(pages);
             }
         }
     }
 
-    fn read_ahead(&self, page: u32) {
+    /// Prefetches a leaf; page 0 is none.
+    fn read_page_ahead(&self, page: u32) {
         if page != 0 {
-            self.file.advise(Advice::WillNeed, u64::from(page) * PAGE_BYTES as u64, PAGE_BYTES as u64);
+            self.read_ahead(u64::from(page)..u64::from(page) + 1);
         }
+    }
+
+    fn read_ahead(&self, pages: Range<u64>) {
+        let bytes = (pages.end - pages.start) * PAGE_BYTES as u64;
+        self.file.advise(Advice::WillNeed, pages.start * PAGE_BYTES as u64, bytes);
     }
 
     /// Prefetches the whole file without waiting, for callers about to read most of its pages.

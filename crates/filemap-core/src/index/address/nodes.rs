@@ -10,6 +10,9 @@ use crate::format::leaf::{CAPACITY as LEAF_CAPACITY, MIN_DEPTH};
 use crate::format::node::{self, CAPACITY, Entry};
 use crate::format::{Flaw, PAGE_BYTES, names};
 
+/// Nodes at most this many pages apart are requested together.
+const NEAR: u32 = 4;
+
 /// Page numbers of the nodes of each level, lowest level first.
 pub(crate) type Levels = Vec<Vec<u32>>;
 
@@ -64,9 +67,15 @@ impl NodeReader {
         Ok(entries)
     }
 
+    /// Prefetches nodes, with what lies between those that are near to each other: a checkpoint
+    /// writes its nodes to the lowest free pages.
     fn will_need(&self, nodes: &[u32]) {
-        for &page in nodes {
-            self.file.advise(Advice::WillNeed, u64::from(page) * PAGE_BYTES as u64, PAGE_BYTES as u64);
+        let mut pages = nodes.to_vec();
+        pages.sort_unstable();
+        for near in pages.chunk_by(|a, b| b - a <= NEAR) {
+            let first = u64::from(near[0]) * PAGE_BYTES as u64;
+            let bytes = u64::from(near[near.len() - 1] - near[0] + 1) * PAGE_BYTES as u64;
+            self.file.advise(Advice::WillNeed, first, bytes);
         }
     }
 

@@ -1,5 +1,10 @@
 //! Reads pages of runs: the changes of one hash, summaries, whole pages. Checks pages of runs.
+//!
+//! A group is one read: its summary and its pages lie next to each other, so whoever lacks the
+//! summary requests all of them. Nearly every look-up of a key that waits would need a second read
+//! otherwise, and those of other keys, by false positives, one now and then.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use filemap_io::{Word, files};
@@ -43,18 +48,50 @@ pub(super) fn apply(slots: &mut Vec<Slot>, changes: &[Change]) {
     }
 }
 
-/// Pages of runs that a lookup of some hash bits may read: pages of changes if the summary is in
-/// memory, else the summary.
-pub(super) fn pages_for(runs: &[Arc<Run>], kept: u64) -> impl Iterator<Item = u32> + '_ {
+/// Groups of a run that are read together, if they lie next to each other in the file.
+const GROUPS_AHEAD: usize = 4;
+
+/// Ranges of pages that a lookup of some hash bits may read: pages of changes if the summary is in
+/// memory, else the whole group.
+pub(super) fn pages_for(runs: &[Arc<Run>], kept: u64) -> impl Iterator<Item = Range<u64>> + '_ {
     runs.iter().flat_map(move |run| {
-        let groups = run.groups[run.group_of(kept)..].iter().take_while(move |group| group.first <= told(kept));
-        groups.flat_map(move |group| {
-            let known =
-                group.summary.get().map(|summary| summary.pages_of(kept).map(|page| group.page + 1 + page as u32));
-            let unknown = group.summary.get().is_none().then_some(group.page);
-            known.into_iter().flatten().chain(unknown)
+        let from = run.group_of(kept);
+        let groups = run.groups[from..].iter().take_while(move |group| group.first <= told(kept));
+        groups.zip(from..).flat_map(move |(group, nth)| {
+            let page_of = move |page: usize| u64::from(group.page) + 1 + page as u64;
+            let known = group.summary.get().map(|summary| summary.pages_of(kept).map(page_of));
+            let unknown = group.summary.get().is_none().then(|| pages_ahead(run, nth));
+            known.into_iter().flatten().map(|page| page..page + 1).chain(unknown)
         })
     })
+}
+
+/// The pages to request when a group's summary is not in memory. In a run that was read before
+/// they include the groups beside it: a process that looks up few keys reads little, and one that
+/// looks up many needs all groups before long.
+fn pages_ahead(run: &Run, nth: usize) -> Range<u64> {
+    let pages = |nth: usize| {
+        let first = u64::from(run.groups[nth].page);
+        first..first + 1 + run.pages_of(nth) as u64
+    };
+    let mut range = pages(nth);
+    if run.groups.iter().all(|group| group.summary.get().is_none()) {
+        return range;
+    }
+    let block = nth / GROUPS_AHEAD * GROUPS_AHEAD;
+    for before in (block..nth).rev().map(pages) {
+        if before.end != range.start {
+            break;
+        }
+        range.start = before.start;
+    }
+    for after in (nth + 1..run.groups.len().min(block + GROUPS_AHEAD)).map(pages) {
+        if after.start != range.end {
+            break;
+        }
+        range.end = after.end;
+    }
+    range
 }
 
 impl Index {
@@ -65,11 +102,17 @@ impl Index {
         kept: u64,
         found: &mut Vec<Change>,
     ) -> std::result::Result<(), Trouble> {
-        for run in runs {
+        let mut is_requested = false;
+        for (at, run) in runs.iter().enumerate() {
             let last = told(kept);
             for (nth, group) in run.groups.iter().enumerate().skip(run.group_of(kept)) {
                 if group.first > last {
                     break;
+                }
+                if !is_requested && group.summary.get().is_none() {
+                    // Those of all other runs too, so that the device reads them at once.
+                    pages_for(&runs[at..], kept).for_each(|pages| self.read_ahead(pages));
+                    is_requested = true;
                 }
                 let summary = self.summary(run, nth)?;
                 for page in summary.pages_of(kept) {

@@ -209,7 +209,10 @@ impl Segments {
         let known: HashMap<u16, &Arc<Segment>> = known.iter().map(|s| (s.id, s)).collect();
         let (mut list, mut unusable) = (Vec::new(), BTreeMap::new());
         let names = self.dir.list().map_err(Error::io("list", self.dir.path().display()))?;
-        for id in names.iter().filter_map(|n| (self.family.parse)(n)) {
+        let ids: Vec<u16> = names.iter().filter_map(|n| (self.family.parse)(n)).collect();
+        let unread = ids.iter().filter(|id| !known.contains_key(*id));
+        self.dir.will_open(&unread.map(|id| (self.family.name)(*id)).collect::<Vec<_>>());
+        for id in ids {
             if let Some(segment) = known.get(&id) {
                 list.push(Arc::clone(segment));
                 continue;

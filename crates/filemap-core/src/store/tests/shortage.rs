@@ -276,7 +276,7 @@ fn the_longest_interval_of_syncs_is_as_good_as_none() {
         put(&store, i).unwrap();
     }
     let prepared = || store.reading.values().segments.is_prepared();
-    for _ in 0..1000 {
+    for _ in 0..12_000 {
         if prepared() {
             break;
         }

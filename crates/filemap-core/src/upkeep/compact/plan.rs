@@ -87,6 +87,12 @@ pub(crate) struct Plan {
     pub(crate) reason: Reason,
 }
 
+/// Bytes of tombstones for which no segment is rewritten, beside this many live bytes. A caller
+/// who wants no garbage asks for the copying.
+pub(crate) fn bearable_tombstones(want: Want, live_bytes: u64) -> u64 {
+    live_bytes / if want == Want::NoGarbage { 32 } else { 16 }
+}
+
 /// Chooses the victims of one run.
 pub(crate) fn plan(view: &View, want: Want) -> Plan {
     let nothing = |reason| Plan { victims: Vec::new(), reason };
@@ -130,7 +136,7 @@ pub(crate) fn plan(view: &View, want: Want) -> Plan {
     }
     let may_go = |s: &&Candidate| s.is_eligible && !s.keeps_removals;
     let droppable = view.segments.iter().filter(may_go).map(|s| s.tombstone_bytes).sum::<u64>();
-    if droppable > dead.max(live / 16)
+    if droppable > dead.max(bearable_tombstones(want, live))
         && let Some(oldest) = view.segments.iter().filter(|s| s.is_eligible).min_by_key(|s| s.floor)
     {
         return Plan { victims: vec![oldest.id], reason: Reason::Tombstones };
@@ -258,6 +264,16 @@ mod tests {
         assert_eq!(plan(&some, Want::Bound(1.25)), Plan { victims: vec![0], reason: Reason::Tombstones });
         some.segments.iter_mut().for_each(|s| s.keeps_removals = true);
         assert_eq!(plan(&some, Want::NoGarbage), Plan { victims: vec![], reason: Reason::AllLive }, "they are young");
+    }
+
+    #[test]
+    fn a_twentieth_of_removals_goes_when_no_garbage_is_wanted() {
+        // Twenty thousand live bytes, and a thousand of tombstones in a segment of their own.
+        let some = view((0..20).map(|id| segment(id, 1000, 0)).chain([segment(20, 0, 1000)]).collect());
+        assert_eq!(plan(&some, Want::NoGarbage), Plan { victims: vec![0], reason: Reason::Tombstones });
+        assert_eq!(plan(&some, Want::Bound(1.25)).victims, [] as [u16; 0], "in the background it would not pay");
+        let few = view((0..20).map(|id| segment(id, 1000, 0)).chain([segment(20, 400, 600)]).collect());
+        assert_eq!(plan(&few, Want::NoGarbage).victims, [] as [u16; 0]);
     }
 
     proptest::proptest! {

@@ -169,7 +169,10 @@ impl Upkeep {
             Goal::Bound => last.dead_bytes() > 0 && last.dead_bytes() >= view.slack_bytes / 2,
             // Tombstones can be dropped once nothing older is left, but not in the segment being
             // written.
-            Goal::NoGarbage => last.dead_bytes() > 0 || last.tombstone_bytes > view.live_bytes() / 16,
+            Goal::NoGarbage => {
+                let bearable = plan::bearable_tombstones(plan::Want::NoGarbage, view.live_bytes());
+                last.dead_bytes() > 0 || last.tombstone_bytes > bearable
+            }
             // Covers all existing pages.
             Goal::Level(..) => true,
         };

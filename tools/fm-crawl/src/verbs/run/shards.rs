@@ -1,6 +1,7 @@
 //! Several shards of a store in object storage, crawled by one process: each is a crawl of its
 //! own, in a folder of its own. All share the log, the edges and the progress.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,6 +23,9 @@ use super::{Args, Part, credentials, equipped, of_run, opening, report};
 use crate::bucket;
 use crate::face::Face;
 use crate::failure;
+
+/// Number of start pages that are named if no crawl got them.
+const NAMED: usize = 5;
 
 /// The crawls of a process.
 struct Shards<'a> {
@@ -69,6 +73,7 @@ pub(super) fn run(
     }
     if outcomes.is_empty() {
         words::complain("no shard was free, and the fleet is over: nothing was done");
+        return Ok(without_shard(&shards.given));
     }
     Ok(all(&outcomes))
 }
@@ -88,6 +93,22 @@ fn store_of(store: &Path, shard: u32) -> PathBuf {
     let mut name = store.components().collect::<PathBuf>().into_os_string();
     name.push(format!("-{shard}"));
     PathBuf::from(name)
+}
+
+/// The outcome of a process that got no shard: its start pages are in no crawl, unless another
+/// process was given them too.
+fn without_shard(given: &Given) -> Outcome {
+    let lists = given.listed.iter().flat_map(|(_, urls)| urls);
+    let pages: BTreeSet<&String> = given.named.iter().chain(lists).collect();
+    if pages.is_empty() {
+        return Outcome::Done;
+    }
+    for url in pages.iter().take(NAMED) {
+        words::complain(format_args!("the start page {url} was given to no crawl"));
+    }
+    let all = words::count(pages.len() as u64, "start page");
+    words::complain(format_args!("{all} of this call in no crawl, unless others were given them: run it again"));
+    Outcome::Incomplete
 }
 
 /// The outcome of all crawls: the worst. No page was ever fetched only if none was in any.
@@ -128,7 +149,14 @@ impl Shards<'_> {
         let store = store_of(&self.args.store, shard);
         let part = Part { store, own: Some(Own::List([shard].into())), template: Some(&self.template) };
         let begins = self.template.starts().next().is_some();
-        let mut builder = part.open(self.args, part.builder(self.args, None)?, begins)?;
+        let mut builder = match part.open(self.args, part.builder(self.args, None)?, begins) {
+            // Another process has it, or takes it at this moment: it may be free again later.
+            Err(Failure::Locked(why)) => {
+                words::complain(format_args!("shard {shard}: {why}"));
+                return Ok((Outcome::Incomplete, Then::Lost));
+            }
+            opened => opened?,
+        };
         seeds::enter(self.given.clone(), builder.settings());
         if builder.settings().starts().next().is_none() {
             return Err(Failure::Usage("its crawl has not begun, and needs a start page: --seed URL".to_owned()));
@@ -211,6 +239,15 @@ mod tests {
         assert_eq!(all(&[NotFound, NotFound]), NotFound);
         assert_eq!(all(&[Done, Incomplete, NotFound]), Incomplete);
         assert_eq!(all(&[Incomplete, Damaged, Done]), Damaged);
+    }
+
+    #[test]
+    fn start_pages_of_a_process_without_a_shard_are_an_incomplete_end() {
+        let page = || "http://a.test/".to_owned();
+        assert_eq!(without_shard(&Given::default()), Outcome::Done);
+        assert_eq!(without_shard(&Given { named: vec![page()], listed: Vec::new() }), Outcome::Incomplete);
+        let listed = vec![("list".to_owned(), vec![page()])];
+        assert_eq!(without_shard(&Given { named: Vec::new(), listed }), Outcome::Incomplete);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use filemap_core::StatValue;
-use fm_cli::{Failure, Outcome, Output, plain, sizes, times};
+use fm_cli::{Failure, Flags, Outcome, Output, plain, sizes, times};
 
 #[cfg(feature = "cloud")]
 use super::in_bucket;
@@ -68,7 +68,10 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         [("--watch", args.watch.is_some(), why), ("--format openmetrics", args.format == Format::Openmetrics, why)];
     shards::refuse_flags(&args.store, &flags)?;
     if let Some(members) = shards::checked(&args.store)? {
-        return shards::each(&members, shared, |_, store| {
+        // A line of JSON names its folder itself.
+        let quiet = shared.flags.quiet || args.format == Format::Json;
+        let of_heads = Shared { flags: Flags { quiet, ..shared.flags }, accept_loss: shared.accept_loss };
+        return shards::each(&members, &of_heads, |_, store| {
             run(&Args { store: store.to_owned(), ..args.clone() }, shared)
         });
     }

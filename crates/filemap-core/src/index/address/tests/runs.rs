@@ -2,9 +2,11 @@
 //! the same hash bits; a partial settling that is forgotten; damaged pages.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
 
-use filemap_io::File;
+use filemap_io::{Advice, File, Map};
 
 use super::*;
 use crate::format::run::{Change, PARTS};
@@ -333,4 +335,91 @@ fn changes_applied_again_change_nothing() {
             assert_eq!(sorted(&slots), sorted(&whole));
         }
     }
+}
+
+/// A file that records the ranges of pages that are requested ahead.
+#[derive(Debug)]
+struct Requests {
+    file: Arc<dyn File>,
+    asked: Mutex<Vec<Range<u64>>>,
+}
+
+impl File for Requests {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file.read_at(buf, offset)
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_at(data, offset)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn allocated_bytes(&self) -> io::Result<u64> {
+        self.file.allocated_bytes()
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync()
+    }
+
+    fn advise(&self, advice: Advice, offset: u64, len: u64) {
+        if advice == Advice::WillNeed {
+            let first = offset / PAGE_BYTES as u64;
+            self.asked.lock().unwrap().push(first..first + len / PAGE_BYTES as u64);
+        }
+    }
+
+    fn map(&self, offset: u64, len: usize) -> io::Result<Arc<dyn Map>> {
+        self.file.map(offset, len)
+    }
+}
+
+#[test]
+fn a_group_is_one_request_with_its_neighbours_once_the_run_was_read() {
+    let (_temp, file) = file();
+    let (mut root, mut epoch) = (IndexRoot::empty(), 1);
+    let (_, mut writer) = open(&file, root, epoch);
+    // All in one part.
+    let mut keys: Vec<u64> = (0..1200).map(|i| hash(i) >> PARTS.ilog2()).collect();
+    keys.sort_unstable();
+    let mut model = Model::new();
+    let mut load_after = |model: &mut Model, from: u64| {
+        let mut batch: BTreeMap<(u64, u32), u64> = keys.iter().zip(from..).map(|(hash, i)| ((*hash, 0), i)).collect();
+        if model.is_empty() {
+            // Another part, which is fuller, so that it settles first.
+            batch.extend((0..1300).map(|i| ((1 << 57 | hash(i) >> PARTS.ilog2(), 0), 5000 + i)));
+        }
+        checkpoint(&mut writer, model, &batch, 0, &mut |r, e| (root, epoch) = (r, e));
+        let noting = Arc::new(Requests { file: Arc::clone(&file), asked: Mutex::default() });
+        let index = load(noting.clone(), SEED, US, root, epoch, &limits()).unwrap().index;
+        noting.asked.lock().unwrap().clear();
+        (index, noting)
+    };
+    let (index, noting) = load_after(&mut model, 1);
+    let run = Arc::clone(&index.directory.load().runs().parts[0][0]);
+    assert!(run.groups.len() == 9 && run.pages == 60, "twenty changes a page: {run:?}");
+    let pages = |groups: Range<usize>| {
+        let last = groups.end - 1;
+        u64::from(run.groups[groups.start].page)..u64::from(run.groups[last].page) + 1 + run.pages_of(last) as u64
+    };
+    let asked = |group: usize| {
+        let key = group * 140 + 70;
+        assert_eq!(found(&index, keys[key]), [1 + key as u64]);
+        std::mem::take(&mut *noting.asked.lock().unwrap())
+    };
+    assert_eq!(asked(5), [pages(5..6)], "the first one alone");
+    assert_eq!(asked(2), [pages(0..4)]);
+    assert_eq!(asked(8), [pages(8..9)]);
+    assert!(asked(2).is_empty() && asked(5).is_empty());
+    // Of two runs, both groups before one of them is read.
+    let (index, noting) = load_after(&mut model, 10_001);
+    assert_eq!(found(&index, keys[70]), [10_071]);
+    assert_eq!(noting.asked.lock().unwrap().len(), 2);
 }

@@ -161,10 +161,13 @@ impl Registry {
         // A damaged dictionary without a file was removed. A whole one may still be needed by a
         // reader that has seen its id.
         list.retain(|d| d.facts.is_ok() || names.contains(&names::dictionary(d.id)));
-        for id in names.iter().filter_map(|n| names::parse_dictionary(n)) {
-            // A dictionary that could not be read before may have been restored.
-            let is_known = known.iter().any(|d| d.id == id && d.facts.is_ok());
-            if !is_known && let Some(facts) = self.read_facts(id) {
+        // A dictionary that could not be read before may have been restored.
+        let whole: BTreeSet<u32> = known.iter().filter(|d| d.facts.is_ok()).map(|d| d.id).collect();
+        let found = names.iter().filter_map(|n| names::parse_dictionary(n));
+        let unread: Vec<u32> = found.filter(|id| !whole.contains(id)).collect();
+        self.dir.will_open(&unread.iter().map(|id| names::dictionary(*id)).collect::<Vec<_>>());
+        for id in unread {
+            if let Some(facts) = self.read_facts(id) {
                 list.retain(|d| d.id != id);
                 list.push(Dictionary::new(id, facts));
             }
