@@ -1,5 +1,5 @@
-//! `fm-bench load --as-pages` and `fm-bench ahead`: a store of pages, and gets of chosen URLs, with
-//! which `benches/serving.py --only cold` compares a server.
+//! `fm-bench load --as-pages` and `fm-bench ahead`: a store of pages, and gets of chosen URLs,
+//! with which `benches/serving.py --only cold` compares a server.
 
 use filemap::{Options, PageStore};
 

@@ -27,7 +27,7 @@ const AT_ONCE: usize = 32;
 pub(crate) async fn delete(core: &Arc<Core>, names: &[String]) -> Result<()> {
     for batch in names.chunks(AT_ONCE) {
         core.index.check_owner().await?;
-        let deletes = batch.to_vec().into_iter().map(|name| {
+        let deletes = batch.iter().cloned().map(|name| {
             let core = Arc::clone(core);
             async move { core.bucket.delete(&name).await }
         });

@@ -83,8 +83,8 @@ impl ShardedStore {
     /// The most members that a set may have.
     pub const MAX_MEMBERS: usize = 1024;
 
-    /// The members, in their order: for upkeep, which each has for itself. They know each other, so
-    /// a revisit has its body also here.
+    /// The members, in their order: for upkeep, which each has for itself. They know each other,
+    /// so that a revisit finds its body here too.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -336,8 +336,11 @@ pub fn crawl_shards<T: Send>(
     })
 }
 
-/// Takes out the crawls that have ended; an error is a panic.
-fn ended<T>(threads: &mut BTreeMap<u32, ScopedJoinHandle<'_, (T, Then)>>) -> Vec<(u32, Result<(T, Then), Error>)> {
+/// A shard whose crawl has ended; an error is a panic.
+type Ended<T> = (u32, Result<(T, Then), Error>);
+
+/// Takes out the crawls that have ended.
+fn ended<T>(threads: &mut BTreeMap<u32, ScopedJoinHandle<'_, (T, Then)>>) -> Vec<Ended<T>> {
     let done: Vec<u32> = threads.iter().filter(|(_, thread)| thread.is_finished()).map(|(shard, _)| *shard).collect();
     let mut ended = Vec::new();
     for shard in done {

@@ -116,6 +116,9 @@ struct Own {
     file: Arc<dyn File>,
 }
 
+/// A part by name.
+type Part = (Arc<str>, Arc<dyn File>);
+
 /// The files of a cache.
 #[derive(Debug)]
 pub(super) struct Files {
@@ -124,7 +127,7 @@ pub(super) struct Files {
     part_bytes: u64,
     state: Mutex<State>,
     /// Open parts, the one used last at the end. Locked after the state.
-    open: Mutex<VecDeque<(Arc<str>, Arc<dyn File>)>>,
+    open: Mutex<VecDeque<Part>>,
     hits: AtomicU64,
     misses: AtomicU64,
     damaged: AtomicU64,

@@ -57,9 +57,11 @@ pub struct Copied {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CopyOptions {
     recompress: bool,
-    /// Accepts the keys that are not copied.
-    skips: Option<fn(&[u8]) -> bool>,
+    skips: Option<Accepts>,
 }
+
+/// Accepts the keys that are not copied.
+type Accepts = fn(&[u8]) -> bool;
 
 impl CopyOptions {
     /// Copies bodies as they are stored.
