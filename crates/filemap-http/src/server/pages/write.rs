@@ -65,7 +65,11 @@ pub(crate) async fn put(
     let put = PutCall { asked, page, upload, rule, conditions: headers };
     let key = backend.key(&put.asked.url)?;
     let alone = backend.putting(&key).lock_owned().await;
-    let mut done = backend.put(put.upload.bytes, move |store| put.run(store, alone)).await?;
+    let mut done = if put.is_plain() {
+        backend.put(put.upload.bytes, move |store| put.run(store, alone)).await?
+    } else {
+        backend.whole.call(move |store| Ok(put.run(store, alone))).await??
+    };
     if durable {
         backend.sync().await?;
         done.durable = true;
@@ -108,6 +112,11 @@ struct PutCall {
 }
 
 impl PutCall {
+    /// Returns whether the put reads nothing of what is stored.
+    fn is_plain(&self) -> bool {
+        self.rule == PutRule::Always && !condition::is_conditional(&self.conditions)
+    }
+
     fn run(mut self, store: &PageStore, alone: OwnedMutexGuard<()>) -> Result<Done, Refusal> {
         let page = match self.page.take() {
             Some(page) => page,
