@@ -196,6 +196,31 @@ fn a_page_is_put_as_durable_as_asked_and_under_its_conditions() {
 }
 
 #[test]
+fn the_conditions_of_a_removal_are_those_of_the_versions_it_removes() {
+    let server = served(&[page(TIME, "first"), page(TIME, "twin"), page(TIME + 5000, "second")]);
+    let tag = |target: &str| server.get(target, &[]).header("etag").expect("a tag").to_owned();
+    let of_twin = format!("{URL}&at=2023-11-14T22:13:20Z");
+    let twin = server.get(&of_twin, &[]);
+    assert_eq!(twin.body, b"twin");
+    let of_twin_alone = format!("{URL}&version={}", twin.header("filemap-version").expect("a version"));
+    let (newest, old) = (format!("If-Match: {}", tag(URL)), format!("If-Match: {}", tag(&of_twin)));
+    // The newest page is not what these remove.
+    for target in [&of_twin, &of_twin_alone] {
+        let (status, detail) = server.ask("DELETE", target, &[&newest], b"").problem();
+        assert!(status == 412 && detail.contains("`If-Match`"), "{target}: {status} {detail}");
+    }
+    // One of the two versions of this time has another body.
+    assert_eq!(server.ask("DELETE", &of_twin, &[&old], b"").status, 412);
+    let none = format!("{URL}&at=2023-11-14T22:13:24Z");
+    assert_eq!(server.ask("DELETE", &none, &["If-Match: *"], b"").status, 412, "no version of exactly this time");
+    assert_eq!(server.ask("DELETE", &of_twin_alone, &[&old], b"").status, 200);
+    let since = "If-Unmodified-Since: Tue, 14 Nov 2023 22:13:20 GMT";
+    assert_eq!(server.get(&of_twin, &[]).body, b"first");
+    assert_eq!(server.ask("DELETE", &of_twin, &[since], b"").status, 200, "the newest one is younger");
+    assert_eq!(server.get(URL, &[]).body, b"second");
+}
+
+#[test]
 fn a_server_that_only_reads_refuses_to_write() {
     let server = served::with(filemap_http::server::ServerOptions::new(), &[page(TIME, "kept")]);
     for (method, target) in [("PUT", URL), ("DELETE", URL), ("POST", "/v1/sync")] {

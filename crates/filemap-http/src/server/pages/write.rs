@@ -14,7 +14,8 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use filemap::access::PutRule;
 use filemap::dump::jsonl;
-use filemap::{Error, Lookup, Page, PageStore, PageWrite, Put};
+use filemap::store::PageReader;
+use filemap::{Error, Lookup, Page, PageStore, PageWrite, Put, Version};
 use tokio::sync::OwnedMutexGuard;
 
 use super::super::backend::Backend;
@@ -155,14 +156,27 @@ fn put_page(store: &PageStore, mut page: Page, upload: &mut Upload, rule: PutRul
     PageWrite::put(store, &page, rule)
 }
 
-/// Checks the conditions of a request against the current page.
+/// Checks the conditions of a request against what it concerns: the version that it names, each
+/// version of exactly its time, or else the current page.
 fn check(store: &PageStore, asked: &Asked, headers: &HeaderMap) -> Result<(), Refusal> {
     if !condition::is_conditional(headers) {
         return Ok(());
     }
-    let there = store.get_reader(asked.lookup())?;
-    let there = there.map(|(page, reader)| (condition::tag(reader.digest()), page.fetched_at_ms));
-    condition::check(headers, there.as_ref().map(|(tag, time_ms)| (tag.as_str(), *time_ms)))
+    let lookup = asked.lookup();
+    let one = |found: Option<(Page, PageReader)>| {
+        let there = found.map(|(page, reader)| (condition::tag(reader.digest()), page.fetched_at_ms));
+        condition::check(headers, there.as_ref().map(|(tag, time_ms)| (tag.as_str(), *time_ms)))
+    };
+    let Some(time_ms) = asked.version().map(|version| version.time_ms).or(asked.time_ms()) else {
+        return one(store.get_reader(lookup)?);
+    };
+    let is_meant = |version: &Version| asked.version().map_or(version.time_ms == time_ms, |own| own == *version);
+    let mut is_there = false;
+    for version in store.versions_of(lookup.at(time_ms))?.into_iter().filter(is_meant) {
+        is_there = true;
+        one(store.get_version_reader(lookup, version)?)?;
+    }
+    if is_there { Ok(()) } else { one(None) }
 }
 
 /// `DELETE /v1/page`.
