@@ -3,7 +3,6 @@
 //! Invariant: 201 and 200 mean that the change is on the device; 202 that it survives only as long
 //! as the store's process lives.
 
-use std::io::Read;
 use std::sync::Arc;
 
 use axum::Json;
@@ -151,8 +150,8 @@ fn put_page(store: &PageStore, mut page: Page, upload: &mut Upload, rule: PutRul
     if rule == PutRule::Always && upload.is_large() {
         return store.put_page_reader(&page, upload).map(|version| Some(Put::Stored(version)));
     }
-    let read = upload.read_to_end(&mut page.body);
-    read.map_err(|source| Error::Read { what: "the body set aside".to_owned(), offset: 0, source })?;
+    let body = upload.rest();
+    page.body = body.map_err(|source| Error::Read { what: "the body set aside".to_owned(), offset: 0, source })?;
     PageWrite::put(store, &page, rule)
 }
 
