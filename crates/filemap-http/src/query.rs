@@ -3,6 +3,8 @@
 //! `%41` is a byte and `+` a space, as in HTML forms. A name that the route does not know, or that
 //! occurs twice, is an error: most often the `&` of a `url=` value was not escaped.
 
+use std::borrow::Cow;
+
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, percent_encode};
 
 /// Every byte but the unreserved characters.
@@ -33,7 +35,7 @@ impl Query {
             if fields.iter().any(|(other, _)| *other == name) {
                 return Err(format!("the parameter `{name}` occurs twice"));
             }
-            fields.push((name, decoded(value)));
+            fields.push((name, decoded(value).into_owned()));
         }
         Ok(Query(fields))
     }
@@ -76,8 +78,11 @@ impl Query {
     }
 }
 
-fn decoded(text: &str) -> Vec<u8> {
-    percent_decode(text.replace('+', " ").as_bytes()).collect()
+fn decoded(text: &str) -> Cow<'_, [u8]> {
+    if text.contains('+') {
+        return Cow::Owned(percent_decode(text.replace('+', " ").as_bytes()).collect());
+    }
+    percent_decode(text.as_bytes()).into()
 }
 
 #[cfg(test)]
@@ -87,6 +92,10 @@ mod tests {
     #[test]
     fn any_bytes_come_back() {
         let all: Vec<u8> = (0..=255).collect();
+        for plain in ["http://a/b", "", "a b", "\u{e9}"] {
+            let raw = format!("url={plain}");
+            assert_eq!(Query::parse(Some(&raw), &["url"]).unwrap().bytes("url"), Some(plain.as_bytes()));
+        }
         let raw = format!("url={}&at=1", encoded(&all));
         let query = Query::parse(Some(&raw), &["url", "at"]).unwrap();
         assert_eq!((query.bytes("url"), query.text("at")), (Some(&all[..]), Ok(Some("1"))));
