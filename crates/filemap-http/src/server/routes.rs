@@ -19,7 +19,7 @@ use super::measure::Measured;
 use super::options::ServerOptions;
 use super::refusal::Refusal;
 use super::{
-    archive, changes, crawl, figures, guard, inspect, links, lists, many, openapi, pages, patient, seen, space,
+    archive, changes, crawl, figures, guard, hosts, inspect, links, lists, many, openapi, pages, patient, seen, space,
 };
 
 /// An HTTP server for the pages of a store.
@@ -87,6 +87,7 @@ impl Server {
             .route("/v1/history", get(lists::history))
             .route("/v1/urls", get(lists::urls))
             .route("/v1/count", get(lists::count))
+            .route("/v1/hosts", get(hosts::hosts))
             .route("/v1/key", get(lists::key))
             .route("/v1/changes", get(changes::changes))
             .route("/v1/seen", get(seen::manage::all))
