@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use filemap::acl::AccessRules;
 use filemap::{Options, PageStore};
 use filemap_http::server::{SeenSets, Server, ServerOptions, Tokens};
 use tokio::net::TcpListener;
@@ -27,9 +28,13 @@ impl Served {
     }
 
     fn with(bench: &Bench, sets: SeenSets) -> Served {
-        let store = PageStore::open(bench.store(), Options::new()).expect("opened");
         let tokens = Tokens::parse(&format!("admin {TOKEN}")).expect("tokens");
-        let server = Server::new(store, ServerOptions::new().writes().tokens(tokens).seen(sets));
+        Served::of(bench, ServerOptions::new().writes().tokens(tokens).seen(sets))
+    }
+
+    fn of(bench: &Bench, options: ServerOptions) -> Served {
+        let store = PageStore::open(bench.store(), Options::new()).expect("opened");
+        let server = Server::new(store, options);
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("threads");
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port");
         let location = format!("http://{}", listener.local_addr().expect("an address"));
@@ -216,6 +221,28 @@ fn a_copy_to_a_server_and_back_has_every_version_and_is_repeated_for_nothing() {
         let refused = run(tool().args(args)).ended(2);
         assert!(!refused.words.contains("5e3c7e7"), "{}", refused.words);
     }
+}
+
+#[test]
+fn a_copy_from_a_server_with_access_rules_has_what_they_allow() {
+    let bench = Bench::with(&["python-docs.warc.gz"]);
+    let mut rules = AccessRules::new();
+    let blocked = b"localhost,python,docs)/3.11/tutorial - {\"access\": \"block\"}\n";
+    rules.add("rules.aclj", blocked).expect("rules");
+    let server = Served::of(&bench, ServerOptions::new().access(rules));
+    let copy = bench.path("copy.fm");
+    run(tool().arg("copy").arg(&server.location).arg(&copy)).ended(0);
+    drop(server);
+    let urls = |store: &std::path::Path| {
+        let dump = run(tool().arg("dump").arg(store)).ended(0);
+        dump.json().iter().map(|line| line["url"].as_str().expect("a URL").to_owned()).collect::<Vec<_>>()
+    };
+    let (mut all, mut allowed) = (urls(&bench.store()), urls(&copy));
+    let before = all.len();
+    all.retain(|url| !url.starts_with("http://docs.python.localhost/3.11/tutorial"));
+    all.sort_unstable();
+    allowed.sort_unstable();
+    assert!(!all.is_empty() && all.len() < before && allowed == all, "{allowed:?}");
 }
 
 /// The output of an import, without its duration.
