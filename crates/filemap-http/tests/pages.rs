@@ -1,8 +1,10 @@
 //! Pages by `GET`, `HEAD`, `PUT` and `DELETE`: bodies, headers, conditions, ranges, codings.
 
+use std::io::{Read, Write};
+
 use filemap::{Page, PageRead};
 
-use crate::served::{self, served};
+use crate::served::{self, Answer, served};
 
 const URL: &str = "/v1/page?url=http://example.com/";
 const TIME: i64 = 1_700_000_000_000;
@@ -193,6 +195,33 @@ fn a_page_is_put_as_durable_as_asked_and_under_its_conditions() {
     server.stop();
     let store = filemap::PageStore::open(server.dir.path().join("pages.fm"), filemap::Options::new()).expect("opened");
     assert!(!PageRead::contains(&store, &"http://example.com/".into()).expect("readable"));
+}
+
+#[test]
+fn a_client_that_expects_to_go_on_is_refused_before_it_sends_a_body() {
+    let server = served(&[]);
+    let head = |target: &str, bytes: u64, line: &str| {
+        let lines = "Host: localhost\r\nConnection: close\r\nExpect: 100-continue\r\n";
+        format!("PUT {target} HTTP/1.1\r\n{lines}Content-Length: {bytes}\r\n{line}\r\n")
+    };
+    for (request, status) in [
+        (head(URL, 5, "Content-Encoding: gzip\r\n"), "415"),
+        (head("/v1/page?url=none", 5, ""), "400"),
+        (head(URL, 5 << 30, ""), "413"),
+    ] {
+        let answer = String::from_utf8(server.raw(request.as_bytes())).expect("text");
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{request}{answer}");
+    }
+    let mut stream = server.connect();
+    stream.write_all(head(URL, 5, "").as_bytes()).expect("sent");
+    let mut line = [0; b"HTTP/1.1 100 Continue\r\n\r\n".len()];
+    stream.read_exact(&mut line).expect("an interim answer");
+    assert_eq!(&line, b"HTTP/1.1 100 Continue\r\n\r\n");
+    stream.write_all(b"large").expect("sent");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("answered");
+    assert_eq!(Answer::of(&answer).status, 201);
+    assert_eq!(server.get(URL, &[]).body, b"large");
 }
 
 #[test]

@@ -57,13 +57,14 @@ pub(crate) async fn put(
         return Err(Refusal::bad("give `time` and `status` in the description before the body"));
     }
     let page = if is_described { None } else { Some(page(&query, &asked, &headers)?) };
+    // A client that expects `100 Continue` learns of a refused URL before it sends the body.
+    let key = backend.key(&asked.url)?;
     let upload = upload::take(body).await?;
     if rule != PutRule::Always && upload.bytes > MAX_COMPARED {
         let words = format!("with a rule a body may have at most {MAX_COMPARED} bytes: put it without `rule`");
         return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, words));
     }
     let put = PutCall { asked, page, upload, rule, conditions: headers };
-    let key = backend.key(&put.asked.url)?;
     let alone = backend.putting(&key).lock_owned().await;
     let mut done = if put.is_plain() {
         backend.put(put.upload.bytes, move |store| put.run(store, alone)).await?
