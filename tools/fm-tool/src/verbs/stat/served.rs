@@ -6,8 +6,11 @@ use fm_cli::{Failure, words};
 
 use super::statistics::Field;
 
+/// Texts about the store, and its figures.
+type Figures = ([(&'static str, String); 2], Vec<Field>);
+
 /// Texts about the store, and its figures. `location` is the server's address.
-pub fn figures(client: &Client, location: String) -> Result<([(&'static str, String); 2], Vec<Field>), Failure> {
+pub fn figures(client: &Client, location: String) -> Result<Figures, Failure> {
     let mut there = client.figures()?;
     let (mut fields, mut missing) = (Vec::new(), 0);
     for (name, kind, help) in Stats::default().fields() {
