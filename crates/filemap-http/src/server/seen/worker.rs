@@ -88,7 +88,8 @@ impl Worker {
                 Ok(answer) => {
                     // Read first: writing it each time would take it from the other processors.
                     let looks = &self.looks_after;
-                    if !looks.load(Ordering::SeqCst) && !looks.swap(true, Ordering::SeqCst) {
+                    let is_asleep = !looks.load(Ordering::SeqCst) && self.set.is_changed();
+                    if is_asleep && !looks.swap(true, Ordering::SeqCst) {
                         self.jobs.send(Job::Wake).ok()?;
                     }
                     return Some(answer);
