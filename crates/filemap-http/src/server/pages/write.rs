@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Body;
-use axum::extract::{Extension, RawQuery, State};
+use axum::extract::{Extension, RawQuery, Request, State};
 use axum::http::header::{CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use filemap::access::PutRule;
@@ -34,13 +34,12 @@ const MAX_COMPARED: u64 = 64 << 20;
 pub(crate) async fn put(
     State(backend): State<Arc<Backend>>,
     Extension(allowed): Extension<Allowed>,
-    RawQuery(raw): RawQuery,
-    headers: HeaderMap,
-    body: Body,
+    request: Request,
 ) -> Answer {
     check_writes(&backend)?;
     allowed.needs(Right::Write)?;
-    let query = Query::parse(raw.as_deref(), &["url", "variant", "time", "status", "rule", "durable"])?;
+    let (Parts { uri, headers, .. }, body) = request.into_parts();
+    let query = Query::parse(uri.query(), &["url", "variant", "time", "status", "rule", "durable"])?;
     let asked = Asked::of(&query)?;
     let rule = rule(&query)?.unwrap_or_default();
     let durable = durable(&query)?;

@@ -5,8 +5,9 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Extension, Path, RawQuery, State};
+use axum::extract::{Extension, Path, RawQuery, Request, State};
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::iter;
@@ -44,13 +45,12 @@ pub(crate) async fn add(
     State(backend): State<Arc<Backend>>,
     Extension(allowed): Extension<Allowed>,
     Path(name): Path<String>,
-    RawQuery(raw): RawQuery,
-    headers: HeaderMap,
-    body: Body,
+    asked: Request,
 ) -> Answer {
     check_writes(&backend)?;
     allowed.needs(Right::Write)?;
-    let durable = durable(&Query::parse(raw.as_deref(), &["durable"])?)?;
+    let (Parts { uri, headers, .. }, body) = asked.into_parts();
+    let durable = durable(&Query::parse(uri.query(), &["durable"])?)?;
     let id = id(&headers)?;
     check_coding(&headers)?;
     let served = served(&backend, &name)?;
