@@ -76,6 +76,7 @@ fn the_index_has_the_captures_that_are_asked_for() {
     assert_eq!(stamps("from=20231115&to=20231115"), ["20231115221320"]);
     assert_eq!(stamps("filter=statuscode:404"), ["20231115221320"]);
     assert_eq!(stamps("filter=!statuscode:4.."), ["20231114221320", "20231116221320"]);
+    assert_eq!(stamps("filter=statuscode:2..&filter=!digest:-"), ["20231116221320"], "both must fit");
     let urls = |query: &str| lines(&server, &format!("fl=original&{query}"));
     assert_eq!(urls("url=http://www.example.com/a*"), ["http://www.example.com/a?x=1&y=2"]);
     assert_eq!(urls("url=www.example.com&matchType=host").len(), 7);
@@ -97,12 +98,15 @@ fn the_index_has_the_captures_that_are_asked_for() {
     assert_eq!((json[2][1].as_str(), json.as_array().map(Vec::len)), (Some("404"), Some(4)));
     let none = server.get("/cdx?url=nowhere.example&matchType=host&output=json", &[]).json();
     assert_eq!(none, serde_json::json!([]));
+    let nine = format!("url=http://www.example.com/{}", "&filter=status:2..".repeat(9));
     for (query, words) in [
         ("", "`url`"),
         ("url=http://www.example.com/&collapse=digest", "`collapse`"),
         ("url=http://www.example.com/&fl=size", "`size`"),
         ("url=http://www.example.com/&from=yesterday", "`yesterday`"),
         ("url=http://www.example.com/&filter=status", "`filter`"),
+        (nine.as_str(), "at most 8"),
+        ("url=http://www.example.com/&fl=url&fl=status", "twice"),
         ("url=http://www.example.com/&filter=status:(", "expression"),
         ("url=http://www.example.com/&matchType=near", "`near`"),
         ("url=www.example.com&matchType=host&sort=reverse", "`sort`"),

@@ -41,6 +41,43 @@ fn what_may_be_two_requests_is_none() {
 }
 
 #[test]
+fn extensions_of_chunks_are_no_part_of_a_body_and_bounded() {
+    let server = served(&[page()]);
+    let put = |chunks: &str| {
+        let head = format!("PUT {URL} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
+        Answer::of(&server.raw(format!("{head}Transfer-Encoding: chunked\r\n\r\n{chunks}").as_bytes())).status
+    };
+    assert_eq!(put("4;a=b\r\nbody\r\n1 ;c=\"d\"\r\n!\r\n0;e\r\n\r\n"), 201);
+    assert_eq!(server.get(URL, &[]).body, b"body!");
+    assert_eq!(put(&format!("4;{}\r\nlong\r\n0\r\n\r\n", "a".repeat(16_390))), 400);
+    assert_eq!(server.get(URL, &[]).body, b"body!");
+}
+
+#[test]
+fn a_full_disk_is_said_and_what_is_there_is_served() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("pages.fm");
+    let store = PageStore::create(&path, Options::new()).expect("a store");
+    store.put_page(&page()).expect("stored");
+    store.close().expect("closed");
+    let full = PageStore::open(&path, Options::new().free_space_floor(u64::MAX)).expect("opened");
+    let server = served::of(full, ServerOptions::new().writes());
+    for target in ["/v1/page?url=http://example.com/new", "/v1/page?url=http://example.com/new&rule=if-changed"] {
+        let (status, detail) = server.ask("PUT", target, &[], b"more").problem();
+        assert!(status == 507 && detail.contains("floor"), "{target}: {status} {detail}");
+    }
+    let line = b"{\"url\":\"http://example.com/new\",\"time\":\"2024\",\"body\":\"more\"}\n";
+    let lines = server.ask("POST", "/v1/pages", &["Content-Type: application/x-ndjson"], line);
+    let said = String::from_utf8_lossy(&lines.body).into_owned();
+    assert!(said.contains("floor") && !said.contains("\"outcome\":\"stored\""), "{said}");
+    let log = server.log.lock().expect("unpoisoned").join("\n");
+    assert!(log.contains("507 Insufficient Storage") && log.contains("floor"), "{log}");
+    assert_eq!(server.get(URL, &[]).body, b"kept");
+    assert_eq!(server.get("/v1/page?url=http://example.com/new", &[]).status, 404);
+    assert_eq!(server.ask("DELETE", URL, &[], b"").status, 200, "removals make room");
+}
+
+#[test]
 fn floods_of_headers_and_urls_are_refused() {
     let server = served(&[page()]);
     let many: String = (0..1000).map(|n| format!("X-{n}: a\r\n")).collect();

@@ -143,6 +143,7 @@ fn requests(method: &str, path: &str) -> (About, Vec<(String, String)>) {
         ),
         ("GET", "/list") => (List, query(&["prefix=http://", "host={host}", "prefix={url}"])),
         ("GET", "/hosts") => (List, plain()),
+        ("GET", "/v1/hosts") => (List, query(&["", "limit=1", "limit=2"])),
         ("GET", "/find") => (Nothing, query(&["q={url}"])),
         ("GET", path) if OF_NO_PAGE.contains(&path) => (Nothing, plain()),
         ("GET", "/v1/stat") => (Nothing, query(&["figures=1"])),

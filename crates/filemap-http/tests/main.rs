@@ -8,6 +8,7 @@ mod calls;
 mod captures;
 mod changes;
 mod hostile;
+mod hosts;
 mod in_place;
 mod inspect;
 mod kept_back;

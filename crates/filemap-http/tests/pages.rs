@@ -1,9 +1,11 @@
 //! Pages by `GET`, `HEAD`, `PUT` and `DELETE`: bodies, headers, conditions, ranges, codings.
 
+use std::io::{Read, Write};
+
 use filemap::{Lookup, Options, Page, PageRead, PageStore};
 use filemap_http::server::ServerOptions;
 
-use crate::served::{self, served};
+use crate::served::{self, Answer, served};
 
 const URL: &str = "/v1/page?url=http://example.com/";
 const TIME: i64 = 1_700_000_000_000;
@@ -228,6 +230,58 @@ fn a_page_is_put_as_durable_as_asked_and_under_its_conditions() {
     server.stop();
     let store = filemap::PageStore::open(server.dir.path().join("pages.fm"), filemap::Options::new()).expect("opened");
     assert!(!PageRead::contains(&store, &"http://example.com/".into()).expect("readable"));
+}
+
+#[test]
+fn a_client_that_expects_to_go_on_is_refused_before_it_sends_a_body() {
+    let server = served(&[]);
+    let head = |target: &str, bytes: u64, line: &str| {
+        let lines = "Host: localhost\r\nConnection: close\r\nExpect: 100-continue\r\n";
+        format!("PUT {target} HTTP/1.1\r\n{lines}Content-Length: {bytes}\r\n{line}\r\n")
+    };
+    for (request, status) in [
+        (head(URL, 5, "Content-Encoding: gzip\r\n"), "415"),
+        (head("/v1/page?url=none", 5, ""), "400"),
+        (head(URL, 5 << 30, ""), "413"),
+    ] {
+        let answer = String::from_utf8(server.raw(request.as_bytes())).expect("text");
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{request}{answer}");
+    }
+    let mut stream = server.connect();
+    stream.write_all(head(URL, 5, "").as_bytes()).expect("sent");
+    let mut line = [0; b"HTTP/1.1 100 Continue\r\n\r\n".len()];
+    stream.read_exact(&mut line).expect("an interim answer");
+    assert_eq!(&line, b"HTTP/1.1 100 Continue\r\n\r\n");
+    stream.write_all(b"large").expect("sent");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("answered");
+    assert_eq!(Answer::of(&answer).status, 201);
+    assert_eq!(server.get(URL, &[]).body, b"large");
+}
+
+#[test]
+fn the_conditions_of_a_removal_are_those_of_the_versions_it_removes() {
+    let server = served(&[page(TIME, "first"), page(TIME, "twin"), page(TIME + 5000, "second")]);
+    let tag = |target: &str| server.get(target, &[]).header("etag").expect("a tag").to_owned();
+    let of_twin = format!("{URL}&at=2023-11-14T22:13:20Z");
+    let twin = server.get(&of_twin, &[]);
+    assert_eq!(twin.body, b"twin");
+    let of_twin_alone = format!("{URL}&version={}", twin.header("filemap-version").expect("a version"));
+    let (newest, old) = (format!("If-Match: {}", tag(URL)), format!("If-Match: {}", tag(&of_twin)));
+    // The newest page is not what these remove.
+    for target in [&of_twin, &of_twin_alone] {
+        let (status, detail) = server.ask("DELETE", target, &[&newest], b"").problem();
+        assert!(status == 412 && detail.contains("`If-Match`"), "{target}: {status} {detail}");
+    }
+    // One of the two versions of this time has another body.
+    assert_eq!(server.ask("DELETE", &of_twin, &[&old], b"").status, 412);
+    let none = format!("{URL}&at=2023-11-14T22:13:24Z");
+    assert_eq!(server.ask("DELETE", &none, &["If-Match: *"], b"").status, 412, "no version of exactly this time");
+    assert_eq!(server.ask("DELETE", &of_twin_alone, &[&old], b"").status, 200);
+    let since = "If-Unmodified-Since: Tue, 14 Nov 2023 22:13:20 GMT";
+    assert_eq!(server.get(&of_twin, &[]).body, b"first");
+    assert_eq!(server.ask("DELETE", &of_twin, &[since], b"").status, 200, "the newest one is younger");
+    assert_eq!(server.get(URL, &[]).body, b"second");
 }
 
 #[test]

@@ -44,7 +44,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["server::seen::ask"],
     &["server::links::mail", "server::seen::manage"],
     &["server::links::owners"],
-    &["server::space"],
+    &["server::hosts", "server::space"],
     &["server::crawl"],
     &["server::inspect::layout"],
     &[

@@ -74,6 +74,10 @@ pub struct Cli {
     /// pages that the followed store lacks are removed here
     #[arg(long, requires = "follow")]
     begin_anew: bool,
+    /// Time that removals are reported to clients that ask what has changed, with --write or
+    /// --follow [default: 7d]
+    #[arg(long, value_name = "TIME", value_parser = times::duration)]
+    keep_removals: Option<std::time::Duration>,
     /// A file of tokens, a line each: `read`, `write` or `admin`, and the token; each allows what
     /// the one before it does
     #[arg(long, value_name = "FILE")]
@@ -196,6 +200,10 @@ impl Cli {
                          into one folder with `fm-tool copy`";
             return Err(Failure::Usage(format!("{}: {words}", self.store.display())));
         }
+        if self.keep_removals.is_some() && !self.is_writer() {
+            let words = "--keep-removals: the writer of the store keeps removals; give --write or --follow too";
+            return Err(Failure::Usage(words.to_owned()));
+        }
         let store = self.store.clone();
         let mut options = ServerOptions::new()
             .crawl(move || files::crawl(&store))
@@ -312,17 +320,29 @@ impl Cli {
         LinkBoxes::open(folder, options).map_err(|error| Failure::Io(format!("--links {}: {error}", folder.display())))
     }
 
-    fn open(&self) -> Result<PageStore, Failure> {
+    /// Returns whether this process writes the store.
+    fn is_writer(&self) -> bool {
+        self.write || self.follow.is_some()
+    }
+
+    fn store_options(&self) -> Options {
         let (quiet, cache) = (self.quiet, usize::try_from(self.cache).unwrap_or(usize::MAX));
         let options = Options::new().value_cache_bytes(cache).on_event(move |event| match event {
             Event::Recovered(report) if !quiet && report.replayed_records > 0 => words::say(event),
             Event::Poisoned { .. } | Event::ErasureUnfinished { .. } => words::complain(event),
             _ => {}
         });
-        let store = if self.write || self.follow.is_some() {
-            PageStore::open_or_create(&self.store, options)
+        match self.keep_removals {
+            Some(time) => options.keep_removals(time),
+            None => options,
+        }
+    }
+
+    fn open(&self) -> Result<PageStore, Failure> {
+        let store = if self.is_writer() {
+            PageStore::open_or_create(&self.store, self.store_options())
         } else {
-            PageStore::open_read_only(&self.store, options)
+            PageStore::open_read_only(&self.store, self.store_options())
         };
         let store = store.map_err(|error| {
             Failure::from(error)
@@ -355,6 +375,23 @@ mod tests {
         let cli = Cli::try_parse_from(["fm-serve", "shards:a.fm,b.fm", "--write"]).expect("arguments");
         let refused = cli.options().map(|_| ());
         assert!(matches!(refused, Err(Failure::Usage(words)) if words.starts_with("shards:a.fm,b.fm: ")));
+    }
+
+    #[test]
+    fn a_writer_keeps_removals_as_long_as_it_is_told() {
+        let cli = |arguments: &[&str]| {
+            let all = ["fm-serve", "pages.fm", "--quiet"].iter().chain(arguments);
+            Cli::try_parse_from(all).expect("arguments")
+        };
+        let kept = |cli: &Cli| format!("{:?}", cli.store_options());
+        let days = |days: u64| format!("keep_removals: {:?}", std::time::Duration::from_secs(days * 86_400));
+        assert!(kept(&cli(&["--write"])).contains(&days(7)), "{}", kept(&cli(&["--write"])));
+        for writer in [&["--write"][..], &["--follow", "http://127.0.0.1:1"]] {
+            let cli = cli(&[writer, &["--keep-removals", "30d"]].concat());
+            assert!(cli.options().is_ok() && kept(&cli).contains(&days(30)), "{}", kept(&cli));
+        }
+        let reader = cli(&["--keep-removals", "30d"]).options().map(|_| ());
+        assert!(matches!(reader, Err(Failure::Usage(words)) if words.starts_with("--keep-removals: ")));
     }
 
     #[test]

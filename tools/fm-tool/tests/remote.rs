@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use filemap::acl::AccessRules;
 use filemap::{Options, PageStore};
 use filemap_http::server::{SeenSets, Server, ServerOptions, Tokens};
 use tokio::net::TcpListener;
@@ -27,9 +28,13 @@ impl Served {
     }
 
     fn with(bench: &Bench, sets: SeenSets) -> Served {
-        let store = PageStore::open(bench.store(), Options::new()).expect("opened");
         let tokens = Tokens::parse(&format!("admin {TOKEN}")).expect("tokens");
-        let server = Server::new(store, ServerOptions::new().writes().tokens(tokens).seen(sets));
+        Served::of(bench, ServerOptions::new().writes().tokens(tokens).seen(sets))
+    }
+
+    fn of(bench: &Bench, options: ServerOptions) -> Served {
+        let store = PageStore::open(bench.store(), Options::new()).expect("opened");
+        let server = Server::new(store, options);
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("threads");
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port");
         let location = format!("http://{}", listener.local_addr().expect("an address"));
@@ -127,10 +132,32 @@ fn a_server_answers_as_the_folder_of_its_store_does() {
 }
 
 #[test]
+fn the_figures_of_a_server_are_those_of_its_store() {
+    let bench = Bench::with(&["python-docs.warc.gz"]);
+    let local = bench.run("stat", &["--json"]).ended(0).json().pop().expect("a line");
+    let server = Served::new(&bench);
+    server.run("get", &[PAGE_URL]).ended(0);
+    let ran = server.run("stat", &["--json"]).ended(0);
+    let remote = ran.json().pop().expect("a line");
+    assert_eq!(remote["path"], server.location.as_str());
+    for name in ["canonicalizer", "indexed_keys"] {
+        assert!(!local[name].is_null() && remote[name] == local[name], "{name}: {remote}");
+    }
+    let names = |line: &serde_json::Value| line.as_object().expect("figures").keys().cloned().collect::<Vec<_>>();
+    assert_eq!((names(&remote), ran.words.as_str()), (names(&local), ""), "nothing is left out");
+    assert!(remote["gets"].as_u64() >= Some(1), "counted by the server: {remote}");
+    let text = server.run("stat", &[]).ended(0).text().to_owned();
+    assert!(text.lines().any(|line| line.starts_with("gets ")), "{text}");
+    let metrics = server.run("stat", &["--format", "openmetrics"]).ended(0);
+    assert!(metrics.text().contains("filemap_gets_total ") && metrics.text().ends_with("# EOF\n"));
+    server.run("stat", &["--watch", "1", "--times", "1"]).ended(2).said("--watch needs a local store");
+}
+
+#[test]
 fn what_a_server_cannot_do_is_said_and_makes_nothing() {
     let bench = Bench::with(&["python-docs.warc.gz"]);
     let server = Served::new(&bench);
-    for verb in ["verify", "stat", "compact", "segments", "train", "repair", "dump", "top"] {
+    for verb in ["verify", "compact", "segments", "train", "repair", "dump", "top"] {
         let folder = bench.path(verb);
         std::fs::create_dir(&folder).expect("a folder");
         let mut command = tool();
@@ -194,6 +221,28 @@ fn a_copy_to_a_server_and_back_has_every_version_and_is_repeated_for_nothing() {
         let refused = run(tool().args(args)).ended(2);
         assert!(!refused.words.contains("5e3c7e7"), "{}", refused.words);
     }
+}
+
+#[test]
+fn a_copy_from_a_server_with_access_rules_has_what_they_allow() {
+    let bench = Bench::with(&["python-docs.warc.gz"]);
+    let mut rules = AccessRules::new();
+    let blocked = b"localhost,python,docs)/3.11/tutorial - {\"access\": \"block\"}\n";
+    rules.add("rules.aclj", blocked).expect("rules");
+    let server = Served::of(&bench, ServerOptions::new().access(rules));
+    let copy = bench.path("copy.fm");
+    run(tool().arg("copy").arg(&server.location).arg(&copy)).ended(0);
+    drop(server);
+    let urls = |store: &std::path::Path| {
+        let dump = run(tool().arg("dump").arg(store)).ended(0);
+        dump.json().iter().map(|line| line["url"].as_str().expect("a URL").to_owned()).collect::<Vec<_>>()
+    };
+    let (mut all, mut allowed) = (urls(&bench.store()), urls(&copy));
+    let before = all.len();
+    all.retain(|url| !url.starts_with("http://docs.python.localhost/3.11/tutorial"));
+    all.sort_unstable();
+    allowed.sort_unstable();
+    assert!(!all.is_empty() && all.len() < before && allowed == all, "{allowed:?}");
 }
 
 /// The output of an import, without its duration.

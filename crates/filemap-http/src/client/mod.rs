@@ -26,7 +26,7 @@ use filemap::access::{
 use filemap::dump::jsonl;
 use filemap::import::ImportOptions;
 use filemap::{Error, Lookup, Page, PageHead, PageRead, PageWrite, Put, Result, Variant, Version};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::query::encoded;
 use crate::wire::{self, Done, History, Listing, PAGE_TYPE, Problem, Promises, Url};
@@ -101,6 +101,20 @@ impl Client {
     /// Name and version of the canonicaliser of the server's store, if the server reports them.
     pub fn rules(&self) -> Option<(&str, u32)> {
         Some((self.promises.canonicalizer.as_deref()?, self.promises.canonicalizer_version?))
+    }
+
+    /// Every figure of the server's store by its name, as [`filemap_core::Stats::fields`] names
+    /// them; counters since the server opened it. One request.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Remote`].
+    pub fn figures(&self) -> Result<Map<String, Value>> {
+        let mut stat: Option<Value> = self.connection.json("/v1/stat?figures=1")?;
+        match stat.as_mut().and_then(|stat| stat.get_mut("figures")).map(Value::take) {
+            Some(Value::Object(figures)) => Ok(figures),
+            _ => Err(self.connection.strange("it has no figures of a store")),
+        }
     }
 
     fn page(&self, query: &str) -> Result<Option<Opened>> {

@@ -4,17 +4,18 @@
 //! rules. `whole` is the store without rules, for puts, removals and figures.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use filemap::PageStore;
 use filemap::async_store::AsyncPageStore;
 use filemap_core::dictionaries::CompressionSample;
+use tokio::runtime::Handle;
 use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore, watch};
 
 use super::counters::Counters;
 use super::hour::Hour;
-use super::inline::Inline;
+use super::inline::{Inline, Turns};
 use super::options::ServerOptions;
 use super::refusal::Refusal;
 use super::shown::Shown;
@@ -36,6 +37,8 @@ const UPLOADS: u32 = 16;
 const QUICK_READ: Duration = Duration::from_micros(150);
 /// A slower put waited for the device or a checkpoint.
 const QUICK_PUT: Duration = Duration::from_micros(500);
+/// While an inline put takes longer, the store holds puts up: no further one is inline.
+const LONG_PUT: Duration = Duration::from_millis(2);
 /// The largest body that is put inline, in bytes: compressing it takes less than [`QUICK_PUT`].
 const SMALL_PUT: u64 = 64 << 10;
 
@@ -46,6 +49,8 @@ pub(super) struct Backend {
     direct: PageStore,
     reads: Inline,
     puts: Inline,
+    /// Made by the first put, which knows its runtime.
+    turns: OnceLock<Turns>,
     pub(super) options: ServerOptions,
     pub(super) counters: Counters,
     pub(super) hour: Hour,
@@ -78,6 +83,7 @@ impl Backend {
             direct,
             reads: Inline::new(QUICK_READ),
             puts: Inline::new(QUICK_PUT),
+            turns: OnceLock::new(),
             options,
             counters,
             hour: Hour::default(),
@@ -128,19 +134,28 @@ impl Backend {
     }
 
     /// Puts a page with a body of `bytes`, without a sync; inline or on the pool, as
-    /// [`Backend::read`] does.
+    /// [`Backend::read`] does. Inline puts occupy at most half of the runtime's workers, whatever
+    /// the store makes them wait for. A put that reads the stored page first belongs on the pool.
     pub(super) async fn put<T: Send + 'static>(
         &self,
         bytes: u64,
         put: impl FnOnce(&PageStore) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
-        if bytes > SMALL_PUT || !self.puts.may_be_inline() {
+        let is_quick = bytes <= SMALL_PUT && self.puts.may_be_inline();
+        let Some(_turn) = is_quick.then(|| self.turns().take()).flatten() else {
             return self.whole.call(move |store| Ok(put(store))).await?;
-        }
+        };
         let begun = Instant::now();
         let done = put(&self.direct);
         self.puts.note(begun.elapsed());
         done
+    }
+
+    fn turns(&self) -> &Turns {
+        self.turns.get_or_init(|| {
+            let workers = Handle::try_current().map_or(1, |runtime| runtime.metrics().num_workers());
+            Turns::new(workers / 2, LONG_PUT)
+        })
     }
 
     /// The lock against other puts of the page with this key, held from condition to put. Acquired
@@ -264,5 +279,46 @@ impl Backend {
     /// Writes a line to the operator's log.
     pub(super) fn log(&self, words: &str) {
         (self.options.log)(words);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use filemap::Options;
+
+    use super::*;
+
+    #[test]
+    fn puts_that_the_store_holds_up_leave_a_worker_to_others() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let store = PageStore::create(dir.path().join("pages.fm"), Options::new()).expect("a store");
+        let backend = Arc::new(Backend::new(store, ServerOptions::new()));
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime = runtime.expect("threads");
+        let (begins, begun) = channel();
+        let (ends, ended) = channel::<()>();
+        let ended = Arc::new(Mutex::new(ended));
+        for _ in 0..4 {
+            let (backend, begins, ended) = (Arc::clone(&backend), begins.clone(), Arc::clone(&ended));
+            drop(runtime.spawn(async move {
+                let put = move |_: &PageStore| {
+                    begins.send(()).expect("the test listens");
+                    let _ = ended.lock().expect("unpoisoned").recv();
+                    Ok(())
+                };
+                backend.put(1, put).await.expect("put");
+            }));
+        }
+        // With both workers in puts the other two could not even begin.
+        for put in 0..4 {
+            begun.recv_timeout(Duration::from_secs(10)).unwrap_or_else(|error| panic!("put {put}: {error}"));
+        }
+        let (answers, answered) = channel();
+        drop(runtime.spawn(async move { answers.send(()) }));
+        let is_answered = answered.recv_timeout(Duration::from_secs(10));
+        drop(ends);
+        assert!(is_answered.is_ok(), "no worker was left");
     }
 }

@@ -125,8 +125,8 @@ fn name_of(host: &str) -> Option<&str> {
 }
 
 fn is_ours(name: &str, names: &[String]) -> bool {
-    let name = name.to_ascii_lowercase();
-    name == "localhost" || name.parse::<IpAddr>().is_ok() || names.contains(&name)
+    let is = |own: &str| name.eq_ignore_ascii_case(own);
+    is("localhost") || name.parse::<IpAddr>().is_ok() || names.iter().any(|own| is(own))
 }
 
 fn check_origin(method: &Method, headers: &HeaderMap, host: &str) -> Result<(), Refusal> {

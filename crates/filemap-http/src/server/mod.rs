@@ -15,6 +15,7 @@ mod counters;
 mod crawl;
 mod figures;
 mod guard;
+mod hosts;
 mod hour;
 mod inline;
 mod inspect;

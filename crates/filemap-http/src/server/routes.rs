@@ -13,13 +13,14 @@ use filemap::PageStore;
 use tower_http::CompressionLevel;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
-use tower_http::timeout::RequestBodyTimeoutLayer;
 
 use super::backend::Backend;
 use super::measure::Measured;
 use super::options::ServerOptions;
 use super::refusal::Refusal;
-use super::{archive, changes, crawl, figures, guard, inspect, links, lists, many, openapi, pages, seen, space};
+use super::{
+    archive, changes, crawl, figures, guard, hosts, inspect, links, lists, many, openapi, pages, patient, seen, space,
+};
 
 /// An HTTP server for the pages of a store.
 ///
@@ -86,6 +87,7 @@ impl Server {
             .route("/v1/history", get(lists::history))
             .route("/v1/urls", get(lists::urls))
             .route("/v1/count", get(lists::count))
+            .route("/v1/hosts", get(hosts::hosts))
             .route("/v1/key", get(lists::key))
             .route("/v1/changes", get(changes::changes))
             .route("/v1/seen", get(seen::manage::all))
@@ -118,17 +120,17 @@ impl Server {
                 from_fn_with_state(Arc::clone(backend), pass),
                 CompressionLayer::new().quality(CompressionLevel::Fastest),
                 CatchPanicLayer::custom(move |panic: Box<dyn Any + Send>| after_panic(&panicked, panic.as_ref())),
-                RequestBodyTimeoutLayer::new(backend.options.idle),
             ))
             .with_state(Arc::clone(backend))
     }
 }
 
 /// The way of a request: measured, admitted or refused, answered; and its response's headers.
-async fn pass(State(backend): State<Arc<Backend>>, mut request: Request, next: Next) -> Response {
+async fn pass(State(backend): State<Arc<Backend>>, request: Request, next: Next) -> Response {
     let measured = Measured::begin(&request);
     let mut response = match guard::admitted(&backend, &request) {
         Ok(allowed) => {
+            let mut request = request.map(|body| patient::body(body, backend.options.idle));
             request.extensions_mut().insert(allowed);
             let mut response = next.run(request).await;
             pages::condition::mark_coding(response.headers_mut());

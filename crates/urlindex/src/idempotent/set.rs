@@ -178,20 +178,25 @@ impl IdempotentSet {
             }
         }
         let (mut answers, mut records, mut at) = (Vec::new(), Vec::new(), 0);
+        // A request without an id that adds nothing leaves nothing to keep. But without a file to
+        // append to, it is one that begins it: `answer_now` does not.
+        let keeps_all = !journal.is_open();
         for request in requests {
             let mine = &of_keys[at..at + request.keys.len()];
             let verdicts = request.verdicts(mine.iter().copied());
             let mut bytes = Vec::new();
             let new = mine.iter().enumerate().filter(|(_, verdict)| verdict.is_new());
             new.for_each(|(place, _)| request.keys.write(place, &mut bytes));
-            records.push(Record {
-                id: request.id.map_or(0, RequestId::to_u128),
-                digest: request.digest(),
-                at_ms: now_ms,
-                urls: verdicts.len,
-                verdicts: verdicts.packed.clone(),
-                keys: bytes,
-            });
+            if keeps_all || request.id.is_some() || mine.iter().any(|verdict| verdict.is_new()) {
+                records.push(Record {
+                    id: request.id.map_or(0, RequestId::to_u128),
+                    digest: request.digest(),
+                    at_ms: now_ms,
+                    urls: verdicts.len,
+                    verdicts: verdicts.packed.clone(),
+                    keys: bytes,
+                });
+            }
             answers.push(verdicts);
             at += request.keys.len();
         }
@@ -209,6 +214,9 @@ impl IdempotentSet {
     }
 
     fn note(&self, journal: &mut Journal, records: &[Record], now_ms: u64) -> Result<()> {
+        if records.is_empty() {
+            return Ok(());
+        }
         journal.append(records, now_ms).inspect_err(|_| {
             // The contents of the file are known only if this succeeds.
             let _ = self.poison.note(journal.cut_back());

@@ -285,6 +285,31 @@ fn a_reader_has_what_a_server_has_answered_and_a_merge_does_not_leave_it_out() {
 }
 
 #[test]
+fn a_request_without_an_id_that_adds_nothing_writes_nothing() {
+    for new in kinds() {
+        let (disk, clock) = (SimDisk::new(1), Clock::default());
+        clock.set(1_000);
+        let set = create(&disk, new.clone(), clock.options());
+        assert_eq!(new_count(&add(&set, None, &[1, 2]).expect("answered")), 2);
+        assert!(set.is_changed(), "{new:?}");
+        // They are not durable yet: a commit for the second request takes them along.
+        assert_eq!(new_count(&add(&set, None, &[2, 1, 1]).expect("answered")), 0);
+        set.commit().expect("durable");
+        assert_eq!(new_count(&add(&set, None, &[1]).expect("answered")), 0);
+        assert!(!set.is_changed(), "{new:?}");
+        assert_eq!(new_count(&add(&set, None, &[1, 3]).expect("answered")), 1);
+        assert!(set.is_changed(), "{new:?}");
+        set.commit().expect("durable");
+        let first = add(&set, Some(id(1_000)), &[1, 3]).expect("answered");
+        assert!(set.is_changed() && new_count(&first) == 0, "an answer to an id is kept: {new:?}");
+        set.close().expect("closed");
+        let set = open(&disk, clock.options()).expect("opened");
+        assert_eq!(new_count(&add(&set, None, &[1, 2, 3, 4]).expect("answered")), 1, "{new:?}");
+        assert_eq!(add(&set, Some(id(1_000)), &[1, 3]).expect("answered"), first, "{new:?}");
+    }
+}
+
+#[test]
 fn a_request_made_for_another_set_is_refused() {
     let (disk, clock) = (SimDisk::new(1), Clock::default());
     let set = create(&disk, NewSet::Disk(disk_options()), clock.options());

@@ -48,8 +48,9 @@ const FIELDS: [(&str, &str); 11] = [
 /// URLs per call of the store, and bytes of lines after which a call stops.
 const URLS: usize = 256;
 const PART: usize = 64 << 10;
-/// Memory limit of a filter's expression, in bytes.
+/// Memory limit of a filter's expression, in bytes, and most filters of a request.
 const MAX_EXPRESSION: usize = 1 << 20;
+const MAX_FILTERS: usize = 8;
 
 /// A capture's fields.
 struct Row {
@@ -174,10 +175,14 @@ impl Asked {
             "text" | "cdx" => Some(false),
             _ => None,
         })?;
+        let filters = query.texts("filter")?;
+        if filters.len() > MAX_FILTERS {
+            return Err(format!("a request has at most {MAX_FILTERS} parameters `filter`, this one {}", filters.len()));
+        }
         Ok(Asked {
             from_ms: query.read("from", stamp, first)?.unwrap_or(i64::MIN),
             to_ms: query.read("to", stamp, last)?.unwrap_or(i64::MAX),
-            filters: query.text("filter")?.map(Filter::parse).transpose()?.into_iter().collect(),
+            filters: filters.into_iter().map(Filter::parse).collect::<Result<_, _>>()?,
             fields: fields.unwrap_or_else(|| (0..FIELDS.len()).collect()),
             is_json: is_json.unwrap_or(false),
             sort,
@@ -224,7 +229,7 @@ impl Asked {
 
 /// `GET /cdx`.
 pub(crate) async fn cdx(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQuery) -> Answer {
-    let query = Query::parse(raw.as_deref(), &PARAMETERS)?;
+    let query = Query::parse_repeating(raw.as_deref(), &PARAMETERS, "filter")?;
     let asked = Asked::of(&query)?;
     let url = query.needed("url")?.to_vec();
     let kind = if asked.is_json { "application/json" } else { "text/plain; charset=utf-8" };

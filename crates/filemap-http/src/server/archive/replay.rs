@@ -5,7 +5,6 @@
 //! become this server's. A replay tool repeats a form's `POST`, which finds the capture by the
 //! body and changes nothing.
 
-use std::io::Read;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -61,9 +60,9 @@ pub(crate) async fn replay(
     let find = move |shown: &Shown| {
         let Some(mut named) = named(shown, &asked_url)? else { return Ok(Found::Nothing) };
         if let Some(mut body) = request {
-            let mut bytes = Vec::new();
-            let read = body.read_to_end(&mut bytes);
-            read.map_err(|source| Error::Read { what: "the request set aside".to_owned(), offset: 0, source })?;
+            let read = body.rest();
+            let bytes =
+                read.map_err(|source| Error::Read { what: "the request set aside".to_owned(), offset: 0, source })?;
             named.variant = Variant::of_request(method.as_str(), kind.as_deref(), &bytes);
         }
         find(shown, &named, time_ms, exact.as_deref())

@@ -6,12 +6,12 @@ use axum::extract::{RawQuery, State};
 use axum::http::header::LOCATION;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use filemap::access::{Cursor, Listed, Scope};
+use filemap::access::{Listed, Scope};
 use maud::{Markup, html};
 
 use super::super::backend::Backend;
+use super::super::hosts::next_hosts;
 use super::super::refusal::Refusal;
-use super::super::shown::Shown;
 use super::layout::{as_json, failed, number, of_url, text, view, view_of, warning};
 use crate::query::{Query, encoded};
 use crate::wire;
@@ -19,22 +19,16 @@ use crate::wire;
 /// Rows per view.
 const ROWS: usize = 100;
 
-/// Hosts with their numbers of pages, and the cursor of the next part.
-struct Hosts {
-    rows: Vec<(String, u64)>,
-    next: Option<Cursor>,
-    /// True if only URLs without a host follow.
-    rest: bool,
-}
-
 /// `/hosts`.
 pub(crate) async fn hosts(State(backend): State<Arc<Backend>>, RawQuery(raw): RawQuery) -> Response {
     let found = async {
         let query = Query::parse(raw.as_deref(), &["cursor"])?;
         let after = query.read("cursor", "a cursor from an earlier view", wire::read_cursor)?;
-        backend.call(move |shown| Ok(next_hosts(shown, after)?)).await
+        let of_part = after.as_ref().map_or(String::new(), |after| format!("&cursor={}", wire::cursor(after)));
+        let hosts = backend.call(move |shown| Ok(next_hosts(shown, after, ROWS)?)).await?;
+        Ok::<_, Refusal>((hosts, of_part))
     };
-    let found = match found.await {
+    let (found, of_part) = match found.await {
         Ok(found) => found,
         Err(refusal) => return failed(refusal),
     };
@@ -57,52 +51,10 @@ pub(crate) async fn hosts(State(backend): State<Arc<Backend>>, RawQuery(raw): Ra
             }
         }
         @if let Some(next) = &found.next { p { a href={ "/hosts?cursor=" (wire::cursor(next)) } { "Next hosts" } } }
-        @if found.rest { p { "URLs without a host, or with a user, come after these: find them by their prefix, such as dns:*." } }
+        @if found.has_rest { p { "URLs without a host, or with a user, come after these: find them by their prefix, such as dns:*." } }
+        (as_json(&format!("/v1/hosts?limit={ROWS}{of_part}")))
     };
     view("Hosts", &content)
-}
-
-/// The hosts after a cursor, each with one look-up: its pages are counted, not listed.
-fn next_hosts(shown: &Shown, after: Option<Cursor>) -> filemap::Result<Hosts> {
-    let mut hosts = Hosts { rows: Vec::new(), next: None, rest: false };
-    let mut place = after;
-    while hosts.rows.len() < ROWS {
-        let Some(listed) = shown.list(&Scope::new(), place.as_ref())?.next().transpose()? else { return Ok(hosts) };
-        let Some(host) = host_of(&listed.url) else {
-            hosts.rest = true;
-            return Ok(hosts);
-        };
-        let of_host = Scope::new().host(&host);
-        let pages = shown.count(&of_host)?;
-        // Continue after the host's last page in host order: its other pages may be elsewhere.
-        let mut end = listed.cursor;
-        for last in shown.list(&of_host.backwards(), None)? {
-            let last = last?;
-            if host_of(&last.url).as_deref() == Some(&host) {
-                end = last.cursor;
-                break;
-            }
-        }
-        if place == end || end.is_none() {
-            return Ok(hosts);
-        }
-        hosts.rows.push((host, pages));
-        place = end;
-    }
-    hosts.next = place;
-    Ok(hosts)
-}
-
-/// The host of a URL that is in host order.
-fn host_of(url: &[u8]) -> Option<String> {
-    let text = text(url);
-    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"))?;
-    let authority = rest.split(['/', '?', '#']).next().filter(|authority| !authority.contains('@'))?;
-    let host = match authority.strip_prefix('[') {
-        Some(rest) => format!("[{}]", rest.split(']').next()?),
-        None => authority.split(':').next()?.to_owned(),
-    };
-    (!host.is_empty()).then_some(host)
 }
 
 /// `/list`: the pages of a host, or those that begin with a prefix.
@@ -183,24 +135,5 @@ pub(crate) async fn find(RawQuery(raw): RawQuery) -> Response {
             Err(error) => failed(Refusal::bad(error.to_string())),
         },
         Err(refusal) => failed(refusal),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_host_is_found_where_the_order_has_it() {
-        for (url, host) in [
-            ("http://a.example/x", Some("a.example")),
-            ("https://a.example:8443/", Some("a.example")),
-            ("http://[::1]:80/", Some("[::1]")),
-            ("http://user@a.example/", None),
-            ("dns:a.example", None),
-            ("http:///x", None),
-        ] {
-            assert_eq!(host_of(url.as_bytes()).as_deref(), host, "{url}");
-        }
     }
 }

@@ -1,6 +1,5 @@
 //! `POST`, `GET`, `DELETE /v1/links/SHARD`: adds, reads and drops links.
 
-use std::io::Read;
 use std::sync::Arc;
 
 use axum::Json;
@@ -86,9 +85,8 @@ pub(crate) async fn post(
 
 /// Parses the links of a body, one a line.
 fn links(mut upload: Upload) -> Result<Vec<Link>, Refusal> {
-    let mut bytes = Vec::with_capacity(upload.bytes as usize);
     let failed = |error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the links set aside: {error}"));
-    upload.read_to_end(&mut bytes).map_err(failed)?;
+    let bytes = upload.rest().map_err(failed)?;
     let mut links = Vec::new();
     for (at, line) in bytes.split(|byte| *byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty()) {
         let bad = |words: String| Refusal::bad(format!("line {}: {words}; no link was entered", at + 1));

@@ -5,13 +5,15 @@ use std::io::{Seek, SeekFrom};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use axum::extract::{Extension, RawQuery, State};
+use axum::body::Body;
+use axum::extract::{Extension, Request, State};
 use axum::http::header::{
     ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, LAST_MODIFIED, RANGE,
     VARY,
 };
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode};
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use filemap::Page;
 use filemap::dump::jsonl;
 use filemap::page::RecordKind;
@@ -30,6 +32,10 @@ use crate::wire::{self, PAGE_TYPE};
 pub(super) const ORIGINAL: &str = "x-archive-orig-";
 /// Maximum number of bytes of a page's own headers in a response.
 const MAX_HEADERS: usize = 64 << 10;
+/// Most headers of a response that are not the page's own, and of the page's own for which room is
+/// made in advance.
+const OTHERS: usize = 20;
+const EXPECTED: usize = 100;
 const MEMENTO_DATETIME: HeaderName = HeaderName::from_static("memento-datetime");
 /// The last second of the year 9999, after which HTTP has no dates.
 const LAST_SECOND: i64 = 253_402_300_799;
@@ -38,15 +44,14 @@ const LAST_SECOND: i64 = 253_402_300_799;
 pub(crate) async fn get(
     State(backend): State<Arc<Backend>>,
     Extension(allowed): Extension<Allowed>,
-    RawQuery(raw): RawQuery,
-    method: Method,
-    mut headers: HeaderMap,
+    request: Request,
 ) -> Answer {
+    let (Parts { method, uri, mut headers, .. }, _) = request.into_parts();
     if method == Method::HEAD {
         // `Range` is only for a GET.
         headers.remove(RANGE);
     }
-    let query = Query::parse(raw.as_deref(), &[&Asked::PARAMETERS[..], &["format"]].concat())?;
+    let query = Query::parse(uri.query(), &[&Asked::PARAMETERS[..], &["format"]].concat())?;
     let asked = Asked::of(&query)?;
     let with_description = query.read("format", "`body` or `page`", |format| match format {
         "body" => Some(false),
@@ -84,7 +89,15 @@ fn described(backend: &Arc<Backend>, page: &Page, reader: PageReader) -> Answer 
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(PAGE_TYPE));
     headers.insert(CONTENT_LENGTH, HeaderValue::from(line.len() as u64 + bytes));
     headers.insert("filemap-version", value(&wire::version(reader.version()))?);
-    Ok((headers, send::body(backend, &page.url, line, reader, bytes)).into_response())
+    Ok(response(StatusCode::OK, headers, send::body(backend, &page.url, line, reader, bytes)))
+}
+
+/// A response with exactly these headers, which are not copied.
+fn response(status: StatusCode, headers: HeaderMap, body: Body) -> Response {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response
 }
 
 /// A page's body, or a range of it.
@@ -106,7 +119,7 @@ fn alone(backend: &Arc<Backend>, page: &Page, mut reader: PageReader, asked: &He
     match range::wanted(range, bytes) {
         range::Wanted::All => {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes));
-            Ok((headers, send::body(backend, &page.url, Vec::new(), reader, bytes)).into_response())
+            Ok(response(StatusCode::OK, headers, send::body(backend, &page.url, Vec::new(), reader, bytes)))
         }
         range::Wanted::Part(part) => {
             reader.seek(SeekFrom::Start(part.start)).map_err(|error| Refusal::bad(error.to_string()))?;
@@ -114,7 +127,7 @@ fn alone(backend: &Arc<Backend>, page: &Page, mut reader: PageReader, asked: &He
             headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
             headers.insert(CONTENT_RANGE, value(&format!("bytes {}-{}/{bytes}", part.start, part.end - 1))?);
             let body = send::body(backend, &page.url, Vec::new(), reader, len);
-            Ok((StatusCode::PARTIAL_CONTENT, headers, body).into_response())
+            Ok(response(StatusCode::PARTIAL_CONTENT, headers, body))
         }
         range::Wanted::Outside => {
             let words = format!("the body has {bytes} bytes, none of which is in this range");
@@ -126,10 +139,12 @@ fn alone(backend: &Arc<Backend>, page: &Page, mut reader: PageReader, asked: &He
 
 /// A page's metadata as headers.
 pub(crate) fn about(page: &Page, reader: &PageReader) -> Result<HeaderMap, Refusal> {
-    let mut headers = HeaderMap::new();
+    let mut headers = HeaderMap::with_capacity(page.headers.len().min(EXPECTED) + OTHERS);
     let (mut left_out, mut bytes) = (0, 0);
+    let mut name = ORIGINAL.as_bytes().to_vec();
     for header in &page.headers {
-        let name = [ORIGINAL.as_bytes(), &header.name].concat();
+        name.truncate(ORIGINAL.len());
+        name.extend_from_slice(&header.name);
         match (HeaderName::from_bytes(&name), HeaderValue::from_bytes(&header.value)) {
             // No client accepts more than a few hundred kilobytes of headers.
             (Ok(name), Ok(value)) if bytes + name.as_str().len() + value.len() <= MAX_HEADERS => {

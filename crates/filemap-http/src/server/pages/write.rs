@@ -3,18 +3,18 @@
 //! Invariant: 201 and 200 mean that the change is on the device; 202 that it survives only as long
 //! as the store's process lives.
 
-use std::io::Read;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Body;
-use axum::extract::{Extension, RawQuery, State};
+use axum::extract::{Extension, RawQuery, Request, State};
 use axum::http::header::{CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use filemap::access::PutRule;
 use filemap::dump::jsonl;
-use filemap::{Error, Lookup, Page, PageStore, PageWrite, Put};
+use filemap::store::PageReader;
+use filemap::{Error, Lookup, Page, PageStore, PageWrite, Put, Version};
 use tokio::sync::OwnedMutexGuard;
 
 use super::super::backend::Backend;
@@ -34,13 +34,12 @@ const MAX_COMPARED: u64 = 64 << 20;
 pub(crate) async fn put(
     State(backend): State<Arc<Backend>>,
     Extension(allowed): Extension<Allowed>,
-    RawQuery(raw): RawQuery,
-    headers: HeaderMap,
-    body: Body,
+    request: Request,
 ) -> Answer {
     check_writes(&backend)?;
     allowed.needs(Right::Write)?;
-    let query = Query::parse(raw.as_deref(), &["url", "variant", "time", "status", "rule", "durable"])?;
+    let (Parts { uri, headers, .. }, body) = request.into_parts();
+    let query = Query::parse(uri.query(), &["url", "variant", "time", "status", "rule", "durable"])?;
     let asked = Asked::of(&query)?;
     let rule = rule(&query)?.unwrap_or_default();
     let durable = durable(&query)?;
@@ -57,15 +56,20 @@ pub(crate) async fn put(
         return Err(Refusal::bad("give `time` and `status` in the description before the body"));
     }
     let page = if is_described { None } else { Some(page(&query, &asked, &headers)?) };
+    // A client that expects `100 Continue` learns of a refused URL before it sends the body.
+    let key = backend.key(&asked.url)?;
     let upload = upload::take(body).await?;
     if rule != PutRule::Always && upload.bytes > MAX_COMPARED {
         let words = format!("with a rule a body may have at most {MAX_COMPARED} bytes: put it without `rule`");
         return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, words));
     }
     let put = PutCall { asked, page, upload, rule, conditions: headers };
-    let key = backend.key(&put.asked.url)?;
     let alone = backend.putting(&key).lock_owned().await;
-    let mut done = backend.put(put.upload.bytes, move |store| put.run(store, alone)).await?;
+    let mut done = if put.is_plain() {
+        backend.put(put.upload.bytes, move |store| put.run(store, alone)).await?
+    } else {
+        backend.whole.call(move |store| Ok(put.run(store, alone))).await??
+    };
     if durable {
         backend.sync().await?;
         done.durable = true;
@@ -108,6 +112,11 @@ struct PutCall {
 }
 
 impl PutCall {
+    /// Returns whether the put reads nothing of what is stored.
+    fn is_plain(&self) -> bool {
+        self.rule == PutRule::Always && !condition::is_conditional(&self.conditions)
+    }
+
     fn run(mut self, store: &PageStore, alone: OwnedMutexGuard<()>) -> Result<Done, Refusal> {
         let page = match self.page.take() {
             Some(page) => page,
@@ -141,19 +150,32 @@ fn put_page(store: &PageStore, mut page: Page, upload: &mut Upload, rule: PutRul
     if rule == PutRule::Always && upload.is_large() {
         return store.put_page_reader(&page, upload).map(|version| Some(Put::Stored(version)));
     }
-    let read = upload.read_to_end(&mut page.body);
-    read.map_err(|source| Error::Read { what: "the body set aside".to_owned(), offset: 0, source })?;
+    let body = upload.rest();
+    page.body = body.map_err(|source| Error::Read { what: "the body set aside".to_owned(), offset: 0, source })?;
     PageWrite::put(store, &page, rule)
 }
 
-/// Checks the conditions of a request against the current page.
+/// Checks the conditions of a request against what it concerns: the version that it names, each
+/// version of exactly its time, or else the current page.
 fn check(store: &PageStore, asked: &Asked, headers: &HeaderMap) -> Result<(), Refusal> {
     if !condition::is_conditional(headers) {
         return Ok(());
     }
-    let there = store.get_reader(asked.lookup())?;
-    let there = there.map(|(page, reader)| (condition::tag(reader.digest()), page.fetched_at_ms));
-    condition::check(headers, there.as_ref().map(|(tag, time_ms)| (tag.as_str(), *time_ms)))
+    let lookup = asked.lookup();
+    let one = |found: Option<(Page, PageReader)>| {
+        let there = found.map(|(page, reader)| (condition::tag(reader.digest()), page.fetched_at_ms));
+        condition::check(headers, there.as_ref().map(|(tag, time_ms)| (tag.as_str(), *time_ms)))
+    };
+    let Some(time_ms) = asked.version().map(|version| version.time_ms).or(asked.time_ms()) else {
+        return one(store.get_reader(lookup)?);
+    };
+    let is_meant = |version: &Version| asked.version().map_or(version.time_ms == time_ms, |own| own == *version);
+    let mut is_there = false;
+    for version in store.versions_of(lookup.at(time_ms))?.into_iter().filter(is_meant) {
+        is_there = true;
+        one(store.get_version_reader(lookup, version)?)?;
+    }
+    if is_there { Ok(()) } else { one(None) }
 }
 
 /// `DELETE /v1/page`.

@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 use std::convert::Infallible;
-use std::io::Read;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Extension, Path, RawQuery, State};
+use axum::extract::{Extension, Path, RawQuery, Request, State};
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::iter;
@@ -33,6 +33,8 @@ const MAX_LINES: u64 = 1_000_000;
 const LINE_BYTES: u64 = 100;
 /// Verdicts in one part of a response.
 const PART: usize = 16 << 10;
+/// Room for most verdicts of a line in a response, in bytes.
+const WORD: usize = 8;
 /// Number of bytes of URLs canonicalised inline: cheaper than waking another thread.
 const QUICK: u64 = 8 << 10;
 /// Header with the request's id.
@@ -43,13 +45,12 @@ pub(crate) async fn add(
     State(backend): State<Arc<Backend>>,
     Extension(allowed): Extension<Allowed>,
     Path(name): Path<String>,
-    RawQuery(raw): RawQuery,
-    headers: HeaderMap,
-    body: Body,
+    asked: Request,
 ) -> Answer {
     check_writes(&backend)?;
     allowed.needs(Right::Write)?;
-    let durable = durable(&Query::parse(raw.as_deref(), &["durable"])?)?;
+    let (Parts { uri, headers, .. }, body) = asked.into_parts();
+    let durable = durable(&Query::parse(uri.query(), &["durable"])?)?;
     let id = id(&headers)?;
     check_coding(&headers)?;
     let served = served(&backend, &name)?;
@@ -190,10 +191,8 @@ async fn quick<T: Send + 'static>(bytes: u64, work: impl FnOnce() -> T + Send + 
 }
 
 fn read(mut urls: Upload) -> Result<Vec<u8>, Refusal> {
-    let mut bytes = Vec::with_capacity(urls.bytes as usize);
     let failed = |error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the URLs set aside: {error}"));
-    urls.read_to_end(&mut bytes).map_err(failed)?;
-    Ok(bytes)
+    urls.rest().map_err(failed)
 }
 
 /// The lines of a body. An empty line is an invalid URL, except after the last line end.
@@ -246,7 +245,7 @@ fn words(verdicts: Verdicts) -> Response {
 
 /// The words of one part, beginning at `from`.
 fn words_of(verdicts: &Verdicts, from: usize) -> Vec<u8> {
-    let mut out = Vec::new();
+    let mut out = Vec::with_capacity((verdicts.len() - from).min(PART) * WORD);
     for verdict in (from..verdicts.len()).take(PART).map(|place| verdicts.get(place)) {
         out.extend_from_slice(verdict.map_or(INVALID, Verdict::name).as_bytes());
         out.push(b'\n');

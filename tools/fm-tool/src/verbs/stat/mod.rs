@@ -1,8 +1,10 @@
 //! `stat`: prints sizes and counters of a store, for people, for programs, or for a monitor.
 //!
-//! Counters belong to a handle, and this program's handle is new, so the text shows levels only.
-//! The formats for programs have every field, so that their schema is fixed.
+//! Counters belong to a handle, and this program's handle is new, so the text shows levels only; of
+//! a server it shows both. The formats for programs have every field, so that their schema is
+//! fixed.
 
+mod served;
 mod statistics;
 mod watch;
 
@@ -18,13 +20,13 @@ use super::in_bucket;
 use crate::flags::Shared;
 #[cfg(feature = "cloud")]
 use crate::stores::bucket;
-use crate::stores::{opening, shards};
+use crate::stores::{opening, remote, shards};
 
 /// Print sizes and counters
 #[derive(clap::Args, Clone)]
 #[command(after_help = "Example:\n  fm-tool stat pages.fm --format openmetrics")]
 pub struct Args {
-    /// The store's folder, or an s3:// location
+    /// The store's folder, a server's address, or an s3:// location
     store: PathBuf,
     /// The format
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -56,6 +58,9 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
             "--json and --format openmetrics contradict each other; give one of them".to_owned(),
         ));
     }
+    if remote::is_server(&args.store) {
+        return of_server(args, shared);
+    }
     #[cfg(feature = "cloud")]
     if let Some(location) = bucket::location(&args.store) {
         let why = "the index of a bucket is read once";
@@ -80,6 +85,20 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         return watch::run(&store, period, args.times, shared);
     }
     print(&statistics::about(&store), store.stats().fields(), args.format, shared)
+}
+
+fn of_server(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    let location = remote::shown(&args.store);
+    if args.watch.is_some() {
+        let why = "a server's view `/` in a browser, and its `/v1/hour`, have the last hour";
+        return Err(Failure::Usage(format!("{location}: --watch needs a local store: {why}")));
+    }
+    let Some(client) = remote::open(&args.store)? else {
+        return Err(Failure::Usage(format!("{location} is not a server's address")));
+    };
+    let (about, fields) = served::figures(&client, location)?;
+    let is_text = args.format == Format::Text && !shared.flags.json;
+    print(&about, if is_text { served::shown(fields) } else { fields }, args.format, shared)
 }
 
 fn print(
