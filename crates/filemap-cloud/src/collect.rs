@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::failpoint::Fault;
 use crate::format::segment::SegmentId;
 use crate::store::CloudStore;
+use crate::unused;
 
 /// Result of a collection.
 ///
@@ -33,12 +34,16 @@ pub struct CollectReport {
     pub bytes: u64,
     /// Orphans younger than the grace, which are kept.
     pub young: u64,
+    /// Number of dictionaries deleted, which no segment names.
+    pub dictionaries: u64,
 }
 
 impl CloudStore {
-    /// Deletes segments of earlier writers that no index names and that are older than `grace`.
+    /// Deletes segments of earlier writers that no index names and that are older than `grace`, and
+    /// such dictionaries that no segment names.
     /// The age is the difference between this machine's clock and the object storage's, which must
-    /// agree to within `grace`. One listing, and one request for each segment.
+    /// agree to within `grace`. Two or three listings, and one request for
+    /// each object.
     ///
     /// # Errors
     ///
@@ -49,6 +54,7 @@ impl CloudStore {
             segments: all.segments + one.segments,
             bytes: all.bytes + one.bytes,
             young: all.young + one.young,
+            dictionaries: all.dictionaries + one.dictionaries,
         }))
     }
 }
@@ -58,7 +64,7 @@ pub(crate) fn collected(core: &Arc<Core>, grace: Duration) -> Result<CollectRepo
     let writer = core.writer.as_ref().ok_or_else(|| core.index.read_only())?;
     let (epoch, fault) = (writer.epoch, writer.fault);
     let oldest = SystemTime::now().checked_sub(grace).unwrap_or(SystemTime::UNIX_EPOCH);
-    core.wait(move |core| async move {
+    let report = core.wait(move |core| async move {
         let rows = core.index.segments().await?;
         let rewritten = core.index.rewritten().await?;
         let mut report = CollectReport::default();
@@ -76,6 +82,7 @@ pub(crate) fn collected(core: &Arc<Core>, grace: Duration) -> Result<CollectRepo
             report.segments += 1;
             report.bytes += found.size;
         }
-        Ok(report)
-    })
+        Ok::<_, crate::error::Error>(report)
+    })?;
+    Ok(CollectReport { dictionaries: unused::deleted(core, grace)?, ..report })
 }

@@ -12,9 +12,10 @@
 //!    before the rewrite keeps them: see `pins`.
 //!
 //! A tombstone is copied while a segment that it names counts. A damaged segment is kept and
-//! reported.
+//! reported. Segments that need a retired dictionary are rewritten too, and bodies that need it are
+//! compressed again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -25,9 +26,12 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::commit::object;
 use crate::core::Core;
+use crate::dictionary::unpack;
+use crate::draft::Packed;
 use crate::error::Result;
 use crate::failpoint::Fault;
-use crate::format::record::{Kind, Place, Record};
+use crate::format::dictionary;
+use crate::format::record::{DictionaryId, Kind, Place, Record};
 use crate::format::row::{self, Row};
 use crate::format::segment::{Builder, Segment, SegmentId, Summary, Unreadable};
 use crate::format::sources::{self, Sources};
@@ -167,7 +171,11 @@ pub(crate) fn pass(core: &Arc<Core>, want: Want, grace: Duration) -> Result<Comp
     let rows = core.wait(|core| async move { core.index.segments().await })?;
     let live = rows.values().fold(0, |sum: u64, bytes| sum.saturating_add(bytes.live()));
     writer.due.begun(live);
-    for group in plan(&rows, want, core.options.segment_bytes as u64) {
+    let mut groups = plan(&rows, want, core.options.segment_bytes as u64);
+    let planned: BTreeSet<SegmentId> = groups.iter().flatten().copied().collect();
+    let needing = needing_retired(core)?.into_iter().filter(|id| rows.contains_key(id) && !planned.contains(id));
+    groups.extend(needing.map(|id| vec![id]));
+    for group in groups {
         if core.is_closing() {
             break;
         }
@@ -175,6 +183,17 @@ pub(crate) fn pass(core: &Arc<Core>, want: Want, grace: Duration) -> Result<Comp
     }
     sweep(core, writer, grace, &mut report)?;
     Ok(report)
+}
+
+/// The segments with records that need a retired dictionary.
+fn needing_retired(core: &Arc<Core>) -> Result<Vec<SegmentId>> {
+    let retired = core.dictionaries.retired();
+    if retired.is_empty() {
+        return Ok(Vec::new());
+    }
+    let uses = core.wait(|core| async move { core.index.uses().await })?;
+    let needs = |uses: &row::Uses| retired.iter().any(|id| uses.may_name(*id));
+    Ok(uses.into_iter().filter(|(_, uses)| needs(uses)).map(|(id, _)| id).collect())
 }
 
 /// Rewrites segments into one.
@@ -208,6 +227,8 @@ struct Copying<'a> {
     counted: BTreeSet<SegmentId>,
     /// Rewritten segments whose objects still exist.
     undeleted: BTreeMap<SegmentId, row::Gone>,
+    /// Dictionaries that no record may need any more.
+    retired: BTreeSet<DictionaryId>,
 }
 
 /// A segment with the live records of a group; `None` if all of them are damaged.
@@ -223,7 +244,8 @@ fn copied(
     let (bytes, undeleted) =
         core.wait(|core| async move { Ok((core.index.segments().await?, core.index.rewritten().await?)) })?;
     let counted = bytes.keys().copied().collect();
-    let mut copying = Copying { core, segment, sources: Sources::default(), rows: BTreeMap::new(), counted, undeleted };
+    let (sources, rows, retired) = (Sources::default(), BTreeMap::new(), core.dictionaries.retired());
+    let mut copying = Copying { core, segment, sources, rows, counted, undeleted, retired };
     for id in group {
         let of_segment = bytes.get(id).copied().unwrap_or_default();
         let copied = if of_segment.dead == of_segment.written && of_segment.written > 0 {
@@ -288,12 +310,19 @@ impl Copying<'_> {
             return Ok(Err("the names of segments in it do not decode".to_owned()));
         };
         let live = self.live_of(&records)?;
+        let repacked = match self.repacked(&records, &live)? {
+            Ok(repacked) => repacked,
+            Err(what) => return Ok(Err(what)),
+        };
         // From here on it is known to be intact, and its records are copied or removed.
         self.counted.remove(&id);
         sources.into_iter().for_each(|sources| self.names(sources));
-        for ((record, _, _), is_live) in records.iter().zip(live) {
+        for (nth, ((record, _, _), is_live)) in records.iter().zip(live).enumerate() {
             match record.kind {
-                Kind::Page | Kind::Reference if is_live => self.version(record),
+                Kind::Page | Kind::Reference if is_live => match repacked.get(&nth) {
+                    Some(packed) => self.version(&packed.in_record(record)),
+                    None => self.version(record),
+                },
                 Kind::Page | Kind::Reference => {}
                 Kind::Tombstone | Kind::VersionTombstone => self.tombstone(record),
                 Kind::Rewrite => {}
@@ -326,6 +355,34 @@ impl Copying<'_> {
             live[nth] = row.and_then(|row| Row::decode(&row)) == Some(Row::of_record(record, *place, *bytes));
         }
         Ok(live)
+    }
+
+    /// The live bodies that need a retired dictionary, compressed again. An error describes the
+    /// damage of one that cannot be.
+    fn repacked(
+        &self,
+        records: &[(Record<'_>, Place, u64)],
+        live: &[bool],
+    ) -> Result<std::result::Result<HashMap<usize, Packed>, String>> {
+        let mut repacked = HashMap::new();
+        for (nth, (record, place, _)) in records.iter().enumerate() {
+            let Some(id) = record.dictionary().filter(|id| live[nth] && self.retired.contains(id)) else { continue };
+            let dictionary = match self.core.wait(move |core| async move { core.dictionaries.get(id).await }) {
+                Err(error) if error.is_damage() => return Ok(Err(error.to_string())),
+                found => found?,
+            };
+            let Some(dictionary) = dictionary else {
+                let name = self.core.bucket.named(&dictionary::object(id));
+                return Ok(Err(format!("{name} that it needs is missing")));
+            };
+            match unpack(record, Some(&dictionary)) {
+                Ok(body) => {
+                    repacked.insert(nth, Packed::of(&body, self.core.dictionaries.choose(record.key)));
+                }
+                Err(what) => return Ok(Err(format!("{what} (offset {})", place.offset))),
+            }
+        }
+        Ok(Ok(repacked))
     }
 
     fn version(&mut self, record: &Record<'_>) {

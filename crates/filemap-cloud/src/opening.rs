@@ -17,6 +17,7 @@ use crate::bucket::{Bounds, Bucket};
 use crate::cache::Cache;
 use crate::commit::{Committer, SEGMENTS, object};
 use crate::core::Core;
+use crate::dictionaries::Dictionaries;
 use crate::due::Due;
 use crate::error::{Error, Result};
 use crate::format::description::{self, Description, MAX_SHARDS};
@@ -162,11 +163,16 @@ async fn shard_in(
 ) -> Result<Shard> {
     if mode == Mode::Read {
         let index = Arc::new(Index::open_to_read(bucket.clone(), &options).await?);
-        let core = Core { bucket, index, canonicalizer, runtime, options, writer: None };
+        let dictionaries = Dictionaries::new(bucket.clone(), options.dictionary_bytes);
+        let core = Core { bucket, index, canonicalizer, runtime, options, dictionaries, writer: None };
         return Ok(over(Arc::new(core), None, None));
     }
     let (index, base) = owned(&bucket, &options).await?;
     let index = Arc::new(index);
+    // After the earlier writer is fenced: nothing that it trains later is named by a segment that
+    // counts.
+    let dictionaries = Dictionaries::new(bucket.clone(), options.dictionary_bytes);
+    dictionaries.prepare().await?;
     let (sender, sealed) = mpsc::unbounded_channel();
     let (pending, progress) = (Arc::new(Pending::default()), Arc::new(Progress::default()));
     let due = Arc::new(Due::default());
@@ -191,7 +197,7 @@ async fn shard_in(
     };
     let commits = tokio::spawn(committer.run(sealed));
     let bound = options.space_bound;
-    let core = Arc::new(Core { bucket, index, canonicalizer, runtime, options, writer });
+    let core = Arc::new(Core { bucket, index, canonicalizer, runtime, options, dictionaries, writer });
     let upkeep = bound.map(|bound| tokio::spawn(upkeep::run(Arc::downgrade(&core), due, bound)));
     Ok(over(core, Some(commits), upkeep))
 }
@@ -265,7 +271,7 @@ pub(crate) async fn described(bucket: &Bucket, mode: Mode, options: &CloudOption
     let location = || bucket.location().to_owned();
     let found = found.ok_or_else(|| Error::NotAStore { location: location() })?;
     let description = Description::decode(&found).map_err(|what| Error::Format { location: location(), what })?;
-    let Description { shards, canonicalizer, canonicalizer_version } = description;
+    let Description { shards, canonicalizer, canonicalizer_version, .. } = description;
     if options.shards.is_some_and(|wanted| wanted != shards) {
         let what = format!("it has {shards} shards, not {wanted}: the number is fixed at its creation");
         return Err(Error::Location { location: location(), what });
@@ -338,6 +344,7 @@ async fn made(bucket: &Bucket, options: &CloudOptions, shards: u32, found: probe
         shards,
         canonicalizer: options.canonicalizer.name().to_owned(),
         canonicalizer_version: options.canonicalizer.version(),
+        has_dictionaries: false,
     };
     bucket.create(description::NAME, Bytes::from(made.encode())).await?;
     // Another caller may have been faster.

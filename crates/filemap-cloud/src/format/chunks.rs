@@ -16,7 +16,7 @@ pub(crate) const PART_BYTES: u64 = 1 << 20;
 pub(crate) const WHOLE_BYTES: u64 = 4 << 20;
 
 /// Zstandard level of bodies.
-const LEVEL: i32 = 3;
+pub(crate) const LEVEL: i32 = 3;
 /// Bytes that compression shrinks by less than 1/16 are stored raw.
 const LEAST_GAIN: usize = 16;
 
@@ -31,7 +31,12 @@ filemap_io::layout! {
 /// The bytes compressed, if that saves enough.
 pub(crate) fn compressed(bytes: &[u8]) -> Option<Vec<u8>> {
     let packed = zstd::bulk::compress(bytes, LEVEL).ok();
-    packed.filter(|packed| packed.len() + bytes.len() / LEAST_GAIN < bytes.len())
+    packed.filter(|packed| is_gain(packed.len(), bytes.len()))
+}
+
+/// Returns whether a compressed length saves enough.
+pub(crate) fn is_gain(packed: usize, bytes: usize) -> bool {
+    packed + bytes / LEAST_GAIN < bytes
 }
 
 /// The payload of a body.

@@ -1,4 +1,5 @@
-//! The object `STORE`: the choices made when the store was created. Lines of name and value, also
+//! The object `STORE`: the choices made when the store was created, and since its first dictionary
+//! a line that says so: the only change that is ever made to it. Lines of name and value, also
 //! readable by people.
 
 /// The name of the object.
@@ -17,12 +18,18 @@ pub(crate) struct Description {
     pub(crate) shards: u32,
     pub(crate) canonicalizer: String,
     pub(crate) canonicalizer_version: u32,
+    /// True once a dictionary was trained: builds that know none then refuse the store by name.
+    pub(crate) has_dictionaries: bool,
 }
 
 impl Description {
     pub(crate) fn encode(&self) -> String {
-        let Description { shards, canonicalizer, canonicalizer_version } = self;
-        format!("{FORMAT}\nshards {shards}\ncanonicalizer {canonicalizer} {canonicalizer_version}\n")
+        let Description { shards, canonicalizer, canonicalizer_version, has_dictionaries } = self;
+        let mut text = format!("{FORMAT}\nshards {shards}\ncanonicalizer {canonicalizer} {canonicalizer_version}\n");
+        if *has_dictionaries {
+            text += "dictionaries 1\n";
+        }
+        text
     }
 
     /// Decodes it; an error describes what this program does not support.
@@ -33,7 +40,7 @@ impl Description {
         if lines.next() != Some(FORMAT) {
             return Err(strange("has a format unknown to this program, which reads `filemap cloud 1`"));
         }
-        let (mut shards, mut named) = (None, None);
+        let (mut shards, mut named, mut has_dictionaries) = (None, None, false);
         for line in lines {
             let words: Vec<&str> = line.split(' ').collect();
             match words[..] {
@@ -45,12 +52,13 @@ impl Description {
                     let version = version.parse().map_err(|_| strange("has a version that is not a number"))?;
                     named = Some((name.to_owned(), version));
                 }
+                ["dictionaries", "1"] => has_dictionaries = true,
                 _ => return Err(strange(&format!("has a line unknown to this program: `{line}`"))),
             }
         }
         let (canonicalizer, canonicalizer_version) = named.ok_or_else(|| strange("names no canonicalizer"))?;
         let shards = shards.ok_or_else(|| strange("has no number of shards"))?;
-        Ok(Description { shards, canonicalizer, canonicalizer_version })
+        Ok(Description { shards, canonicalizer, canonicalizer_version, has_dictionaries })
     }
 }
 
@@ -60,9 +68,12 @@ mod tests {
 
     #[test]
     fn a_description_comes_back_and_what_is_not_known_is_refused() {
-        let description = Description { shards: 16, canonicalizer: "whatwg".to_owned(), canonicalizer_version: 3 };
+        let canonicalizer = "whatwg".to_owned();
+        let description = Description { shards: 16, canonicalizer, canonicalizer_version: 3, has_dictionaries: false };
         let text = description.encode();
-        assert_eq!(Description::decode(text.as_bytes()), Ok(description));
+        assert_eq!(Description::decode(text.as_bytes()).as_ref(), Ok(&description));
+        let with = Description { has_dictionaries: true, ..description };
+        assert_eq!(Description::decode(with.encode().as_bytes()).as_ref(), Ok(&with));
         for wrong in [
             "",
             "filemap cloud 2\n",
@@ -71,6 +82,7 @@ mod tests {
             &text.replace("shards 16\n", ""),
             &text.replace(" 3\n", " x\n"),
             &format!("{text}colour blue\n"),
+            &format!("{text}dictionaries 2\n"),
         ] {
             assert!(Description::decode(wrong.as_bytes()).is_err(), "{wrong}");
         }
