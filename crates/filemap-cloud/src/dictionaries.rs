@@ -159,14 +159,17 @@ impl Dictionaries {
         let mut ids: Vec<DictionaryId> = Self::listed(&self.bucket).await?.into_iter().map(|(id, _)| id).collect();
         ids.sort_unstable();
         let newest = ids.split_off(ids.len().saturating_sub(MOST_CURRENT));
+        // Only the newest of a site is used: the others are deleted once no segment needs them.
+        let mut of_sites: BTreeMap<Vec<u8>, Arc<Dictionary>> = BTreeMap::new();
         for part in newest.chunks(AT_ONCE) {
             for found in join_all(part.iter().map(|id| self.get(*id))).await {
                 match found {
                     Err(error) if error.is_damage() => {}
-                    found => found?.into_iter().for_each(|dictionary| self.adopt(dictionary)),
+                    found => of_sites.extend(found?.map(|found| (found.facts.site.clone(), found))),
                 }
             }
         }
+        of_sites.into_values().for_each(|dictionary| self.adopt(dictionary));
         Ok(())
     }
 

@@ -359,7 +359,7 @@ impl Repair<'_> {
 
     /// Notes the dictionaries that a segment names.
     fn needs(&mut self, id: SegmentId, named: Vec<DictionaryId>, is_unknown: bool, changes: &mut Changes) {
-        for missing in named.iter().filter(|id| !self.dictionaries.contains(id)) {
+        for missing in named.iter().filter(|id| !self.dictionaries.contains(*id)) {
             *self.missing.entry(*missing).or_default() += 1;
         }
         if is_unknown && !self.dictionaries.is_empty() {

@@ -15,6 +15,7 @@ use filemap::Version;
 use filemap::access::keys;
 use filemap_core::dictionaries::Samples;
 use futures_util::future::join_all;
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::bucket::Bucket;
 use crate::commit::object;
@@ -192,13 +193,33 @@ struct Pages {
     pages: u64,
     /// Bytes of their bodies.
     bytes: u64,
-    samples: Samples,
+    samples: Vec<Vec<u8>>,
+    sample_bytes: usize,
 }
 
 impl Pages {
     fn count(&mut self, bytes: u64) {
         self.pages += 1;
         self.bytes += bytes;
+    }
+
+    /// Adds a sample, if there are fewer than `most` bytes of them. Returns its bytes.
+    fn add(&mut self, body: Vec<u8>, most: usize) -> usize {
+        let bytes = if self.sample_bytes < most { body.len() } else { 0 };
+        if bytes > 0 {
+            self.sample_bytes += bytes;
+            self.samples.push(body);
+        }
+        bytes
+    }
+
+    /// The samples, mixed: pages that were put together are alike, and a dictionary is made of the
+    /// first ones. The same pages give the same dictionary.
+    fn mixed(mut self) -> Samples {
+        self.samples.sort_by_cached_key(|body| xxh3_64(body));
+        let mut mixed = Samples::default();
+        self.samples.into_iter().for_each(|body| mixed.add(body));
+        mixed
     }
 }
 
@@ -236,13 +257,12 @@ impl Tally {
 
     /// Adds a sample; for all pages too, if `is_of_all`.
     fn add(&mut self, key: &[u8], body: Vec<u8>, is_of_all: bool) {
-        if is_of_all && self.all.samples.raw_bytes() < MOST_OF_ALL {
-            self.all.samples.add(body.clone());
+        if is_of_all {
+            self.all.add(body.clone(), MOST_OF_ALL);
         }
         let Some(of_site) = self.of_sites.get_mut(keys::site(key)) else { return };
-        if of_site.samples.raw_bytes() < MOST_OF_SITE && self.sample_bytes < MOST_BYTES {
-            self.sample_bytes += body.len();
-            of_site.samples.add(body);
+        if self.sample_bytes < MOST_BYTES {
+            self.sample_bytes += of_site.add(body, MOST_OF_SITE);
         }
     }
 
@@ -257,7 +277,7 @@ impl Tally {
                 false => (LONGEST_OF_SITE, GROWTH_OF_SITE),
             };
             let scaled = |count: u64| (count as f64 * scale) as u64;
-            Job { site, pages: scaled(of.pages), bytes: scaled(of.bytes), samples: of.samples, longest, growth }
+            Job { site, pages: scaled(of.pages), bytes: scaled(of.bytes), samples: of.mixed(), longest, growth }
         };
         let mut sites: Vec<(Vec<u8>, Pages)> = of_sites.into_iter().collect();
         sites.sort_by(|(site, one), (other_site, other)| (other.bytes, site).cmp(&(one.bytes, other_site)));

@@ -207,7 +207,7 @@ impl Check<'_> {
     /// Checks that the dictionaries exist that these segments need.
     async fn needed(&mut self, segments: &BTreeMap<SegmentId, row::Bytes>) -> Result<()> {
         let mut needed: BTreeMap<DictionaryId, u64> = BTreeMap::new();
-        for (_, uses) in self.uses.iter().filter(|(id, _)| segments.contains_key(id)) {
+        for (_, uses) in self.uses.iter().filter(|(id, _)| segments.contains_key(*id)) {
             if let Uses::Named(named) = uses {
                 named.iter().for_each(|id| *needed.entry(*id).or_default() += 1);
             }
