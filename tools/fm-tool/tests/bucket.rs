@@ -17,7 +17,7 @@ use Does::{Lacks, Works};
 
 /// Every verb that has a store, with valid arguments; `@` stands for the location, `%` for a
 /// missing folder.
-const VERBS: [(&str, &[&str], Does); 39] = [
+const VERBS: [(&str, &[&str], Does); 40] = [
     ("import", &["@", "Cargo.toml"], Lacks("fm-tool copy FOLDER")),
     ("load", &["@", "Cargo.toml"], Lacks("fm-tool copy FOLDER")),
     ("get", &["@", "http://a.example/"], Works),
@@ -32,7 +32,8 @@ const VERBS: [(&str, &[&str], Does); 39] = [
     ("stat", &["@"], Works),
     ("verify", &["@"], Works),
     ("repair", &["@", "--in-place", "--yes"], Works),
-    ("train", &["@"], Lacks("no dictionaries")),
+    ("train", &["@"], Works),
+    ("train", &["@", "--list"], Works),
     ("recompress", &["@", "--try"], Lacks("fm-tool copy LOCATION FOLDER")),
     ("dump", &["@"], Lacks("fm-tool copy LOCATION FOLDER")),
     ("segments", &["@"], Works),

@@ -9,6 +9,7 @@ pub mod prune;
 pub mod repair;
 pub mod segments;
 pub mod stat;
+pub mod train;
 pub mod verify;
 
 use std::time::Duration;
