@@ -15,7 +15,7 @@
 //! reported. Segments that need a retired dictionary are rewritten too, and bodies that need it are
 //! compressed again.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -26,18 +26,16 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::commit::object;
 use crate::core::Core;
-use crate::dictionary::unpack;
-use crate::draft::Packed;
 use crate::error::Result;
 use crate::failpoint::Fault;
-use crate::format::dictionary;
-use crate::format::record::{DictionaryId, Kind, Place, Record};
+use crate::format::record::{Kind, Place, Record};
 use crate::format::row::{self, Row};
 use crate::format::segment::{Builder, Segment, SegmentId, Summary, Unreadable};
 use crate::format::sources::{self, Sources};
 use crate::options::SPACE_BOUND;
 use crate::pins;
 use crate::plan::{Want, plan};
+use crate::repack::Repack;
 use crate::store::CloudStore;
 use crate::writer::{Rewritten, Writer};
 
@@ -127,16 +125,21 @@ impl CloudStore {
     /// the error is kept.
     pub fn compact(&self, goal: CompactionGoal) -> filemap::Result<CompactReport> {
         let passed = self.each(|shard| pass(&shard.core, want(&shard.core, goal), shard.core.options.grace))?;
-        Ok(passed.into_iter().fold(CompactReport::default(), |mut all, one| {
-            all.rewritten += one.rewritten;
-            all.rewritten_bytes += one.rewritten_bytes;
-            all.copied_bytes += one.copied_bytes;
-            all.deleted += one.deleted;
-            all.waiting += one.waiting;
-            all.pinned += one.pinned;
-            all.damage.extend(one.damage);
-            all
-        }))
+        Ok(passed.into_iter().fold(CompactReport::default(), CompactReport::plus))
+    }
+}
+
+impl CompactReport {
+    /// Adds the report of another shard.
+    pub(crate) fn plus(mut self, one: CompactReport) -> CompactReport {
+        self.rewritten += one.rewritten;
+        self.rewritten_bytes += one.rewritten_bytes;
+        self.copied_bytes += one.copied_bytes;
+        self.deleted += one.deleted;
+        self.waiting += one.waiting;
+        self.pinned += one.pinned;
+        self.damage.extend(one.damage);
+        self
     }
 }
 
@@ -164,6 +167,11 @@ fn want(core: &Core, goal: CompactionGoal) -> Want {
 
 /// Runs one compaction; a concurrent call waits for its end.
 pub(crate) fn pass(core: &Arc<Core>, want: Want, grace: Duration) -> Result<CompactReport> {
+    pass_at(core, want, grace, None)
+}
+
+/// As [`pass`]; with a level, bodies that it makes shorter are compressed again.
+pub(crate) fn pass_at(core: &Arc<Core>, want: Want, grace: Duration, level: Option<i32>) -> Result<CompactReport> {
     let writer = core.writer.as_ref().ok_or_else(|| core.index.read_only())?;
     let _alone = writer.compacting.lock().unwrap_or_else(PoisonError::into_inner);
     writer.progress.check()?;
@@ -173,33 +181,29 @@ pub(crate) fn pass(core: &Arc<Core>, want: Want, grace: Duration) -> Result<Comp
     writer.due.begun(live);
     let mut groups = plan(&rows, want, core.options.segment_bytes as u64);
     let planned: BTreeSet<SegmentId> = groups.iter().flatten().copied().collect();
-    let needing = needing_retired(core)?.into_iter().filter(|id| rows.contains_key(id) && !planned.contains(id));
+    let repack = Repack::new(core, level);
+    let needing = repack.needing(core)?.into_iter().filter(|id| rows.contains_key(id) && !planned.contains(id));
     groups.extend(needing.map(|id| vec![id]));
     for group in groups {
         if core.is_closing() {
             break;
         }
-        rewrite(core, writer, &group, &mut report)?;
+        rewrite(core, writer, &group, &repack, &mut report)?;
     }
     sweep(core, writer, grace, &mut report)?;
     Ok(report)
 }
 
-/// The segments with records that need a retired dictionary.
-fn needing_retired(core: &Arc<Core>) -> Result<Vec<SegmentId>> {
-    let retired = core.dictionaries.retired();
-    if retired.is_empty() {
-        return Ok(Vec::new());
-    }
-    let uses = core.wait(|core| async move { core.index.uses().await })?;
-    let needs = |uses: &row::Uses| retired.iter().any(|id| uses.may_name(*id));
-    Ok(uses.into_iter().filter(|(_, uses)| needs(uses)).map(|(id, _)| id).collect())
-}
-
 /// Rewrites segments into one.
-fn rewrite(core: &Arc<Core>, writer: &Writer, group: &[SegmentId], report: &mut CompactReport) -> Result<()> {
+fn rewrite(
+    core: &Arc<Core>,
+    writer: &Writer,
+    group: &[SegmentId],
+    repack: &Repack,
+    report: &mut CompactReport,
+) -> Result<()> {
     let segment = writer.begin_rewrite(group.iter().copied().collect())?;
-    let rewritten = match copied(core, writer, segment, group, report) {
+    let rewritten = match copied(core, writer, (segment, group, repack), report) {
         Ok(Some(rewritten)) => rewritten,
         nothing => {
             writer.abandon_rewrite();
@@ -227,16 +231,17 @@ struct Copying<'a> {
     counted: BTreeSet<SegmentId>,
     /// Rewritten segments whose objects still exist.
     undeleted: BTreeMap<SegmentId, row::Gone>,
-    /// Dictionaries that no record may need any more.
-    retired: BTreeSet<DictionaryId>,
+    repack: &'a Repack,
+    /// True if a body was compressed again.
+    is_repacked: bool,
 }
 
-/// A segment with the live records of a group; `None` if all of them are damaged.
+/// A segment with the live records of a group; `None` if all of them are damaged, or if there is
+/// nothing to gain.
 fn copied(
     core: &Arc<Core>,
     writer: &Writer,
-    segment: Builder,
-    group: &[SegmentId],
+    (segment, group, repack): (Builder, &[SegmentId], &Repack),
     report: &mut CompactReport,
 ) -> Result<Option<Rewritten>> {
     // A record may be left out only if its removal is durable.
@@ -244,10 +249,12 @@ fn copied(
     let (bytes, undeleted) =
         core.wait(|core| async move { Ok((core.index.segments().await?, core.index.rewritten().await?)) })?;
     let counted = bytes.keys().copied().collect();
-    let (sources, rows, retired) = (Sources::default(), BTreeMap::new(), core.dictionaries.retired());
-    let mut copying = Copying { core, segment, sources, rows, counted, undeleted, retired };
+    let (sources, rows) = (Sources::default(), BTreeMap::new());
+    let mut copying = Copying { core, segment, sources, rows, counted, undeleted, repack, is_repacked: false };
+    let (mut has_dead, before) = (false, report.rewritten_bytes);
     for id in group {
         let of_segment = bytes.get(id).copied().unwrap_or_default();
+        has_dead |= of_segment.dead > 0;
         let copied = if of_segment.dead == of_segment.written && of_segment.written > 0 {
             copying.dead(*id)?
         } else {
@@ -258,8 +265,10 @@ fn copied(
             Err(what) => report.damage.push(format!("{}: {what}", core.bucket.named(&object(*id)))),
         }
     }
-    let Copying { segment, mut sources, rows, .. } = copying;
-    if sources.segments.is_empty() {
+    let Copying { segment, mut sources, rows, is_repacked, .. } = copying;
+    let is_useless = repack.is_of_all() && !is_repacked && !has_dead && group.len() == 1;
+    if sources.segments.is_empty() || is_useless {
+        report.rewritten_bytes = before;
         return Ok(None);
     }
     sources.shorten();
@@ -310,10 +319,11 @@ impl Copying<'_> {
             return Ok(Err("the names of segments in it do not decode".to_owned()));
         };
         let live = self.live_of(&records)?;
-        let repacked = match self.repacked(&records, &live)? {
+        let repacked = match self.repack.bodies(self.core, &records, &live)? {
             Ok(repacked) => repacked,
             Err(what) => return Ok(Err(what)),
         };
+        self.is_repacked |= !repacked.is_empty();
         // From here on it is known to be intact, and its records are copied or removed.
         self.counted.remove(&id);
         sources.into_iter().for_each(|sources| self.names(sources));
@@ -355,34 +365,6 @@ impl Copying<'_> {
             live[nth] = row.and_then(|row| Row::decode(&row)) == Some(Row::of_record(record, *place, *bytes));
         }
         Ok(live)
-    }
-
-    /// The live bodies that need a retired dictionary, compressed again. An error describes the
-    /// damage of one that cannot be.
-    fn repacked(
-        &self,
-        records: &[(Record<'_>, Place, u64)],
-        live: &[bool],
-    ) -> Result<std::result::Result<HashMap<usize, Packed>, String>> {
-        let mut repacked = HashMap::new();
-        for (nth, (record, place, _)) in records.iter().enumerate() {
-            let Some(id) = record.dictionary().filter(|id| live[nth] && self.retired.contains(id)) else { continue };
-            let dictionary = match self.core.wait(move |core| async move { core.dictionaries.get(id).await }) {
-                Err(error) if error.is_damage() => return Ok(Err(error.to_string())),
-                found => found?,
-            };
-            let Some(dictionary) = dictionary else {
-                let name = self.core.bucket.named(&dictionary::object(id));
-                return Ok(Err(format!("{name} that it needs is missing")));
-            };
-            match unpack(record, Some(&dictionary)) {
-                Ok(body) => {
-                    repacked.insert(nth, Packed::of(&body, self.core.dictionaries.choose(record.key)));
-                }
-                Err(what) => return Ok(Err(format!("{what} (offset {})", place.offset))),
-            }
-        }
-        Ok(Ok(repacked))
     }
 
     fn version(&mut self, record: &Record<'_>) {

@@ -1,9 +1,10 @@
 //! A dictionary in memory: compresses and expands bodies. Also expands the payloads of records
 //! without one, so that all reading of payloads is here.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use zstd::dict::{CDict, DDict};
 use zstd::zstd_safe::{CCtx, DCtx, compress_bound};
@@ -23,8 +24,8 @@ pub(crate) struct Dictionary {
     pub(crate) facts: Facts,
     content: Vec<u8>,
     expander: DDict<'static>,
-    /// Made when it is first needed; `None` if zstd refuses.
-    compressor: OnceLock<Option<CDict<'static>>>,
+    /// By level, each made when it is first needed.
+    compressors: Mutex<BTreeMap<i32, Arc<CDict<'static>>>>,
     /// Set by an erasure: nothing new is stored with it.
     is_retired: AtomicBool,
 }
@@ -45,8 +46,8 @@ impl Dictionary {
     /// A dictionary with this content.
     pub(crate) fn new(id: DictionaryId, facts: Facts, content: Vec<u8>) -> Result<Dictionary, &'static str> {
         let expander = DDict::try_create(&content).ok_or("zstd refuses the dictionary")?;
-        let (compressor, is_retired) = (OnceLock::new(), AtomicBool::new(false));
-        Ok(Dictionary { id, facts, content, expander, compressor, is_retired })
+        let (compressors, is_retired) = (Mutex::default(), AtomicBool::new(false));
+        Ok(Dictionary { id, facts, content, expander, compressors, is_retired })
     }
 
     pub(crate) fn content(&self) -> &[u8] {
@@ -71,14 +72,25 @@ impl Dictionary {
         self.is_retired.load(Ordering::Relaxed)
     }
 
-    /// A body compressed with it; `None` if that saves too little.
-    pub(crate) fn compressed(&self, body: &[u8]) -> Option<Vec<u8>> {
+    /// What compresses at a level; `None` if zstd refuses.
+    fn compressor(&self, level: i32) -> Option<Arc<CDict<'static>>> {
+        let mut compressors = self.compressors.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = compressors.get(&level) {
+            return Some(Arc::clone(known));
+        }
+        let made = Arc::new(CDict::try_create(&self.content, level)?);
+        compressors.insert(level, Arc::clone(&made));
+        Some(made)
+    }
+
+    /// A body compressed with it at a level; `None` if that saves too little.
+    pub(crate) fn compressed(&self, body: &[u8], level: i32) -> Option<Vec<u8>> {
         if body.len() < SHORTEST || body.len() > self.content.len().saturating_mul(LONGEST_IN_DICTIONARIES) {
             return None;
         }
-        let compressor = self.compressor.get_or_init(|| CDict::try_create(&self.content, chunks::LEVEL));
+        let compressor = self.compressor(level)?;
         let mut packed = Vec::with_capacity(compress_bound(body.len()));
-        CCtx::try_create()?.compress_using_cdict(&mut packed, body, compressor.as_ref()?).ok()?;
+        CCtx::try_create()?.compress_using_cdict(&mut packed, body, &compressor).ok()?;
         chunks::is_gain(packed.len(), body.len()).then_some(packed)
     }
 
@@ -130,13 +142,13 @@ mod tests {
     fn a_body_comes_back_by_its_dictionary_and_by_no_other() {
         let (own, other) = (dictionary("the navigation of a site, "), dictionary("something else, "));
         let body = b"the navigation of a site, and a page of it".to_vec();
-        let packed = own.compressed(&body).expect("it saves");
-        assert!(packed.len() < body.len());
+        let packed = own.compressed(&body, 3).expect("it saves");
+        assert!(packed.len() < body.len() && own.compressed(&body, 19).is_some());
         assert_eq!(own.expanded(&packed, body.len()).as_ref(), Ok(&body));
         assert!(other.expanded(&packed, body.len()).as_ref() != Ok(&body));
         assert!(own.expanded(&packed, body.len() - 1).is_err(), "no more memory than the record says");
-        assert_eq!(own.compressed(b"short"), None);
-        assert_eq!(own.compressed(&vec![b'x'; own.content().len() * 7]), None);
+        assert_eq!(own.compressed(b"short", 3), None);
+        assert_eq!(own.compressed(&vec![b'x'; own.content().len() * 7], 3), None);
         let record = Record {
             kind: Kind::Page,
             codec: Codec::Dictionary,

@@ -41,16 +41,26 @@ impl Packed {
     /// Compresses a body if that saves enough, with this dictionary if it is of use; a large body
     /// in chunks.
     pub(crate) fn of(body: &[u8], dictionary: Option<Arc<Dictionary>>) -> Packed {
+        Packed::at(body, dictionary, chunks::LEVEL)
+    }
+
+    /// As [`Packed::of`], at a level; chunks have always the same one.
+    pub(crate) fn at(body: &[u8], dictionary: Option<Arc<Dictionary>>, level: i32) -> Packed {
         if body.len() as u64 > chunks::WHOLE_BYTES {
             return Packed { codec: Codec::Chunks, payload: chunks::pack(body), dictionary: None };
         }
-        let with = dictionary.and_then(|dictionary| Some((dictionary.compressed(body)?, dictionary)));
+        let with = dictionary.and_then(|dictionary| Some((dictionary.compressed(body, level)?, dictionary)));
         if let Some((payload, dictionary)) = with {
             return Packed { codec: Codec::Dictionary, payload, dictionary: Some(dictionary) };
         }
-        let packed = chunks::compressed(body).map(|payload| (Codec::Zstd, payload));
+        let packed = chunks::compressed(body, level).map(|payload| (Codec::Zstd, payload));
         let (codec, payload) = packed.unwrap_or_else(|| (Codec::None, body.to_vec()));
         Packed { codec, payload, dictionary: None }
+    }
+
+    /// Its bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.payload.len()
     }
 
     /// The record with this body in place of its own.

@@ -52,6 +52,7 @@ mod probe;
 mod progress;
 mod prune;
 mod read;
+mod repack;
 mod repair;
 mod rows;
 mod runtime;

@@ -19,7 +19,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::bucket::Bucket;
 use crate::commit::object;
-use crate::compact::ms_since_1970;
+use crate::compact::{CompactReport, ms_since_1970, pass_at};
 use crate::core::Core;
 use crate::dictionaries::Dictionaries;
 use crate::dictionary::{Dictionary, unpack};
@@ -31,6 +31,7 @@ use crate::format::dictionary::{self, Facts};
 use crate::format::record::{Codec, DictionaryId, Kind, Record};
 use crate::format::row::Row;
 use crate::format::segment::{Placed, Segment, SegmentId};
+use crate::plan::Want;
 use crate::store::CloudStore;
 use crate::writer::Writer;
 
@@ -135,6 +136,35 @@ impl CloudStore {
             Ok::<_, Error>(made.iter().map(|made| shown(&shard.core.bucket, made, true)).collect::<Vec<_>>())
         })?;
         Ok(of_shards.into_iter().flatten().collect())
+    }
+
+    /// Compresses stored bodies again, at a level from 1 to 19 and with the present dictionaries,
+    /// where that makes them shorter. Large bodies stay as they are. Rewrites segments, as
+    /// [`CloudStore::compact`] does, and reports the same; a segment that gains nothing is read and
+    /// stays. Repeat it after an interruption.
+    ///
+    /// Takes as long as compressing all pages on one core.
+    ///
+    /// # Errors
+    ///
+    /// As [`CloudStore::compact`]; [`Error::Location`] for another level.
+    ///
+    /// ```
+    /// use filemap_cloud::{CloudOptions, Mode, open_bucket};
+    /// let store = open_bucket("mem://recompressed", Mode::Fill, &CloudOptions::new())?;
+    /// assert_eq!(store.recompress(9)?.rewritten, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn recompress(&self, level: i32) -> filemap::Result<CompactReport> {
+        let reports = self.each(|shard| {
+            let core = &shard.core;
+            if !(1..=19).contains(&level) {
+                let (location, what) = (core.bucket.location().to_owned(), format!("level {level} is not 1 to 19"));
+                return Err(Error::Location { location, what });
+            }
+            pass_at(core, Want::All, core.options.grace, Some(level))
+        })?;
+        Ok(reports.into_iter().fold(CompactReport::default(), CompactReport::plus))
     }
 
     /// The dictionaries in object storage, of all shards of the handle, used or not. A listing, and

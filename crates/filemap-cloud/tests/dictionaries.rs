@@ -178,6 +178,32 @@ fn a_missing_or_damaged_dictionary_is_named_and_no_page_counts_as_absent() {
 }
 
 #[test]
+fn stored_bodies_get_the_dictionary_by_a_recompression_and_a_second_one_writes_nothing() {
+    let objects = Objects::new();
+    let store = filled(&objects);
+    store.sync().expect("synced");
+    assert!(store.recompress(20).is_err() && store.recompress(0).is_err());
+    let before = bytes(&store);
+    let done = store.recompress(9).expect("recompressed");
+    assert!(done.rewritten > 0 && done.damage.is_empty() && done.waiting > 0, "{done:?}");
+    // Half of the bodies had no dictionary, and were most of the bytes.
+    assert!(bytes(&store) < before / 2, "{before} -> {}", bytes(&store));
+    ['a', 'b'].into_iter().for_each(|host| has(&store, host, 0..2 * PAGES, "recompressed"));
+    store.put(&page('a', 2 * PAGES), PutRule::Always).expect("stored");
+    store.sync().expect("synced");
+    // The small segments are merged once more.
+    store.recompress(9).expect("recompressed");
+    let segments = objects.names("a/shard-00/seg");
+    let done = store.recompress(9).expect("recompressed");
+    assert_eq!((done.rewritten, done.rewritten_bytes, objects.names("a/shard-00/seg")), (0, 0, segments));
+    assert_eq!(store.verify().expect("read").damage, [""; 0]);
+    store.close().expect("closed");
+    let repaired = repair_on(objects.objects.clone(), "a", "the test", &options()).expect("repaired");
+    assert!(repaired.is_complete() && repaired.versions == 4 * PAGES + 1, "{repaired:?}");
+    ['a', 'b'].into_iter().for_each(|host| has(&open(&objects.objects, Mode::Read), host, 0..2 * PAGES, "repaired"));
+}
+
+#[test]
 fn a_dictionary_goes_when_another_has_replaced_it_and_no_segment_needs_it() {
     let objects = Objects::new();
     let store = filled(&objects);

@@ -18,7 +18,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["writer"],
     // An open store.
     &["core"],
-    &["parts", "unused", "walk"],
+    &["parts", "repack", "unused", "walk"],
     &["read", "write"],
     &["body"],
     &["shard"],

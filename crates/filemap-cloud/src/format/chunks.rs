@@ -28,9 +28,9 @@ filemap_io::layout! {
     }
 }
 
-/// The bytes compressed, if that saves enough.
-pub(crate) fn compressed(bytes: &[u8]) -> Option<Vec<u8>> {
-    let packed = zstd::bulk::compress(bytes, LEVEL).ok();
+/// The bytes compressed at a level, if that saves enough.
+pub(crate) fn compressed(bytes: &[u8], level: i32) -> Option<Vec<u8>> {
+    let packed = zstd::bulk::compress(bytes, level).ok();
     packed.filter(|packed| is_gain(packed.len(), bytes.len()))
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn pack(body: &[u8]) -> Vec<u8> {
     let mut payload = vec![0; parts.len() * Entry::BYTES];
     for (nth, part) in parts.enumerate() {
         let begin = payload.len();
-        match compressed(part) {
+        match compressed(part, LEVEL) {
             Some(packed) => payload.extend_from_slice(&packed),
             None => payload.extend_from_slice(part),
         }

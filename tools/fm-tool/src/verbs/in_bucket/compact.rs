@@ -71,7 +71,8 @@ pub fn compact(
     Ok(outcome)
 }
 
-fn tell(done: &CompactReport, orphans: &CollectReport, out: &mut Output) -> Result<(), Failure> {
+/// Prints the result of a compaction.
+pub fn tell(done: &CompactReport, orphans: &CollectReport, out: &mut Output) -> Result<(), Failure> {
     let line = fields!(done;
         rewritten, rewritten_bytes, copied_bytes, deleted, waiting, pinned, problems = done.damage.len(),
         orphans_deleted = orphans.segments, orphan_bytes = orphans.bytes, young_orphans = orphans.young,

@@ -6,6 +6,7 @@
 pub mod compact;
 pub mod erase;
 pub mod prune;
+pub mod recompress;
 pub mod repair;
 pub mod segments;
 pub mod stat;
