@@ -18,8 +18,8 @@ use Does::{Lacks, Works};
 /// Every verb that has a store, with valid arguments; `@` stands for the location, `%` for a
 /// missing folder.
 const VERBS: [(&str, &[&str], Does); 40] = [
-    ("import", &["@", "Cargo.toml"], Lacks("fm-tool copy FOLDER")),
-    ("load", &["@", "Cargo.toml"], Lacks("fm-tool copy FOLDER")),
+    ("import", &["@", "Cargo.toml"], Works),
+    ("load", &["@", "Cargo.toml"], Works),
     ("get", &["@", "http://a.example/"], Works),
     ("put", &["@", "http://a.example/", "Cargo.toml"], Works),
     ("rm", &["@", "http://a.example/"], Works),
@@ -35,7 +35,7 @@ const VERBS: [(&str, &[&str], Does); 40] = [
     ("train", &["@"], Works),
     ("train", &["@", "--list"], Works),
     ("recompress", &["@"], Works),
-    ("dump", &["@"], Lacks("fm-tool copy LOCATION FOLDER")),
+    ("dump", &["@"], Works),
     ("segments", &["@"], Works),
     ("segments", &["@", "--checkpoints"], Works),
     ("segments", &["@", "--checkpoints", "--remove", "copy"], Works),
@@ -111,6 +111,8 @@ fn flags_that_mean_nothing_in_a_bucket_are_refused_by_name() {
         vec!["prune", "@", "--keep-versions", "1", "--regex", "x"],
         vec!["stat", "@", "--watch"],
         vec!["recompress", "@", "--try"],
+        vec!["dump", "@", "--format", "parquet", "-o", "pages.parquet"],
+        vec!["dump", "@", "--accept-loss"],
         vec!["repair", "@", "--in-place", "--yes", "--canonicalizer", "whatwg", "1"],
         vec!["copy", "@", "other", "--compact"],
         vec!["copy", "pages.fm", "@", "--compact", "--level", "3"],
