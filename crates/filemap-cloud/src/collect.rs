@@ -40,10 +40,9 @@ pub struct CollectReport {
 
 impl CloudStore {
     /// Deletes segments of earlier writers that no index names and that are older than `grace`, and
-    /// such dictionaries that no segment names.
-    /// The age is the difference between this machine's clock and the object storage's, which must
-    /// agree to within `grace`. Two or three listings, and one request for
-    /// each object.
+    /// such dictionaries that no segment names. The age is the difference between this machine's
+    /// clock and the object storage's, which must agree to within `grace`. Two listings, with
+    /// dictionaries three, and one request for each object.
     ///
     /// # Errors
     ///

@@ -267,28 +267,27 @@ pub(crate) enum Uses {
 }
 
 impl Uses {
-    /// Epoch and number of each; nothing for any.
+    /// Epoch and number of each; a zero for any.
     pub(crate) fn encode(&self) -> Vec<u8> {
+        let Uses::Named(named) = self else { return vec![0] };
         let mut out = Vec::new();
-        if let Uses::Named(named) = self {
-            for DictionaryId { epoch, number } in named {
-                varint::put(&mut out, *epoch);
-                varint::put(&mut out, *number);
-            }
+        for DictionaryId { epoch, number } in named {
+            varint::put(&mut out, *epoch);
+            varint::put(&mut out, *number);
         }
         out
     }
 
     /// Decodes it; `None` if the bytes are invalid.
     pub(crate) fn decode(mut bytes: &[u8]) -> Option<Uses> {
-        if bytes.is_empty() {
+        if bytes == [0] {
             return Some(Uses::Any);
         }
         let mut named = BTreeSet::new();
         while !bytes.is_empty() {
             named.insert(DictionaryId { epoch: varint::take(&mut bytes)?, number: varint::take(&mut bytes)? });
         }
-        Some(Uses::Named(named))
+        (!named.is_empty()).then_some(Uses::Named(named))
     }
 
     /// Returns whether this dictionary may be among them.
@@ -406,7 +405,7 @@ mod tests {
         let ids = [(1, 2), (1, 300), (1 << 40, 1)].map(|(epoch, number)| DictionaryId { epoch, number });
         let uses = Uses::Named(ids.into());
         assert_eq!((Uses::decode(&uses.encode()), Uses::decode(&[1])), (Some(uses.clone()), None));
-        assert_eq!(Uses::decode(&Uses::Any.encode()), Some(Uses::Any));
+        assert_eq!((Uses::decode(&Uses::Any.encode()), Uses::decode(b"")), (Some(Uses::Any), None));
         assert!(uses.may_name(ids[1]) && !uses.may_name(DictionaryId { epoch: 1, number: 3 }));
         assert_eq!(segment_of(&of_uses(id), USES), Some(id));
         let gone = Gone { since_ms: 1 << 41, next: 9 };
