@@ -57,6 +57,7 @@ mod repair;
 mod rows;
 mod runtime;
 mod shard;
+mod sizes;
 mod snapshot;
 mod stats;
 mod store;

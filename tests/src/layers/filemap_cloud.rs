@@ -23,7 +23,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["body"],
     &["shard"],
     &["store"],
-    &["collect", "compact", "every", "kept", "prune", "stats"],
+    &["collect", "compact", "every", "kept", "prune", "sizes", "stats"],
     &["train"],
     &["erase", "snapshot", "upkeep", "verify"],
     &["opening"],

@@ -110,6 +110,10 @@ fn a_bucket_is_dumped_as_a_folder_is_and_lines_are_loaded_into_one() {
     let warc = told("dump", &[&there, "--format", "warc,cdxj", "--name", "pages", "-o", text(&folder)], 0);
     assert_eq!((&warc["written"], &warc["damaged"]), (&Value::from(versions), &Value::from(0)));
     assert!(folder.join("pages-00000.warc.gz").exists() && folder.join("pages.cdxj").exists());
+    let (sums, own) = (told("top", &[&there], 0), told("top", &[text(&bench.store())], 0));
+    assert!(["all", "pages", "versions"].iter().all(|name| sums[name] == own[name]), "{sums}, {own}");
+    let largest = ran("top", &[&there, "--largest", "--sort", "bodies", "--limit", "3"]).ended(0);
+    assert_eq!(largest.text().lines().count(), 3);
     // Of one page its newest version, and no other host's.
     let newest = ran("dump", &[&there, "--newest", "--host", "v.example"]).ended(0);
     assert_eq!(newest.text().lines().count(), 2, "the page and its variant: {}", newest.text());
