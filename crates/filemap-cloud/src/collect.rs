@@ -39,10 +39,10 @@ pub struct CollectReport {
 }
 
 impl CloudStore {
-    /// Deletes segments of earlier writers that no index names and that are older than `grace`, and
-    /// such dictionaries that no segment names. The age is the difference between this machine's
-    /// clock and the object storage's, which must agree to within `grace`. Two listings, with
-    /// dictionaries three, and one request for each object.
+    /// Deletes segments of earlier writers that no index names and that are older than `grace`,
+    /// and such dictionaries that no segment names. The age is the difference between this
+    /// machine's clock and the object storage's, which must agree to within `grace`. Two listings,
+    /// with dictionaries three, and one request for each object.
     ///
     /// # Errors
     ///

@@ -12,8 +12,8 @@
 //!    before the rewrite keeps them: see `pins`.
 //!
 //! A tombstone is copied while a segment that it names counts. A damaged segment is kept and
-//! reported. Segments that need a retired dictionary are rewritten too, and bodies that need it are
-//! compressed again.
+//! reported. Segments that need a retired dictionary are rewritten too, and bodies that need it
+//! are compressed again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};

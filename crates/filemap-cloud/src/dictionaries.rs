@@ -154,7 +154,8 @@ impl Dictionaries {
         Ok(objects.into_iter().filter_map(|object| Some((of_name(object.location.filename()?)?, object))).collect())
     }
 
-    /// Prepares a writer: reads the newest dictionaries, for new bodies. Damaged ones are not used.
+    /// Prepares a writer: reads the newest dictionaries, for new bodies. Damaged ones are not
+    /// used.
     pub(crate) async fn prepare(&self) -> Result<()> {
         let mut ids: Vec<DictionaryId> = Self::listed(&self.bucket).await?.into_iter().map(|(id, _)| id).collect();
         ids.sort_unstable();
@@ -204,7 +205,8 @@ impl Dictionaries {
         }
     }
 
-    /// Stores nothing with these any more. The caller prevents that a record is appended meanwhile.
+    /// Stores nothing with these any more. The caller prevents that a record is appended
+    /// meanwhile.
     pub(crate) fn retire(&self, ids: &BTreeSet<DictionaryId>) {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         current.own.iter().filter(|(id, _)| ids.contains(id)).for_each(|(_, dictionary)| dictionary.retire());

@@ -105,8 +105,8 @@ impl Dictionary {
     }
 }
 
-/// The body in a record, which was compressed with `dictionary` if it names one. An error describes
-/// the damage.
+/// The body in a record, which was compressed with `dictionary` if it names one. An error
+/// describes the damage.
 pub(crate) fn unpack(record: &Record<'_>, dictionary: Option<&Dictionary>) -> Result<Vec<u8>, String> {
     let bytes = usize::try_from(record.body_bytes).unwrap_or(usize::MAX);
     let bytes = bytes.min(filemap_core::Record::MAX_VALUE_BYTES as usize);

@@ -68,9 +68,9 @@ impl EraseReport {
 
 impl CloudStore {
     /// Erases all pages of a scope. If [`EraseReport::is_complete`] afterwards, no segment
-    /// contains their bodies, headers or URLs, nor those of pages removed before, and no dictionary
-    /// their text. Object versions retained by the bucket, and tables of the index, are not erased:
-    /// docs/CLOUD.md.
+    /// contains their bodies, headers or URLs, nor those of pages removed before, and no
+    /// dictionary their text. Object versions retained by the bucket, and tables of the index, are
+    /// not erased: docs/CLOUD.md.
     ///
     /// Uncommitted uploads of a fenced writer are deleted once they are older than
     /// [`CloudOptions::grace`](crate::CloudOptions::grace), by a later erasure or by

@@ -1,5 +1,5 @@
-//! Byte formats of a store: segments and their records, dictionaries, rows of the index, manifests,
-//! the store's description.
+//! Byte formats of a store: segments and their records, dictionaries, rows of the index,
+//! manifests, the store's description.
 //!
 //! Numbers in segments are little-endian. docs/CLOUD.md has the layout of a bucket.
 

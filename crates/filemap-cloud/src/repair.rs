@@ -15,8 +15,8 @@
 //! an interrupted repair can simply be repeated; the old index is kept.
 //!
 //! Segments that the old index names but that do not exist are reported as missing. Without the
-//! old index they are unknown. Records name the dictionaries that they need, so the new index knows
-//! which ones must stay; a segment that was not read whole may need any.
+//! old index they are unknown. Records name the dictionaries that they need, so the new index
+//! knows which ones must stay; a segment that was not read whole may need any.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -68,9 +68,9 @@ pub struct RepairReport {
     /// [`CloudOptions::repair_uncommitted`](crate::CloudOptions::repair_uncommitted).
     pub uncommitted: u64,
     /// Unreadable parts of segments with the reason, missing segments, missing dictionaries,
-    /// missing parts of kept files, and shards that are not repaired. A version with only a damaged
-    /// body, or whose dictionary is missing, is in the new index, and reading it is an error; the
-    /// versions of a missing segment are lost.
+    /// missing parts of kept files, and shards that are not repaired. A version with only a
+    /// damaged body, or whose dictionary is missing, is in the new index, and reading it is an
+    /// error; the versions of a missing segment are lost.
     pub damage: Vec<String>,
     /// Unreadable bytes, and the bytes written to missing segments.
     pub lost_bytes: u64,

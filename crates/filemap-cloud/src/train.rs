@@ -1,10 +1,10 @@
 //! Trains dictionaries on the pages of a store, and lists them.
 //!
-//! Samples come from segments spread over the shard, and only from the newest versions of pages: no
-//! text of a removed page gets into a dictionary. A dictionary is kept if it compresses held-out
-//! bodies better than the one before, by more than its object costs. It is in object storage before
-//! anything is compressed with it, and before that the object `STORE` says that there are
-//! dictionaries: builds that know none then open the store no more.
+//! Samples come from segments spread over the shard, and only from the newest versions of pages:
+//! no text of a removed page gets into a dictionary. A dictionary is kept if it compresses
+//! held-out bodies better than the one before, by more than its object costs. It is in object
+//! storage before anything is compressed with it, and before that the object `STORE` says that
+//! there are dictionaries: builds that know none then open the store no more.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -41,8 +41,8 @@ const SEGMENTS: usize = 64;
 const AT_ONCE: usize = 32;
 /// The longest body that is a sample.
 const LONGEST_SAMPLE: u64 = 256 << 10;
-/// Most bytes of samples in memory: of all sites together, for the dictionary of all pages, and for
-/// that of a site.
+/// Most bytes of samples in memory: of all sites together, for the dictionary of all pages, and
+/// for that of a site.
 const MOST_BYTES: usize = 96 << 20;
 const MOST_OF_ALL: usize = 16 << 20;
 const MOST_OF_SITE: usize = 4 << 20;
@@ -140,8 +140,8 @@ impl CloudStore {
 
     /// Compresses stored bodies again, at a level from 1 to 19 and with the present dictionaries,
     /// where that makes them shorter. Large bodies stay as they are. Rewrites segments, as
-    /// [`CloudStore::compact`] does, and reports the same; a segment that gains nothing is read and
-    /// stays. Repeat it after an interruption.
+    /// [`CloudStore::compact`] does, and reports the same; a segment that gains nothing is read
+    /// and stays. Repeat it after an interruption.
     ///
     /// Takes as long as compressing all pages on one core.
     ///
@@ -167,8 +167,8 @@ impl CloudStore {
         Ok(reports.into_iter().fold(CompactReport::default(), CompactReport::plus))
     }
 
-    /// The dictionaries in object storage, of all shards of the handle, used or not. A listing, and
-    /// a request for each that is not in memory.
+    /// The dictionaries in object storage, of all shards of the handle, used or not. A listing,
+    /// and a request for each that is not in memory.
     ///
     /// # Errors
     ///
@@ -356,8 +356,8 @@ fn is_sample(record: &Record<'_>) -> bool {
 /// A version to look up, its row, and the dictionary that its body needs.
 type Sought = (Vec<u8>, Version, Row, Option<DictionaryId>);
 
-/// For each record: `None` if it is not the newest version of its key; else the dictionary that its
-/// body needs, if it needs one and that exists.
+/// For each record: `None` if it is not the newest version of its key; else the dictionary that
+/// its body needs, if it needs one and that exists.
 fn newest(core: &Arc<Core>, records: &[&Placed<'_>]) -> Result<Vec<Option<Option<Arc<Dictionary>>>>> {
     let sought = records.iter().map(|(record, place, bytes)| {
         let row = Row::of_record(record, *place, *bytes);

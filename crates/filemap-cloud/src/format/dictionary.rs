@@ -1,7 +1,8 @@
 //! A dictionary: an immutable object with text that the bodies of a site, or of all pages, have in
 //! common. Records that were compressed with it name it, so it is created before any of them.
 //!
-//! The name is that of a writer's epoch and a number, as of segments: no two dictionaries share it.
+//! The name is that of a writer's epoch and a number, as of segments: no two dictionaries share
+//! it.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -68,7 +69,8 @@ impl Facts {
         out
     }
 
-    /// Decodes the object of this dictionary into facts and content. An error describes the damage.
+    /// Decodes the object of this dictionary into facts and content. An error describes the
+    /// damage.
     pub(crate) fn decode(bytes: &[u8], id: DictionaryId) -> Result<(Facts, &[u8]), &'static str> {
         if bytes.len() < Header::BYTES || Header::MAGIC.get(bytes) != MAGIC {
             return Err("it is not a dictionary of this format");

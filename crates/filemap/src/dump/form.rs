@@ -53,8 +53,8 @@ fn unchanged(version: &StoredVersion, sequence: u64, original: &Page) -> Form {
     Form::Unchanged(Reference::to(&version.key, sequence, original, payload))
 }
 
-/// Versions of one key that the files have with their bodies, without these: for versions that come
-/// key by key, and from no store that could be asked.
+/// Versions of one key that the files have with their bodies, without these: for versions that
+/// come key by key, and from no store that could be asked.
 #[derive(Default)]
 pub(super) struct OfKey {
     key: Vec<u8>,

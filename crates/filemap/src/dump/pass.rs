@@ -157,10 +157,10 @@ pub fn dump_members(
     pass.all(&mut versions, &named, progress)
 }
 
-/// As [`dump()`], of versions that come key by key, those of one key in the order of their puts, as
-/// a store on another machine gives them. A revisit of another URL has no original among them: it
-/// is written without its body. With [`DumpOptions::newest_only`], if the newest version of a key
-/// cannot be read, the damage is reported, and the one before it is written.
+/// As [`dump()`], of versions that come key by key, those of one key in the order of their puts,
+/// as a store on another machine gives them. A revisit of another URL has no original among them:
+/// it is written without its body. With [`DumpOptions::newest_only`], if the newest version of a
+/// key cannot be read, the damage is reported, and the one before it is written.
 ///
 /// # Errors
 ///

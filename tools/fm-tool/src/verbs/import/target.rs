@@ -38,8 +38,8 @@ pub enum Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// Opens the store if it exists; one in object storage is made. A server's store must exist. Only
-    /// a local store accepts a cache.
+    /// Opens the store if it exists; one in object storage is made. A server's store must exist.
+    /// Only a local store accepts a cache.
     pub fn open(path: &'a Path, new: &'a NewStore, is_cache: bool, shared: &'a Shared) -> Result<Target<'a>, Failure> {
         if bucket::is_bucket(path) {
             if is_cache {
