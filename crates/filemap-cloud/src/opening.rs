@@ -172,7 +172,11 @@ async fn shard_in(
     // After the earlier writer is fenced: nothing that it trains later is named by a segment that
     // counts.
     let dictionaries = Dictionaries::new(bucket.clone(), options.dictionary_bytes);
-    dictionaries.prepare().await?;
+    if let Err(error) = dictionaries.prepare().await {
+        // Nothing was written through it.
+        let _ = index.close().await;
+        return Err(error);
+    }
     let (sender, sealed) = mpsc::unbounded_channel();
     let (pending, progress) = (Arc::new(Pending::default()), Arc::new(Progress::default()));
     let due = Arc::new(Due::default());
@@ -198,6 +202,10 @@ async fn shard_in(
     let commits = tokio::spawn(committer.run(sealed));
     let bound = options.space_bound;
     let core = Arc::new(Core { bucket, index, canonicalizer, runtime, options, dictionaries, writer });
+    if core.options.trains {
+        // It ends by itself when the handle is closed.
+        tokio::spawn(upkeep::train(Arc::downgrade(&core), Arc::clone(&due), core.options.segment_bytes as u64));
+    }
     let upkeep = bound.map(|bound| tokio::spawn(upkeep::run(Arc::downgrade(&core), due, bound)));
     Ok(over(core, Some(commits), upkeep))
 }

@@ -49,6 +49,7 @@ pub struct CloudOptions {
     pub(crate) cache_bytes: u64,
     pub(crate) disk_cache: Option<(PathBuf, u64)>,
     pub(crate) dictionary_bytes: u64,
+    pub(crate) trains: bool,
     pub(crate) poll: Duration,
     pub(crate) space_bound: Option<f64>,
     pub(crate) grace: Duration,
@@ -70,6 +71,7 @@ impl Default for CloudOptions {
             cache_bytes: 64 << 20,
             disk_cache: None,
             dictionary_bytes: 16 << 20,
+            trains: false,
             poll: Duration::from_secs(60),
             space_bound: Some(SPACE_BOUND),
             grace: Duration::from_secs(3600),
@@ -131,6 +133,13 @@ impl CloudOptions {
     /// handle.
     pub fn dictionary_bytes(self, bytes: u64) -> CloudOptions {
         CloudOptions { dictionary_bytes: bytes, ..self }
+    }
+
+    /// Makes a writer train dictionaries in the background: first after four full segments of a
+    /// shard, then whenever it has committed eight times as much; off by default. See
+    /// [`CloudStore::train`](crate::CloudStore::train), also for what follows from the first one.
+    pub fn trains(self) -> CloudOptions {
+        CloudOptions { trains: true, ..self }
     }
 
     /// Keeps what a handle opened for reading reads of segments and of tables of the index in

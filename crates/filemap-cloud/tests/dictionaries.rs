@@ -178,6 +178,35 @@ fn a_missing_or_damaged_dictionary_is_named_and_no_page_counts_as_absent() {
 }
 
 #[test]
+fn a_writer_trains_in_the_background_if_it_is_asked_to() {
+    let objects = Objects::new();
+    let open = |options: &CloudOptions| {
+        open_on(objects.objects.clone(), "a", "the test", Mode::Fill, options).expect("opened")
+    };
+    let (store, began) = (open(&options().trains()), std::time::Instant::now());
+    ['a', 'b'].into_iter().for_each(|host| put(&store, host, 0..3 * PAGES));
+    store.sync().expect("synced");
+    let before = bytes(&store);
+    while store.dictionaries().expect("listed").is_empty() {
+        assert!(began.elapsed() < Duration::from_secs(60), "nothing is trained of {before} bytes");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    // It compresses with the dictionary soon after that is listed.
+    std::thread::sleep(Duration::from_secs(1));
+    put(&store, 'a', 3 * PAGES..6 * PAGES);
+    store.sync().expect("synced");
+    assert!(bytes(&store) - before < before / 4, "{before} bytes without, {} with", bytes(&store) - before);
+    store.close().expect("closed");
+    let other = Objects::new();
+    let store = open_on(other.objects.clone(), "a", "the test", Mode::Fill, &options()).expect("opened");
+    put(&store, 'a', 0..6 * PAGES);
+    store.sync().expect("synced");
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(dictionaries(&other).is_empty(), "nobody has asked for one");
+    store.close().expect("closed");
+}
+
+#[test]
 fn stored_bodies_get_the_dictionary_by_a_recompression_and_a_second_one_writes_nothing() {
     let objects = Objects::new();
     let store = filled(&objects);
