@@ -132,7 +132,8 @@ impl Dictionaries {
         while sum > self.bound {
             let whole = read.cells.iter().filter(|(_, slot)| slot.cell.initialized());
             let Some(oldest) = whole.min_by_key(|(_, slot)| slot.used).map(|(id, _)| *id) else { return };
-            sum -= read.cells.remove(&oldest).as_ref().map_or(0, bytes);
+            // One that was read since was not counted.
+            sum = sum.saturating_sub(read.cells.remove(&oldest).as_ref().map_or(0, bytes));
         }
     }
 

@@ -367,7 +367,7 @@ async fn left(bucket: &Bucket) -> Result<Option<String>> {
             continue;
         }
         let folders = bucket.folders(&shard).await?;
-        if let Some(found) = folders.iter().find(|name| ["seg", "crawl", "index"].contains(&&***name)) {
+        if let Some(found) = folders.iter().find(|name| ["seg", "crawl", "index", "dict"].contains(&&***name)) {
             return Ok(Some(format!("{shard}/{found}")));
         }
     }
