@@ -3,8 +3,9 @@
 //!
 //! A dictionary stays while a segment names it, rewritten ones included until their objects are
 //! deleted: so also while a checkpoint needs one of these. It stays while a segment that no index
-//! names may name it, as a repair may find that this was committed; and while this handle
-//! compresses with it. Dictionaries of fenced writers are kept for the grace, as their segments.
+//! names may name it, as a repair may find that this was committed. Those that this handle has
+//! trained stay until it is closed, unless it has retired them; those of fenced writers stay for
+//! the grace, as their segments.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
@@ -42,9 +43,10 @@ pub(crate) fn deleted(core: &Arc<Core>, grace: Duration) -> Result<u64> {
         let mut deleted = 0;
         for (id, found) in listed {
             let is_needed = uses.values().any(|uses| uses.may_name(id)) || core.dictionaries.is_in_use(id);
-            let is_young = !retired.contains(&id) && SystemTime::from(found.last_modified) > oldest;
-            let may_be_named = orphans.is_some_and(|epoch| epoch >= id.epoch) || id.epoch > own;
-            if (is_needed && !is_blind) || is_young || may_be_named {
+            // One of this handle's own may have been stored just now, to be used from here on.
+            let is_fresh = id.epoch >= own || SystemTime::from(found.last_modified) > oldest;
+            let is_kept = is_needed || (is_fresh && !retired.contains(&id));
+            if (is_kept && !is_blind) || orphans.is_some_and(|epoch| epoch >= id.epoch) {
                 continue;
             }
             core.bucket.delete(&object(id)).await?;
