@@ -222,8 +222,7 @@ impl Check<'_> {
         if needed.is_empty() {
             return Ok(());
         }
-        // A compaction may have freed them in the meantime.
-        self.report.changed = true;
+        // They may have been freed and deleted in the meantime.
         self.index.refresh().await?;
         let (now, uses) = (self.index.segments().await?, self.index.uses().await?);
         for (id, segments) in needed {
