@@ -16,6 +16,7 @@ use crate::error::Result;
 use crate::failpoint::Fault;
 use crate::format::segment::SegmentId;
 use crate::store::CloudStore;
+use crate::unused;
 
 /// Result of a collection.
 ///
@@ -35,13 +36,16 @@ pub struct CollectReport {
     pub bytes: u64,
     /// Orphans younger than the grace, which are kept.
     pub young: u64,
+    /// Number of dictionaries deleted, which no segment names.
+    pub dictionaries: u64,
 }
 
 impl CloudStore {
-    /// Deletes segments of earlier writers that no index names and that are older than `grace`.
-    /// The age is the difference between this machine's clock and the object storage's, which must
-    /// agree to within `grace`. One listing, one request for each segment, and some for each 32 of
-    /// them, to learn whether this handle still owns the store.
+    /// Deletes segments of earlier writers that no index names and that are older than `grace`,
+    /// and such dictionaries that no segment names. The age is the difference between this
+    /// machine's clock and the object storage's, which must agree to within `grace`. Two listings,
+    /// with dictionaries three, one request for each object, and some for each 32 of them, to learn
+    /// whether this handle still owns the store.
     ///
     /// # Errors
     ///
@@ -54,6 +58,7 @@ impl CloudStore {
             segments: all.segments + one.segments,
             bytes: all.bytes + one.bytes,
             young: all.young + one.young,
+            dictionaries: all.dictionaries + one.dictionaries,
         }))
     }
 }
@@ -63,7 +68,7 @@ pub(crate) fn collected(core: &Arc<Core>, grace: Duration) -> Result<CollectRepo
     let writer = core.writer.as_ref().ok_or_else(|| core.index.read_only())?;
     let (epoch, fault) = (writer.epoch, writer.fault);
     let oldest = SystemTime::now().checked_sub(grace).unwrap_or(SystemTime::UNIX_EPOCH);
-    core.wait(move |core| async move {
+    let report = core.wait(move |core| async move {
         let rows = core.index.segments().await?;
         let rewritten = core.index.rewritten().await?;
         let (mut report, mut orphans) = (CollectReport::default(), Vec::new());
@@ -83,6 +88,7 @@ pub(crate) fn collected(core: &Arc<Core>, grace: Duration) -> Result<CollectRepo
         }
         // A repair may have taken them in, if this writer is fenced.
         deletion::delete(&core, &orphans).await?;
-        Ok(report)
-    })
+        Ok::<_, crate::error::Error>(report)
+    })?;
+    Ok(CollectReport { dictionaries: unused::deleted(core, grace)?, ..report })
 }

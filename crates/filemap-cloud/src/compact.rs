@@ -14,7 +14,8 @@
 //!    `pins`.
 //!
 //! A tombstone is copied while a segment that it names counts. A damaged segment is kept and
-//! reported.
+//! reported. Segments that need a retired dictionary are rewritten too, and bodies that need it
+//! are compressed again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
@@ -37,6 +38,7 @@ use crate::format::sources::{self, Sources};
 use crate::options::SPACE_BOUND;
 use crate::pins;
 use crate::plan::{Want, plan};
+use crate::repack::Repack;
 use crate::store::CloudStore;
 use crate::writer::{Rewritten, Writer};
 
@@ -127,16 +129,21 @@ impl CloudStore {
     /// object storage: work done before the error is kept.
     pub fn compact(&self, goal: CompactionGoal) -> filemap::Result<CompactReport> {
         let passed = self.each(|shard| pass(&shard.core, want(&shard.core, goal), shard.core.options.grace))?;
-        Ok(passed.into_iter().fold(CompactReport::default(), |mut all, one| {
-            all.rewritten += one.rewritten;
-            all.rewritten_bytes += one.rewritten_bytes;
-            all.copied_bytes += one.copied_bytes;
-            all.deleted += one.deleted;
-            all.waiting += one.waiting;
-            all.pinned += one.pinned;
-            all.damage.extend(one.damage);
-            all
-        }))
+        Ok(passed.into_iter().fold(CompactReport::default(), CompactReport::plus))
+    }
+}
+
+impl CompactReport {
+    /// Adds the report of another shard.
+    pub(crate) fn plus(mut self, one: CompactReport) -> CompactReport {
+        self.rewritten += one.rewritten;
+        self.rewritten_bytes += one.rewritten_bytes;
+        self.copied_bytes += one.copied_bytes;
+        self.deleted += one.deleted;
+        self.waiting += one.waiting;
+        self.pinned += one.pinned;
+        self.damage.extend(one.damage);
+        self
     }
 }
 
@@ -164,6 +171,11 @@ fn want(core: &Core, goal: CompactionGoal) -> Want {
 
 /// Runs one compaction; a concurrent call waits for its end.
 pub(crate) fn pass(core: &Arc<Core>, want: Want, grace: Duration) -> Result<CompactReport> {
+    pass_at(core, want, grace, None)
+}
+
+/// As [`pass`]; with a level, bodies that it makes shorter are compressed again.
+pub(crate) fn pass_at(core: &Arc<Core>, want: Want, grace: Duration, level: Option<i32>) -> Result<CompactReport> {
     let writer = core.writer.as_ref().ok_or_else(|| core.index.read_only())?;
     let _alone = writer.compacting.lock().unwrap_or_else(PoisonError::into_inner);
     writer.progress.check()?;
@@ -171,20 +183,31 @@ pub(crate) fn pass(core: &Arc<Core>, want: Want, grace: Duration) -> Result<Comp
     let rows = core.wait(|core| async move { core.index.segments().await })?;
     let live = rows.values().fold(0, |sum: u64, bytes| sum.saturating_add(bytes.live()));
     writer.due.begun(live);
-    for group in plan(&rows, want, core.options.segment_bytes as u64) {
+    let mut groups = plan(&rows, want, core.options.segment_bytes as u64);
+    let planned: BTreeSet<SegmentId> = groups.iter().flatten().copied().collect();
+    let repack = Repack::new(core, level);
+    let needing = repack.needing(core)?.into_iter().filter(|id| rows.contains_key(id) && !planned.contains(id));
+    groups.extend(needing.map(|id| vec![id]));
+    for group in groups {
         if core.is_closing() {
             break;
         }
-        rewrite(core, writer, &group, &mut report)?;
+        rewrite(core, writer, &group, &repack, &mut report)?;
     }
     sweep(core, writer, grace, &mut report)?;
     Ok(report)
 }
 
 /// Rewrites segments into one.
-fn rewrite(core: &Arc<Core>, writer: &Writer, group: &[SegmentId], report: &mut CompactReport) -> Result<()> {
+fn rewrite(
+    core: &Arc<Core>,
+    writer: &Writer,
+    group: &[SegmentId],
+    repack: &Repack,
+    report: &mut CompactReport,
+) -> Result<()> {
     let segment = writer.begin_rewrite(group.iter().copied().collect())?;
-    let rewritten = match copied(core, writer, segment, group, report) {
+    let rewritten = match copied(core, writer, (segment, group, repack), report) {
         Ok(Some(rewritten)) => rewritten,
         nothing => {
             writer.abandon_rewrite();
@@ -212,14 +235,17 @@ struct Copying<'a> {
     counted: BTreeSet<SegmentId>,
     /// Rewritten segments whose objects still exist.
     undeleted: BTreeMap<SegmentId, row::Gone>,
+    repack: &'a Repack,
+    /// True if a body was compressed again.
+    is_repacked: bool,
 }
 
-/// A segment with the live records of a group; `None` if all of them are damaged.
+/// A segment with the live records of a group; `None` if all of them are damaged, or if there is
+/// nothing to gain.
 fn copied(
     core: &Arc<Core>,
     writer: &Writer,
-    segment: Builder,
-    group: &[SegmentId],
+    (segment, group, repack): (Builder, &[SegmentId], &Repack),
     report: &mut CompactReport,
 ) -> Result<Option<Rewritten>> {
     // A record may be left out only if its removal is durable.
@@ -227,9 +253,12 @@ fn copied(
     let (bytes, undeleted) =
         core.wait(|core| async move { Ok((core.index.segments().await?, core.index.rewritten().await?)) })?;
     let counted = bytes.keys().copied().collect();
-    let mut copying = Copying { core, segment, sources: Sources::default(), rows: BTreeMap::new(), counted, undeleted };
+    let (sources, rows) = (Sources::default(), BTreeMap::new());
+    let mut copying = Copying { core, segment, sources, rows, counted, undeleted, repack, is_repacked: false };
+    let (mut has_dead, before) = (false, report.rewritten_bytes);
     for id in group {
         let of_segment = bytes.get(id).copied().unwrap_or_default();
+        has_dead |= of_segment.dead > 0;
         let copied = if of_segment.dead == of_segment.written && of_segment.written > 0 {
             copying.dead(*id)?
         } else {
@@ -240,8 +269,10 @@ fn copied(
             Err(what) => report.damage.push(format!("{}: {what}", core.bucket.named(&object(*id)))),
         }
     }
-    let Copying { segment, mut sources, rows, .. } = copying;
-    if sources.segments.is_empty() {
+    let Copying { segment, mut sources, rows, is_repacked, .. } = copying;
+    let is_useless = repack.is_of_all() && !is_repacked && !has_dead && group.len() == 1;
+    if sources.segments.is_empty() || is_useless {
+        report.rewritten_bytes = before;
         return Ok(None);
     }
     sources.shorten();
@@ -295,12 +326,20 @@ impl Copying<'_> {
             Ok(live) => live,
             Err(what) => return Ok(Err(what)),
         };
+        let repacked = match self.repack.bodies(self.core, &records, &live)? {
+            Ok(repacked) => repacked,
+            Err(what) => return Ok(Err(what)),
+        };
+        self.is_repacked |= !repacked.is_empty();
         // From here on it is known to be intact, and its records are copied or removed.
         self.counted.remove(&id);
         sources.into_iter().for_each(|sources| self.names(sources));
-        for ((record, _, _), is_live) in records.iter().zip(live) {
+        for (nth, ((record, _, _), is_live)) in records.iter().zip(live).enumerate() {
             match record.kind {
-                Kind::Page | Kind::Reference if is_live => self.version(record),
+                Kind::Page | Kind::Reference if is_live => match repacked.get(&nth) {
+                    Some(packed) => self.version(&packed.in_record(record)),
+                    None => self.version(record),
+                },
                 Kind::Page | Kind::Reference => {}
                 Kind::Tombstone | Kind::VersionTombstone => self.tombstone(record),
                 Kind::Rewrite => {}

@@ -18,9 +18,11 @@ use urlindex::Canonicalizer;
 
 use crate::bucket::Bucket;
 use crate::commit;
+use crate::dictionaries::{Dictionaries, Unpacked};
 use crate::error::{Error, Result};
-use crate::format::chunks::{self, Table};
-use crate::format::record::{Codec, Kind, Record};
+use crate::format::chunks::Table;
+use crate::format::dictionary;
+use crate::format::record::{Kind, Record};
 use crate::format::row::{self, Row};
 use crate::index::Index;
 use crate::options::CloudOptions;
@@ -35,6 +37,7 @@ pub(crate) struct Core {
     pub(crate) canonicalizer: Arc<dyn Canonicalizer>,
     pub(crate) runtime: Handle,
     pub(crate) options: CloudOptions,
+    pub(crate) dictionaries: Dictionaries,
     /// `None` for a follower.
     pub(crate) writer: Option<Writer>,
 }
@@ -151,7 +154,7 @@ impl Core {
         error.is_damage() && self.bucket.cache().is_some()
     }
 
-    /// The page of a row; `None` if its record is missing.
+    /// The page of a row; `None` if its record, or the dictionary that it needs, is missing.
     pub(crate) async fn page(&self, key: &[u8], version: Version, row: &Row) -> Result<Option<Page>> {
         match self.page_via(Via::Cache, key, version, row).await {
             Err(error) if self.may_be_cached(&error) => self.page_via(Via::Bucket, key, version, row).await,
@@ -163,22 +166,21 @@ impl Core {
         let Some(bytes) = self.bytes(row, 0..row.bytes, via).await? else { return Ok(None) };
         let record = self.parsed(&bytes, key, version, row, true)?;
         let mut page = self.described(&record)?;
-        page.body = match row.original {
-            None => self.body(&record, row)?,
-            Some(original) => match self.body_of(key, original, via).await? {
-                Some(body) => body,
-                None => return Ok(None),
-            },
+        let body = match row.original {
+            None => self.body(&record, row).await?,
+            Some(original) => self.body_of(key, original, via).await?,
         };
+        let Some(body) = body else { return Ok(None) };
+        page.body = body;
         Ok(Some(page))
     }
 
-    /// The body of the version that a reference names; `None` if its record is missing.
+    /// The body of the version that a reference names; `None` as for [`Core::page`].
     async fn body_of(&self, key: &[u8], original: Version, via: Via) -> Result<Option<Vec<u8>>> {
         let Some(row) = self.row(&keys::form(key), original).await? else { return Ok(None) };
         let Some(bytes) = self.bytes(&row, 0..row.bytes, via).await? else { return Ok(None) };
         let record = self.parsed(&bytes, key, original, &row, true)?;
-        self.body(&record, &row).map(Some)
+        self.body(&record, &row).await
     }
 
     /// Returns whether a version's own body exists and is intact.
@@ -269,34 +271,34 @@ impl Core {
         Ok(Page { variant: keys::variant(record.key), ..page })
     }
 
-    fn body(&self, record: &Record<'_>, row: &Row) -> Result<Vec<u8>> {
-        let damaged = |what: &str| self.damaged_at(record.key, row, what);
+    /// The body in a record; `None` if the dictionary that it needs is missing.
+    async fn body(&self, record: &Record<'_>, row: &Row) -> Result<Option<Vec<u8>>> {
         if record.kind != Kind::Page {
-            return Err(damaged("a reference to a version that has no body"));
+            return Err(self.damaged_at(record.key, row, "a reference to a version that has no body"));
         }
-        unpacked(record).map_err(|what| damaged(&what))
+        match self.dictionaries.unpacked(record).await? {
+            Unpacked::Body(body) => Ok(Some(body)),
+            Unpacked::Damaged(what) => Err(self.damaged_at(record.key, row, &what)),
+            Unpacked::Without(_) => Ok(None),
+        }
+    }
+
+    /// The error for a row that was found twice, and whose record, or the dictionary that it
+    /// needs, is missing.
+    pub(crate) async fn lost(&self, row: &Row) -> Error {
+        if let Ok(Some(bytes)) = self.bytes(row, 0..row.head_bytes).await
+            && let Ok((record, _)) = Record::take(&bytes, row.place, false)
+            && let Some(id) = record.dictionary()
+        {
+            return self.bucket.damaged(&dictionary::object(id), "dictionary missing; live versions need it");
+        }
+        self.gone(row)
     }
 
     /// The error for a row whose record is missing.
     pub(crate) fn gone(&self, row: &Row) -> Error {
         self.bucket.damaged(&commit::object(row.segment()), "segment missing; it has live versions")
     }
-}
-
-/// The decompressed body of a page's record.
-pub(crate) fn unpacked(record: &Record<'_>) -> std::result::Result<Vec<u8>, String> {
-    let body = match record.codec {
-        Codec::None => record.payload.to_vec(),
-        Codec::Chunks => chunks::unpack(record.payload, record.body_bytes)?,
-        Codec::Zstd => {
-            let bytes = usize::try_from(record.body_bytes).unwrap_or(usize::MAX);
-            let bytes = bytes.min(filemap_core::Record::MAX_VALUE_BYTES as usize);
-            let unpacked = zstd::bulk::decompress(record.payload, bytes);
-            unpacked.map_err(|error| format!("a body does not decompress: {error}"))?
-        }
-    };
-    let is_whole = body.len() as u64 == record.body_bytes;
-    if is_whole { Ok(body) } else { Err("length mismatch of a body".to_owned()) }
 }
 
 /// The URL of a key, for an error message.

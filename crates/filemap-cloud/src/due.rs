@@ -20,6 +20,8 @@ pub(crate) struct Due {
     small: AtomicU64,
     /// Live bytes at the last run.
     live: AtomicU64,
+    /// Bytes of all segments that this handle has committed.
+    committed: AtomicU64,
     /// Before the first run the store's state is unknown: upkeep is due.
     has_run: AtomicBool,
     woken: Notify,
@@ -28,6 +30,7 @@ pub(crate) struct Due {
 impl Due {
     /// Counts the commit of a segment of `bytes` bytes.
     pub(crate) fn committed(&self, changes: &Changes, bytes: u64, segment_bytes: u64) {
+        self.committed.fetch_add(bytes, Ordering::Relaxed);
         let dead = changes.segments.values().fold(0, |sum: u64, bytes| sum.saturating_add(bytes.dead));
         let dead = dead.saturating_add(self.dead.fetch_add(dead, Ordering::Relaxed));
         let is_small = changes.rewritten.is_empty() && bytes < segment_bytes / SMALL_PART;
@@ -44,6 +47,11 @@ impl Due {
         self.dead.store(0, Ordering::Relaxed);
         self.small.store(0, Ordering::Relaxed);
         self.live.store(live, Ordering::Relaxed);
+    }
+
+    /// Bytes of all segments that this handle has committed.
+    pub(crate) fn committed_bytes(&self) -> u64 {
+        self.committed.load(Ordering::Relaxed)
     }
 
     pub(crate) fn wake(&self) {

@@ -49,8 +49,22 @@ impl CloudStore {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn stored_by_key(&self) -> impl Iterator<Item = filemap::Result<StoredVersion>> + use<> {
+        self.stored_of(&Scope::new())
+    }
+
+    /// As [`CloudStore::stored_by_key`], of the pages of a scope with what is beside them; it may
+    /// give others too: test them with [`Scope::filter`].
+    ///
+    /// ```
+    /// use filemap::access::Scope;
+    /// use filemap_cloud::{CloudOptions, Mode, open_bucket};
+    /// let store = open_bucket("mem://stored-of", Mode::Fill, &CloudOptions::new())?;
+    /// assert_eq!(store.stored_of(&Scope::new().host("example.com")).count(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn stored_of(&self, scope: &Scope) -> impl Iterator<Item = filemap::Result<StoredVersion>> + use<> {
         let of_shard = |core: &Arc<Core>| {
-            let ranges = keys::ranges_of_all(&Scope::new()).iter().map(row::of_forms).collect();
+            let ranges = keys::ranges_of_all(scope).iter().map(row::of_forms).collect();
             let every = Every { ranges, scan: None, ready: VecDeque::new() };
             Parts::new(core, every, |core, every| step(core, every).boxed())
         };

@@ -34,6 +34,10 @@ pub enum Fault {
     CheckpointsIgnored,
     /// A checkpoint is stored after its view of the index was opened.
     CheckpointLate,
+    /// A dictionary is stored after records that name it.
+    DictionaryLate,
+    /// A collection deletes dictionaries that segments name.
+    DictionariesCollected,
     /// Kept files are committed before the pages they belong to.
     KeptBeforePages,
     /// The index collects the fences of its write-ahead log.

@@ -28,7 +28,7 @@ use crate::bucket::Bucket;
 use crate::error::{Error, Result};
 use crate::failpoint::Fault;
 use crate::format::row::{self, Row};
-use crate::format::segment::SegmentId;
+use crate::format::segment::{Builder, SegmentId};
 use crate::options::CloudOptions;
 use blocks::Blocks;
 use clock::Clock;
@@ -60,10 +60,21 @@ pub(crate) struct Changes {
     pub(crate) segments: BTreeMap<SegmentId, row::Bytes>,
     /// Segments that no longer count, with the time of their rewriting, in ms since 1970.
     pub(crate) rewritten: BTreeMap<SegmentId, u64>,
+    /// The dictionaries that segments need.
+    pub(crate) uses: BTreeMap<SegmentId, row::Uses>,
     /// The first unused sequence.
     pub(crate) next: u64,
     /// The row that names the kept files, if this commit replaces them.
     pub(crate) kept: Option<Vec<u8>>,
+}
+
+impl Changes {
+    /// Notes the dictionaries that a segment needs.
+    pub(crate) fn need(&mut self, segment: &Builder) {
+        if !segment.dictionaries().is_empty() {
+            self.uses.insert(segment.id(), row::Uses::Named(segment.dictionaries().clone()));
+        }
+    }
 }
 
 /// The index of a store.
@@ -269,6 +280,11 @@ impl Index {
         self.rows_of_segments(row::REWRITTEN, row::Gone::decode).await
     }
 
+    /// The dictionaries that segments need; rewritten ones too, until their objects are deleted.
+    pub(crate) async fn uses(&self) -> Result<BTreeMap<SegmentId, row::Uses>> {
+        self.rows_of_segments(row::USES, row::Uses::decode).await
+    }
+
     async fn rows_of_segments<T>(
         &self,
         lead: u8,
@@ -289,7 +305,10 @@ impl Index {
     pub(crate) async fn forget(&self, deleted: &[SegmentId]) -> Result<()> {
         let Kind::Writer { db, .. } = &self.kind else { return Err(self.read_only()) };
         let mut batch = WriteBatch::new();
-        deleted.iter().for_each(|id| batch.delete(row::of_rewritten(*id)));
+        for id in deleted {
+            batch.delete(row::of_rewritten(*id));
+            batch.delete(row::of_uses(*id));
+        }
         let forgotten = async { db.write(batch).await?.await_durable().await };
         forgotten.await.map_err(|error| failed(&self.bucket, "a commit", &error))
     }
@@ -312,6 +331,7 @@ impl Index {
             batch.delete(row::of_segment(*segment));
             batch.put(row::of_rewritten(*segment), gone.encode());
         }
+        changes.uses.iter().for_each(|(segment, uses)| batch.put(row::of_uses(*segment), uses.encode()));
         batch.put(row::NEXT, changes.next.to_le_bytes());
         changes.kept.iter().for_each(|kept| batch.put(row::KEPT, kept));
         let commit = async {

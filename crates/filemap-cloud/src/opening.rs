@@ -17,6 +17,7 @@ use crate::bucket::{Bounds, Bucket};
 use crate::cache::Cache;
 use crate::commit::{Committer, SEGMENTS, object};
 use crate::core::Core;
+use crate::dictionaries::Dictionaries;
 use crate::due::Due;
 use crate::error::{Error, Result};
 use crate::format::description::{self, Description, MAX_SHARDS};
@@ -164,11 +165,20 @@ async fn shard_in(
 ) -> Result<Shard> {
     if mode == Mode::Read {
         let index = Arc::new(Index::open_to_read(bucket.clone(), &options).await?);
-        let core = Core { bucket, index, canonicalizer, runtime, options, writer: None };
+        let dictionaries = Dictionaries::new(bucket.clone(), options.dictionary_bytes);
+        let core = Core { bucket, index, canonicalizer, runtime, options, dictionaries, writer: None };
         return Ok(over(Arc::new(core), None, None));
     }
     let (index, base) = owned(&bucket, &options).await?;
     let index = Arc::new(index);
+    // After the earlier writer is fenced: nothing that it trains later is named by a segment that
+    // counts.
+    let dictionaries = Dictionaries::new(bucket.clone(), options.dictionary_bytes);
+    if let Err(error) = dictionaries.prepare().await {
+        // Nothing was written through it.
+        let _ = index.close().await;
+        return Err(error);
+    }
     let (sender, sealed) = mpsc::unbounded_channel();
     let (pending, progress) = (Arc::new(Pending::default()), Arc::new(Progress::default()));
     let due = Arc::new(Due::default());
@@ -193,7 +203,11 @@ async fn shard_in(
     };
     let commits = tokio::spawn(committer.run(sealed));
     let bound = options.space_bound;
-    let core = Arc::new(Core { bucket, index, canonicalizer, runtime, options, writer });
+    let core = Arc::new(Core { bucket, index, canonicalizer, runtime, options, dictionaries, writer });
+    if core.options.trains {
+        // It ends by itself when the handle is closed.
+        tokio::spawn(upkeep::train(Arc::downgrade(&core), Arc::clone(&due), core.options.segment_bytes as u64));
+    }
     let upkeep = bound.map(|bound| tokio::spawn(upkeep::run(Arc::downgrade(&core), due, bound)));
     Ok(over(core, Some(commits), upkeep))
 }
@@ -269,7 +283,7 @@ pub(crate) async fn described(bucket: &Bucket, mode: Mode, options: &CloudOption
     let location = || bucket.location().to_owned();
     let found = found.ok_or_else(|| Error::NotAStore { location: location() })?;
     let description = Description::decode(&found).map_err(|what| Error::Format { location: location(), what })?;
-    let Description { shards, canonicalizer, canonicalizer_version, id } = description;
+    let Description { shards, canonicalizer, canonicalizer_version, id, .. } = description;
     if options.shards.is_some_and(|wanted| wanted != shards) {
         let what = format!("it has {shards} shards, not {wanted}: the number is fixed at its creation");
         return Err(Error::Location { location: location(), what });
@@ -343,6 +357,7 @@ async fn made(bucket: &Bucket, options: &CloudOptions, shards: u32, found: probe
         canonicalizer: options.canonicalizer.name().to_owned(),
         canonicalizer_version: options.canonicalizer.version(),
         id: Some(bucket.token()?),
+        has_dictionaries: false,
     };
     bucket.create(description::NAME, Bytes::from(made.encode())).await?;
     // Another caller may have been faster.
@@ -357,7 +372,7 @@ async fn left(bucket: &Bucket) -> Result<Option<String>> {
             continue;
         }
         let folders = bucket.folders(&shard).await?;
-        if let Some(found) = folders.iter().find(|name| ["seg", "crawl", "index"].contains(&&***name)) {
+        if let Some(found) = folders.iter().find(|name| ["seg", "crawl", "index", "dict"].contains(&&***name)) {
             return Ok(Some(format!("{shard}/{found}")));
         }
     }

@@ -48,6 +48,8 @@ pub struct CloudOptions {
     pub(crate) slowest: u64,
     pub(crate) cache_bytes: u64,
     pub(crate) disk_cache: Option<(PathBuf, u64)>,
+    pub(crate) dictionary_bytes: u64,
+    pub(crate) trains: bool,
     pub(crate) poll: Duration,
     pub(crate) space_bound: Option<f64>,
     pub(crate) grace: Duration,
@@ -68,6 +70,8 @@ impl Default for CloudOptions {
             slowest: 64 << 10,
             cache_bytes: 64 << 20,
             disk_cache: None,
+            dictionary_bytes: 16 << 20,
+            trains: false,
             poll: Duration::from_secs(60),
             space_bound: Some(SPACE_BOUND),
             grace: Duration::from_secs(3600),
@@ -122,6 +126,20 @@ impl CloudOptions {
     /// Memory for blocks of the index; default 64 MiB. Counted per shard of a handle.
     pub fn cache_bytes(self, bytes: u64) -> CloudOptions {
         CloudOptions { cache_bytes: bytes, ..self }
+    }
+
+    /// Memory for dictionaries that were read; default 16 MiB, some 30 of them. A body that was
+    /// compressed with a dictionary that is not there costs one more `GET`. Counted per shard of a
+    /// handle.
+    pub fn dictionary_bytes(self, bytes: u64) -> CloudOptions {
+        CloudOptions { dictionary_bytes: bytes, ..self }
+    }
+
+    /// Makes a writer train dictionaries in the background: first after four full segments of a
+    /// shard, then whenever it has committed eight times as much; off by default. See
+    /// [`CloudStore::train`](crate::CloudStore::train), also for what follows from the first one.
+    pub fn trains(self) -> CloudOptions {
+        CloudOptions { trains: true, ..self }
     }
 
     /// Keeps what a handle opened for reading reads of segments and of tables of the index in

@@ -23,14 +23,16 @@ pub(crate) enum Want {
     Bound(f64),
     /// No dead bytes.
     NoGarbage,
+    /// Every segment anew.
+    All,
 }
 
 /// Groups of segments, each to become one.
 pub(crate) fn plan(rows: &BTreeMap<SegmentId, Bytes>, want: Want, segment_bytes: u64) -> Vec<Vec<SegmentId>> {
-    let mut chosen = over_bound(rows, want);
+    let mut chosen = if want == Want::All { rows.keys().copied().collect() } else { over_bound(rows, want) };
     let small = |bytes: &Bytes| bytes.written < segment_bytes / SMALL_PART;
     let smalls: Vec<SegmentId> = rows.iter().filter(|(_, bytes)| small(bytes)).map(|(id, _)| *id).collect();
-    let at_once = if want == Want::NoGarbage { 2 } else { SMALL_AT_ONCE };
+    let at_once = if matches!(want, Want::NoGarbage | Want::All) { 2 } else { SMALL_AT_ONCE };
     if smalls.len() >= at_once {
         chosen.extend(smalls);
     }
@@ -67,7 +69,7 @@ fn over_bound(rows: &BTreeMap<SegmentId, Bytes>, want: Want) -> Vec<SegmentId> {
     let live = rows.values().fold(0, |sum: u64, bytes| sum.saturating_add(bytes.live()));
     let is_over = |written: u64| match want {
         Want::Bound(bound) => written as f64 > bound * live as f64,
-        Want::NoGarbage => true,
+        Want::NoGarbage | Want::All => true,
     };
     let mut chosen = Vec::new();
     for (id, bytes) in dead {
@@ -105,6 +107,7 @@ mod tests {
         assert_eq!(numbers(plan(&some, Want::Bound(1.25), 1000)), [[1, 2, 4]]);
         assert_eq!(numbers(plan(&some, Want::NoGarbage, 1000)), [vec![0, 1], vec![2, 4]]);
         assert_eq!(numbers(plan(&some, Want::NoGarbage, 400)), [vec![0], vec![1], vec![2, 4]]);
+        assert_eq!(numbers(plan(&some, Want::All, 2000)), [vec![0, 1, 2], vec![3, 4]]);
         assert!(plan(&rows(&[]), Want::NoGarbage, 1000).is_empty());
     }
 

@@ -15,9 +15,10 @@
 //! an interrupted repair can simply be repeated; the old index is kept.
 //!
 //! Segments that the old index names but that do not exist are reported as missing. Without the
-//! old index they are unknown.
+//! old index they are unknown. Records name the dictionaries that they need, so the new index
+//! knows which ones must stay; a segment that was not read whole may need any.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -30,10 +31,12 @@ use object_store::path::Path;
 use crate::bucket::Bucket;
 use crate::commit::{SEGMENTS, object};
 use crate::compact::ms_since_1970;
+use crate::dictionaries::Dictionaries;
 use crate::error::{Error, Result};
 use crate::failpoint::Fault;
-use crate::format::record::{Kind, Record};
-use crate::format::row::{self, Row};
+use crate::format::dictionary;
+use crate::format::record::{DictionaryId, Kind, Record};
+use crate::format::row::{self, Row, Uses};
 use crate::format::segment::{Placed, Salvage, Segment, SegmentId, Summary};
 use crate::format::sources::Sources;
 use crate::index::{Changes, Generation, Generations, Index, Taken};
@@ -64,9 +67,10 @@ pub struct RepairReport {
     /// latter case repeat the repair with
     /// [`CloudOptions::repair_uncommitted`](crate::CloudOptions::repair_uncommitted).
     pub uncommitted: u64,
-    /// Unreadable parts of segments with the reason, missing segments, missing parts of kept
-    /// files, and shards that are not repaired. A version with only a damaged body is in
-    /// the new index, and reading it is an error; the versions of a missing segment are lost.
+    /// Unreadable parts of segments with the reason, missing segments, missing dictionaries,
+    /// missing parts of kept files, and shards that are not repaired. A version with only a
+    /// damaged body, or whose dictionary is missing, is in the new index, and reading it is an
+    /// error; the versions of a missing segment are lost.
     pub damage: Vec<String>,
     /// Unreadable bytes, and the bytes written to missing segments.
     pub lost_bytes: u64,
@@ -174,7 +178,10 @@ async fn made(bucket: &Bucket, options: &CloudOptions, new: Generation) -> Resul
     let index = Index::make_new(bucket.clone(), new, options, found.replaces_if_match).await?;
     let wrong = kept::wrong(bucket, old.kept.as_deref(), false).await?;
     let kept_lost = !wrong.is_empty() || old.loses_kept(bucket).await?;
+    let dictionaries = Dictionaries::listed(bucket).await?.into_iter().map(|(id, _)| id).collect();
     let mut repair = Repair {
+        dictionaries,
+        missing: BTreeMap::new(),
         bucket,
         index: &index,
         takes_orphans: options.repair_uncommitted || Fault::OrphansTaken.is_planted(options.fault),
@@ -191,6 +198,7 @@ async fn made(bucket: &Bucket, options: &CloudOptions, new: Generation) -> Resul
         repair.segment(*id).await?;
     }
     repair.gone(&old.segments, &there);
+    repair.without_dictionary();
     repair.remove().await?;
     let found = repair.found;
     index.close().await?;
@@ -265,6 +273,10 @@ struct Repair<'a> {
     /// Rewritten segments and the bases of writers, from all segments read so far.
     named: Sources,
     kept: Option<Bytes>,
+    /// The dictionaries in object storage.
+    dictionaries: BTreeSet<DictionaryId>,
+    /// Missing ones, with the number of records that need each.
+    missing: BTreeMap<DictionaryId, u64>,
     found: RepairReport,
     commits: u64,
 }
@@ -282,6 +294,10 @@ impl Repair<'_> {
         let mut changes = Changes::default();
         if self.named.segments.contains(&id) {
             changes.rewritten.insert(id, ms_since_1970(SystemTime::now()));
+            if !self.dictionaries.is_empty() {
+                // It is not read. A checkpoint may still need it.
+                changes.uses.insert(id, Uses::Any);
+            }
             return self.commit(changes).await;
         }
         self.found.segments += 1;
@@ -325,6 +341,8 @@ impl Repair<'_> {
         }) {
             self.record(placed, is_whole, &name, &mut changes);
         }
+        let is_unknown = records.iter().any(|record| record.as_ref().is_err_and(|lost| lost.record.is_none()));
+        self.needs(id, placed().filter_map(|(record, ..)| record.dictionary()).collect(), is_unknown, &mut changes);
         self.commit(changes).await
     }
 
@@ -336,6 +354,27 @@ impl Repair<'_> {
         for (id, bytes) in gone {
             let what = format!("it is missing, with {} bytes of records", bytes.written);
             self.lost(&object(*id), &what, bytes.written, bytes.notes > 0);
+        }
+    }
+
+    /// Notes the dictionaries that a segment names.
+    fn needs(&mut self, id: SegmentId, named: Vec<DictionaryId>, is_unknown: bool, changes: &mut Changes) {
+        for missing in named.iter().filter(|id| !self.dictionaries.contains(*id)) {
+            *self.missing.entry(*missing).or_default() += 1;
+        }
+        if is_unknown && !self.dictionaries.is_empty() {
+            changes.uses.insert(id, Uses::Any);
+        } else if !named.is_empty() {
+            changes.uses.insert(id, Uses::Named(named.into_iter().collect()));
+        }
+    }
+
+    /// Reports the dictionaries that records name and that do not exist.
+    fn without_dictionary(&mut self) {
+        for (id, records) in std::mem::take(&mut self.missing) {
+            let name = self.bucket.named(&dictionary::object(id));
+            let what = format!("{name}: it is missing; bodies of {records} versions cannot be read without it");
+            self.found.damage.push(what);
         }
     }
 

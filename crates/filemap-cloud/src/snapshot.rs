@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::compact::ms_since_1970;
 use crate::core::Core;
+use crate::dictionaries::Dictionaries;
 use crate::error::{Error, Result};
 use crate::format::manifest::is_name;
 use crate::hold::Hold;
@@ -168,6 +169,7 @@ fn held(core: &Arc<Core>, name: &str, lifetime: Duration) -> Result<Shard> {
         canonicalizer: Arc::clone(&core.canonicalizer),
         runtime: core.runtime.clone(),
         options: core.options.clone(),
+        dictionaries: Dictionaries::new(core.bucket.clone(), core.options.dictionary_bytes),
         writer: None,
     };
     Ok(Shard {

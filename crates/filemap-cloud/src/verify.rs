@@ -19,10 +19,12 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::bucket::Bucket;
 use crate::commit::{SEGMENTS, object};
-use crate::core::{Core, shown, unpacked};
+use crate::core::{Core, shown};
+use crate::dictionaries::{Dictionaries, Unpacked};
 use crate::error::{Error, Result};
-use crate::format::record::{Kind, Place, Record};
-use crate::format::row::{self, Row};
+use crate::format::dictionary;
+use crate::format::record::{DictionaryId, Kind, Place, Record};
+use crate::format::row::{self, Row, Uses};
 use crate::format::segment::{Placed, Segment, SegmentId, Summary};
 use crate::index::Index;
 use crate::kept;
@@ -53,6 +55,8 @@ pub struct VerifyReport {
     pub lost_rows: u64,
     /// Number of missing segments; each is in `damage`.
     pub gone: u64,
+    /// Number of dictionaries that segments need; a missing one is in `damage`.
+    pub dictionaries: u64,
     /// True if segments were added or deleted in the meantime, because a writer was at work, or
     /// are missing: versions were not compared. Also true if one of several shards could not be
     /// checked.
@@ -117,6 +121,7 @@ impl VerifyReport {
         self.orphans += other.orphans;
         self.lost_rows += other.lost_rows;
         self.gone += other.gone;
+        self.dictionaries += other.dictionaries;
         self.changed |= other.changed;
         self.damage.extend(other.damage);
         self
@@ -133,6 +138,8 @@ fn verified(core: &Arc<Core>, is_full: bool) -> Result<VerifyReport> {
         let mut check = Check {
             bucket: &bucket,
             index: &index,
+            dictionaries: Dictionaries::new(bucket.clone(), core.options.dictionary_bytes),
+            uses: index.uses().await?,
             report: VerifyReport::default(),
             live: 0,
             is_unknown: false,
@@ -140,6 +147,7 @@ fn verified(core: &Arc<Core>, is_full: bool) -> Result<VerifyReport> {
             removed: Removed::default(),
         };
         let segments = check.quick().await?;
+        check.needed(&segments).await?;
         check.kept(&core.options, is_full).await?;
         if is_full {
             check.full(&segments).await?;
@@ -156,6 +164,9 @@ fn verified(core: &Arc<Core>, is_full: bool) -> Result<VerifyReport> {
 struct Check<'a> {
     bucket: &'a Bucket,
     index: &'a Index,
+    dictionaries: Dictionaries,
+    /// The dictionaries that segments need, as the index has them.
+    uses: BTreeMap<SegmentId, Uses>,
     report: VerifyReport,
     /// Number of versions that the index names at their places.
     live: u64,
@@ -191,6 +202,36 @@ impl Check<'_> {
         self.report.orphans = sizes.keys().filter(is_orphan).count() as u64;
         self.gone(&gone).await?;
         Ok(rows)
+    }
+
+    /// Checks that the dictionaries exist that these segments need.
+    async fn needed(&mut self, segments: &BTreeMap<SegmentId, row::Bytes>) -> Result<()> {
+        let mut needed: BTreeMap<DictionaryId, u64> = BTreeMap::new();
+        for (_, uses) in self.uses.iter().filter(|(id, _)| segments.contains_key(*id)) {
+            if let Uses::Named(named) = uses {
+                named.iter().for_each(|id| *needed.entry(*id).or_default() += 1);
+            }
+        }
+        if needed.is_empty() {
+            return Ok(());
+        }
+        self.report.dictionaries = needed.len() as u64;
+        let listed: HashSet<DictionaryId> =
+            Dictionaries::listed(self.bucket).await?.into_iter().map(|(id, _)| id).collect();
+        needed.retain(|id, _| !listed.contains(id));
+        if needed.is_empty() {
+            return Ok(());
+        }
+        // They may have been freed and deleted in the meantime.
+        self.index.refresh().await?;
+        let (now, uses) = (self.index.segments().await?, self.index.uses().await?);
+        for (id, segments) in needed {
+            if uses.iter().any(|(segment, uses)| now.contains_key(segment) && uses.may_name(id)) {
+                let name = self.bucket.named(&dictionary::object(id));
+                self.report.damage.push(format!("{name}: it is missing; bodies in {segments} segments need it"));
+            }
+        }
+        Ok(())
     }
 
     /// Checks the kept files: their manifest and their pieces.
@@ -295,10 +336,7 @@ impl Check<'_> {
                 && self.row(&form, record.version).await? == Some(own);
             is_lost.then(|| "a reference to a missing version".to_owned())
         } else if is_whole {
-            match unpacked(record) {
-                Ok(body) => (xxh3_128(&body) != record.digest).then(|| "digest mismatch of a body".to_owned()),
-                Err(what) => Some(what),
-            }
+            self.body(record, *place).await?
         } else {
             None
         };
@@ -306,6 +344,28 @@ impl Check<'_> {
             self.tell(&what, record.key, *place);
         }
         Ok(())
+    }
+
+    /// The damage of a record's body, if there is any.
+    async fn body(&self, record: &Record<'_>, place: Place) -> Result<Option<String>> {
+        let id = SegmentId { epoch: place.epoch, number: place.segment };
+        if let Some(needed) = record.dictionary()
+            && !self.uses.get(&id).is_some_and(|uses| uses.may_name(needed))
+        {
+            let name = self.bucket.named(&dictionary::object(needed));
+            return Ok(Some(format!("it needs {name}, which the index does not know; repair it")));
+        }
+        let body = match self.dictionaries.unpacked(record).await {
+            Err(error) if error.is_damage() => return Ok(Some(error.to_string())),
+            body => body?,
+        };
+        Ok(match body {
+            Unpacked::Body(body) => (xxh3_128(&body) != record.digest).then(|| "digest mismatch of a body".to_owned()),
+            Unpacked::Damaged(what) => Some(what),
+            Unpacked::Without(id) => {
+                Some(format!("{} is missing, which it needs", self.bucket.named(&dictionary::object(id))))
+            }
+        })
     }
 
     async fn row(&self, form: &[u8], version: Version) -> Result<Option<Row>> {

@@ -52,7 +52,7 @@ pub(crate) fn put_with(core: &Arc<Core>, page: &Page, body: &[u8], rule: PutRule
     };
     if skips.is_none() && !may_refer {
         // No lookup is needed: the body is compressed before the URL is locked.
-        let draft = draft.with_body(body);
+        let draft = draft.with_body(body, core.dictionaries.choose(&canonical));
         let _lock = writer.lock(&canonical);
         return Ok(Some(Put::Stored(writer.put(&draft)?)));
     }
@@ -65,7 +65,7 @@ pub(crate) fn put_with(core: &Arc<Core>, page: &Page, body: &[u8], rule: PutRule
     if let Some(original) = if may_refer { equal_newest(core, &draft)? } else { None } {
         return Ok(Some(Put::Unchanged(writer.put(&draft.referring_to(original))?)));
     }
-    Ok(Some(Put::Stored(writer.put(&draft.with_body(body))?)))
+    Ok(Some(Put::Stored(writer.put(&draft.with_body(body, core.dictionaries.choose(&canonical)))?)))
 }
 
 /// The version that owns the newest version's body, if that equals the draft's body and is
@@ -251,7 +251,10 @@ fn part(core: &Arc<Core>, writer: &Writer, key: &[u8], goes: &[Found], stays: &[
         let draft = Draft::new(&page, url_of_key(key), &page.body)?;
         match bodies.get(&original) {
             Some(whole) => writer.put(&draft.referring_to(*whole))?,
-            None => *bodies.entry(original).or_insert(writer.put(&draft.with_body(&page.body))?),
+            None => {
+                let draft = draft.with_body(&page.body, core.dictionaries.choose(key));
+                *bodies.entry(original).or_insert(writer.put(&draft)?)
+            }
         };
         replaced.push((version, row));
     }

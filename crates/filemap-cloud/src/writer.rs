@@ -172,12 +172,13 @@ impl Writer {
 
     /// Puts a version. Waits while too much is unsynced.
     pub(crate) fn put(&self, draft: &Draft) -> Result<Version> {
-        let bytes = draft.record(0).bytes();
-        let mut filling = self.room(bytes)?;
-        let sequence = filling.next_sequence;
-        let record = draft.record(sequence);
+        let mut filling = self.room(draft.record(0).bytes())?;
+        // An erasure may have retired its dictionary since it was compressed.
+        let plain = draft.without_retired().transpose().map_err(|what| self.failed("a put", what))?;
+        let record = draft.record(filling.next_sequence);
+        let record = plain.as_ref().map_or(record, |plain| plain.in_record(&record));
         let place = self.append(&mut filling, &record);
-        let row = Row::of_record(&record, place, bytes as u64);
+        let row = Row::of_record(&record, place, record.bytes() as u64);
         self.set(&mut filling, row::of_version(&draft.form, record.version), Some(row));
         self.seal_if_full(&mut filling);
         Ok(record.version)
@@ -263,6 +264,7 @@ impl Writer {
             changes.rows.insert(key, Some(row));
         }
         changes.segments.insert(id, of_segment);
+        changes.need(&segment);
         changes.rewritten = sources.segments.iter().map(|source| (*source, now_ms)).collect();
         self.hand_over(&mut filling, (segment.id(), segment.finish()), changes, 0);
         Ok(filling.sealed)
@@ -323,7 +325,8 @@ impl Writer {
     /// Hands the segment being filled to the commits.
     fn seal(&self, filling: &mut Filling) {
         let Some(segment) = filling.segment.take() else { return };
-        let (changes, unsynced) = (std::mem::take(&mut filling.changes), std::mem::take(&mut filling.unsynced));
+        let (mut changes, unsynced) = (std::mem::take(&mut filling.changes), std::mem::take(&mut filling.unsynced));
+        changes.need(&segment);
         self.hand_over(filling, (segment.id(), segment.finish()), changes, unsynced);
     }
 
@@ -421,6 +424,17 @@ impl Writer {
     /// Accepts no more puts. The commits end after all sealed segments are committed.
     pub(crate) fn end(&self) {
         self.filling().commits = None;
+    }
+
+    /// Runs something while no record is appended.
+    pub(crate) fn between_puts<T>(&self, act: impl FnOnce() -> T) -> T {
+        let _filling = self.filling();
+        act()
+    }
+
+    fn failed(&self, operation: &str, what: String) -> Error {
+        let (location, operation) = (self.location.clone(), operation.to_owned());
+        Error::Unavailable { location, operation, retries: 0, what }
     }
 
     fn closed(&self) -> Error {

@@ -7,6 +7,7 @@ mod caching;
 mod checkpoints;
 mod compacting;
 mod copying;
+mod dictionaries;
 mod erasing;
 mod kept;
 mod killed;

@@ -85,6 +85,7 @@ pub mod dictionaries {
     pub use crate::event::DictionaryMade;
     pub use crate::handle::reading::RecompressionEstimate;
     pub use crate::logs::values::dictionaries::DictionaryFacts;
+    pub use crate::logs::values::dictionaries::make::{Candidate, Samples};
     pub use crate::options::Dictionaries;
     pub use crate::store::{BodiesStored, CompressionSample};
 }

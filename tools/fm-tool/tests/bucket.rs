@@ -17,9 +17,9 @@ use Does::{Lacks, Works};
 
 /// Every verb that has a store, with valid arguments; `@` stands for the location, `%` for a
 /// missing folder.
-const VERBS: [(&str, &[&str], Does); 39] = [
-    ("import", &["@", "Cargo.toml"], Lacks("fm-tool copy FOLDER")),
-    ("load", &["@", "Cargo.toml"], Lacks("fm-tool copy FOLDER")),
+const VERBS: [(&str, &[&str], Does); 40] = [
+    ("import", &["@", "Cargo.toml"], Works),
+    ("load", &["@", "Cargo.toml"], Works),
     ("get", &["@", "http://a.example/"], Works),
     ("put", &["@", "http://a.example/", "Cargo.toml"], Works),
     ("rm", &["@", "http://a.example/"], Works),
@@ -28,13 +28,14 @@ const VERBS: [(&str, &[&str], Does); 39] = [
     ("history", &["@", "http://a.example/"], Works),
     ("ls", &["@"], Works),
     ("count", &["@"], Works),
-    ("top", &["@"], Lacks("fm-tool count LOCATION")),
+    ("top", &["@"], Works),
     ("stat", &["@"], Works),
     ("verify", &["@"], Works),
     ("repair", &["@", "--in-place", "--yes"], Works),
-    ("train", &["@"], Lacks("no dictionaries")),
-    ("recompress", &["@", "--try"], Lacks("fm-tool copy LOCATION FOLDER")),
-    ("dump", &["@"], Lacks("fm-tool copy LOCATION FOLDER")),
+    ("train", &["@"], Works),
+    ("train", &["@", "--list"], Works),
+    ("recompress", &["@"], Works),
+    ("dump", &["@"], Works),
     ("segments", &["@"], Works),
     ("segments", &["@", "--checkpoints"], Works),
     ("segments", &["@", "--checkpoints", "--remove", "copy"], Works),
@@ -109,6 +110,11 @@ fn flags_that_mean_nothing_in_a_bucket_are_refused_by_name() {
         vec!["prune", "@", "--max-size", "1GB"],
         vec!["prune", "@", "--keep-versions", "1", "--regex", "x"],
         vec!["stat", "@", "--watch"],
+        vec!["recompress", "@", "--try"],
+        vec!["top", "@", "--most-pages"],
+        vec!["top", "@", "--most-versions"],
+        vec!["dump", "@", "--format", "parquet", "-o", "pages.parquet"],
+        vec!["dump", "@", "--accept-loss"],
         vec!["repair", "@", "--in-place", "--yes", "--canonicalizer", "whatwg", "1"],
         vec!["copy", "@", "other", "--compact"],
         vec!["copy", "pages.fm", "@", "--compact", "--level", "3"],

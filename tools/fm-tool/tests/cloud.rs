@@ -95,6 +95,62 @@ fn a_copy_goes_up_and_down_with_every_version_and_again_adds_nothing() {
 }
 
 #[test]
+fn a_bucket_is_dumped_as_a_folder_is_and_lines_are_loaded_into_one() {
+    let (Some(there), Some(other)) = (place("dumped"), place("loaded")) else { return };
+    let bench = filled();
+    let versions = told("copy", &[text(&bench.store()), &there], 0)["versions"].as_u64().unwrap();
+    let expected = dumped(&bench.store());
+    assert_eq!(dumped(Path::new(&there)), expected);
+    let lines = bench.path("pages.jsonl");
+    ran("dump", &[&there, "-o", text(&lines)]).ended(0);
+    assert_eq!(told("load", &[&other, text(&lines)], 0)["stored"], versions);
+    assert_eq!(told("load", &[&other, text(&lines)], 0)["stored"], 0, "it has them");
+    assert_eq!(dumped(Path::new(&other)), expected);
+    let folder = bench.path("archive");
+    let warc = told("dump", &[&there, "--format", "warc,cdxj", "--name", "pages", "-o", text(&folder)], 0);
+    assert_eq!((&warc["written"], &warc["damaged"]), (&Value::from(versions), &Value::from(0)));
+    assert!(folder.join("pages-00000.warc.gz").exists() && folder.join("pages.cdxj").exists());
+    let (sums, own) = (told("top", &[&there], 0), told("top", &[text(&bench.store())], 0));
+    assert!(["all", "pages", "versions"].iter().all(|name| sums[name] == own[name]), "{sums}, {own}");
+    let largest = ran("top", &[&there, "--largest", "--sort", "bodies", "--limit", "3"]).ended(0);
+    assert_eq!(largest.text().lines().count(), 3);
+    // Of one page its newest version, and no other host's.
+    let newest = ran("dump", &[&there, "--newest", "--host", "v.example"]).ended(0);
+    assert_eq!(newest.text().lines().count(), 2, "the page and its variant: {}", newest.text());
+    let refused = ran("import", &[&other, text(&folder.join("pages-00000.warc.gz"))]);
+    assert!(refused.code == 2 && refused.words.contains("takes JSON Lines"), "{}", refused.words);
+}
+
+#[test]
+fn dictionaries_are_trained_in_a_bucket_and_stored_bodies_get_them() {
+    let Some(there) = place("trained") else { return };
+    let bench = Bench::new();
+    let mut random = fastrand(11);
+    let navigation: String = (0..300).map(|_| format!("{:08x}", random())).collect();
+    let lines: Vec<String> = (0..300)
+        .map(|nth| {
+            let url = format!("http://many.example/{nth}");
+            format!(r#"{{"url":"{url}","time_ms":1700000000000,"status":200,"body":"{navigation}{nth}"}}"#)
+        })
+        .collect();
+    let file = bench.path("pages.jsonl");
+    std::fs::write(&file, lines.join("\n")).unwrap();
+    ran("load", &[&there, text(&file)]).ended(0);
+    let bytes = || told("stat", &[&there], 0)["segment_bytes"].as_u64().unwrap();
+    let before = bytes();
+    let made = ran("train", &[&there, "--json"]).ended(0).json();
+    assert!(made.iter().any(|made| made["site"] == "" && made["is_current"] == true), "{made:?}");
+    assert_eq!(ran("train", &[&there, "--list", "--json"]).ended(0).json().len(), made.len());
+    assert!(told("recompress", &[&there, "--level", "9"], 0)["rewritten"].as_u64() > Some(0));
+    assert!(bytes() < before / 2, "{before} -> {}", bytes());
+    assert_eq!(told("verify", &[&there], 0)["problems"], 0);
+    let page = ran("get", &[&there, "http://many.example/7"]).ended(0);
+    assert!(page.text().ends_with('7') && page.text().starts_with(&navigation[..100]));
+    let erased = told("erase", &[&there, "--url", "http://many.example/7", "--reason", "asked for", "--yes"], 0);
+    assert!(erased["complete"] == true && erased["dictionaries"].as_u64() > Some(0), "{erased}");
+}
+
+#[test]
 fn an_interrupted_copy_is_ended_by_the_same_command() {
     let Some(there) = place("interrupted") else { return };
     let bench = Bench::new();

@@ -16,7 +16,7 @@ pub(crate) const PART_BYTES: u64 = 1 << 20;
 pub(crate) const WHOLE_BYTES: u64 = 4 << 20;
 
 /// Zstandard level of bodies.
-const LEVEL: i32 = 3;
+pub(crate) const LEVEL: i32 = 3;
 /// Bytes that compression shrinks by less than 1/16 are stored raw.
 const LEAST_GAIN: usize = 16;
 
@@ -28,10 +28,15 @@ filemap_io::layout! {
     }
 }
 
-/// The bytes compressed, if that saves enough.
-pub(crate) fn compressed(bytes: &[u8]) -> Option<Vec<u8>> {
-    let packed = zstd::bulk::compress(bytes, LEVEL).ok();
-    packed.filter(|packed| packed.len() + bytes.len() / LEAST_GAIN < bytes.len())
+/// The bytes compressed at a level, if that saves enough.
+pub(crate) fn compressed(bytes: &[u8], level: i32) -> Option<Vec<u8>> {
+    let packed = zstd::bulk::compress(bytes, level).ok();
+    packed.filter(|packed| is_gain(packed.len(), bytes.len()))
+}
+
+/// Returns whether a compressed length saves enough.
+pub(crate) fn is_gain(packed: usize, bytes: usize) -> bool {
+    packed + bytes / LEAST_GAIN < bytes
 }
 
 /// The payload of a body.
@@ -40,7 +45,7 @@ pub(crate) fn pack(body: &[u8]) -> Vec<u8> {
     let mut payload = vec![0; parts.len() * Entry::BYTES];
     for (nth, part) in parts.enumerate() {
         let begin = payload.len();
-        match compressed(part) {
+        match compressed(part, LEVEL) {
             Some(packed) => payload.extend_from_slice(&packed),
             None => payload.extend_from_slice(part),
         }

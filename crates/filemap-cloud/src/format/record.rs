@@ -13,7 +13,8 @@
 //!
 //! Invariants: the checksum of a record's head is seeded with its place, so it is valid only where
 //! it was written; the head can be checked without the payload. Of a body in chunks the head has
-//! the checksum of the table, and the table those of the chunks: see `format::chunks`.
+//! the checksum of the table, and the table those of the chunks: see `format::chunks`. Of a body
+//! compressed with a dictionary it names that: see `format::dictionary`.
 
 use filemap_core::Version;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -26,7 +27,7 @@ filemap_io::layout! {
         0 CHECKSUM: u64 = "XXH3 of what follows up to the payload, seeded with the place";
         8 PAYLOAD_CHECKSUM: u64 = "XXH3 of the payload; of chunks, of their table";
         16 KIND: u8 = "1 page, 2 reference, 3 tombstone, 4 version tombstone, 5 rewrite";
-        17 CODEC: u8 = "of the payload: 0 none, 1 zstd, 2 chunks";
+        17 CODEC: u8 = "of the payload: 0 none, 1 zstd, 2 chunks, 3 zstd with the dictionary";
         18 RESERVED: filemap_io::layout::Zeros<2> = "zero";
         20 KEY_BYTES: u32 = "length of the key";
         24 META_BYTES: u32 = "length of the description";
@@ -36,8 +37,8 @@ filemap_io::layout! {
         48 SEQUENCE: u64 = "sequence: unique in the store, rises with every record";
         56 TIME_MS: i64 = "time of the version";
         64 DIGEST: u128 = "XXH3-128 of the body";
-        80 OTHER_TIME_MS: i64 = "of a reference or version tombstone: time of the version meant";
-        88 OTHER_SEQUENCE: u64 = "its sequence";
+        80 OTHER_TIME_MS: i64 = "of a reference or version tombstone: time of the version meant; codec 3: epoch of the dictionary";
+        88 OTHER_SEQUENCE: u64 = "its sequence; codec 3: number of the dictionary";
         .. "96", ".." = "key, description, payload";
     }
 }
@@ -76,12 +77,22 @@ pub(crate) enum Codec {
     Zstd,
     /// A table and chunks: a large body.
     Chunks,
+    /// A frame that needs the dictionary that the record names.
+    Dictionary,
 }
 
 impl Codec {
     fn of_code(code: u8) -> Option<Codec> {
-        [Codec::None, Codec::Zstd, Codec::Chunks].into_iter().find(|codec| *codec as u8 == code)
+        let all = [Codec::None, Codec::Zstd, Codec::Chunks, Codec::Dictionary];
+        all.into_iter().find(|codec| *codec as u8 == code)
     }
+}
+
+/// The identity of a dictionary: the epoch of the writer that trained it, and a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct DictionaryId {
+    pub(crate) epoch: u64,
+    pub(crate) number: u64,
 }
 
 /// The place of a record: its segment and its offset there.
@@ -108,7 +119,8 @@ pub(crate) struct Record<'a> {
     pub(crate) kind: Kind,
     pub(crate) codec: Codec,
     pub(crate) version: Version,
-    /// For a reference or version tombstone: the version that it names.
+    /// For a reference or version tombstone: the version that it names. For a body compressed with
+    /// a dictionary: that one's epoch and number.
     pub(crate) other: Version,
     pub(crate) key: &'a [u8],
     pub(crate) meta: &'a [u8],
@@ -141,6 +153,19 @@ impl<'a> Record<'a> {
     /// A record that names the segments replaced by its own segment.
     pub(crate) fn rewrite(sequence: u64, sources: &'a [u8]) -> Record<'a> {
         Record { kind: Kind::Rewrite, ..Record::tombstone(b"", sequence, sources) }
+    }
+
+    /// The dictionary that its payload needs.
+    pub(crate) fn dictionary(&self) -> Option<DictionaryId> {
+        let Version { time_ms, sequence } = self.other;
+        let needs = self.kind == Kind::Page && self.codec == Codec::Dictionary;
+        needs.then_some(DictionaryId { epoch: time_ms as u64, number: sequence })
+    }
+
+    /// The same, naming this dictionary.
+    pub(crate) fn naming(self, dictionary: DictionaryId) -> Record<'a> {
+        let DictionaryId { epoch, number } = dictionary;
+        Record { other: Version { time_ms: epoch as i64, sequence: number }, ..self }
     }
 
     /// Bytes before the payload.
@@ -203,6 +228,9 @@ impl<'a> Record<'a> {
         }
         let kind = Kind::of_code(Fixed::KIND.get(fixed)).ok_or("a record of a kind unknown to this program")?;
         let codec = Codec::of_code(Fixed::CODEC.get(fixed)).ok_or("a codec unknown to this program")?;
+        if codec == Codec::Dictionary && kind != Kind::Page {
+            return Err("a dictionary of a record without a body");
+        }
         let payload_bytes = Fixed::PAYLOAD_BYTES.get(fixed);
         let payload: &[u8] = if with_payload {
             let end = usize::try_from(payload_bytes).ok().and_then(|payload| payload.checked_add(head_bytes));
@@ -286,6 +314,20 @@ mod tests {
         assert_eq!(Record::take(&bytes, PLACE, true), Ok((record(), length as u64)));
         let head = &bytes[..record().head_bytes()];
         assert_eq!(Record::take(head, PLACE, false), Ok((Record { payload: b"", ..record() }, length as u64)));
+    }
+
+    #[test]
+    fn a_record_names_the_dictionary_that_it_needs_in_its_head() {
+        let id = DictionaryId { epoch: 1 << 40, number: 7 };
+        let named = Record { codec: Codec::Dictionary, ..record() }.naming(id);
+        let mut bytes = Vec::new();
+        named.put(PLACE, &mut bytes);
+        let (head, _) = Record::take(&bytes[..named.head_bytes()], PLACE, false).expect("whole");
+        assert_eq!((head.dictionary(), record().naming(id).dictionary()), (Some(id), None));
+        let reference = Record { kind: Kind::Reference, ..named };
+        bytes.clear();
+        reference.put(PLACE, &mut bytes);
+        assert!(Record::take(&bytes, PLACE, false).is_err());
     }
 
     #[test]

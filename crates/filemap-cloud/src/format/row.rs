@@ -5,18 +5,20 @@
 //! | `p`, ordered form of the key, time and sequence, both descending | [`Row`] |
 //! | `s`, epoch, number | bytes written and bytes dead of a segment: a merge operator adds them |
 //! | `d`, epoch, number | when and by which commit a segment was rewritten; its object is to go |
+//! | `u`, epoch, number | the dictionaries that records of a segment name, until its object is gone |
 //! | `m`, `next` | the first uncommitted sequence |
 //! | `m`, `kept` | the manifest of the files kept with the shard |
 //!
 //! The ordered form is escaped (NUL becomes NUL 0xff) and ends with NUL NUL, so rows of one key
 //! are neighbours, newest first, and keys keep their order. Numbers in keys are big-endian.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use filemap_core::Version;
 use filemap_io::{layout, varint};
 
-use super::record::{Kind, Place, Record};
+use super::record::{DictionaryId, Kind, Place, Record};
 use super::segment::SegmentId;
 
 /// The first byte of version rows.
@@ -25,6 +27,8 @@ pub(crate) const VERSIONS: u8 = b'p';
 pub(crate) const SEGMENTS: u8 = b's';
 /// The first byte of rows of rewritten segments whose objects still exist.
 pub(crate) const REWRITTEN: u8 = b'd';
+/// The first byte of rows of the dictionaries that a segment needs.
+pub(crate) const USES: u8 = b'u';
 /// The key of the row of the first uncommitted sequence.
 pub(crate) const NEXT: &[u8] = b"mnext";
 /// The key of the row that names the manifest of kept files.
@@ -197,6 +201,11 @@ pub(crate) fn of_rewritten(id: SegmentId) -> Vec<u8> {
     [&[REWRITTEN][..], &id.epoch.to_be_bytes(), &id.number.to_be_bytes()].concat()
 }
 
+/// The row of the dictionaries that a segment needs.
+pub(crate) fn of_uses(id: SegmentId) -> Vec<u8> {
+    [&[USES][..], &id.epoch.to_be_bytes(), &id.number.to_be_bytes()].concat()
+}
+
 /// The segment in a row key that begins with `lead`.
 pub(crate) fn segment_of(key: &[u8], lead: u8) -> Option<SegmentId> {
     let rest = key.strip_prefix(&[lead]).filter(|rest| rest.len() == 16)?;
@@ -245,6 +254,48 @@ impl Gone {
             _ => return None,
         };
         Some(Gone { since_ms: RewrittenRow::SINCE_MS.get(bytes), next })
+    }
+}
+
+/// The dictionaries that records of a segment name: none of them is deleted before the segment is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Uses {
+    /// Unknown, since a repair could not or did not read it: it may be any.
+    Any,
+    /// These.
+    Named(BTreeSet<DictionaryId>),
+}
+
+impl Uses {
+    /// Epoch and number of each; a zero for any.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let Uses::Named(named) = self else { return vec![0] };
+        let mut out = Vec::new();
+        for DictionaryId { epoch, number } in named {
+            varint::put(&mut out, *epoch);
+            varint::put(&mut out, *number);
+        }
+        out
+    }
+
+    /// Decodes it; `None` if the bytes are invalid.
+    pub(crate) fn decode(mut bytes: &[u8]) -> Option<Uses> {
+        if bytes == [0] {
+            return Some(Uses::Any);
+        }
+        let mut named = BTreeSet::new();
+        while !bytes.is_empty() {
+            named.insert(DictionaryId { epoch: varint::take(&mut bytes)?, number: varint::take(&mut bytes)? });
+        }
+        (!named.is_empty()).then_some(Uses::Named(named))
+    }
+
+    /// Returns whether this dictionary may be among them.
+    pub(crate) fn may_name(&self, id: DictionaryId) -> bool {
+        match self {
+            Uses::Any => true,
+            Uses::Named(named) => named.contains(&id),
+        }
     }
 }
 
@@ -351,6 +402,12 @@ mod tests {
         );
         let bytes = Bytes { written: 7, dead: 1 << 40, notes: 0 };
         assert_eq!((Bytes::decode(&bytes.encode()), Bytes::decode(b"")), (Some(bytes), None));
+        let ids = [(1, 2), (1, 300), (1 << 40, 1)].map(|(epoch, number)| DictionaryId { epoch, number });
+        let uses = Uses::Named(ids.into());
+        assert_eq!((Uses::decode(&uses.encode()), Uses::decode(&[1])), (Some(uses.clone()), None));
+        assert_eq!((Uses::decode(&Uses::Any.encode()), Uses::decode(b"")), (Some(Uses::Any), None));
+        assert!(uses.may_name(ids[1]) && !uses.may_name(DictionaryId { epoch: 1, number: 3 }));
+        assert_eq!(segment_of(&of_uses(id), USES), Some(id));
         let gone = Gone { since_ms: 1 << 41, next: 9 };
         assert_eq!((Gone::decode(&gone.encode()), Gone::decode(b"")), (Some(gone), None));
         assert_eq!(Gone::decode(&gone.encode()[..8]), Some(Gone { next: u64::MAX, ..gone }));

@@ -4,9 +4,11 @@
 //! segments of earlier epochs only records below the base count: so a fenced writer's uncommitted
 //! uploads are recognised without an index.
 
+use std::collections::BTreeSet;
+
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::record::{Place, Record};
+use super::record::{DictionaryId, Place, Record};
 
 filemap_io::layout! {
     /// The header of a segment.
@@ -96,6 +98,8 @@ pub(crate) struct Builder {
     bytes: Vec<u8>,
     /// Bytes of tombstones and segment names.
     note_bytes: u64,
+    /// The dictionaries that its records name.
+    dictionaries: BTreeSet<DictionaryId>,
 }
 
 impl Builder {
@@ -109,7 +113,7 @@ impl Builder {
         let checksum = xxh3_64(&bytes[..Header::CHECKSUM.at]);
         Header::CHECKSUM.put(&mut bytes, checksum);
         let summary = Summary { id, base, records: 0, lowest: u64::MAX, highest: 0 };
-        Builder { summary, bytes, note_bytes: 0 }
+        Builder { summary, bytes, note_bytes: 0, dictionaries: BTreeSet::new() }
     }
 
     pub(crate) fn id(&self) -> SegmentId {
@@ -118,6 +122,11 @@ impl Builder {
 
     pub(crate) fn note_bytes(&self) -> u64 {
         self.note_bytes
+    }
+
+    /// The dictionaries that its records name.
+    pub(crate) fn dictionaries(&self) -> &BTreeSet<DictionaryId> {
+        &self.dictionaries
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -134,6 +143,7 @@ impl Builder {
         summary.lowest = summary.lowest.min(record.version.sequence);
         summary.highest = summary.highest.max(record.version.sequence);
         self.note_bytes += if record.kind.is_version() { 0 } else { length as u64 };
+        self.dictionaries.extend(record.dictionary());
         (place, length)
     }
 

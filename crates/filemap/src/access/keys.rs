@@ -57,6 +57,18 @@ pub fn is_of(kind: ListKind, key: &[u8]) -> bool {
     }
 }
 
+/// The site of a key: scheme and host, `http://example.com`; empty for a URL without a host. Pages
+/// of one site may share a compression dictionary.
+///
+/// ```
+/// use filemap::access::keys;
+/// assert_eq!(keys::site(b"https://example.com:8080/a?b"), b"https://example.com:8080");
+/// assert_eq!(keys::site(b"urn:isbn:1"), b"");
+/// ```
+pub fn site(key: &[u8]) -> &[u8] {
+    key::site(key)
+}
+
 /// The ordered form of a key.
 ///
 /// ```

@@ -13,6 +13,7 @@ mod files;
 mod follow;
 mod form;
 pub mod jsonl;
+mod newest;
 mod options;
 mod pages;
 mod pass;
@@ -26,7 +27,7 @@ mod wacz;
 
 pub use follow::{WarcFollower, WarcPart, WarcPlace};
 pub use options::{DumpOptions, Format};
-pub use pass::{DumpEvent, DumpReport, dump, dump_members};
+pub use pass::{DumpEvent, DumpReport, dump, dump_members, dump_versions};
 pub use records::{warc_begin, warc_note, warc_record, warc_record_of};
 pub use select::{MimeRange, Selection, StatusRange};
 pub use surt::surt as index_key;

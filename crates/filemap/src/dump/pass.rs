@@ -13,6 +13,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::cdxj::CdxjIndex;
 use super::files::WarcFiles;
+use super::newest::Newest;
 use super::options::{DumpOptions, Format};
 use super::pages::PageList;
 use super::target::{OutputFile, Target};
@@ -145,8 +146,8 @@ pub fn dump_members(
     progress: &mut dyn FnMut(DumpEvent<'_>) -> ControlFlow<()>,
 ) -> Result<DumpReport> {
     let stores = &joined(stores)[..];
-    let mut pass = Pass::new(stores, options, target)?;
-    let versions = stores.iter().enumerate().flat_map(|(number, store)| {
+    let pass = Pass::new(stores, options, target)?;
+    let mut versions = stores.iter().enumerate().flat_map(|(number, store)| {
         let versions = chosen(store, options).unwrap_or_else(|error| Box::new(std::iter::once(Err(error))) as Versions);
         versions.map(move |version| (number, version))
     });
@@ -154,28 +155,58 @@ pub fn dump_members(
         1 => error,
         _ => error.of_member(stores[number].engine().path()),
     };
-    let mut flow = ControlFlow::Continue(());
-    for (number, version) in versions {
-        pass.report.is_cancelled = flow.is_break();
-        if pass.report.is_cancelled || options.limit.is_some_and(|limit| pass.report.written >= limit) {
-            break;
-        }
-        let taken = version.and_then(|version| pass.take(number, version));
-        flow = match taken.map_err(|error| named(number, error)) {
-            Ok(()) => {
-                let lost = pass.lost.take().map(|error| named(number, error));
-                pass.report.bodiless += u64::from(lost.is_some());
-                let flow = lost.map_or(flow, |error| progress(DumpEvent::NoBody(&error)));
-                if flow.is_break() { flow } else { progress(DumpEvent::Progress(&pass.report)) }
-            }
-            Err(error) if error.is_damage() => {
-                pass.report.damaged += 1;
-                progress(DumpEvent::Damage(&error))
-            }
-            Err(error) => return Err(error),
-        };
+    pass.all(&mut versions, &named, progress)
+}
+
+/// As [`dump()`], of versions that come key by key, those of one key in the order of their puts,
+/// as a store on another machine gives them. A revisit of another URL has no original among them:
+/// it is written without its body. With [`DumpOptions::newest_only`], if the newest version of a
+/// key cannot be read, the damage is reported, and the one before it is written.
+///
+/// # Errors
+///
+/// As [`dump()`]; an error of `versions` that does not concern one of them alone.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::ops::ControlFlow;
+///
+/// use filemap::dump::{DumpOptions, Format, Wacz, dump_versions};
+/// use filemap::{Options, Page, PageStore};
+///
+/// # let dir = tempfile::tempdir()?;
+/// let store = PageStore::create(dir.path().join("pages.fm"), Options::new())?;
+/// store.put_page(&Page::new("http://example.com/", 1_700_000_000_000, 200, "hello"))?;
+/// let options = DumpOptions::new("pages", &[Format::Warc, Format::Cdxj, Format::Pages]);
+/// let mut wacz = Wacz::new(std::io::Cursor::new(Vec::new()));
+/// let mut versions = store.stored_by_key();
+/// let report = dump_versions(&mut versions, &options, &mut wacz, &mut |_| ControlFlow::Continue(()))?;
+/// assert_eq!(report.written, 1);
+/// # Ok(())
+/// # }
+/// ```
+pub fn dump_versions(
+    versions: &mut dyn Iterator<Item = Result<StoredVersion>>,
+    options: &DumpOptions,
+    target: &mut dyn Target,
+    progress: &mut dyn FnMut(DumpEvent<'_>) -> ControlFlow<()>,
+) -> Result<DumpReport> {
+    let pass = Pass::new(&[], options, target)?;
+    let named = |_: usize, error: Error| error;
+    if options.newest_only {
+        let mut newest = Newest::of(versions);
+        return pass.all(&mut newest.by_ref().map(|version| (0, version)), &named, progress);
     }
-    pass.finish()
+    pass.all(&mut versions.map(|version| (0, version)), &named, progress)
+}
+
+/// Returns whether an error is about one version, and the rest follows. On another machine the
+/// damage may be in an index that leads to the rest: such an error says so.
+fn is_of_one(error: &Error) -> bool {
+    match error {
+        Error::Remote { is_of_one_page, .. } => *is_of_one_page,
+        error => error.is_damage(),
+    }
 }
 
 type Versions = Box<dyn Iterator<Item = Result<StoredVersion>>>;
@@ -219,7 +250,9 @@ impl Last {
 }
 
 struct Pass<'a> {
+    /// None, if the versions come key by key from elsewhere.
     stores: &'a [PageStore],
+    of_key: form::OfKey,
     options: &'a DumpOptions,
     target: &'a mut dyn Target,
     warc: Option<WarcFiles>,
@@ -251,8 +284,39 @@ impl<'a> Pass<'a> {
         let pages = || PageList::new(names::page_list(stem), &options.spool);
         let pages = options.has(Format::Pages).then(pages);
         let written = stores.iter().map(|_| Sequences::default()).collect();
-        let report = DumpReport::default();
-        Ok(Pass { stores, options, target, warc, written, last: None, lost: None, lines, list, pages, report })
+        let (of_key, report) = (form::OfKey::default(), DumpReport::default());
+        Ok(Pass { stores, of_key, options, target, warc, written, last: None, lost: None, lines, list, pages, report })
+    }
+
+    /// Takes versions, each of the store of this number, until all are written.
+    fn all(
+        mut self,
+        versions: &mut dyn Iterator<Item = (usize, Result<StoredVersion>)>,
+        named: &dyn Fn(usize, Error) -> Error,
+        progress: &mut dyn FnMut(DumpEvent<'_>) -> ControlFlow<()>,
+    ) -> Result<DumpReport> {
+        let mut flow = ControlFlow::Continue(());
+        for (number, version) in versions {
+            self.report.is_cancelled = flow.is_break();
+            if self.report.is_cancelled || self.options.limit.is_some_and(|limit| self.report.written >= limit) {
+                break;
+            }
+            let taken = version.and_then(|version| self.take(number, version));
+            flow = match taken.map_err(|error| named(number, error)) {
+                Ok(()) => {
+                    let lost = self.lost.take().map(|error| named(number, error));
+                    self.report.bodiless += u64::from(lost.is_some());
+                    let flow = lost.map_or(flow, |error| progress(DumpEvent::NoBody(&error)));
+                    if flow.is_break() { flow } else { progress(DumpEvent::Progress(&self.report)) }
+                }
+                Err(error) if is_of_one(&error) => {
+                    self.report.damaged += 1;
+                    progress(DumpEvent::Damage(&error))
+                }
+                Err(error) => return Err(error),
+            };
+        }
+        self.finish()
     }
 
     /// Takes a version of the store of this number.
@@ -264,18 +328,20 @@ impl<'a> Pass<'a> {
             return Ok(());
         }
         let is_part = self.options.is_part();
-        let needs_original = self.warc.is_some() || self.list.is_some() || self.lines.is_some() && is_part;
+        let is_asked = self.warc.is_some() || self.list.is_some() || self.lines.is_some() && is_part;
+        let needs_original = is_asked && !self.stores.is_empty();
         let origin = if needs_original { self.original(number, &version)? } else { None };
         // A partial dump may lack the revisits between this one and its original.
         let is_held = |origin: &Origin| (!is_part || origin.steps == 1) && self.will_hold(origin);
         let is_in = origin.as_ref().is_some_and(is_held);
         let original = origin.map(|origin| origin.version);
-        let form = match &self.warc {
-            Some(_) => {
-                let (store, known) = (&self.stores[number], original.as_ref().map(|original| (original, is_in)));
+        let form = match (&self.warc, self.stores.get(number)) {
+            (Some(_), Some(store)) => {
+                let known = original.as_ref().map(|original| (original, is_in));
                 form::of(store, &version, known, |sequence| self.written[number].contains(sequence))?
             }
-            None => Form::Full,
+            (Some(_), None) => self.of_key.form(&version),
+            (None, _) => Form::Full,
         };
         // A revisit whose original is not in the dump is written as an answer.
         let is_whole_record = original.is_some() && matches!(form, Form::Full);
@@ -287,7 +353,10 @@ impl<'a> Pass<'a> {
             self.put_line(&version)?;
         }
         if matches!(form, Form::Full) {
-            self.written[number].insert(version.version.sequence);
+            match self.written.get_mut(number) {
+                Some(written) => written.insert(version.version.sequence),
+                None => self.of_key.note(&version),
+            }
         }
         let kind = original.as_ref().map_or(version.page.kind, |original| original.page.kind);
         if let Some(original) = original {

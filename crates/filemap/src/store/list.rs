@@ -7,8 +7,8 @@
 
 use std::ops::ControlFlow;
 
-use filemap_core::Value;
 use filemap_core::list::{Direction, Keys, Split};
+use filemap_core::{Value, Version};
 
 use super::PageStore;
 use super::listing::{self, Listing};
@@ -96,6 +96,22 @@ pub struct VersionSize {
     pub stored_bytes: u64,
 }
 
+impl VersionSize {
+    /// The size of a version of a key, for an implementation of a store.
+    ///
+    /// ```
+    /// use filemap::Version;
+    /// use filemap::store::VersionSize;
+    /// let version = Version { time_ms: 1_700_000_000_000, sequence: 7 };
+    /// let size = VersionSize::new(b"http://example.com/\0request", true, version, (90, 120));
+    /// assert!(size.url == b"http://example.com/" && !size.is_page && size.stored_bytes == 120);
+    /// ```
+    pub fn new(key: &[u8], is_newest: bool, version: Version, (body_bytes, stored_bytes): (u64, u64)) -> VersionSize {
+        let (is_page, is_variant, time_ms) = (key::is_page(key), key::is_variant(key), version.time_ms);
+        VersionSize { url: key::url(key).to_vec(), is_page, is_variant, is_newest, time_ms, body_bytes, stored_bytes }
+    }
+}
+
 /// Maps the items of an engine's list with `take`, and omits those for which it returns `None`.
 pub(super) fn taken<T, U>(
     found: impl Iterator<Item = filemap_core::Result<T>>,
@@ -121,15 +137,8 @@ impl PageStore {
     pub fn sizes(&self) -> impl Iterator<Item = Result<VersionSize>> + use<> {
         taken(self.engine().version_heads(), |listed| {
             (!key::is_hidden(&listed.key)).then(|| {
-                Ok(VersionSize {
-                    is_page: key::is_page(&listed.key),
-                    is_variant: key::is_variant(&listed.key),
-                    is_newest: listed.is_newest,
-                    time_ms: listed.head.version.time_ms,
-                    body_bytes: listed.head.body_bytes,
-                    stored_bytes: listed.head.stored_bytes,
-                    url: key::url(&listed.key).to_vec(),
-                })
+                let bytes = (listed.head.body_bytes, listed.head.stored_bytes);
+                Ok(VersionSize::new(&listed.key, listed.is_newest, listed.head.version, bytes))
             })
         })
     }

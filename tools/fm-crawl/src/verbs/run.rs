@@ -36,8 +36,8 @@ use crate::failure;
 const COMPLAINTS: usize = 5;
 
 /// Why `--warc` is refused, and what to do instead.
-const NO_WARC: &str = "--warc follows a store in a folder, and a store in object storage has no list of changes: copy it \
-                       to a folder with `fm-tool copy`, and write its files with `fm-tool dump`";
+const NO_WARC: &str = "--warc follows a store in a folder, and a store in object storage has no list of changes: write \
+                       its files with `fm-tool dump LOCATION --format warc,cdxj -o FOLDER`";
 
 /// Runs the verb.
 pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {

@@ -14,7 +14,8 @@ use crate::stores::opening::NewStore;
 #[command(after_help = "`import` does the same; loading again adds nothing.\n\n\
     Examples:\n  fm-tool dump old.fm | fm-tool load new.fm\n  zcat pages.jsonl.gz | fm-tool load pages.fm")]
 pub struct Args {
-    /// The store's folder, or shards: with several, made if missing; or a server's address
+    /// The store's folder, shards: with several, or an s3:// location, made if missing; or a
+    /// server's address
     store: PathBuf,
     /// The files; - is standard input
     #[arg(value_name = "FILE", default_value = "-")]

@@ -5,18 +5,22 @@ use std::path::PathBuf;
 use fm_cli::{Failure, Outcome, Output, fields, sizes};
 
 use super::compact;
+#[cfg(feature = "cloud")]
+use super::in_bucket;
 use crate::flags::Shared;
-use crate::stores::{bucket, opening, shards};
+#[cfg(feature = "cloud")]
+use crate::stores::bucket;
+use crate::stores::{opening, shards};
 
 /// Compress all pages again with the current dictionaries
 #[derive(clap::Args, Clone)]
 #[command(
     after_help = "Takes as long as compressing every page on one core, and needs free space of about one segment. Segments that are \
-    done are skipped, so that an interrupted run continues where it was.\n\n\
+    done are skipped, so that an interrupted run continues where it was. In object storage they are read, and stay.\n\n\
     Examples:\n  fm-tool recompress pages.fm --try\n  fm-tool recompress pages.fm --level 12"
 )]
 pub struct Args {
-    /// The store's folder
+    /// The store's folder, or an s3:// location
     store: PathBuf,
     /// zstd level, 1 to 19
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(i32).range(1..=19))]
@@ -28,10 +32,11 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
-    bucket::refuse_as(
-        &args.store,
-        "bodies in a bucket have one level of compression: `fm-tool copy LOCATION FOLDER` brings its pages here",
-    )?;
+    #[cfg(feature = "cloud")]
+    if let Some(location) = bucket::location(&args.store) {
+        bucket::refuse_flags(location, &[("--try", args.only_try, "a bucket takes no sample")])?;
+        return in_bucket::recompress::run(location, args.level, shared);
+    }
     if let Some(members) = shards::checked(&args.store)? {
         return shards::each(&members, shared, |_, store| {
             run(&Args { store: store.to_owned(), ..args.clone() }, shared)

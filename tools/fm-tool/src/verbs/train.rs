@@ -6,18 +6,24 @@ use std::path::PathBuf;
 use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Output, fields, sizes};
 
+#[cfg(feature = "cloud")]
+use super::in_bucket;
 use crate::flags::Shared;
-use crate::stores::{bucket, opening, shards};
+#[cfg(feature = "cloud")]
+use crate::stores::bucket;
+use crate::stores::{opening, shards};
 
 /// Train dictionaries on the store's pages
 #[derive(clap::Args)]
 #[command(
     after_help = "A store trains dictionaries by itself while pages are put; this trains them on pages from the whole store and keeps \
     those that pay. New pages use them at once, existing pages after `recompress`.\n\n\
+    A store in object storage trains none by itself. The first one there lets older builds refuse the store; a writer \
+    elsewhere loses it, and must open it again.\n\n\
     Example:\n  fm-tool train pages.fm && fm-tool recompress pages.fm"
 )]
 pub struct Args {
-    /// The store's folder
+    /// The store's folder, or an s3:// location
     store: PathBuf,
     /// Train none: list the existing ones
     #[arg(long)]
@@ -26,10 +32,10 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
-    bucket::refuse_as(
-        &args.store,
-        "a bucket has no dictionaries: `fm-tool copy LOCATION FOLDER` brings its pages here, where they can be trained",
-    )?;
+    #[cfg(feature = "cloud")]
+    if let Some(location) = bucket::location(&args.store) {
+        return in_bucket::train::run(location, args.list, shared);
+    }
     if let Some(members) = shards::checked(&args.store)? {
         return shards::each(&members, shared, |_, store| {
             run(&Args { store: store.to_owned(), list: args.list }, shared)

@@ -4,6 +4,8 @@
 //! Arguments are checked before any file is made. Damaged versions are reported and left out; all
 //! others are written.
 
+#[cfg(feature = "cloud")]
+mod in_bucket;
 mod parquet;
 mod target;
 
@@ -31,7 +33,8 @@ is complete. WARC alone goes to one file if its name ends in .warc, .warc.gz or 
 `import` reads JSON Lines, WARC and WACZ back; each gives an equal store. Parquet is a table of all versions and \
 records beside pages, or of pages and variants with --newest: one row each, the columns named as in Common Crawl's \
 index, in NAME.parquet or, in a folder, pages.parquet. The value log is read once; for --host and --prefix with few \
-pages, at most 4096 or one in 32, their records alone.\n\n\
+pages, at most 4096 or one in 32, their records alone. Of object storage versions come in the order of their URLs; revisits \
+of other URLs have no body there, and Parquet needs a folder.\n\n\
 Examples:\n  \
 fm-tool dump pages.fm | gzip > pages.jsonl.gz\n  \
 fm-tool dump pages.fm --format warc,cdxj -o archive\n  \
@@ -47,7 +50,7 @@ const ROLL_BYTES: u64 = 1_000_000_000;
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// The store's folder, or shards: with several, written one after the other
+    /// The store's folder, shards: with several, written one after the other, or an s3:// location
     store: PathBuf,
     /// One or more formats
     #[arg(long, value_enum, value_delimiter = ',', default_value = "jsonl")]
@@ -138,10 +141,11 @@ enum Compression {
 /// Runs the verb.
 pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     check(args)?;
-    bucket::refuse_as(
-        &args.store,
-        "a dump reads the files of a store: `fm-tool copy LOCATION FOLDER` brings its pages here, from where it is dumped",
-    )?;
+    bucket::refuse_unbuilt(&args.store)?;
+    #[cfg(feature = "cloud")]
+    if let Some(location) = bucket::location(&args.store) {
+        return in_bucket::run(location, args, shared);
+    }
     let stores = opening::members_to_read(&args.store, shared)?;
     interrupt::listen();
     if args.format == [Format::Parquet] {

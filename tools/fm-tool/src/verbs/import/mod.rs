@@ -33,7 +33,8 @@ use crate::stores::opening::NewStore;
 #[command(
     after_help = "Formats are recognised by content: WARC and ARC (plain, gzip or zstd), WACZ, and JSON Lines as \
     `dump` writes them; a file called .jsonl is JSON Lines. Running an import again adds nothing. A \
-    server gets WARC, ARC and WACZ files as they are and imports them, and JSON Lines one by one.\n\n\
+    server gets WARC, ARC and WACZ files as they are and imports them, and JSON Lines one by one. Object storage takes \
+    JSON Lines; import other files into a folder, and copy that.\n\n\
     --from reads the HTTP cache of Scrapy (either storage) or of requests-cache (SQLite or files; serializers pickle \
     and json). Pickles are read as data: nothing in them is run. Entries of Scrapy are variants of their URL, \
     scrapy:SPIDER:FINGERPRINT. An entry that cannot be read is counted, named and left out; exit code 3.\n\n\
@@ -46,7 +47,8 @@ use crate::stores::opening::NewStore;
     fm-tool import http://127.0.0.1:8640 crawl.warc.gz"
 )]
 pub struct Args {
-    /// The store's folder, or shards: with several, made if missing; or a server's address
+    /// The store's folder, shards: with several, or an s3:// location, made if missing; or a
+    /// server's address
     pub store: PathBuf,
     /// The files; - is standard input
     #[arg(value_name = "FILE", required_unless_present = "adopt")]

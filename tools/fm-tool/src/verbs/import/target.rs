@@ -1,5 +1,5 @@
-//! Target of an import: a local store, in one folder or several, or one behind a server, which
-//! gets archive files unchanged.
+//! Target of an import: a local store, in one folder or several, one behind a server, which gets
+//! archive files unchanged, or one in object storage, which takes JSON Lines.
 
 use std::cell::OnceCell;
 use std::io::{self, Read};
@@ -19,7 +19,11 @@ use super::source::{Content, Head};
 use crate::flags::Shared;
 use crate::stores::bucket;
 use crate::stores::filling::{Filled, ToFill};
-use crate::stores::opening::{NewStore, server_to_fill};
+use crate::stores::opening::{self, NewStore, server_to_fill};
+
+/// What to do with files that only a local store takes.
+const INSTEAD: &str =
+    "import the file into a folder, and `fm-tool copy FOLDER LOCATION` brings its pages to object storage";
 
 /// Most URLs kept of revisits without an original.
 const MOST_URLS: usize = 10;
@@ -29,14 +33,20 @@ pub enum Target<'a> {
     Here(ToFill<'a>),
     /// A server, and the revisits of the files sent so far.
     There(Box<Client>, RevisitCount),
+    /// A store in object storage.
+    Bucket(Box<dyn PageWrite>),
 }
 
 impl<'a> Target<'a> {
-    /// Opens the store if it exists. A server's store must exist, and accepts no cache.
+    /// Opens the store if it exists; one in object storage is made. A server's store must exist.
+    /// Only a local store accepts a cache.
     pub fn open(path: &'a Path, new: &'a NewStore, is_cache: bool, shared: &'a Shared) -> Result<Target<'a>, Failure> {
-        let words = "files are imported into a folder or a server: import them into a folder, and `fm-tool copy FOLDER \
-                     LOCATION` brings its pages there";
-        bucket::refuse_as(path, words)?;
+        if bucket::is_bucket(path) {
+            if is_cache {
+                return Err(Failure::Usage(format!("--from needs a local store: {INSTEAD}")));
+            }
+            return Ok(Target::Bucket(opening::to_fill(path, new, shared)?));
+        }
         Ok(match server_to_fill(path, new, shared)? {
             Some(_) if is_cache => {
                 let words = "--from needs a local store: import the cache into one, and send what `fm-tool dump` \
@@ -56,7 +66,7 @@ impl<'a> Target<'a> {
     pub fn store(&self) -> Option<&Filled> {
         match self {
             Target::Here(stores) => stores.filled(),
-            Target::There(..) => None,
+            Target::There(..) | Target::Bucket(_) => None,
         }
     }
 
@@ -64,7 +74,7 @@ impl<'a> Target<'a> {
     pub fn puts(&self) -> u64 {
         match self {
             Target::Here(stores) => stores.puts(),
-            Target::There(..) => 0,
+            Target::There(..) | Target::Bucket(_) => 0,
         }
     }
 
@@ -72,7 +82,7 @@ impl<'a> Target<'a> {
     pub fn last_folder(&self) -> Option<&Path> {
         match self {
             Target::Here(stores) => Some(stores.last_folder()),
-            Target::There(..) => None,
+            Target::There(..) | Target::Bucket(_) => None,
         }
     }
 
@@ -92,6 +102,9 @@ impl<'a> Target<'a> {
             Target::There(client, _) => {
                 json_lines::import(&mut |page, rule| client.put(page, rule), name, source, progress)
             }
+            Target::Bucket(store) => {
+                json_lines::import(&mut |page, rule| store.put(page, rule), name, source, progress)
+            }
         }
     }
 
@@ -106,6 +119,9 @@ impl<'a> Target<'a> {
     ) -> Result<Brought, Failure> {
         let stores = match self {
             Target::Here(stores) => stores,
+            Target::Bucket(_) => {
+                return Err(Failure::Usage(format!("{name}: object storage takes JSON Lines: {INSTEAD}")));
+            }
             Target::There(client, revisits) => {
                 let brought = send(client, (name, content), source, options, progress)?;
                 if let Some(of_file) = &brought.revisits {
@@ -161,6 +177,8 @@ impl<'a> Target<'a> {
                 Ok(stores.filled().map(count).transpose()?)
             }
             Target::There(_, revisits) => Ok(Some(revisits.clone())),
+            // It looks for no originals.
+            Target::Bucket(_) => Ok(None),
         }
     }
 
@@ -169,6 +187,7 @@ impl<'a> Target<'a> {
         match self {
             Target::Here(stores) => stores.close(),
             Target::There(client, _) => Ok(client.close()?),
+            Target::Bucket(store) => Ok(store.close()?),
         }
     }
 }

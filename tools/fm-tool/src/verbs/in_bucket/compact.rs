@@ -71,10 +71,12 @@ pub fn compact(
     Ok(outcome)
 }
 
-fn tell(done: &CompactReport, orphans: &CollectReport, out: &mut Output) -> Result<(), Failure> {
+/// Prints the result of a compaction.
+pub fn tell(done: &CompactReport, orphans: &CollectReport, out: &mut Output) -> Result<(), Failure> {
     let line = fields!(done;
         rewritten, rewritten_bytes, copied_bytes, deleted, waiting, pinned, problems = done.damage.len(),
         orphans_deleted = orphans.segments, orphan_bytes = orphans.bytes, young_orphans = orphans.young,
+        dictionaries_deleted = orphans.dictionaries,
     );
     let (grace, _) = GRACE;
     let mut words = match done.rewritten {
@@ -97,6 +99,9 @@ fn tell(done: &CompactReport, orphans: &CollectReport, out: &mut Output) -> Resu
     if orphans.segments > 0 {
         let (segments, bytes) = (count(orphans.segments, "segment"), sizes::print(orphans.bytes));
         words.push_str(&format!("; {segments} of {bytes} that no index names deleted"));
+    }
+    if orphans.dictionaries > 0 {
+        words.push_str(&format!("; {} that nothing needs deleted", count(orphans.dictionaries, "dictionary")));
     }
     if orphans.young > 0 {
         let segments = count(orphans.young, "segment");

@@ -75,11 +75,11 @@ fn erased(store: &CloudStore, target: &Target, shared: &Shared, out: &mut Output
 
 fn tell(report: &EraseReport, shared: &Shared, out: &mut Output) -> Result<(), Failure> {
     let line = fields!(report;
-        dry_run = false, complete = report.is_complete(), pages, rewritten, deleted, waiting, pinned,
+        dry_run = false, complete = report.is_complete(), pages, rewritten, deleted, dictionaries, waiting, pinned,
         problems = report.damage.len(),
     );
     let (pages, segments) = (count(report.pages, "page"), count(report.rewritten, "segment"));
-    let objects = count(report.deleted, "object");
+    let objects = count(report.deleted.saturating_add(report.dictionaries), "object");
     out.report(
         &line,
         format_args!("{pages} erased, with all versions and variants; {segments} rewritten, {objects} deleted"),

@@ -6,9 +6,11 @@
 pub mod compact;
 pub mod erase;
 pub mod prune;
+pub mod recompress;
 pub mod repair;
 pub mod segments;
 pub mod stat;
+pub mod train;
 pub mod verify;
 
 use std::time::Duration;

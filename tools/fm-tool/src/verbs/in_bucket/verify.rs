@@ -46,7 +46,8 @@ pub fn run(location: &str, is_full: bool, shared: &Shared) -> Result<Outcome, Fa
 
 fn summary(report: &VerifyReport, is_full: bool) -> Value {
     fields!(report;
-        full = is_full, segments, bytes, versions, orphans, lost_rows, gone, changed, problems = report.damage.len(),
+        full = is_full, segments, bytes, versions, orphans, lost_rows, gone, dictionaries, changed,
+        problems = report.damage.len(),
     )
 }
 

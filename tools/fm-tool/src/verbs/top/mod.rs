@@ -14,6 +14,7 @@ use std::path::PathBuf;
 
 use filemap::PageStore;
 use filemap::access::Listed;
+use filemap::store::VersionSize;
 use fm_cli::words::{self, count};
 use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt, sizes, times};
 use serde_json::{Value, json};
@@ -30,11 +31,11 @@ use crate::stores::{bucket, opening};
     after_help = "Prints pages, versions, bytes of bodies and bytes in the value log of each host; `stored` and `bodies` include \
     variants and the records beside pages. Reads the value log once without decompressing bodies. --most-versions \
     reads the keys instead; --most-pages a few for each host, and prints pages only (in a store of an older \
-    version, which has no order, key.dat). All numbers are exact unless the store has more hosts than --exact-hosts.\n\n\
+    version, which has no order, key.dat). Of object storage only the index is read. All numbers are exact unless the store has more hosts than --exact-hosts.\n\n\
     Example:\n  fm-tool top pages.fm --sort pages --limit 100\n  fm-tool top pages.fm --most-pages --domain org"
 )]
 pub struct Args {
-    /// The store's folder, or shards: with several
+    /// The store's folder, shards: with several, or an s3:// location
     store: PathBuf,
     #[command(flatten)]
     selection: Selection,
@@ -122,10 +123,11 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     if args.largest && matches!(args.sort, Sort::Pages | Sort::Versions) {
         return Err(Failure::Usage("the largest pages are sorted by `stored` or `bodies`".to_owned()));
     }
-    bucket::refuse_as(
-        &args.store,
-        "a bucket keeps no sums of its pages: `fm-tool copy LOCATION FOLDER` brings its pages here, and `fm-tool count LOCATION` counts them there",
-    )?;
+    bucket::refuse_unbuilt(&args.store)?;
+    #[cfg(feature = "cloud")]
+    if let Some(location) = bucket::location(&args.store) {
+        return in_bucket(location, args, shared);
+    }
     let stores = opening::members_to_read(&args.store, shared)?;
     interrupt::listen();
     let mut out = Output::stdout(shared.flags);
@@ -134,9 +136,29 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     } else if args.most_versions {
         most_versions(args, shared, &stores, &mut out)?
     } else if args.largest {
-        largest(args, shared, &stores, &mut out)?
+        largest(args, versions(shared, &stores), stores.iter().flat_map(PageStore::sizes), &mut out)?
     } else {
-        by_host(args, shared, &stores, &mut out)?
+        by_host(args, shared, versions(shared, &stores), stores.iter().flat_map(PageStore::sizes), &mut out)?
+    };
+    out.end(listed.unwrap_or_else(interrupted))
+}
+
+/// Lists the hosts or the largest pages of a bucket, by its index.
+#[cfg(feature = "cloud")]
+fn in_bucket(location: &str, args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    let flags = [
+        ("--accept-loss", shared.accept_loss, "`repair` tells what is lost"),
+        ("--most-pages", args.most_pages, "`--sort pages` lists the same of a bucket"),
+        ("--most-versions", args.most_versions, "`--sort versions` lists the hosts with most"),
+    ];
+    bucket::refuse_flags(location, &flags)?;
+    let store = bucket::opened(location, bucket::For::Reading, bucket::options()?)?;
+    interrupt::listen();
+    let (mut out, progress) = (Output::stdout(shared.flags), Progress::records(&shared.flags, None, "versions"));
+    let sizes = store.sizes(&args.selection.scope());
+    let listed = match args.largest {
+        true => largest(args, progress, sizes, &mut out)?,
+        false => by_host(args, shared, progress, sizes, &mut out)?,
     };
     out.end(listed.unwrap_or_else(interrupted))
 }
@@ -147,10 +169,16 @@ fn interrupted() -> Outcome {
 }
 
 /// Lists hosts; `None` if interrupted.
-fn by_host(args: &Args, shared: &Shared, stores: &[PageStore], out: &mut Output) -> Result<Option<Outcome>, Failure> {
+fn by_host(
+    args: &Args,
+    shared: &Shared,
+    progress: Progress,
+    sizes: impl Iterator<Item = filemap::Result<VersionSize>>,
+    out: &mut Output,
+) -> Result<Option<Outcome>, Failure> {
     let filter = args.selection.scope().filter();
     let mut hosts = Hosts::new(args.exact_hosts, args.sort.weight());
-    let outcome = versions(shared, stores).each(stores.iter().flat_map(PageStore::sizes), |version| {
+    let outcome = progress.each(sizes, |version| {
         if filter(&version.url) {
             let sums = Sums {
                 pages: u64::from(version.is_page && version.is_newest),
@@ -238,10 +266,15 @@ fn row(sums: &Sums) -> String {
 }
 
 /// Lists the largest pages; `None` if interrupted.
-fn largest(args: &Args, shared: &Shared, stores: &[PageStore], out: &mut Output) -> Result<Option<Outcome>, Failure> {
+fn largest(
+    args: &Args,
+    progress: Progress,
+    sizes: impl Iterator<Item = filemap::Result<VersionSize>>,
+    out: &mut Output,
+) -> Result<Option<Outcome>, Failure> {
     let filter = args.selection.scope().filter();
     let mut heaviest = Heaviest { heap: BinaryHeap::new(), limit: args.limit as usize };
-    let outcome = versions(shared, stores).each(stores.iter().flat_map(PageStore::sizes), |v| {
+    let outcome = progress.each(sizes, |v| {
         if v.is_page && v.is_newest && filter(&v.url) {
             heaviest.offer(Ranked {
                 weight: if args.sort == Sort::Bodies { v.body_bytes } else { v.stored_bytes },

@@ -25,24 +25,43 @@ const PAGE_BYTES: usize = 48 << 10;
 /// Shorter dictionaries are not worth a file.
 const LEAST_BYTES: usize = 256;
 
-/// Sample bodies, or sample metas.
+/// Samples for a dictionary: bodies, or metas. One in eight is held out for trials.
+///
+/// ```
+/// use filemap_core::dictionaries::Samples;
+/// let mut samples = Samples::default();
+/// for nth in 0..400 {
+///     let boilerplate = "navigation of the site, the same on every page ".repeat(8);
+///     samples.add(format!("<html><head><title>{nth}</title></head><body>{boilerplate}{nth}").into_bytes());
+/// }
+/// let made = samples.dictionary(16 << 10, 3).expect("enough samples");
+/// assert!(made.compressed_bytes < samples.tried(b"", 3).expect("they compress"));
+/// ```
 #[derive(Debug, Default)]
-pub(crate) struct Samples {
+pub struct Samples {
     pages: Vec<Vec<u8>>,
     held_out: Vec<Vec<u8>>,
     raw_bytes: usize,
 }
 
 /// A dictionary, and the compressed size of the held-out samples with it.
+///
+/// ```
+/// use filemap_core::dictionaries::Samples;
+/// assert!(Samples::default().dictionary(16 << 10, 3).is_none(), "no samples");
+/// ```
 #[derive(Debug)]
-pub(crate) struct Candidate {
-    pub(crate) content: Vec<u8>,
-    pub(crate) compressed_bytes: u64,
+#[non_exhaustive]
+pub struct Candidate {
+    /// The dictionary as zstd takes it.
+    pub content: Vec<u8>,
+    /// Bytes of the held-out samples, compressed with it.
+    pub compressed_bytes: u64,
 }
 
 impl Samples {
     /// Adds a sample, unless it is empty.
-    pub(crate) fn add(&mut self, sample: Vec<u8>) {
+    pub fn add(&mut self, sample: Vec<u8>) {
         if sample.is_empty() {
             return;
         }
@@ -52,18 +71,18 @@ impl Samples {
     }
 
     /// Total bytes of all samples.
-    pub(crate) fn raw_bytes(&self) -> usize {
+    pub fn raw_bytes(&self) -> usize {
         self.raw_bytes
     }
 
     /// Total bytes of the held-out samples.
-    pub(crate) fn held_out_bytes(&self) -> u64 {
+    pub fn held_out_bytes(&self) -> u64 {
         self.held_out.iter().map(|s| s.len() as u64).sum()
     }
 
     /// Returns the best dictionary of at most `bytes` bytes at a level; `None` if there are too
     /// few samples.
-    pub(crate) fn dictionary(&self, bytes: usize, level: i32) -> Option<Candidate> {
+    pub fn dictionary(&self, bytes: usize, level: i32) -> Option<Candidate> {
         let bytes = bytes.min(MAX_BYTES);
         let candidates = [self.of_pages(bytes), self.trained(bytes, TRAINED_ON)];
         let tried = candidates.into_iter().flatten().filter(|c| c.len() >= LEAST_BYTES).filter_map(|content| {
@@ -75,7 +94,7 @@ impl Samples {
 
     /// Compressed size of the held-out samples with a dictionary (empty for none). `None` if zstd
     /// refuses it.
-    pub(crate) fn tried(&self, dictionary: &[u8], level: i32) -> Option<u64> {
+    pub fn tried(&self, dictionary: &[u8], level: i32) -> Option<u64> {
         let digest = CDict::try_create(dictionary, level)?;
         let mut context = CCtx::try_create()?;
         let mut frame = Vec::new();
