@@ -67,7 +67,7 @@ pub(crate) enum Class {
 }
 
 /// The key order that the engine uses.
-pub(crate) const ORDER: KeyOrder = KeyOrder { name: "urls 1", ordered, key };
+pub(crate) const ORDER: KeyOrder = KeyOrder { name: "urls 1", ordered, key, groups: None };
 
 /// Appends the ordered form of a key.
 pub(crate) fn ordered(key: &[u8], out: &mut Vec<u8>) {
