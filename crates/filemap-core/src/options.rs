@@ -96,7 +96,8 @@ pub(crate) type CountedOf = fn(&[u8]) -> bool;
 ///     out.extend_from_slice(bytes);
 ///     true
 /// }
-/// const BYTES: KeyOrder = KeyOrder { name: "bytes", ordered: as_they_are, key: always, groups: None };
+/// const BYTES: KeyOrder =
+///     KeyOrder { name: "bytes", ordered: as_they_are, key: always, groups: None };
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct KeyOrder {

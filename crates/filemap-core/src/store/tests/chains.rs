@@ -1,5 +1,5 @@
-//! Chains of the memtables' keys by group: every table of a store with an order has them, and lists
-//! that follow them have what lists of all keys have.
+//! Chains of the memtables' keys by group: every table of a store with an order has them, and
+//! lists that follow them have what lists of all keys have.
 
 use std::collections::BTreeSet;
 use std::fs;

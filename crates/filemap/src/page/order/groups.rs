@@ -4,7 +4,7 @@
 //! | keys | name of their group |
 //! |---|---|
 //! | with the shape, of all classes | the host as it stands in the URL |
-//! | without it: pages; variants; records beside and keys of the store's own | empty; one NUL; two |
+//! | without it: pages; variants; records beside, the store's own keys | empty; one NUL; two |
 //!
 //! A form has the bytes of the host in its URL, so forms with the same labels are of one group. A
 //! list of a host also reads the keys without the shape, which are few.
