@@ -102,7 +102,7 @@ pub mod erase {
 /// which keys are kept; a set of versions.
 pub mod list {
     pub use crate::handle::reading::KeyRange;
-    pub use crate::options::KeyOrder;
+    pub use crate::options::{KeyGroups, KeyOrder};
     pub use crate::sequences::Sequences;
     pub use crate::store::{GetAhead, Heads, History, Keys, KeysInOrder, Listed, Pages, Split};
     pub use filemap_runs::ordered::Direction;

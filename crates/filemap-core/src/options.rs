@@ -96,7 +96,8 @@ pub(crate) type CountedOf = fn(&[u8]) -> bool;
 ///     out.extend_from_slice(bytes);
 ///     true
 /// }
-/// const BYTES: KeyOrder = KeyOrder { name: "bytes", ordered: as_they_are, key: always };
+/// const BYTES: KeyOrder =
+///     KeyOrder { name: "bytes", ordered: as_they_are, key: always, groups: None };
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct KeyOrder {
@@ -108,6 +109,33 @@ pub struct KeyOrder {
     /// Appends the key of an ordered form, the inverse of `ordered`. Returns false and appends
     /// nothing if the bytes are not an ordered form.
     pub key: fn(&[u8], &mut Vec<u8>) -> bool,
+    /// Groups of neighbouring keys that are listed alone. May differ at each opening.
+    pub groups: Option<KeyGroups>,
+}
+
+/// Groups of keys in an order, such as the URLs of a host. The memtable links the keys of each, so
+/// that the first list within a group need not sort all keys in memory. It costs a put the call of
+/// `of_key` and a hash.
+///
+/// ```
+/// use filemap_core::list::KeyGroups;
+/// /// The first byte, in an order of the keys as they are.
+/// fn first(key: &[u8]) -> &[u8] {
+///     &key[..1]
+/// }
+/// fn of_range(from: &[u8], until: &[u8]) -> Option<Vec<u8>> {
+///     let first = *from.first()?;
+///     (until <= &[first.checked_add(1)?][..]).then(|| vec![first])
+/// }
+/// const BY_FIRST_BYTE: KeyGroups = KeyGroups { of_key: first, of_range };
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct KeyGroups {
+    /// Name of the group of a key: part of the key, or a constant.
+    pub of_key: fn(&[u8]) -> &[u8],
+    /// Name of the group of all keys in a range of forms, from the first one up to and without the
+    /// second. `None` if they may be of several groups: such a list sorts all keys.
+    pub of_range: fn(&[u8], &[u8]) -> Option<Vec<u8>>,
 }
 
 /// The callback for events.

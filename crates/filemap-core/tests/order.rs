@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use filemap_core::check::VerifyOptions;
 use filemap_core::erase::{Erasure, KeyFilter, Search};
-use filemap_core::list::{Direction, KeyOrder, KeyRange};
+use filemap_core::list::{Direction, KeyGroups, KeyOrder, KeyRange};
 use filemap_core::repair::RepairTo;
 use filemap_core::{Error, Options, Record, Result, Store};
 
@@ -23,7 +23,18 @@ fn back(bytes: &[u8], out: &mut Vec<u8>) -> bool {
     true
 }
 
-const REVERSED: KeyOrder = KeyOrder { name: "reversed 1", ordered: reversed, key: back };
+fn last(key: &[u8]) -> &[u8] {
+    &key[key.len() - 1..]
+}
+
+/// The last byte of all keys of a range, with which their forms begin.
+fn of_range(from: &[u8], until: &[u8]) -> Option<Vec<u8>> {
+    let first = *from.first()?;
+    (until <= &[first.checked_add(1)?][..]).then(|| vec![first])
+}
+
+const GROUPS: KeyGroups = KeyGroups { of_key: last, of_range };
+const REVERSED: KeyOrder = KeyOrder { name: "reversed 1", ordered: reversed, key: back, groups: Some(GROUPS) };
 
 fn options() -> Options {
     Options::new().key_order(REVERSED).segment_bytes(1 << 20).memtable_bytes(256 << 10).large_value_bytes(64 << 10)
@@ -51,7 +62,13 @@ fn check(store: &Store, model: &Model, random: &mut fastrand::Rng) {
     for _ in 0..10 {
         let mut ends = [random.u16(..), random.u16(..)].map(|n| form(format!("{n}").as_bytes()));
         ends.sort();
-        let [from, until] = ends;
+        // Half of them within a group, and half of those all of it.
+        let group = random.u8(b'0'..=b'9');
+        let [from, until] = match random.u8(..4) {
+            0 => [vec![group], vec![group + 1]],
+            1 => ends.map(|end| [vec![group], end].concat()),
+            _ => ends,
+        };
         let range = KeyRange::from(from.clone()..until.clone());
         let inside: Vec<Vec<u8>> = model.range(from..until).map(|(_, key)| key.clone()).collect();
         assert_eq!(list(store, range.clone(), Direction::Forward), inside);
@@ -163,6 +180,16 @@ fn lists_amid_puts_have_all_that_was_put_before_them_in_order() {
         };
         scope.spawn(lists);
         scope.spawn(lists);
+        // One key in ten is in the group.
+        scope.spawn(|| {
+            let mut before = 0;
+            while before < KEYS {
+                before = put_so_far.load(Ordering::Acquire);
+                let keys = list(&store, KeyRange::from(b"7".to_vec()..b"8".to_vec()), Direction::Forward);
+                assert!(keys.is_sorted_by(|a, b| form(a) < form(b)), "out of order, or twice");
+                assert!(keys.iter().all(|key| key.ends_with(b"7")) && keys.len() as u64 >= (before + 6) / 10);
+            }
+        });
     });
     assert_eq!(list(&store, KeyRange::all(), Direction::Back).len() as u64, KEYS);
     store.close().unwrap();

@@ -201,6 +201,7 @@ const REVERSED: KeyOrder = KeyOrder {
         out.extend(form.iter().rev());
         true
     },
+    groups: None,
 };
 
 /// Returns whether the store counts a key: about three of four.

@@ -580,7 +580,7 @@ fn ordered() -> Options {
         out.extend_from_slice(bytes);
         true
     };
-    options().key_order(KeyOrder { name: "bytes", ordered: same, key: back })
+    options().key_order(KeyOrder { name: "bytes", ordered: same, key: back, groups: None })
 }
 
 fn in_order(store: &Store) -> filemap_core::Result<Vec<Vec<u8>>> {

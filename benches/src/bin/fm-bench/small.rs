@@ -74,7 +74,8 @@ fn options(in_order: bool) -> Options {
         out.extend_from_slice(bytes);
         true
     };
-    if in_order { options.key_order(KeyOrder { name: "bytes", ordered: same, key: back }) } else { options }
+    let order = KeyOrder { name: "bytes", ordered: same, key: back, groups: None };
+    if in_order { options.key_order(order) } else { options }
 }
 
 fn key(number: u64) -> Vec<u8> {

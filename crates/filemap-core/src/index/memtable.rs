@@ -4,21 +4,27 @@
 //! holder of the append lock); any number of readers walk the table without locks. A checkpoint
 //! that has merged the table drops it whole.
 //!
-//! An entry, in words: {next in bucket, previous entry of the same key}, {key length, best}, hash,
-//! sequence, time, extent, floor, {flags, sequence referred to}, then the key. `best` is the entry
-//! of the key's newest version in this table, `floor` the sequence of its last tombstone. So a get
-//! reads one entry, however often the key was put.
+//! An entry, in words: {next in bucket, link}, {key length, best}, hash, sequence, time, extent,
+//! floor, {flags, sequence referred to}, then the key. `best` is the entry of the key's newest
+//! version in this table, `floor` the sequence of its last tombstone. So a get reads one entry,
+//! however often the key was put. `link` leads to the previous entry of the same key; in the key's
+//! first entry, which the key length marks, to an entry before it in the chain of its group.
 //!
 //! A Bloom filter that fits the processor's caches precedes the buckets: most lookups are of keys
 //! that are in the index, or absent.
 
+mod chain;
 mod chunk;
+mod newest;
 
 use crate::format::bloom;
 use crate::format::location::Extent;
 use crate::record::Version;
 use crate::sync::primitive::{AtomicU32, AtomicU64, AtomicUsize, OnceLock, Ordering};
+use chain::Chains;
 use chunk::Chunk;
+
+pub(crate) use chain::Grouping;
 
 #[cfg(not(any(filemap_loom, filemap_shuttle)))]
 const CHUNK_BITS: u32 = 16;
@@ -36,11 +42,13 @@ const SPARE_CHUNKS: usize = 4;
 
 const CHUNK_WORDS: usize = 1 << CHUNK_BITS;
 const HEAD_WORDS: usize = 8;
-/// Entries read and sorted in about a tenth of a millisecond.
-const SOME_ENTRIES: usize = 1024;
+/// Buckets for each chain: some ten entries a chain in a full table.
+const CHAIN_BUCKETS: usize = 16;
 /// Flags beside the sequence referred to.
 const TOMBSTONE: u64 = 1 << 63;
 const CHUNKED: u64 = 1 << 62;
+/// Flag beside the key length: the entry is its key's first.
+const FIRST: u32 = 1 << 31;
 const TYPICAL_ENTRY_BYTES: usize = 128;
 /// 12 filter bits per typical entry.
 const ENTRIES_PER_FILTER_WORD: usize = 5;
@@ -85,6 +93,7 @@ pub(crate) struct Change {
 pub(crate) struct Memtable {
     filter: Box<[AtomicU64]>,
     buckets: Box<[AtomicU32]>,
+    chains: Option<Chains>,
     chunks: Box<[OnceLock<Chunk>]>,
     /// Words of the first chunk, which is shorter in a small table.
     first_words: usize,
@@ -98,7 +107,8 @@ pub(crate) struct Memtable {
 
 impl Memtable {
     /// An empty table for about `bytes` bytes, with room for at least `room` bytes of entries.
-    pub(crate) fn new(bytes: usize, room: usize) -> Memtable {
+    /// With `grouping` it links the keys of each group.
+    pub(crate) fn new(bytes: usize, room: usize, grouping: Option<Grouping>) -> Memtable {
         let entries = bytes / TYPICAL_ENTRY_BYTES;
         let buckets = entries.next_power_of_two().max(MIN_BUCKETS);
         let filter_words = (entries / ENTRIES_PER_FILTER_WORD).max(1);
@@ -107,6 +117,7 @@ impl Memtable {
         Memtable {
             filter: (0..filter_words).map(|_| AtomicU64::new(0)).collect(),
             buckets: (0..buckets).map(|_| AtomicU32::new(0)).collect(),
+            chains: grouping.map(|grouping| Chains::new(grouping, buckets)),
             chunks: (0..chunks).map(|_| OnceLock::new()).collect(),
             first_words: (bytes / 2).clamp(CHUNK_WORDS.min(1024), CHUNK_WORDS),
             used_words: AtomicUsize::new(1),
@@ -124,7 +135,8 @@ impl Memtable {
 
     /// Memory in use, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        self.used_words.load(Ordering::Relaxed) * 8 + self.buckets.len() * 4 + self.filter.len() * 8
+        let tables = self.buckets.len() * 4 + self.chains.as_ref().map_or(0, Chains::bytes) + self.filter.len() * 8;
+        self.used_words.load(Ordering::Relaxed) * 8 + tables
     }
 
     /// Returns true if an entry with the longest key might find no room.
@@ -169,22 +181,29 @@ impl Memtable {
     fn is_key(&self, address: u32, hash: u64, key: &[u8]) -> bool {
         let words = self.words(address);
         words[2].load(Ordering::Relaxed) == hash
-            && words[1].load(Ordering::Relaxed) as u32 as usize == key.len()
+            && length_of(words[1].load(Ordering::Relaxed)) == key.len()
             && key.chunks(8).zip(&words[HEAD_WORDS..]).all(|(c, w)| w.load(Ordering::Relaxed) == word_of(c))
     }
 
     fn key_bytes(&self, address: u32) -> usize {
-        self.word(address, 1) as u32 as usize
+        length_of(self.word(address, 1))
     }
 
     /// The key of the entry at an address.
     pub(crate) fn key(&self, address: u32) -> Vec<u8> {
+        let mut key = Vec::new();
+        self.read_key(address, &mut key);
+        key
+    }
+
+    /// Replaces the bytes of `key` by the key of the entry at an address.
+    fn read_key(&self, address: u32, key: &mut Vec<u8>) {
         let len = self.key_bytes(address);
         let words = &self.words(address)[HEAD_WORDS..][..len.div_ceil(8)];
-        let mut key = Vec::with_capacity(8 * words.len());
+        key.clear();
+        key.reserve(8 * words.len());
         words.iter().for_each(|w| key.extend_from_slice(&w.load(Ordering::Relaxed).to_le_bytes()));
         key.truncate(len);
-        key
     }
 
     /// The bucket's entry of a key, and the entry before it in the bucket (0 for none).
@@ -328,12 +347,15 @@ impl Memtable {
         let bucket = self.bucket(hash);
         let head = bucket.load(Ordering::Relaxed);
         let next = if head == old && old != 0 { self.next(old) } else { head };
+        let first = if old == 0 { FIRST } else { 0 };
+        let chain = self.chains.as_ref().filter(|_| old == 0).map(|chains| chains.of_key(key));
+        let link = chain.map_or(old, |chain| chain.load(Ordering::Relaxed));
         let words = self.words(new);
         let tombstone = if entry.tombstone { TOMBSTONE } else { 0 };
         let chunked = if entry.chunked { CHUNKED } else { 0 };
         let values = [
-            u64::from(next) | u64::from(old) << 32,
-            key.len() as u64 | u64::from(best.map_or(0, |b| b.1)) << 32,
+            u64::from(next) | u64::from(link) << 32,
+            key.len() as u64 | u64::from(first) | u64::from(best.map_or(0, |b| b.1)) << 32,
             hash,
             entry.version.sequence,
             entry.version.time_ms.cast_unsigned(),
@@ -350,6 +372,9 @@ impl Memtable {
             self.least_sequence.store(entry.version.sequence, Ordering::Release);
         }
         bucket.store(new, Ordering::Release);
+        if let Some(chain) = chain {
+            chain.store(new, Ordering::Release);
+        }
         if before != 0 {
             // The key's former entry leaves the bucket, but stays reachable through the new one. A
             // reader on it continues to the same successor.
@@ -376,47 +401,12 @@ impl Memtable {
         at as u32
     }
 
-    /// The newest entry of each key, with the key's hash, in hash order; and the total bytes of
-    /// the records of all entries in the value log. For a table that is no longer added to. Reads
-    /// entries in memory order, not by buckets: a table is larger than the processor's caches.
-    /// Takes 16 bytes an entry.
-    pub(crate) fn newest(&self, make_way: &dyn Fn()) -> (Vec<(u64, u32)>, u64) {
-        let (mut all, mut bytes) = (Vec::with_capacity(self.entries() as usize), 0);
-        for change in self.changes(0, self.mark()) {
-            if all.len().is_multiple_of(SOME_ENTRIES) {
-                make_way();
-            }
-            all.push((change.hash, change.address));
-            bytes += Extent::unpack(self.word(change.address, 5)).bytes();
-        }
-        debug_assert_eq!(all.len() as u64, self.entries());
-        sort(&mut all, make_way);
-        // An entry is not the newest if a later entry, which has the same hash, names it.
-        let mut kept = 0;
-        for at in 0..all.len() {
-            if at.is_multiple_of(SOME_ENTRIES) {
-                make_way();
-            }
-            let (hash, address) = all[at];
-            let mut later = all[at + 1..].iter().take_while(|later| later.0 == hash);
-            if !later.any(|(_, later)| self.entry_before(*later) == address) {
-                all[kept] = (hash, address);
-                kept += 1;
-            }
-        }
-        all.truncate(kept);
-        (all, bytes)
-    }
-
-    /// Reads two words of each of these entries, so that the processor loads many of them into its
-    /// caches at once instead of one after the other.
-    pub(crate) fn touch(&self, entries: &[(u64, u32)]) {
-        let words = entries.iter().map(|(_, address)| self.word(*address, 0) ^ self.word(*address, HEAD_WORDS - 1));
-        std::hint::black_box(words.fold(0, |all, word| all ^ word));
-    }
-
     /// The previous entry of the same key before the one at an address, 0 for none.
     fn entry_before(&self, address: u32) -> u32 {
+        if self.word(address, 1) as u32 & FIRST == 0 { self.linked(address) } else { 0 }
+    }
+
+    fn linked(&self, address: u32) -> u32 {
         (self.word(address, 0) >> 32) as u32
     }
 
@@ -452,15 +442,9 @@ impl Memtable {
     }
 }
 
-/// Sorts entries by hash, then address, making way between parts.
-fn sort(entries: &mut [(u64, u32)], make_way: &dyn Fn()) {
-    make_way();
-    if entries.len() <= SOME_ENTRIES {
-        return entries.sort_unstable();
-    }
-    let (less, _, greater) = entries.select_nth_unstable(entries.len() / 2);
-    sort(less, make_way);
-    sort(greater, make_way);
+/// The key length in the second word of an entry.
+fn length_of(word: u64) -> usize {
+    (word as u32 & !FIRST) as usize
 }
 
 fn word_of(bytes: &[u8]) -> u64 {
@@ -490,7 +474,7 @@ mod tests {
 
     #[test]
     fn the_newest_is_the_one_with_the_greatest_time_and_removal_hides_what_was_before() {
-        let t = Memtable::new(1 << 20, 0);
+        let t = Memtable::new(1 << 20, 0, None);
         assert_eq!(t.least_sequence(), u64::MAX);
         t.insert(7, b"a", &entry(1, 100, false));
         t.insert(7, b"a", &entry(2, 50, false));
@@ -514,7 +498,7 @@ mod tests {
 
     #[test]
     fn the_newest_entry_of_each_key_comes_in_the_order_of_hashes() {
-        let t = Memtable::new(1 << 20, 0);
+        let t = Memtable::new(1 << 20, 0, None);
         let mut random = fastrand::Rng::with_seed(5);
         let mut bytes = 0;
         // Sequence 0: no put gets it, but a forged record may have it.
@@ -528,12 +512,12 @@ mod tests {
         let mut want: Vec<(u64, u32)> = t.keys().map(|(hash, found)| (hash, found.address)).collect();
         want.sort_unstable();
         assert!(want.len() > 850 && t.newest(&|| {}) == (want, bytes));
-        assert_eq!(Memtable::new(0, 0).newest(&|| {}), (Vec::new(), 0));
+        assert_eq!(Memtable::new(0, 0, None).newest(&|| {}), (Vec::new(), 0));
     }
 
     #[test]
     fn changes_tell_every_entry_in_order_and_what_its_key_was_before() {
-        let t = Memtable::new(4 << 20, 0);
+        let t = Memtable::new(4 << 20, 0, None);
         let (mut model, mut want) = (HashMap::new(), Vec::new());
         let mut marks = vec![t.mark()];
         // Long keys, so that chunks end in gaps.
@@ -554,7 +538,7 @@ mod tests {
 
     #[test]
     fn keys_of_every_length_come_back() {
-        let t = Memtable::new(4 << 20, 0);
+        let t = Memtable::new(4 << 20, 0, None);
         let keys: Vec<Vec<u8>> = (1..100).chain([4095, 65_536]).map(|n| vec![n as u8 | 1; n]).collect();
         for (i, key) in keys.iter().enumerate() {
             t.insert(i as u64 % 3, key, &entry(i as u64 + 1, 0, false));
@@ -575,7 +559,7 @@ mod tests {
     }
 
     fn longest_bucket(seed: u64, keys: impl Iterator<Item = Vec<u8>>) -> usize {
-        let t = Memtable::new(16 << 20, 0);
+        let t = Memtable::new(16 << 20, 0, None);
         for (i, key) in keys.enumerate() {
             t.insert(xxhash_rust::xxh3::xxh3_64_with_seed(&key, seed), &key, &entry(i as u64 + 1, 0, false));
         }
@@ -605,7 +589,7 @@ mod tests {
         // Long buckets, with entries replaced in the middle while readers walk them.
         const KEYS: u64 = 256;
         const BUCKETS: u64 = 4;
-        let t = Memtable::new(32 << 20, 0);
+        let t = Memtable::new(32 << 20, 0, None);
         let key = |i: u64| format!("http://host/{i}").into_bytes();
         let put = |n: u64| t.insert(n % KEYS % BUCKETS, &key(n % KEYS), &entry(n + 1, n.cast_signed(), false));
         (0..KEYS).for_each(put);
@@ -635,7 +619,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn it_agrees_with_a_map_of_lists(ops in proptest::collection::vec((0u64..6, -3i64..3, 0u8..5), 0..120)) {
-            let t = Memtable::new(256 << 10, 0);
+            let t = Memtable::new(256 << 10, 0, None);
             let mut model: HashMap<u64, Vec<Entry>> = HashMap::new();
             for (i, (key, time, kind)) in ops.iter().enumerate() {
                 let e = entry(i as u64 + 1, *time, *kind == 0);

@@ -49,7 +49,7 @@ use crate::handle::recover;
 use crate::handle::recover::Absent;
 use crate::handle::recover::check_canonicalizer;
 use crate::handle::writing::Writing;
-use crate::index::memtable::Memtable;
+use crate::index::memtable::{Grouping, Memtable};
 use crate::index::superblock::SuperblockFile;
 use crate::logs::values::append::Appender;
 use crate::options::{Canonicalizer, Options};
@@ -257,7 +257,8 @@ impl Store {
         absent.iter_mut().for_each(|a| a.is_accepted = true);
         // An entry takes less memory than its record takes in the log.
         let room = recover::bytes_after(&values.segments, current.tail)?;
-        let active = Arc::new(Memtable::new(options.memtable_bytes, room));
+        let grouping = Grouping::of(&options, current.hash_seed).filter(|_| segment_table.order.is_some());
+        let active = Arc::new(Memtable::new(options.memtable_bytes, room, grouping));
         let has_tail = !absent.iter().any(|a| a.ordinal == Some(current.tail.ordinal) && a.is_value());
         let base = recover::Base { file: &superblock, current: &current, seen };
         let replay = recover::replay(&*dir, values, base, &active, &segment_table, (has_tail, unseen))?;
@@ -284,7 +285,6 @@ impl Store {
         let (segments, bytes) = (Arc::clone(&values.segments), u64::from(current.segment_bytes));
         let appender = Appender::new(segments, replay.segment, replay.offset, bytes)?;
         let log = Log::new(appender, replay.next_sequence, replay.tombstones, Pins::of(replay.pinned));
-        let replayed_below = replay.next_sequence;
         let parts = Parts {
             dir,
             gate,
@@ -296,7 +296,7 @@ impl Store {
             absent,
             active,
             log,
-            replayed_below,
+            replayed_below: replay.next_sequence,
             rules,
         };
         let upkeep = Arc::new(parts.assemble(options)?);

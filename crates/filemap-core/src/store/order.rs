@@ -17,7 +17,7 @@ use crate::store::Store;
 /// # use filemap_core::list::{Direction, KeyRange};
 /// # fn as_they_are(bytes: &[u8], out: &mut Vec<u8>) { out.extend_from_slice(bytes) }
 /// # fn always(bytes: &[u8], out: &mut Vec<u8>) -> bool { out.extend_from_slice(bytes); true }
-/// # let bytes = KeyOrder { name: "bytes", ordered: as_they_are, key: always };
+/// # let bytes = KeyOrder { name: "bytes", ordered: as_they_are, key: always, groups: None };
 /// # let temp = tempfile::tempdir()?;
 /// let store = Store::create(temp.path().join("a"), Options::new().key_order(bytes))?;
 /// for key in [b"b", b"c", b"a"] {
@@ -87,7 +87,8 @@ impl Store {
     /// or removed meanwhile may or may not be included. Reads one or two blocks for each run at
     /// the beginning, then a block of about 4 KiB for every hundred keys; no page, and nothing of
     /// the key log. The first list after many puts sorts their keys: about half a microsecond
-    /// each.
+    /// each. Within a group ([`KeyGroups`](crate::list::KeyGroups)) of up to 32,768 new keys it
+    /// reads only those.
     ///
     /// The list ends after an error. Like every list, it ends with one for each missing file.
     ///

@@ -21,7 +21,7 @@ use crate::handle::reading::Reading;
 use crate::handle::recover;
 use crate::handle::recover::check_canonicalizer;
 use crate::handle::rules;
-use crate::index::memtable::Memtable;
+use crate::index::memtable::{Grouping, Memtable};
 use crate::index::segment_table::SegmentTable;
 use crate::index::superblock::SuperblockFile;
 use crate::logs::segments::FIRST_RECORD;
@@ -367,7 +367,7 @@ impl Job<'_> {
             files,
             segment_table,
             absent: Vec::new(),
-            active: Arc::new(Memtable::new(options.memtable_bytes, 0)),
+            active: Arc::new(Memtable::new(options.memtable_bytes, 0, Grouping::of(&options, first.hash_seed))),
             log,
             // The same version may lie in two places, perhaps in different batches.
             replayed_below: u64::MAX,

@@ -125,7 +125,7 @@ mod tests {
         true
     }
 
-    const BYTES: KeyOrder = KeyOrder { name: "bytes", ordered: as_they_are, key: always };
+    const BYTES: KeyOrder = KeyOrder { name: "bytes", ordered: as_they_are, key: always, groups: None };
 
     #[test]
     fn changes_come_in_order_and_what_cancels_is_left_out() {

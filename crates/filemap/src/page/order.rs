@@ -32,6 +32,8 @@
 //! Invariant: [`ordered`] and [`key`] are inverses for all non-empty keys; [`key`] rejects all
 //! other bytes. A form is at most one byte longer than its key.
 
+mod groups;
+
 use std::io::Write;
 use std::net::Ipv4Addr;
 use std::ops::Range;
@@ -67,7 +69,7 @@ pub(crate) enum Class {
 }
 
 /// The key order that the engine uses.
-pub(crate) const ORDER: KeyOrder = KeyOrder { name: "urls 1", ordered, key };
+pub(crate) const ORDER: KeyOrder = KeyOrder { name: "urls 1", ordered, key, groups: Some(groups::GROUPS) };
 
 /// Appends the ordered form of a key.
 pub(crate) fn ordered(key: &[u8], out: &mut Vec<u8>) {

@@ -18,7 +18,7 @@ use crate::handle::reading::{End, Opened, Reading, Tables};
 use crate::handle::recover::check_canonicalizer;
 use crate::handle::recover::{self, Met};
 use crate::index::address::{Owner, load};
-use crate::index::memtable::Memtable;
+use crate::index::memtable::{Grouping, Memtable};
 use crate::index::superblock::SuperblockFile;
 use crate::logs::keys::KeyLog;
 use crate::logs::scan::Item;
@@ -120,7 +120,8 @@ pub(crate) fn open(dir: Arc<dyn Dir>, options: Options) -> Result<Reading> {
         keys.learn(segment_table.key_ends());
         values.dictionaries.learn(current.last_dictionary, segment_table.kept_dictionaries().collect());
         let Some(absent) = absent(&superblock, &*dir, &current, &segment_table, (&values, &keys))? else { continue };
-        let active = Arc::new(Memtable::new(options.memtable_bytes, options.limits.follower_bytes));
+        let grouping = Grouping::of(&options, current.hash_seed);
+        let active = Arc::new(Memtable::new(options.memtable_bytes, options.limits.follower_bytes, grouping));
         let follower = Follower {
             state: Ranked::new(Following::from(&current, &values.segments)),
             opened: Instant::now(),
@@ -306,7 +307,8 @@ impl Reading {
             // sequences.
             follower.durable_before.store(from.next_sequence, Ordering::Release);
         }
-        let fresh = Arc::new(Memtable::new(self.options.memtable_bytes, self.options.limits.follower_bytes));
+        let (bytes, room) = (self.options.memtable_bytes, self.options.limits.follower_bytes);
+        let fresh = Arc::new(Memtable::new(bytes, room, self.grouping()));
         let mut position = Following::from(from, &self.values.segments);
         self.follow_log_into(&mut position, &fresh)?;
         self.tables.store(Arc::new(Tables { active: fresh, frozen: None }));

@@ -30,7 +30,7 @@ use crate::handle::log::Log;
 use crate::handle::recover::Absent;
 use crate::index::address::Index;
 use crate::index::key_runs::KeyRunFiles;
-use crate::index::memtable::Memtable;
+use crate::index::memtable::{Grouping, Memtable};
 use crate::index::segment_table::SegmentTable;
 use crate::index::superblock::SuperblockFile;
 use crate::logs::keys::KeyLog;
@@ -313,6 +313,12 @@ impl Reading {
     /// Hash of a key: XXH3-64 under the store's seed, so that nobody can choose URLs that collide.
     pub(crate) fn hash(&self, key: &[u8]) -> u64 {
         xxhash_rust::xxh3::xxh3_64_with_seed(key, self.birth.hash_seed)
+    }
+
+    /// The groups that a fresh memtable links; of a writer `None` if the store keeps no order.
+    pub(crate) fn grouping(&self) -> Option<Grouping> {
+        let grouping = Grouping::of(&self.options, self.birth.hash_seed);
+        grouping.filter(|_| !self.is_writer() || self.has_order())
     }
 
     pub(crate) fn emit(&self, event: &Event) {

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::format::key_runs::{Behind, KeyRuns};
 use crate::format::names;
-use crate::handle::reading::in_memory::Batch;
+use crate::handle::reading::in_memory::{Batch, Wanted};
 use crate::handle::reading::{Reading, Tables};
 use crate::handle::recover::Absent;
 use crate::index::key_runs::{RunKeys, unsound};
@@ -56,6 +56,11 @@ impl KeyRange {
 
     fn is_empty(&self) -> bool {
         self.until.as_ref().is_some_and(|until| *until <= self.from)
+    }
+
+    /// Returns whether a form is in the range.
+    pub(super) fn contains(&self, form: &[u8]) -> bool {
+        form >= &self.from[..] && !self.is_passed(form, Direction::Forward)
     }
 
     /// The bound at which a walk begins.
@@ -205,9 +210,10 @@ impl Reading {
         direction: Direction,
     ) -> Result<Walk> {
         let mut in_memory = lock(&self.in_memory);
-        let mut places = Vec::new();
-        for (table, memtable) in [Some(&tables.active), tables.frozen.as_ref()].into_iter().flatten().enumerate() {
-            for batch in in_memory.batches(memtable, order, self.is_writer()) {
+        let (wanted, mut places) = (Wanted::of(order, &range), Vec::new());
+        let memtables = [Some(&tables.active), tables.frozen.as_ref()].into_iter().flatten();
+        for (table, memtable) in memtables.enumerate().filter(|_| !range.is_empty()) {
+            for batch in in_memory.batches(memtable, &wanted, self.is_writer()) {
                 let at = match (direction, &range.until) {
                     (Direction::Forward, _) => batch.below(&range.from),
                     (Direction::Back, Some(until)) => batch.below(until),

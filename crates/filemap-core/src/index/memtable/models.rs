@@ -29,12 +29,17 @@ fn latest(table: &Memtable, key: &[u8]) -> u64 {
     best.version.sequence
 }
 
-/// Runs `insert` and `read` concurrently on a table with a, b and c in one bucket.
+/// The group of all keys here.
+fn one_group(_: &[u8]) -> &[u8] {
+    b"group"
+}
+
+/// Runs `insert` and `read` concurrently on a table with a, b and c in one bucket and one group.
 fn scenario(insert: fn(&Memtable), read: fn(&Memtable)) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(move || {
-        let table = Arc::new(Memtable::new(0, 0));
+        let table = Arc::new(Memtable::new(0, 0, Some(Grouping::new(one_group))));
         for (i, key) in [b"a", b"b", b"c"].into_iter().enumerate() {
             table.insert(HASH, key, &entry(i as u64 + 1));
         }
@@ -115,6 +120,37 @@ fn what_was_there_at_a_mark_is_known_and_whole() {
             }
         },
     );
+}
+
+/// The keys of the group before a mark taken first, which are a, b and c, and d if the mark covers
+/// it: each once.
+fn follow_chain(table: &Memtable) {
+    let (mark, mut keys) = (table.mark(), Vec::new());
+    table.each_in_group(b"group", (0, mark), usize::MAX, |key| keys.push(key.to_vec())).expect("a chain");
+    // Four entries of nine words; word 0 is unused.
+    let expected: &[&[u8]] = if mark > 1 + 3 * 9 { &[b"d", b"c", b"b", b"a"] } else { &[b"c", b"b", b"a"] };
+    assert_eq!(keys, expected, "the chain has other keys");
+}
+
+#[test]
+fn a_chain_has_each_key_before_a_mark_once_while_one_is_added_to_its_group() {
+    scenario(|table| table.insert(HASH, b"d", &entry(4)), follow_chain);
+}
+
+#[test]
+fn a_chain_has_each_key_once_while_one_is_put_again() {
+    scenario(replace, |table| {
+        let mut keys = Vec::new();
+        table.each_in_group(b"group", (0, table.mark()), usize::MAX, |key| keys.push(key.to_vec())).expect("a chain");
+        assert_eq!(keys, [b"c", b"b", b"a"]);
+    });
+}
+
+#[test]
+#[should_panic]
+fn an_entry_that_comes_into_its_chain_too_early_is_noticed() {
+    plant(Fault::Publish32);
+    scenario(|table| table.insert(HASH, b"d", &entry(4)), follow_chain);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::{Options, Record, Store};
 
 /// Puts a store in the state of a running checkpoint.
 fn frozen(store: &Store) {
-    store.reading.freeze(Arc::new(Memtable::new(1 << 20, 0)));
+    store.reading.freeze(Arc::new(Memtable::new(1 << 20, 0, None)));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Unit tests that need a whole store: the code they test lies below `store`, so they are here.
 
+mod chains;
 mod checkpointing;
 // It needs real threads and locks.
 #[cfg(not(any(filemap_loom, filemap_shuttle)))]

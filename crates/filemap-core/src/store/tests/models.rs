@@ -105,7 +105,7 @@ fn a_table_that_is_dropped_before_it_is_merged_is_noticed() {
     check(3000, || {
         readers_beside(|store| {
             let tables = Arc::clone(&store.reading.tables());
-            let fresh = || Arc::new(Memtable::new(256 << 10, 0));
+            let fresh = || Arc::new(Memtable::new(256 << 10, 0, None));
             store.reading.replace_tables(Arc::new(Tables { active: fresh(), frozen: None }));
             // Long enough for a put or get in between.
             thread::yield_now();

@@ -223,7 +223,8 @@ impl Upkeep {
     /// Replaces the active table with an empty one and notes the log's state, in one step. `None`
     /// if nothing was logged since the last checkpoint and the task is empty.
     pub(crate) fn freeze(&self, c: &Checkpointer, task: &Task) -> Result<Option<Frozen>> {
-        let fresh = Arc::new(Memtable::new(self.reading.options().memtable_bytes, 0));
+        let bytes = self.reading.options().memtable_bytes;
+        let fresh = Arc::new(Memtable::new(bytes, 0, self.reading.grouping()));
         let mut log = lock(self.writing.log());
         let start = Instant::now();
         let tail = log.appender.tail();

@@ -391,6 +391,63 @@ fn the_pages_of_a_pages_host_are_those_of_its_labels() {
     }
 }
 
+/// A list within a group reads only the keys of that group: none may have another name.
+#[test]
+fn all_keys_of_a_range_within_a_group_have_its_name() {
+    let groups = ORDER.groups.expect("groups");
+    let of = |range: &Range<Vec<u8>>| (groups.of_range)(&range.start, &range.end);
+    let keys: Vec<_> = random_keys(9, 2000).into_iter().map(|key| (form(&key), key)).collect();
+    let mut named = 0;
+    for (form, key) in keys.iter().step_by(11) {
+        let host = urlindex::host(key::url(key)).and_then(|host| str::from_utf8(host).ok()).unwrap_or("a.com");
+        let canonical = canonical_host(host).unwrap_or_else(|| host.to_owned());
+        for class in Class::ALL {
+            let (of_host, others) = (class.of_host(host), class.others_with_prefix(b""));
+            if !canonical.is_empty() && !of_host.is_empty() {
+                assert_eq!(of(&of_host), Some(canonical.clone().into_bytes()), "{host}");
+            }
+            assert!(of(&others).is_some() && of(&class.all()).is_none() && of(&class.shaped()).is_none());
+            let mut ranges = vec![of_host, others, class.of_domain(host), class.of_url(key::url(key))];
+            ranges.push(class.others_with_prefix(&key[..key.len().min(9)]));
+            ranges.extend(class.with_prefix(key));
+            ranges.push(form.clone()..keys[keys.len() / 2].0.clone());
+            // The rest after a cursor, both ways.
+            let inside: Vec<_> = ranges.iter().filter(|range| range.contains(form)).cloned().collect();
+            ranges.extend(inside.iter().map(|range| [&form[..], &[0]].concat()..range.end.clone()));
+            ranges.extend(inside.iter().map(|range| range.start.clone()..form.clone()));
+            for range in ranges {
+                let Some(name) = of(&range) else { continue };
+                named += 1;
+                for (form, key) in &keys {
+                    let is_of = !range.contains(form) || (groups.of_key)(key) == name;
+                    assert!(is_of, "{} {}", name.escape_ascii(), key.escape_ascii());
+                }
+            }
+        }
+    }
+    assert!(named > 1000, "{named}");
+}
+
+#[test]
+fn the_group_of_a_url_is_its_host_if_it_has_the_shape() {
+    let of_key = ORDER.groups.expect("groups").of_key;
+    let expected: [(&[u8], &[u8]); 10] = [
+        (b"https://www.example.com/a?b", b"www.example.com"),
+        (b"http://www.example.com:8080", b"www.example.com"),
+        (b"http://www.example.com/\0\0POST", b"www.example.com"),
+        (b"http://www.example.com/\0request", b"www.example.com"),
+        (b"http://1.2.3.4/", b"1.2.3.4"),
+        (b"http://[::1]/", b"[::1]"),
+        (b"http://user@www.example.com/", b""),
+        (b"ftp://www.example.com/\0\0POST", b"\0"),
+        (b"ftp://www.example.com/\0request", b"\0\0"),
+        (b"\0variants1234", b"\0\0"),
+    ];
+    for (key, group) in expected {
+        assert_eq!(of_key(key), group, "{}", key.escape_ascii());
+    }
+}
+
 #[test]
 fn a_prefix_has_a_range_from_its_path_on() {
     let keys: Vec<(Vec<u8>, Slow, Vec<u8>)> = random_keys(5, 1000)
