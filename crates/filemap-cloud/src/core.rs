@@ -286,7 +286,7 @@ impl Core {
     /// The error for a row that was found twice, and whose record, or the dictionary that it
     /// needs, is missing.
     pub(crate) async fn lost(&self, row: &Row) -> Error {
-        if let Ok(Some(bytes)) = self.bytes(row, 0..row.head_bytes).await
+        if let Ok(Some(bytes)) = self.bytes(row, 0..row.head_bytes, Via::Bucket).await
             && let Ok((record, _)) = Record::take(&bytes, row.place, false)
             && let Some(id) = record.dictionary()
         {

@@ -135,8 +135,10 @@ pub struct KeyGroups {
     pub of_key: fn(&[u8]) -> &[u8],
     /// Name of the group of all keys in a range of forms, from the first one up to and without the
     /// second. `None` if they may be of several groups: such a list sorts all keys.
-    pub of_range: fn(&[u8], &[u8]) -> Option<Vec<u8>>,
+    pub of_range: GroupOfRange,
 }
+
+type GroupOfRange = fn(&[u8], &[u8]) -> Option<Vec<u8>>;
 
 /// The callback for events.
 #[derive(Clone)]
