@@ -11,7 +11,7 @@ pub const IO: &[&[&str]] = &[
 /// checksums and counters.
 pub const RUNS: &[&[&str]] = &[
     &["filter", "format", "index", "ordered::change", "ordered::front", "ordered::sort", "traffic"],
-    &["home", "mapped"],
+    &["home", "mapped", "places"],
     &["run"],
     &["cursor", "fixed", "merge", "ordered::format", "writer"],
     &["ordered::inner", "ordered::leaf"],
