@@ -2,7 +2,9 @@
 
 use std::cmp::Ordering;
 use std::fmt::Debug;
+use std::sync::atomic::Ordering::Relaxed;
 
+use filemap_io::Word;
 use filemap_io::header::Kind;
 
 /// Bytes of a block.
@@ -89,4 +91,14 @@ pub trait Format: Clone + Debug + Send + Sync + 'static {
 
     /// Searches a block for a key; `None` if the bytes are not a block of entries.
     fn find(&self, block: &[u8], key: Self::Key<'_>) -> Option<Found<Self::Entry>>;
+
+    /// [`Format::find`] in the words of a mapped block, which was valid when it was read. This
+    /// copies the block; a format that needs few of the words overrides it. It must not panic on
+    /// any words.
+    fn find_mapped(&self, block: &[Word], key: Self::Key<'_>) -> Option<Found<Self::Entry>> {
+        let mut bytes = [0; BLOCK_BYTES + PADDING_BYTES];
+        let pairs = bytes.as_chunks_mut::<8>().0.iter_mut().zip(block);
+        pairs.for_each(|(bytes, word)| *bytes = word.load(Relaxed).to_le_bytes());
+        self.find(&bytes, key)
+    }
 }

@@ -46,6 +46,7 @@ mod index;
 mod mapped;
 mod merge;
 pub mod ordered;
+mod places;
 mod run;
 mod traffic;
 mod writer;

@@ -1,11 +1,14 @@
 //! A run: a header, blocks of 4096 bytes with their filters after each group of 128, and the index
 //! (first 64 bits of each block's first key).
 //!
-//! The index is in memory and the file is mapped for the filters. A look-up reads the one block
-//! that can hold the key if its filter lets it pass, and more blocks only where several begin with
-//! the same 64 bits. Runs of version 1 have no filters: each look-up reads a block. Blocks are not
-//! read through the map: false positives alone would make a whole set resident, and a failing
-//! device would be a signal instead of an error.
+//! The index is in memory and the file is mapped. A look-up searches the one block that can hold
+//! the key if its filter lets it pass, and more blocks only where several begin with the same 64
+//! bits. Runs of version 1 have no filters: each look-up searches a block.
+//!
+//! A block is read by a system call and checked until a key is found in it; from then on it is
+//! searched through the map, which costs a tenth. False positives of the filters map nothing: they
+//! alone would make a whole set resident. A device that cannot read a block is an error at the
+//! first read, and a signal only for a block that was read before and that the system has dropped.
 //!
 //! A file begins with a durable header that names the owner and counts no blocks. The run is
 //! written whole and synced before its owner names it; then it never changes.
@@ -19,10 +22,11 @@ use filemap_io::layout::{Field, Zeros};
 use filemap_io::{Access, Advice, File, StorageError, layout};
 
 use crate::filter::{self, FILTER_BYTES};
-use crate::format::{BLOCK_BYTES, CHUNK_BLOCKS, Format, Found, PADDING_BYTES, READ_AHEAD_BLOCKS};
+use crate::format::{BLOCK_BYTES, Format, Found, PADDING_BYTES, READ_AHEAD_BLOCKS};
 use crate::home::{Home, file_name};
 use crate::index::Index;
 use crate::mapped::Mapped;
+use crate::places::{Places, group_end};
 use crate::traffic::Traffic;
 
 layout! {
@@ -162,45 +166,6 @@ pub(crate) fn copy<F>(from: &dyn File, name: &str, len: u64, to: &Home<F>) -> Re
     file.sync().map_err(StorageError::io("sync", name))
 }
 
-/// Offsets of the parts of a run in its file.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Places {
-    /// Blocks so far.
-    pub(crate) blocks: u64,
-    /// Bytes of a filter; 0 if the run has no filters.
-    pub(crate) filter_bytes: u64,
-}
-
-impl Places {
-    /// Offset of a block.
-    pub(crate) fn block(self, number: u64) -> u64 {
-        let filters = number / CHUNK_BLOCKS as u64 * CHUNK_BLOCKS as u64;
-        (1 + number) * BLOCK_BYTES as u64 + filters * self.filter_bytes
-    }
-
-    /// Offset of a block's filter.
-    fn filter(self, number: u64) -> u64 {
-        let first = number / CHUNK_BLOCKS as u64 * CHUNK_BLOCKS as u64;
-        let end = (first + CHUNK_BLOCKS as u64).min(self.blocks);
-        self.block(first) + (end - first) * BLOCK_BYTES as u64 + (number - first) * self.filter_bytes
-    }
-
-    /// Offset of the index.
-    pub(crate) fn index(self) -> u64 {
-        (1 + self.blocks) * BLOCK_BYTES as u64 + self.blocks * self.filter_bytes
-    }
-
-    /// Length of the file, in bytes.
-    fn len(self) -> u64 {
-        self.index() + 8 * self.blocks
-    }
-}
-
-/// End of a block's group, after which the group's filters lie.
-fn group_end(block: u64) -> u64 {
-    (block / CHUNK_BLOCKS as u64 + 1) * CHUNK_BLOCKS as u64
-}
-
 /// An open run.
 ///
 /// ```
@@ -323,8 +288,8 @@ impl<F: Format> Run<F> {
         copy(&*self.file, &self.name, self.disk_bytes(), to)
     }
 
-    /// Finds a key's entry, tombstones included. Reads one block, and mostly none for an absent
-    /// key.
+    /// Finds a key's entry, tombstones included. Searches one block, and mostly none for an absent
+    /// key; reads it unless a key was found in it before.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`]; [`StorageError::Io`].
@@ -354,10 +319,24 @@ impl<F: Format> Run<F> {
     /// Searches a block. Not inlined: most look-ups need no block.
     #[inline(never)]
     fn find_in(&self, number: u64, key: F::Key<'_>) -> Result<Found<F::Entry>, StorageError> {
+        let Some(words) = self.mapped.block(number, self.places.block(number)) else {
+            return self.read_and_find(number, key);
+        };
+        self.traffic.block_read(0);
+        self.format.find_mapped(words, key).ok_or_else(|| self.no_block(number))
+    }
+
+    /// Reads and searches a block in which no key was found yet.
+    #[inline(never)]
+    fn read_and_find(&self, number: u64, key: F::Key<'_>) -> Result<Found<F::Entry>, StorageError> {
         let mut bytes = [0; BLOCK_BYTES + PADDING_BYTES];
         self.read_block(number, &mut bytes[..BLOCK_BYTES])?;
         self.check(&bytes, number)?;
-        self.format.find(&bytes, key).ok_or_else(|| self.no_block(number))
+        let found = self.format.find(&bytes, key).ok_or_else(|| self.no_block(number))?;
+        if matches!(found, Found::Entry(_)) {
+            self.mapped.keep_block(number);
+        }
+        Ok(found)
     }
 
     /// Returns whether a block may hold a key with this hash, by its filter.

@@ -1,4 +1,4 @@
-//! I/O counters of all runs of an owner: reads of single blocks, bytes read, bytes written.
+//! I/O counters of all runs of an owner: blocks searched for one key, bytes read, bytes written.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,7 +20,8 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Counts the read of one block for a look-up.
+    /// Counts a block that a look-up searches, and the bytes that it reads for that: none if the
+    /// block is mapped.
     pub fn block_read(&self, bytes: u64) {
         self.block_reads.fetch_add(1, Ordering::Relaxed);
         self.read(bytes);
@@ -36,7 +37,7 @@ impl Traffic {
         self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Block reads, total bytes read, bytes written.
+    /// Blocks searched for one key, total bytes read, bytes written.
     pub fn counts(&self) -> (u64, u64, u64) {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (of(&self.block_reads), of(&self.read_bytes), of(&self.written_bytes))

@@ -10,7 +10,8 @@ use filemap_io::{File, StorageError};
 use crate::filter::{self, FILTER_BYTES};
 use crate::format::{BLOCK_BYTES, CHUNK_BLOCKS, Format};
 use crate::home::{Home, file_name};
-use crate::run::{CRC, Places, RunInfo, Salt, checksum, header};
+use crate::places::Places;
+use crate::run::{CRC, RunInfo, Salt, checksum, header};
 
 /// Writer of a run. After an error it is unusable.
 ///

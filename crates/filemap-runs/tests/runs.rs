@@ -376,6 +376,45 @@ fn filters_save_the_reads_of_what_is_not_there() {
     assert_eq!(all(Source::Run(RunReader::new(run))).expect("read"), entries);
 }
 
+#[test]
+fn a_block_in_which_a_key_was_found_is_not_read_again() {
+    let disk = SimDisk::new(1);
+    let home = home(&disk, Fixed::new(80));
+    let mut rng = fastrand::Rng::with_seed(6);
+    let mut entries: Vec<u128> = (0..180_000).map(|_| rng.u128(..) & home.format.mask()).collect();
+    entries.sort_unstable();
+    entries.iter_mut().step_by(5).for_each(|entry| *entry |= home.format.mark());
+    let run = written(&home, 1, &entries);
+    let read = || home.traffic.counts().1;
+    let strangers: Vec<u128> = (0..20_000).map(|_| rng.u128(..) & home.format.mask()).collect();
+    let ask = || {
+        entries.iter().for_each(|entry| assert_eq!(run.find(home.format.key(entry)).expect("read"), Some(*entry)));
+        strangers.iter().for_each(|entry| assert_eq!(run.find(*entry).expect("read"), None));
+    };
+    let blocks_read = |before: u64| (read() - before) / BLOCK_BYTES as u64;
+    // False positives of the filters read a block each time.
+    let ask_for_strangers = || {
+        let before = read();
+        strangers.iter().for_each(|entry| assert_eq!(run.find(*entry).expect("read"), None));
+        blocks_read(before)
+    };
+    // The first time, each filter is read too.
+    assert!(ask_for_strangers() >= run.info().blocks * FILTER_BYTES as u64 / BLOCK_BYTES as u64);
+    let positives = ask_for_strangers();
+    assert!(positives > 10 && positives == ask_for_strangers(), "{positives}");
+    let before = read();
+    ask();
+    assert_eq!(blocks_read(before), run.info().blocks);
+    let before = read();
+    ask();
+    assert_eq!(read(), before);
+    // Another handle begins anew.
+    let run = Run::open(&home, run.info()).expect("opens");
+    let before = read();
+    assert_eq!(run.find(home.format.key(&entries[0])).expect("read"), Some(entries[0]));
+    assert_eq!(read() - before, (BLOCK_BYTES + FILTER_BYTES) as u64);
+}
+
 /// As version 1 wrote it: blocks without filters.
 #[test]
 fn a_run_without_filters_is_read() {

@@ -23,8 +23,8 @@ pub const IO: &[&[&str]] = &[
 /// `filemap-runs`. Runs of keys in order have their own modules of everything but names, seeds of
 /// checksums and counters.
 pub const RUNS: &[&[&str]] = &[
-    &["filter", "format", "index", "ordered::change", "ordered::front", "ordered::sort", "traffic"],
-    &["home", "mapped"],
+    &["filter", "format", "index", "ordered::change", "ordered::front", "traffic"],
+    &["home", "mapped", "ordered::sort", "places"],
     &["run"],
     &["cursor", "fixed", "merge", "ordered::format", "writer"],
     &["ordered::inner", "ordered::leaf"],

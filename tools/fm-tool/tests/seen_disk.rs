@@ -126,7 +126,7 @@ fn lines_one_at_a_time_are_answered_each_before_the_next_by_filters() {
     assert!(words.contains("one at a time") && words.contains("by the cache"), "{words}");
     // One block for each of the 200 known URLs that is in no cache, and hardly one for the others.
     let blocks =
-        words.split(", ").find_map(|part| part.strip_suffix(" blocks read for one URL\n")?.parse::<u64>().ok());
+        words.split(", ").find_map(|part| part.strip_suffix(" blocks searched for one URL\n")?.parse::<u64>().ok());
     assert!(blocks.is_some_and(|blocks| blocks <= 230), "{words}");
 }
 

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use filemap_io::{Access, Dir, files};
-use filemap_runs::ordered::{Change, Direction, Home, Info, Merge, OWNER_BYTES, Run, Source, Writer, owner};
+use filemap_runs::ordered::{Change, Direction, Entry, Home, Info, Merge, OWNER_BYTES, Run, Source, Writer, owner};
 
 use crate::error::{Error, Result, StorageError};
 use crate::failpoint::{Fault, planted};
@@ -76,8 +76,8 @@ impl KeyRunFiles {
     }
 
     /// Writes the sum of sources as a run of this number, or of the next number whose name is
-    /// free; durable except for its name. `None` if all changes cancel out. Calls `each_some`
-    /// about every tenth of a millisecond. After an error no file is left.
+    /// free; durable except for its name. No source has a key twice. `None` if all changes cancel
+    /// out. Calls `each_some` about every tenth of a millisecond. After an error no file is left.
     ///
     /// # Errors
     /// `Corrupt` from a source; `Io`; those of `each_some`.
@@ -87,10 +87,18 @@ impl KeyRunFiles {
         sources: Vec<Source<'_>>,
         each_some: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Option<Info>> {
+        // A checkpoint of a load has one source, in memory: its entries need no merge.
+        let alone = match sources[..] {
+            [Source::Memory(entries)] => Some(entries),
+            _ => None,
+        };
         let merge = Merge::new(sources, Direction::Forward, Bound::Unbounded)?;
         let writer = Writer::create(&self.home, number)?;
         let begun = writer.number();
-        let written = write(merge, writer, each_some);
+        let written = match alone {
+            Some(entries) => write_alone(entries, writer, each_some),
+            None => write_merged(merge, writer, each_some),
+        };
         if written.is_err() {
             // If this fails, the next opening removes it.
             let _ = self.remove(begun);
@@ -146,22 +154,45 @@ impl KeyRunFiles {
     }
 }
 
-fn write(
+fn write_merged(
     mut merge: Merge<'_>,
     mut writer: Writer<'_>,
     each_some: &mut dyn FnMut() -> Result<()>,
 ) -> Result<Option<Info>> {
     for nth in 0.. {
-        if nth % SOME_ENTRIES == 0 {
-            each_some()?;
-        }
-        if nth % ENTRIES_AT_ONCE == ENTRIES_AT_ONCE - 1 {
-            // Otherwise a put's sync would wait for all of it.
-            writer.sync_written()?;
-        }
+        rest(nth, &writer, each_some)?;
         let Some((form, change)) = merge.next_entry()? else { break };
         writer.push(form, change)?;
     }
+    end(writer)
+}
+
+/// Writes entries whose keys rise.
+fn write_alone(
+    entries: &[Entry<'_>],
+    mut writer: Writer<'_>,
+    each_some: &mut dyn FnMut() -> Result<()>,
+) -> Result<Option<Info>> {
+    for (nth, (form, change)) in entries.iter().enumerate() {
+        rest(nth, &writer, each_some)?;
+        writer.push(form, *change)?;
+    }
+    end(writer)
+}
+
+/// What is done between two entries, before number `nth`.
+fn rest(nth: usize, writer: &Writer<'_>, each_some: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+    if nth.is_multiple_of(SOME_ENTRIES) {
+        each_some()?;
+    }
+    if nth % ENTRIES_AT_ONCE == ENTRIES_AT_ONCE - 1 {
+        // Otherwise a put's sync would wait for all of it.
+        writer.sync_written()?;
+    }
+    Ok(())
+}
+
+fn end(writer: Writer<'_>) -> Result<Option<Info>> {
     let Some(written) = writer.end()? else { return Ok(None) };
     if !planted(Fault::KeyRunNotSynced) {
         written.sync()?;
@@ -246,4 +277,44 @@ impl RunKeys {
 pub(crate) fn unsound(what: &str, form: &[u8]) -> Error {
     let shown = String::from_utf8_lossy(&form[..form.len().min(80)]).into_owned();
     Error::corrupt(names::KEY_RUNS, 0, format!("the runs of keys in order {what}: {shown:?}; a repair rebuilds them"))
+}
+
+#[cfg(all(test, feature = "sim"))]
+mod tests {
+    use filemap_io::sim::SimDisk;
+
+    use super::*;
+
+    #[test]
+    fn entries_written_alone_make_the_run_that_a_merge_makes() {
+        let mut keys: Vec<String> = (0..5_000).map(|n| format!("com,site{})/{n}", n % 37)).collect();
+        keys.sort();
+        let change = |nth: usize| if nth.is_multiple_of(3) { Change::Removed } else { Change::Added };
+        let entries: Vec<Entry<'_>> = keys.iter().enumerate().map(|(nth, key)| (key.as_bytes(), change(nth))).collect();
+        let written = |sources: Vec<Source<'_>>| {
+            let (disk, mut calls) = (SimDisk::new(1), 0);
+            let files = KeyRunFiles::new(disk.dir(), [7; 16]);
+            let mut each_some = || {
+                calls += 1;
+                Ok(())
+            };
+            let info = files.write(1, sources, &mut each_some).unwrap().unwrap();
+            assert!(calls >= 4, "{calls}");
+            (info, disk.bytes(&names::key_run(1)).unwrap())
+        };
+        let alone = written(vec![Source::Memory(&entries)]);
+        assert_eq!(alone.0.entries(), 5_000);
+        assert!(alone == written(vec![Source::Memory(&entries), Source::Memory(&[])]));
+    }
+
+    #[test]
+    fn entries_written_alone_that_do_not_rise_are_refused_and_leave_no_file() {
+        let disk = SimDisk::new(1);
+        let files = KeyRunFiles::new(disk.dir(), [7; 16]);
+        let entries: [Entry<'_>; 2] = [(b"b", Change::Added), (b"a", Change::Added)];
+        assert!(files.write(1, vec![Source::Memory(&entries)], &mut || Ok(())).is_err());
+        assert!(disk.names().is_empty());
+        assert!(files.write(1, vec![Source::Memory(&[])], &mut || Ok(())).unwrap().is_none());
+        assert!(disk.names().is_empty());
+    }
 }

@@ -27,7 +27,7 @@ layout! {
 
 /// Maximum number of values in a block.
 pub const VALUES_MAX: usize = 1024;
-const HEADER_BYTES: usize = BlockHeader::PARTS.at;
+pub(super) const HEADER_BYTES: usize = BlockHeader::PARTS.at;
 /// Maximum number of words of high parts.
 const WORDS_MAX: usize = (BLOCK_BYTES - HEADER_BYTES) / 8;
 const LOW_BITS_MAX: u32 = 100;
@@ -113,6 +113,62 @@ impl BitWriter<'_> {
     }
 }
 
+/// The numbers of a block's header.
+pub(super) struct Numbers {
+    pub(super) count: usize,
+    /// Bits of a low part.
+    pub(super) low: u32,
+    /// Words of high parts.
+    pub(super) words: usize,
+    pub(super) base: u128,
+}
+
+impl Numbers {
+    /// Reads them from a header: `None` if no encoder writes such a header.
+    pub(super) fn of(header: &[u8]) -> Option<Numbers> {
+        let count = usize::from(BlockHeader::COUNT.get(header));
+        let low = u32::from(BlockHeader::LOW_BITS.get(header));
+        let words = usize::from(BlockHeader::WORDS.get(header));
+        let base = BlockHeader::BASE.get(header);
+        let is_possible = (1..=VALUES_MAX).contains(&count) && (1..=LOW_BITS_MAX).contains(&low);
+        let end = HEADER_BYTES + 8 * words + (count * low as usize).div_ceil(8);
+        (is_possible && end <= BLOCK_BYTES).then_some(Numbers { count, low, words, base })
+    }
+}
+
+/// Position after the ones that begin at `start` in so many words of high parts.
+#[inline]
+pub(super) fn end_of_ones(start: usize, words: usize, word: impl Fn(usize) -> u64) -> usize {
+    let mut at = start;
+    while at < 64 * words {
+        let ones = (word(at / 64) >> (at % 64)).trailing_ones() as usize;
+        at += ones;
+        if ones == 0 || !at.is_multiple_of(64) {
+            break;
+        }
+    }
+    at
+}
+
+/// Searches a low part among `rest` of them in order, from the value of number `first` on:
+/// `Some(true)` if that value is a tombstone.
+#[inline]
+pub(super) fn among(mut first: usize, mut rest: usize, low: u128, part: impl Fn(usize) -> u128) -> Option<bool> {
+    while rest > 0 {
+        let half = rest / 2;
+        let other = part(first + half);
+        if other | 1 == low | 1 {
+            return Some(other & 1 == 1);
+        }
+        if other < low {
+            (first, rest) = (first + half + 1, rest - half - 1);
+        } else {
+            rest = half;
+        }
+    }
+    None
+}
+
 /// A block with a valid checksum.
 ///
 /// ```
@@ -147,15 +203,7 @@ impl<'a> Block<'a> {
         if bytes.len() < BLOCK_BYTES + PADDING_BYTES {
             return None;
         }
-        let count = usize::from(BlockHeader::COUNT.get(bytes));
-        let low = u32::from(BlockHeader::LOW_BITS.get(bytes));
-        let words = usize::from(BlockHeader::WORDS.get(bytes));
-        let base = BlockHeader::BASE.get(bytes);
-        let is_possible = (1..=VALUES_MAX).contains(&count) && (1..=LOW_BITS_MAX).contains(&low);
-        let end = HEADER_BYTES + 8 * words + (count * low as usize).div_ceil(8);
-        if !is_possible || end > BLOCK_BYTES {
-            return None;
-        }
+        let Numbers { count, low, words, base } = Numbers::of(bytes)?;
         let block = Block { bytes, count, low, words, base };
         let ones: u32 = (0..words).map(|word| block.word(word).count_ones()).sum();
         (ones as usize == count).then_some(block)
@@ -177,20 +225,6 @@ impl<'a> Block<'a> {
     /// Number of values.
     pub fn count(&self) -> usize {
         self.count
-    }
-
-    /// Number of consecutive ones in the high parts from `start` on.
-    #[inline]
-    fn ones_from(&self, start: usize) -> usize {
-        let mut at = start;
-        while at < 64 * self.words {
-            let ones = (self.word(at / 64) >> (at % 64)).trailing_ones() as usize;
-            at += ones;
-            if ones == 0 || !at.is_multiple_of(64) {
-                break;
-            }
-        }
-        at - start
     }
 
     /// The first value without its lowest bit.
@@ -275,20 +309,8 @@ impl Lookup<'_> {
         let low = relative & ((1 << block.low) - 1);
         // URLs of one host lie so close together, and so far from the next host's, that they often
         // share a high part.
-        let (mut first, mut rest) = (start - high, block.ones_from(start));
-        while rest > 0 {
-            let half = rest / 2;
-            let other = block.low(first + half);
-            if other | 1 == low | 1 {
-                return Some(other & 1 == 1);
-            }
-            if other < low {
-                (first, rest) = (first + half + 1, rest - half - 1);
-            } else {
-                rest = half;
-            }
-        }
-        None
+        let ones = end_of_ones(start, block.words, |word| block.word(word)) - start;
+        among(start - high, ones, low, |number| block.low(number))
     }
 }
 
@@ -316,7 +338,7 @@ const ONES: [[u8; 8]; 256] = {
 /// Position of the `rank`th one of a word, counted from 1; the word has at least that many.
 /// Broadword selection (Vigna 2008): sums over bytes, computed in parallel, give its byte.
 #[inline]
-fn select(word: u64, rank: u64) -> usize {
+pub(super) fn select(word: u64, rank: u64) -> usize {
     let pairs = word - (word >> 1 & (0x55 * BYTES));
     let nibbles = (pairs & (0x33 * BYTES)) + (pairs >> 2 & (0x33 * BYTES));
     let sums = ((nibbles + (nibbles >> 4)) & (0x0f * BYTES)).wrapping_mul(BYTES);

@@ -4,9 +4,11 @@
 //! is an entry shifted so that the mark is its lowest bit; blocks hold values.
 
 mod block;
+mod words;
 
 use std::cmp::Ordering;
 
+use filemap_io::Word;
 use filemap_io::header::Kind;
 use filemap_io::layout::Row;
 
@@ -65,6 +67,12 @@ impl Fixed {
     #[inline]
     pub const fn mask(self) -> u128 {
         !(u128::MAX >> self.bits)
+    }
+
+    /// The entry of a fingerprint.
+    #[inline]
+    fn entry(self, fingerprint: u128, is_tombstone: bool) -> u128 {
+        fingerprint | if is_tombstone { self.mark() } else { 0 }
     }
 }
 
@@ -136,9 +144,14 @@ impl Format for Fixed {
         if value < block.base() {
             return Some(Found::Before);
         }
-        Some(match block.lookup().find(value) {
-            Some(is_tombstone) => Found::Entry(key | if is_tombstone { self.mark() } else { 0 }),
-            None => Found::Absent,
+        Some(block.lookup().find(value).map_or(Found::Absent, |mark| Found::Entry(self.entry(key, mark))))
+    }
+
+    fn find_mapped(&self, block: &[Word], key: u128) -> Option<Found<u128>> {
+        Some(match words::find(block, key >> self.shift())? {
+            Found::Entry(is_tombstone) => Found::Entry(self.entry(key, is_tombstone)),
+            Found::Absent => Found::Absent,
+            Found::Before => Found::Before,
         })
     }
 }

@@ -145,6 +145,12 @@ impl Cursor {
         (self.held != NONE).then(|| (&self.key[..], self.leaf.change(self.held)))
     }
 
+    /// The key of [`Cursor::held`].
+    #[inline]
+    pub(super) fn held_key(&self) -> Option<&[u8]> {
+        (self.held != NONE).then_some(&self.key[..])
+    }
+
     /// Makes `key` the key of entry `nth` of the leaf.
     #[inline]
     fn hold(&mut self, nth: usize) {

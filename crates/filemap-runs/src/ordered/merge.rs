@@ -82,13 +82,14 @@ impl<'a> Merge<'a> {
         }
         loop {
             let Some(&winner) = self.tree.first() else { return Ok(None) };
-            if !self.is_begun {
-                let Some((key, _)) = self.readers[winner].entry() else { return Ok(None) };
+            let is_its_first = !self.is_begun;
+            if is_its_first {
+                let Some(key) = self.readers[winner].key() else { return Ok(None) };
                 self.key.clear();
                 self.key.extend_from_slice(key);
                 (self.sum, self.is_begun) = (0, true);
             }
-            self.add_up()?;
+            self.add_up(is_its_first)?;
             self.is_begun = false;
             if self.sum != 0 {
                 return Ok(Some((&self.key, Change::of(self.sum < 0))));
@@ -96,17 +97,20 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// Sums the changes of `key` and moves their sources past it.
+    /// Sums the changes of `key` and moves their sources past it. `is_equal` if the next source is
+    /// known to have it.
     #[inline]
-    fn add_up(&mut self) -> Result<(), StorageError> {
+    fn add_up(&mut self, mut is_equal: bool) -> Result<(), StorageError> {
         loop {
             let winner = self.tree[0];
-            let Some((_, change)) = self.readers[winner].entry().filter(|(key, _)| *key == self.key) else {
+            let is_same = |(key, _): &Entry<'_>| is_equal || *key == self.key;
+            let Some((_, change)) = self.readers[winner].entry().filter(is_same) else {
                 return Ok(());
             };
             self.readers[winner].step(self.direction)?;
             self.sum += change.sum();
             self.replay(winner);
+            is_equal = false;
         }
     }
 
@@ -122,8 +126,8 @@ impl<'a> Merge<'a> {
     /// Returns whether reader `a` comes before reader `b`.
     #[inline]
     fn is_next(&self, a: usize, b: usize) -> bool {
-        match (self.readers[a].entry(), self.readers[b].entry()) {
-            (Some((a, _)), Some((b, _))) => match self.direction {
+        match (self.readers[a].key(), self.readers[b].key()) {
+            (Some(a), Some(b)) => match self.direction {
                 Direction::Forward => a < b,
                 Direction::Back => a > b,
             },

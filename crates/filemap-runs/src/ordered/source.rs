@@ -70,6 +70,19 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The key of the next entry.
+    #[inline]
+    pub(super) fn key(&self) -> Option<&[u8]> {
+        if !self.is_there {
+            return None;
+        }
+        match &self.source {
+            Source::Run(_) => self.cursor.as_ref()?.held_key(),
+            Source::Memory(entries) => entries.get(self.at).map(|(key, _)| *key),
+            Source::Owned(entries) => entries.get(self.at).map(|(key, _)| &key[..]),
+        }
+    }
+
     /// Sum of the changes of all keys below `key`, or of all keys.
     pub(super) fn sum_below(&self, key: Option<&[u8]>) -> Result<i64, StorageError> {
         let is_below = |entry: &[u8]| key.is_none_or(|key| entry < key);

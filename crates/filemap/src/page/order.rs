@@ -249,7 +249,9 @@ impl<'k> Parts<'k> {
     fn of_url(url: &'k [u8]) -> Option<Parts<'k>> {
         let (is_https, rest) = split_scheme(url)?;
         let (host, rest) = rest.split_at(host_bytes(rest));
-        if !is_name(host) && !is_address(host) {
+        // Without a bracket all bytes of the host are those of names.
+        let is_host = host.first() != Some(&b'[') && ends_in_name(host) || is_address(host);
+        if !is_host {
             return None;
         }
         let (port, path) = match rest.strip_prefix(b":") {
@@ -338,11 +340,14 @@ fn is_address(host: &[u8]) -> bool {
 /// number. Addresses are not reversed, so the hosts of a domain that ends in a number would not be
 /// one range.
 fn is_name(host: &[u8]) -> bool {
-    if host.is_empty() || !host.iter().all(|&byte| IS_OF_NAME[usize::from(byte)]) {
-        return false;
-    }
+    ends_in_name(host) && host.iter().all(|&byte| IS_OF_NAME[usize::from(byte)])
+}
+
+/// Returns whether a host is not empty and its last label is not a number.
+fn ends_in_name(host: &[u8]) -> bool {
     let digits = host.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
-    digits == 0 || host[..host.len() - digits].last().is_some_and(|&byte| byte != b'.')
+    let before = host[..host.len() - digits].last();
+    before.is_some_and(|&byte| digits == 0 || byte != b'.')
 }
 
 /// Bytes of labels, and the dot.

@@ -4,8 +4,8 @@
 //!
 //! 1. the memtable (`table`) of recent inserts, logged on disk in the `log`;
 //! 2. the `cache` of popular URLs;
-//! 3. a few sorted [runs](filemap_runs), where Bloom filters save most reads: one read of a block
-//!    of 4096 bytes.
+//! 3. a few sorted [runs](filemap_runs), where Bloom filters save most searches: one block of 4096
+//!    bytes, read by a call until a URL is found in it, then mapped.
 //!
 //! A full memtable is merged into a run; `state` has the crash-safe order of writes, and the
 //! `manifest` names the live files. Batches pass through the runs from front to end.
@@ -17,10 +17,10 @@
 //! quarter more with the filters; fewer URLs are less dense (10 bytes at 1e6). A merge of the
 //! largest run takes twice that for a time.
 //!
-//! *Memory*: the batch, 16 bytes a URL: 480 MB for 30 M URLs. The index of blocks: 8 bytes for
-//! each 615 URLs, 13 MB. `memory_bytes` for memtable and cache: 128 MB suffice for batches, which
-//! need neither. Filters are mapped: 1.7 bytes a URL; the kernel caches what is used.
-//! Batches do not read them.
+//! *Memory*: the batch, 16 bytes a URL: 480 MB for 30 M URLs. The index of blocks: 10 bytes for
+//! each 615 URLs, 17 MB. `memory_bytes` for memtable and cache: 128 MB suffice for batches, which
+//! need neither. Filters are mapped: 1.7 bytes a URL; the kernel caches what is used. Batches do
+//! not read them, and map no block.
 //!
 //! *Time and I/O of a test in batches of B*: every batch reads every run, 6.7 n / B bytes a test
 //! at n URLs; n is N / 2 on average: 112 bytes at B = 30 M, 224 in the last batch. An entry is
@@ -32,7 +32,8 @@
 //! 224 bytes take 40 ns.
 //!
 //! *One at a time at 1e8*: filters answer for new URLs (thirteen bits a URL: seven false positives
-//! in a thousand tests of a run), the cache for popular ones; the rest costs one read.
+//! in a thousand tests of a run), the cache for popular ones; the rest costs one search
+//! of a block, and its read the first time.
 //!
 //! # Error rate
 //!
@@ -52,9 +53,10 @@
 //! Searching every block is slow for a batch as dense as the run (47 ns a look-up): such blocks
 //! are decoded. Counting ones is slow without the processor's instruction, which needs `unsafe`:
 //! zeros are counted once a block. URLs of a host share their high parts, which are searched by
-//! halving. A filter of a whole run took a third of a batch's time to fill, and could not be
-//! written before the run's end; one of each block stays in the processor's cache while it is
-//! filled.
+//! halving. Blocks mapped from the first use on made a whole set resident by false positives
+//! alone, so only those in which a URL was found are. A filter of a whole run took a third of a
+//! batch's time to fill, and could not be written before the run's end; one of each block stays in
+//! the processor's cache while it is filled.
 
 mod batch;
 mod cache;
@@ -103,9 +105,9 @@ pub struct DiskStats {
     pub table_hits: u64,
     /// Single tests answered by the cache of popular URLs.
     pub cache_hits: u64,
-    /// Reads of a block for one URL.
+    /// Blocks searched for one URL: read, or mapped because a URL was found in them before.
     pub block_reads: u64,
-    /// Bytes read in all; each filter counts once.
+    /// Bytes read in all; a filter, and a block that is mapped then, counts once.
     pub read_bytes: u64,
     /// Bytes written in all.
     pub written_bytes: u64,

@@ -34,7 +34,7 @@ filemap_io::options! {
     #[derive(Clone)]
     pub struct DiskOptions {
         /// Memory for the memtable (a quarter) and the cache of popular URLs (the rest; none below
-        /// 3 MiB in all); at least 32 KiB. Not included: the index of blocks (13 MB for a billion
+        /// 3 MiB in all); at least 32 KiB. Not included: the index of blocks (17 MB for a billion
         /// URLs), some MB of buffers in merges, 16 bytes for each URL of a batch. Filters are in
         /// the files: the kernel caches what is used of them, 1.7 bytes a URL.
         pub(super) memory_bytes: u64 = 256 << 20,

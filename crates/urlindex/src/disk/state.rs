@@ -158,7 +158,7 @@ impl State {
 
     /// Searches the runs for a fingerprint that is not in the table.
     pub(super) fn find(&mut self, fingerprint: u128) -> Result<bool> {
-        for level in self.levels.iter().rev() {
+        for level in in_order_of_search(&self.levels) {
             if let Some(entry) = level.run.find(fingerprint)? {
                 let is_there = entry == fingerprint;
                 if is_there {
@@ -391,6 +391,16 @@ impl State {
         let runs = self.levels.iter().map(|level| level.run.disk_bytes());
         runs.sum::<u64>() + self.log.disk_bytes() + self.manifest.disk_bytes()
     }
+}
+
+/// The runs in the order in which one URL is looked for. A tombstone hides what older runs have, so
+/// the runs from the oldest with tombstones on are searched first, the newest first. What the
+/// older ones have is in the set, in whichever it is found: the oldest, which is the largest, has
+/// most of the URLs that are asked for.
+fn in_order_of_search(levels: &[Level]) -> impl Iterator<Item = &Level> {
+    let without = levels.iter().take_while(|level| level.entry.info.tombstones == 0).count();
+    let (without, others) = levels.split_at(without);
+    others.iter().rev().chain(without)
 }
 
 /// Runs `work` on all entries of a source, part by part.

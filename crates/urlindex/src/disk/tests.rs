@@ -254,6 +254,39 @@ fn a_small_batch_reads_few_blocks() {
     assert!(read <= 25 * 4096, "{read}");
 }
 
+/// The oldest run is the largest, and has most of the known URLs.
+#[test]
+fn a_known_url_is_looked_for_in_the_largest_run_first_and_behind_tombstones_only() {
+    let disk = SimDisk::new(1);
+    let open = || DiskUrlSet::open_in(disk.dir(), "seen", options()).expect("opened");
+    let read_for = |i: u64| {
+        let set = open();
+        let before = set.disk_stats().read_bytes;
+        assert!(is_seen(&set, i), "{i}");
+        set.disk_stats().read_bytes - before
+    };
+    let set = DiskUrlSet::create_in(disk.dir(), "seen", options()).expect("made");
+    for urls in [0..30_000, 30_000..40_000, 40_000..43_000] {
+        insert_batch(&set, urls);
+    }
+    assert_eq!(set.disk_stats().runs, 3);
+    drop(set);
+    // A filter and a block; of the newest run, the filters of the others too.
+    assert_eq!(read_for(5), 1024 + 4096);
+    assert!(read_for(42_000) >= 3 * 1024 + 4096);
+    let set = open();
+    assert!([7, 42_007].map(|i| set.forget(url(i)).expect("forgotten")) == [true, true]);
+    // The table is written to a run with both tombstones.
+    (43_000..43_200).for_each(|i| assert!(insert(&set, i)));
+    assert_eq!(set.disk_stats().runs, 4);
+    assert!(!is_seen(&set, 7) && !is_seen(&set, 42_007));
+    drop(set);
+    let set = open();
+    assert!((0..43_200).step_by(7).all(|i| is_seen(&set, i) != [7, 42_007].contains(&i)));
+    drop(set);
+    assert!(read_for(5) >= 2 * 1024 + 4096);
+}
+
 #[test]
 fn losses_follow_from_the_urls_of_each_host() {
     let disk = SimDisk::new(1);

@@ -406,7 +406,7 @@ fn costs(disk: &DiskUrlSet) -> String {
         let (table, cache) = (percent(stats.table_hits), percent(stats.cache_hits));
         let (tests, reads) = (words::count(stats.tests, "test"), words::count(stats.block_reads, "block"));
         costs += &format!(
-            "; {tests} one at a time: {table:.1}% found by the table, {cache:.1}% by the cache, {reads} read for one URL"
+            "; {tests} one at a time: {table:.1}% found by the table, {cache:.1}% by the cache, {reads} searched for one URL"
         );
     }
     costs
