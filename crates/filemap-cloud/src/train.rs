@@ -356,9 +356,12 @@ fn is_sample(record: &Record<'_>) -> bool {
 /// A version to look up, its row, and the dictionary that its body needs.
 type Sought = (Vec<u8>, Version, Row, Option<DictionaryId>);
 
-/// For each record: `None` if it is not the newest version of its key; else the dictionary that
-/// its body needs, if it needs one and that exists.
-fn newest(core: &Arc<Core>, records: &[&Placed<'_>]) -> Result<Vec<Option<Option<Arc<Dictionary>>>>> {
+/// `None` if a record is not the newest version of its key; else the dictionary that its body
+/// needs, if it needs one and that exists.
+type Newest = Option<Option<Arc<Dictionary>>>;
+
+/// Looks each record up in the index.
+fn newest(core: &Arc<Core>, records: &[&Placed<'_>]) -> Result<Vec<Newest>> {
     let sought = records.iter().map(|(record, place, bytes)| {
         let row = Row::of_record(record, *place, *bytes);
         (keys::form(record.key), record.version, row, record.dictionary())
@@ -373,7 +376,7 @@ fn newest(core: &Arc<Core>, records: &[&Placed<'_>]) -> Result<Vec<Option<Option
     })
 }
 
-async fn look(core: &Core, sought: &Sought) -> Result<Option<Option<Arc<Dictionary>>>> {
+async fn look(core: &Core, sought: &Sought) -> Result<Newest> {
     let (form, version, row, id) = sought;
     if core.newest(form, None).await? != Some((*version, *row)) {
         return Ok(None);
