@@ -16,6 +16,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["links::css", "links::directives", "links::edges", "links::requisites", "links::source", "links::traps"],
     &["links::elements"],
     &["links::html", "links::plain", "links::sitemap"],
+    &["links::head"],
     // One request.
     &[
         "fetch::address",

@@ -153,6 +153,46 @@ fn elements_that_close_themselves_and_odd_bodies_hide_no_links() {
 }
 
 #[test]
+fn links_in_header_fields_are_followed_obeyed_and_edges() {
+    let fields = site(|path, _| {
+        let with = |kind: &str, fields: &[(&'static str, &str)], body: &str| {
+            let kind = ("Content-Type", kind.to_owned());
+            let fields = fields.iter().map(|(name, value)| (*name, (*value).to_owned()));
+            Reply::Page(200, [kind].into_iter().chain(fields).collect(), body.into())
+        };
+        match path {
+            "/" => with(
+                "text/html",
+                &[("Refresh", "0; url=later"), ("Link", "</paper>; rel=\"alternate\", </x.css>; rel=stylesheet")],
+                "<base href=/no/><a href=/quiet>x</a>",
+            ),
+            "/paper" => with("application/pdf", &[("Link", "<http://fields.test/about>; rel=canonical")], "%PDF-1.4"),
+            "/quiet" => with("text/html", &[("X-Robots-Tag", "nofollow"), ("Link", "</hidden>; rel=next")], "<p>x"),
+            _ => Reply::html(format!("<p>{path}")),
+        }
+    });
+    let web = Web::new([("fields.test", fields)]);
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    let edges = format!("--edges={}", bench.path("edges").display());
+    bench.run("run", &with(&resolve, &["--seed=http://fields.test/", "--no-robots", &edges])).ended(0);
+    let urls: Vec<String> = bench.pages().into_keys().map(|url| url.replace("http://fields.test", "")).collect();
+    assert_eq!(urls, ["/", "/about", "/later", "/paper", "/quiet"]);
+    let lines = std::fs::read_to_string(bench.path("edges")).unwrap();
+    let edges = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let mut words: Vec<String> =
+        edges.map(|edge| format!("{} {} {}", edge["element"], edge["to"], edge["rel"]).replace('"', "")).collect();
+    words.sort();
+    let wanted = [
+        "a http://fields.test/quiet null",
+        "http-link http://fields.test/about canonical",
+        "http-link http://fields.test/hidden next",
+        "http-link http://fields.test/paper alternate",
+        "http-refresh http://fields.test/later null",
+    ];
+    assert_eq!(words, wanted);
+}
+
+#[test]
 fn a_run_of_due_pages_whose_host_is_silent_says_so() {
     let is_down = Arc::new(AtomicBool::new(false));
     let down = Arc::clone(&is_down);

@@ -431,7 +431,7 @@ fn attribute(tag: Tag, name: &[u8]) -> Option<Attribute> {
 }
 
 /// The URL of a refresh such as `5; url='...'`; without a URL it reloads the page.
-fn refresh_target(content: &[u8]) -> Option<&[u8]> {
+pub(super) fn refresh_target(content: &[u8]) -> Option<&[u8]> {
     let content = content.trim_ascii_start();
     let after_time = content.iter().position(|byte| !byte.is_ascii_digit() && *byte != b'.')?;
     let rest = content[after_time..].trim_ascii_start();

@@ -1,7 +1,7 @@
 //! The links of a document: extracted, resolved, canonicalised and deduplicated.
 //!
-//! Extraction ([`html`], [`sitemap`], [`plain`]) knows little of URLs, and resolution nothing of
-//! documents. Number and length of links are bounded.
+//! Extraction ([`html`], [`head`], [`sitemap`], [`plain`]) knows little of URLs, and resolution
+//! nothing of documents. Number and length of links are bounded.
 //!
 //! Invariant: every resolved link is an absolute http or https URL without a fragment, otherwise
 //! as written; its key is the canonical form by the store's rules.
@@ -10,6 +10,7 @@ pub mod css;
 pub mod directives;
 pub mod edges;
 pub mod elements;
+pub mod head;
 pub mod html;
 pub mod plain;
 pub mod requisites;
