@@ -85,6 +85,8 @@ reasons! {
     RepeatedPath "repeated-path" Limit,
     /// Links whose URL contains a date far in the future.
     FarDate "far-date" Limit,
+    /// Links that a page asks not to follow.
+    Nofollow "nofollow" Limit,
     /// A page with too many links.
     LinkLimit "link-limit" Limit,
     /// Edges beyond a page's link limit, or to a URL that is too long.

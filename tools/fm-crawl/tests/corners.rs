@@ -153,6 +153,35 @@ fn elements_that_close_themselves_and_odd_bodies_hide_no_links() {
 }
 
 #[test]
+fn links_that_are_not_followed_are_counted_by_reason() {
+    let quiet = site(|path, _| match path {
+        "/robots.txt" => Reply::text("Sitemap: http://[bad\nSitemap: ftp://quiet.test/map\n"),
+        "/" => Reply::html(
+            "<a rel=nofollow href=/a>1</a><a href='http://[bad'>2</a><a href=mailto:x@y>3</a><a href=/tag>4</a>\
+             <a href=/meta>5</a><a href=/moved>6</a>",
+        ),
+        "/tag" => Reply::Page(
+            200,
+            vec![("Content-Type", "text/html".to_owned()), ("X-Robots-Tag", "none".to_owned())],
+            b"<a href=/b>1</a><a href=/c>2</a>".to_vec(),
+        ),
+        "/meta" => Reply::html("<meta name=robots content=nofollow><a href=/d>1</a>"),
+        "/moved" => Reply::to("ftp://quiet.test/"),
+        _ => Reply::html(format!("<p>{path}")),
+    });
+    let web = Web::new([("quiet.test", quiet)]);
+    let resolve = web.resolve();
+    let reasons = json!({ "nofollow": 4, "bad-url": 4 });
+    for more in [&["--seed=http://quiet.test/"][..], &["--seed=http://quiet.test/", "--near-bits=off"]] {
+        let end = Bench::new().run("run", &with(&resolve, more)).ended(0).json();
+        assert_eq!((&end["reasons"], end["fetched"].as_u64()), (&reasons, Some(4)), "{end}");
+    }
+    let more = ["--seed=http://quiet.test/", "--follow-nofollow"];
+    let end = Bench::new().run("run", &with(&resolve, &more)).ended(0).json();
+    assert_eq!((&end["reasons"], end["fetched"].as_u64()), (&json!({ "bad-url": 4 }), Some(8)), "{end}");
+}
+
+#[test]
 fn links_in_header_fields_are_followed_obeyed_and_edges() {
     let fields = site(|path, _| {
         let with = |kind: &str, fields: &[(&'static str, &str)], body: &str| {

@@ -215,8 +215,10 @@ impl Link {
 pub struct Links {
     /// The links, one for each canonical form, in order.
     pub links: Vec<Link>,
-    /// Links that are not http or https URLs.
+    /// Links to other schemes than http and https.
     pub unusable: u64,
+    /// Links that are not valid URLs, or have no canonical form.
+    pub invalid: u64,
     /// Links over the length limit.
     pub too_long: u64,
 }
@@ -280,7 +282,8 @@ pub fn resolve(found: &Found, url: &str, canonicalizer: &dyn Canonicalizer, boun
                     links.links.push(Link { hint: found.hints.get(&at).copied(), ..link });
                 }
             }
-            None => links.unusable += 1,
+            None if names_other_scheme(link) => links.unusable += 1,
+            None => links.invalid += 1,
         }
     }
     if found.has_empty && found.base.is_some() && base != url.as_bytes() {
@@ -288,6 +291,17 @@ pub fn resolve(found: &Found, url: &str, canonicalizer: &dyn Canonicalizer, boun
         links.links.extend(to_base.filter(|link| !seen.contains(&link.key)));
     }
     links
+}
+
+/// Returns whether a link names a scheme other than http and https. Parsers ignore tabs and line
+/// ends in it.
+fn names_other_scheme(link: &str) -> bool {
+    let Some((scheme, _)) = link.split_once(':') else { return false };
+    let scheme: String = scheme.chars().filter(|letter| !matches!(letter, '\t' | '\n' | '\r')).collect();
+    let is_scheme = |letter: char| letter.is_ascii_alphanumeric() || "+-.".contains(letter);
+    scheme.starts_with(|letter: char| letter.is_ascii_alphabetic())
+        && scheme.chars().all(is_scheme)
+        && !["http", "https"].iter().any(|web| scheme.eq_ignore_ascii_case(web))
 }
 
 /// Fast path: resolves a link that is a plain path on the base's host or below its folder. `None`
@@ -388,8 +402,9 @@ mod tests {
     #[test]
     fn what_no_crawler_can_fetch_is_counted_and_left() {
         let long = "l".repeat(61);
-        let links = resolved(&["mailto:a@b", "javascript:void(0)", "http://[", "ftp://a/", &long, "ok"], None);
-        assert_eq!((links.links.len(), links.unusable, links.too_long), (1, 4, 1));
+        let links = ["mailto:a@b", "java\nscript:void(0)", "http://[", "//a:b:c/", "ftp://a/", long.as_str(), "ok"];
+        let links = resolved(&links, None);
+        assert_eq!((links.links.len(), links.unusable, links.invalid, links.too_long), (1, 3, 2, 1));
     }
 
     #[test]

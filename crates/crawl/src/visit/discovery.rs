@@ -89,8 +89,8 @@ pub fn of_page(crawl: &Crawl, url: &str, page: &Page, requisite: Option<u8>) -> 
     if let Some(parse) = crawl.hooks.parse.as_ref().filter(|_| requisite.is_none() && level.is_none()) {
         match hooks::guarded(|| parse.links(url, page)) {
             Ok(Some(links)) => {
-                found = Found { links, base: None, ..found };
-                head.links.clear();
+                found = Found { links, base: None, nofollow: 0, ..found };
+                (head.links, head.nofollow) = (Vec::new(), 0);
             }
             Ok(None) => {}
             Err(why) => discovered.hooks_failed.push(why),
@@ -98,7 +98,7 @@ pub fn of_page(crawl: &Crawl, url: &str, page: &Page, requisite: Option<u8>) -> 
     }
     discovered.count(Reason::LinkLimit, u64::from(found.is_cut || head.is_cut));
     discovered.met.extend(found.broken.map(|broken| (reason(broken), 1)));
-    let mut links = resolved(crawl, &found, url, &mut discovered);
+    let mut links = resolved(crawl, &found, url, &mut discovered).links;
     if root == Some(Root::Index) {
         // An index that nobody named leads only to sitemaps in scope.
         let below = level.map_or(OF_ROBOTS, |level| level + 1);
@@ -108,9 +108,10 @@ pub fn of_page(crawl: &Crawl, url: &str, page: &Page, requisite: Option<u8>) -> 
         let refused = crawl.sitemaps.name(named, below.min(LEVELS))?;
         discovered.count(Reason::SitemapLimit, refused);
     }
-    append(&mut links, resolved(crawl, &head, url, &mut discovered));
+    append(&mut links, resolved(crawl, &head, url, &mut discovered).links);
     // A requisite is followed like a page if it is in the crawl's scope.
     let leads_on = requisite.is_none() || crawl.scope.contains(url);
+    discovered.count(Reason::Nofollow, if leads_on { found.nofollow + head.nofollow } else { 0 });
     follow(crawl, if leads_on { links } else { Vec::new() }, root == Some(Root::Index), &mut discovered);
     let is_style = essence(page.headers.get("Content-Type")) == b"text/css";
     let next = match requisite {
@@ -122,7 +123,7 @@ pub fn of_page(crawl: &Crawl, url: &str, page: &Page, requisite: Option<u8>) -> 
         for mut found in [found, head] {
             let links = std::mem::take(&mut found.requisites);
             let found = Found { links, has_empty: false, ..found };
-            let links = resolved(crawl, &found, url, &mut discovered);
+            let links = resolved(crawl, &found, url, &mut discovered).links;
             beside(crawl, links, level, &mut discovered);
         }
     }
@@ -168,8 +169,7 @@ pub fn of_hook(crawl: &Crawl, url: &str, mut links: Vec<String>) -> Discovered {
     discovered.count(Reason::LinkLimit, u64::from(links.len() > bounds.links));
     links.truncate(bounds.links);
     let found = Found { links, ..Found::default() };
-    let Links { links, unusable, too_long } = links::resolve(&found, url, &**crawl.pages.canonicalizer(), bounds);
-    discovered.count(Reason::UrlLimit, too_long);
+    let Links { links, unusable, .. } = resolved(crawl, &found, url, &mut discovered);
     discovered.count(Reason::BadUrl, unusable);
     follow(crawl, links, false, &mut discovered);
     discovered
@@ -199,7 +199,10 @@ pub fn of_redirect(
 ) -> Result<Discovered, Error> {
     let found = Found { links: vec![links::text(location)], ..Found::default() };
     let mut discovered = Discovered::default();
-    let links = resolved(crawl, &found, url, &mut discovered);
+    let Links { links, invalid, .. } = resolved(crawl, &found, url, &mut discovered);
+    if links.is_empty() && invalid == 0 {
+        discovered.count(Reason::BadUrl, 1);
+    }
     if crawl.hooks.edges {
         let edge = |link: &Link| Edge { to: link.key.clone(), element: "redirect", rel: None, text: String::new() };
         discovered.edges = links.iter().map(edge).collect();
@@ -211,9 +214,6 @@ pub fn of_redirect(
     let level = crawl.sitemaps.level(url);
     if let Some(level) = level {
         crawl.sitemaps.name(links.iter().map(|link| link.url.as_str()), level)?;
-    }
-    if links.is_empty() {
-        discovered.met.push((Reason::BadUrl, 1));
     }
     if level.is_none() && is_start {
         discovered.links = wanted(links, |url| crawl.refusal(url, true), &mut discovered);
@@ -237,16 +237,20 @@ pub fn target(crawl: &Crawl, url: &str, location: &[u8]) -> Option<Link> {
 pub fn of_robots(crawl: &Crawl, url: &str, sitemaps: &[String]) -> Result<Discovered, Error> {
     let found = Found { links: sitemaps.to_vec(), ..Found::default() };
     let mut discovered = Discovered::default();
-    discovered.links = resolved(crawl, &found, url, &mut discovered);
+    let Links { links, unusable, .. } = resolved(crawl, &found, url, &mut discovered);
+    discovered.links = links;
+    discovered.count(Reason::BadUrl, unusable);
     let refused = crawl.sitemaps.name(discovered.links.iter().map(|link| link.url.as_str()), OF_ROBOTS)?;
     discovered.count(Reason::SitemapLimit, refused);
     Ok(discovered)
 }
 
-fn resolved(crawl: &Crawl, found: &Found, url: &str, discovered: &mut Discovered) -> Vec<Link> {
+/// Resolves links; counts those that are too long, or not valid.
+fn resolved(crawl: &Crawl, found: &Found, url: &str, discovered: &mut Discovered) -> Links {
     let links = links::resolve(found, url, &**crawl.pages.canonicalizer(), bounds(crawl));
     discovered.count(Reason::UrlLimit, links.too_long);
-    links.links
+    discovered.count(Reason::BadUrl, links.invalid);
+    links
 }
 
 /// Keeps links in scope, and named sitemaps where these are possible.
@@ -356,14 +360,14 @@ fn find(crawl: &Crawl, url: &str, page: &Page, was_named: bool) -> (Found, Optio
     }
     let agent = token(&crawl.settings);
     let is_nofollow = forbids_following(crawl, page) && !crawl.settings.follow_nofollow;
-    if is_nofollow && !(ours.requisites || ours.edges || ours.fingerprint) {
-        return (Found { is_nofollow, broken, ..Found::default() }, root);
-    }
     let (text, encoding) = filemap::page::encoding::decode(&page.body, content_type);
     let syntax = if is_xml { Syntax::Xhtml } else { Syntax::Html };
-    let found = links::html::find(text.as_bytes(), agent, syntax, ours);
-    let links = if is_nofollow { Vec::new() } else { found.links };
-    (Found { encoding: Some(encoding), broken, links, ..found }, root)
+    let mut found = links::html::find(text.as_bytes(), agent, syntax, ours);
+    if is_nofollow {
+        found.nofollow += found.links.len() as u64;
+        found.links.clear();
+    }
+    (Found { encoding: Some(encoding), broken, ..found }, root)
 }
 
 /// A content type without parameters, in lower case.
