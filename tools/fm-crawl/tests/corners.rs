@@ -128,7 +128,7 @@ fn elements_that_close_themselves_and_odd_bodies_hide_no_links() {
     let odd = site(move |path, _| match path {
         "/" => Reply::html(
             "<a href=/xhtml>1</a><a href=/svg>2</a><a href=/trailing>3</a><a href=/empty>4</a><a href=/choices>5</a>\
-             <a href=/sub/based>6</a><a href=/twice>7</a><a href=/nowhere>8</a>",
+             <a href=/sub/based>6</a><a href=/twice>7</a><a href=/nowhere>8</a><a href=/untold>9</a>",
         ),
         "/xhtml" => typed("application/xhtml+xml", "<head><title>t</title><script src='x'/></head><a href='/x/1'/>"),
         "/svg" => Reply::html("<svg><title/><path/></svg><a href=/x/2>"),
@@ -140,15 +140,16 @@ fn elements_that_close_themselves_and_odd_bodies_hide_no_links() {
         "/sub/based" => Reply::html("<base href='/x/6/'><a href='#top'>here</a>"),
         "/twice" => coded("gzip, gzip", gzip("<a href=/x/7>")),
         "/nowhere" => Reply::to("http://[bad"),
+        "/untold" => Reply::Page(302, vec![("Content-Type", "text/html".to_owned())], b"<a href=/x/9>".to_vec()),
         _ => Reply::html(format!("<p>{path}")),
     });
     let web = Web::new([("odd.test", odd)]);
     let (bench, resolve) = (Bench::new(), web.resolve());
     let end = bench.run("run", &with(&resolve, &["--seed=http://odd.test/", "--no-robots"])).ended(0).json();
-    for found in ["/x/1", "/x/2", "/x/3", "/x/4", "/x/5", "/x/6/"] {
+    for found in ["/x/1", "/x/2", "/x/3", "/x/4", "/x/5", "/x/6/", "/x/9"] {
         assert!(web.counts().contains_key(&format!("http://odd.test{found}")), "{found}: {end}");
     }
-    let wanted = json!({ "bad-url": 1, "kept-as-received": 1, "trailing-bytes": 1 });
+    let wanted = json!({ "bad-url": 2, "kept-as-received": 1, "trailing-bytes": 1 });
     assert_eq!(end["reasons"], wanted, "what is not undone is counted");
 }
 
