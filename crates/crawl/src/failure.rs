@@ -121,6 +121,8 @@ reasons! {
     Type "type" Refused,
     /// robots.txt forbids it.
     Robots "robots" Robots,
+    /// A robots.txt that is too long: its rest is ignored.
+    RobotsLimit "robots-limit" Limit,
     /// robots.txt is unreachable, so nothing of the host may be fetched.
     RobotsUnreachable "robots-unreachable" RobotsUnreachable,
     /// A status of 400 to 499.

@@ -157,6 +157,21 @@ fn elements_that_close_themselves_and_odd_bodies_hide_no_links() {
 }
 
 #[test]
+fn a_robots_txt_of_which_not_all_counts_is_named_once() {
+    let long = site(|path, _| match path {
+        "/robots.txt" => {
+            Reply::text(&format!("User-agent: *\nDisallow: /a\n{}\nDisallow: /b\n", "#".repeat(500 << 10)))
+        }
+        "/" => Reply::html("<a href=/a>1</a><a href=/b>2</a>"),
+        _ => Reply::html(format!("<p>{path}")),
+    });
+    let web = Web::new([("long.test", long)]);
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    let end = bench.run("run", &with(&resolve, &["--seed=http://long.test/"])).ended(0).json();
+    assert_eq!(end["reasons"], json!({ "robots": 1, "robots-limit": 1 }), "{end}");
+}
+
+#[test]
 fn links_that_are_not_followed_are_counted_by_reason() {
     let quiet = site(|path, _| match path {
         "/robots.txt" => Reply::text("Sitemap: http://[bad\nSitemap: ftp://quiet.test/map\n"),

@@ -27,6 +27,7 @@ pub(super) async fn ask_robots(crawl: &Crawl, assignment: &Assignment, visit: &m
     }
     let (site, was_fetched) = crawl.robots.site(origin, &crawl.pages, &crawl.fetcher).await?;
     let robots = site.robots.as_ref().map_err(Failure::clone)?;
+    visit.met(Reason::RobotsLimit, u64::from(was_fetched && robots.is_cut));
     let own = of_host.unwrap_or(Duration::from_millis(crawl.settings.delay_ms()));
     let delay = robots.crawl_delay.map(|delay| delay.min(crawl.settings.limits.crawl_delay).max(own)).or(of_host);
     visit.delay = Some(delay);
