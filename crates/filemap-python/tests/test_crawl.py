@@ -147,6 +147,18 @@ def test_an_answer_that_is_none_ends_the_crawl(site: Site, path: Path, answer: o
         filemap.crawl(path, site.url, on_page=lambda _: answer, allow_private=True)  # type: ignore[arg-type, return-value]
 
 
+def test_what_is_not_stored_is_not_ok(site: Site, path: Path) -> None:
+    options: filemap.CrawlOptions = {"rate": 0, "allow_private": True, "max_pages": 1}
+    answer: filemap.PageReply = {"fields": {"no name": "x", "good": "y"}}
+    summary = filemap.crawl(path, site.url, on_page=lambda _: answer, **options)
+    assert (summary.ok, summary.missing, summary.reasons.get("hook-failed")) == (False, 0, 1)
+    with filemap.open(path, "a") as store:
+        store.erase(reason="a wish", url=f"{site.url}1")
+    summary = filemap.crawl(path, rate=0, allow_private=True)
+    assert (summary.ok, summary.missing, summary.reasons.get("unstorable")) == (False, 0, 1)
+    assert f"{site.url}1" not in stored(path) and f"{site.url}2" in stored(path)
+
+
 def test_other_threads_run_while_a_crawl_waits(site: Site, path: Path) -> None:
     site.delay = 0.2
     ticks = 0
