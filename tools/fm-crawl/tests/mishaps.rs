@@ -236,6 +236,8 @@ fn a_page_that_an_erasure_refuses_is_counted_and_named_and_the_crawl_goes_on() {
     // Each run tries a seed again, and gives it up again.
     let ran = bench.run("run", &with(&resolve, &["--seed=http://tree.test/p/1"])).ended(3);
     assert!(ran.words.contains("the seed http://tree.test/p/1 was given up: unstorable"), "{}", ran.words);
+    let lost = &ran.json()["lost_seeds"];
+    assert_eq!((lost.as_array().map(Vec::len), &lost[0]["url"]), (Some(1), &json!("http://tree.test/p/1")), "{lost}");
 }
 
 #[test]
