@@ -30,8 +30,8 @@ pub(super) const REFRESH_FIELD: &str = "http-refresh";
 pub struct Edge {
     /// The canonical URL of the target.
     pub to: String,
-    /// The element: `a`, `area`, `iframe`, `frame`, `link`, `meta` (a refresh), `redirect`; of a
-    /// link in a header field `http-link`, `http-refresh`.
+    /// The element: `a`, `area`, `iframe`, `frame`, `object`, `embed`, `link`, `meta` (a refresh),
+    /// `redirect`; of a link in a header field `http-link`, `http-refresh`.
     pub element: &'static str,
     /// Its `rel`, as written.
     pub rel: Option<String>,
@@ -132,6 +132,8 @@ fn element(tag: &[u8]) -> &'static str {
         b"area" => "area",
         b"iframe" => "iframe",
         b"frame" => "frame",
+        b"object" => "object",
+        b"embed" => "embed",
         b"link" => "link",
         b"meta" => "meta",
         _ if tag == LINK_FIELD.as_bytes() => LINK_FIELD,
