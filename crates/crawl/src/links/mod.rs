@@ -64,8 +64,8 @@ pub struct Found {
     pub is_nofollow: bool,
     /// True if a link is empty except for a fragment: it leads to the base, if there is one.
     pub has_empty: bool,
-    /// True if the link limit was exceeded.
-    pub is_cut: bool,
+    /// The number of links beyond the limit, repeated ones among them.
+    pub more: u64,
     /// Reason why a sitemap or a feed was not read to its end.
     pub broken: Option<Broken>,
     /// A sitemap's hints about changes of its pages, by the link's index.
@@ -249,7 +249,7 @@ impl Gathered {
             return None;
         }
         if self.found.links.len() >= self.bounds.links {
-            self.found.is_cut = true;
+            self.found.more += 1;
             return None;
         }
         self.texts.insert(text.clone());
@@ -442,7 +442,7 @@ mod tests {
         for n in 0..10 {
             gathered.add(format!("p{n}").as_bytes());
         }
-        assert_eq!((gathered.found.links.len(), gathered.found.is_cut), (3, true));
+        assert_eq!((gathered.found.links.len(), gathered.found.more), (3, 7));
     }
 
     #[test]

@@ -96,7 +96,7 @@ pub fn of_page(crawl: &Crawl, url: &str, page: &Page, requisite: Option<u8>) -> 
             Err(why) => discovered.hooks_failed.push(why),
         }
     }
-    discovered.count(Reason::LinkLimit, u64::from(found.is_cut || head.is_cut));
+    discovered.count(Reason::LinkLimit, found.more + head.more);
     discovered.met.extend(found.broken.map(|broken| (reason(broken), 1)));
     let mut links = resolved(crawl, &found, url, &mut discovered).links;
     if root == Some(Root::Index) {
@@ -166,7 +166,7 @@ fn append(links: &mut Vec<Link>, mut more: Vec<Link>) {
 /// hook learns of them in no other way.
 pub fn of_hook(crawl: &Crawl, url: &str, mut links: Vec<String>) -> Discovered {
     let (bounds, mut discovered) = (bounds(crawl), Discovered::default());
-    discovered.count(Reason::LinkLimit, u64::from(links.len() > bounds.links));
+    discovered.count(Reason::LinkLimit, links.len().saturating_sub(bounds.links) as u64);
     links.truncate(bounds.links);
     let found = Found { links, ..Found::default() };
     let Links { links, unusable, .. } = resolved(crawl, &found, url, &mut discovered);
@@ -349,8 +349,8 @@ fn find(crawl: &Crawl, url: &str, page: &Page, was_named: bool) -> (Found, Optio
         css::find(&page.body, |url| {
             gathered.add(url);
         });
-        let Found { links: requisites, is_cut, .. } = gathered.found;
-        return (Found { requisites, is_cut, ..Found::default() }, root);
+        let Found { links: requisites, more, .. } = gathered.found;
+        return (Found { requisites, more, ..Found::default() }, root);
     }
     // Named as a sitemap, but not one.
     let broken = was_named.then_some(Broken::Damaged);
