@@ -167,8 +167,14 @@ fn a_robots_txt_of_which_not_all_counts_is_named_once() {
     });
     let web = Web::new([("long.test", long)]);
     let (bench, resolve) = (Bench::new(), web.resolve());
-    let end = bench.run("run", &with(&resolve, &["--seed=http://long.test/"])).ended(0).json();
+    let log = format!("--log={}", bench.path("log").display());
+    let arguments = ["--allow-private", "--json", &resolve, "--seed=http://long.test/", "--rate=20", &log];
+    let end = bench.run("run", &arguments).ended(0).json();
     assert_eq!(end["reasons"], json!({ "robots": 1, "robots-limit": 1 }), "{end}");
+    let log = std::fs::read_to_string(bench.path("log")).unwrap();
+    let lines = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let named: Vec<_> = lines.filter(|line| line["limits"] == json!(["robots-limit"])).collect();
+    assert!(named.len() == 1 && named[0]["event"] == "later" && named[0]["url"] == "http://long.test/", "{log}");
 }
 
 #[test]

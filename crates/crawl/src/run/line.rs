@@ -11,7 +11,11 @@ use crate::visit::{Told, Visit};
 pub fn of(visit: &Visit, new_links: u32) -> Value {
     let mut line = json!({
         "time_ms": now_ms(),
-        "event": if matches!(visit.told, Told::Fetched(_)) { "fetched" } else { "failed" },
+        "event": match &visit.told {
+            Told::Fetched(_) => "fetched",
+            Told::Failed(_) => "failed",
+            Told::Later => "later",
+        },
         "url": visit.url,
         "depth": visit.depth,
         "took_ms": visit.took.as_millis() as u64,
