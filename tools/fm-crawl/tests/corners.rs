@@ -277,8 +277,18 @@ fn a_scope_that_was_narrow_for_a_run_excludes_nothing_for_good() {
     bench.run("run", &with(&resolve, &wide)).ended(0);
     bench.run("run", &["--rate=0", "--json", &resolve, "--scope=host", "--contact=me@a.example"]).ended(0);
     assert_eq!(bench.pages().len(), 1);
-    let ran = bench.run("run", &with(&resolve, &["--scope=any"])).ended(0);
+    let log = format!("--log={}", bench.path("log").display());
+    let ran = bench.run("run", &with(&resolve, &["--scope=any", &log])).ended(0);
     assert!(ran.words.contains("2 pages that were refused are tried again"), "{}", ran.words);
+    // This is said before the log is open.
+    let log = std::fs::read_to_string(bench.path("log")).unwrap();
+    let lines: Vec<serde_json::Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let second = (&lines[1]["event"], &lines[1]["what"]);
+    assert_eq!(
+        (&lines[0]["event"], second),
+        (&json!("begin"), (&json!("taken-back"), &json!({ "pages": 2 }))),
+        "{log}"
+    );
     assert_eq!(bench.pages().len(), 3);
 }
 
