@@ -107,6 +107,8 @@ reasons! {
     UrlLimit "url-limit" Limit,
     /// `Retry-After` above the maximum wait, which is used instead.
     RetryAfterLimit "retry-after-limit" Limit,
+    /// `Crawl-delay` above the maximum delay, which is used instead.
+    CrawlDelayLimit "crawl-delay-limit" Limit,
     /// The host's addresses are private, loopback or otherwise not public.
     PrivateAddress "private-address" Refused,
     /// A URL that cannot be requested.

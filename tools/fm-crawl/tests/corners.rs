@@ -178,6 +178,20 @@ fn a_robots_txt_of_which_not_all_counts_is_named_once() {
 }
 
 #[test]
+fn a_delay_that_is_cut_is_named() {
+    let slow = site(|path, _| match path {
+        "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 86400\n"),
+        _ => Reply::html("<p>x"),
+    });
+    let web = Web::new([("slow.test", slow)]);
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    // The page would be fetched in a minute, and the run does not wait for that.
+    let arguments = ["--seed=http://slow.test/", "--patience=1s"];
+    let end = bench.run("run", &with(&resolve, &arguments)).ended(1).json();
+    assert_eq!((&end["end"], &end["reasons"]), (&json!("waiting"), &json!({ "crawl-delay-limit": 1 })), "{end}");
+}
+
+#[test]
 fn links_that_are_not_followed_are_counted_by_reason() {
     let quiet = site(|path, _| match path {
         "/robots.txt" => Reply::text("Sitemap: http://[bad\nSitemap: ftp://quiet.test/map\n"),
