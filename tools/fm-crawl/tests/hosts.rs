@@ -142,7 +142,7 @@ fn a_proxy_that_is_named_while_the_crawl_runs_gets_its_password_and_no_site_does
 
 #[test]
 fn a_host_that_is_busy_is_asked_half_as_often_each_time() {
-    let pages = Arc::new(AtomicUsize::new(0));
+    let pages = AtomicUsize::new(0);
     let busy: Site = Arc::new(move |request: &Request| match request.path.as_str() {
         "/robots.txt" => Reply::missing(),
         _ => match pages.fetch_add(1, Ordering::Relaxed) {
