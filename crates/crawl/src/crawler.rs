@@ -14,6 +14,7 @@ use crate::clock::now_ms;
 use crate::error::Error;
 use crate::fetch::Way;
 use crate::fetch::address::{Override, Resolver};
+use crate::fetch::hosts::Hosts;
 use crate::fetch::proxy::Proxy;
 use crate::fetch::trust::{Trust, tls};
 use crate::files::depot::Depot;
@@ -196,6 +197,20 @@ setters! {
     ignore_robots() { plan.settings.obeys_robots = false }
     /// The product token matched in robots.txt; default: the first word of the user agent.
     robots_token(token: Option<String>) { plan.settings.robots_token = token }
+    /// Follow links marked nofollow too.
+    follow_nofollow() { plan.settings.follow_nofollow = true }
+    /// Follow no links marked nofollow; the default.
+    obey_nofollow() { plan.settings.follow_nofollow = false }
+    /// Settings of single hosts: a TOML file, reloaded when it changes; default none.
+    hosts(file: Option<PathBuf>) {
+        plan.settings.hosts = file.map(|file| std::path::absolute(&file).unwrap_or(file))
+    }
+    /// Attempts at a page that fails, 1 to 15; default 13.
+    attempts(most: u8) { plan.settings.attempts = most.clamp(1, 15) }
+    /// The time that a run continues without fetching a page; default 15 minutes.
+    patience(time: Duration) { plan.settings.patience = time }
+    /// The maximum length of a body: of a longer one the beginning is kept; default 16 MiB.
+    max_body(bytes: u64) { plan.settings.limits.body_bytes = bytes.max(1) }
     /// Read sitemaps; the default.
     sitemaps() { plan.settings.sitemaps = true }
     /// Read no sitemaps.
@@ -300,6 +315,37 @@ impl Builder {
         self
     }
 
+    /// Reads pages of these content types only, such as `text/html` and `image/*`; default all.
+    #[must_use]
+    pub fn accept_types<T: AsRef<str>>(mut self, types: &[T]) -> Builder {
+        self.plan.settings.limits.types = self.checked("accept", types, filter::checked_type);
+        self
+    }
+
+    /// Does not fetch pages whose path ends in one of these extensions; default none.
+    #[must_use]
+    pub fn reject_extensions<T: AsRef<str>>(mut self, extensions: &[T]) -> Builder {
+        self.plan.settings.reject_extensions = self.checked("reject", extensions, filter::checked_extension);
+        self
+    }
+
+    /// The valid ones of these texts, normalised; keeps the errors in the others.
+    fn checked<T: AsRef<str>>(
+        &mut self,
+        what: &str,
+        texts: &[T],
+        check: impl Fn(&str) -> Result<String, String>,
+    ) -> Vec<String> {
+        let mut valid = Vec::with_capacity(texts.len());
+        for text in texts.iter().map(AsRef::as_ref) {
+            match check(text) {
+                Ok(text) => valid.push(text),
+                Err(wrong) => self.wrong.push(format!("{what} {text}: {wrong}")),
+            }
+        }
+        valid
+    }
+
     /// Stores these fields beside each page; default none.
     #[must_use]
     pub fn fields(mut self, fields: &[Field]) -> Builder {
@@ -373,6 +419,7 @@ impl Builder {
             Ok(filter) => self.plan.filter = Some(filter),
             Err(all) => wrong.extend(all),
         }
+        wrong.extend(Hosts::open(settings.hosts.as_deref()).err());
         match tls(self.trust) {
             Ok(tls) => self.plan.tls = Some(tls),
             Err(why) => wrong.push(why),

@@ -85,6 +85,8 @@ reasons! {
     RepeatedPath "repeated-path" Limit,
     /// Links whose URL contains a date far in the future.
     FarDate "far-date" Limit,
+    /// Links that a page asks not to follow.
+    Nofollow "nofollow" Limit,
     /// A page with too many links.
     LinkLimit "link-limit" Limit,
     /// Edges beyond a page's link limit, or to a URL that is too long.
@@ -105,6 +107,8 @@ reasons! {
     UrlLimit "url-limit" Limit,
     /// `Retry-After` above the maximum wait, which is used instead.
     RetryAfterLimit "retry-after-limit" Limit,
+    /// `Crawl-delay` above the maximum delay, which is used instead.
+    CrawlDelayLimit "crawl-delay-limit" Limit,
     /// The host's addresses are private, loopback or otherwise not public.
     PrivateAddress "private-address" Refused,
     /// A URL that cannot be requested.
@@ -119,6 +123,8 @@ reasons! {
     Type "type" Refused,
     /// robots.txt forbids it.
     Robots "robots" Robots,
+    /// A robots.txt that is too long: its rest is ignored.
+    RobotsLimit "robots-limit" Limit,
     /// robots.txt is unreachable, so nothing of the host may be fetched.
     RobotsUnreachable "robots-unreachable" RobotsUnreachable,
     /// A status of 400 to 499.

@@ -16,6 +16,9 @@ use crate::hooks::page::Fields;
 const FAILURE_FIELD: &str = "fetchFailure";
 /// The header fields that serve as validators of a conditional request.
 const VALIDATORS: [&str; 2] = ["ETag", "Last-Modified"];
+/// The other header fields that an answer "not modified" has from the version before, if it does
+/// not repeat them: by these links are read, and followed or not.
+const READ_BY: [&str; 5] = ["Content-Type", "Content-Language", "Link", "Refresh", "X-Robots-Tag"];
 
 /// The page of an answer.
 pub fn page(url: &str, answer: Answer, fetched_at_ms: i64) -> Page {
@@ -51,14 +54,13 @@ pub fn duplicate(page: &mut Page, holder: &[u8], holder_ms: i64) -> Page {
     reference
 }
 
-/// A reference to the page's earlier version. It copies validators that the answer does not repeat
-/// (RFC 9111, 4.3.4), because the next request uses those of the newest version.
+/// A reference to the page's earlier version. It copies fields that the answer does not repeat (RFC
+/// 9111, 4.3.4): validators, because the next request uses those of the newest version, and what
+/// the body is read by.
 pub fn not_modified(mut page: Page, url: &str, before: &PageHead) -> Page {
-    for name in VALIDATORS {
-        if page.headers.get(name).is_none()
-            && let Some(value) = before.page.headers.get(name)
-        {
-            page.headers.push(name, value);
+    for name in VALIDATORS.into_iter().chain(READ_BY) {
+        if page.headers.get(name).is_none() {
+            before.page.headers.all(name).for_each(|value| page.headers.push(name, value));
         }
     }
     refer(page, RevisitProfile::ServerNotModified, url.as_bytes(), before.page.fetched_at_ms)
@@ -132,6 +134,27 @@ mod tests {
         let note = failure("http://a/", &Failure::new(Reason::RatioLimit, "x\u{1}y"), 5);
         assert_eq!(failure_in(&note).as_deref(), Some("ratio-limit: x\u{1}y"));
         assert_eq!(failure_in(&Page::new("http://a/", 5, 200, "x")), None);
+    }
+
+    #[test]
+    fn a_page_that_is_not_modified_keeps_the_fields_that_it_is_read_by() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = filemap::PageStore::create(folder.path().join("s"), filemap::Options::new()).unwrap();
+        let mut first = Page::new("http://a/", 5, 200, "x");
+        let fields =
+            [("ETag", "1"), ("X-Robots-Tag", "bot: none"), ("x-robots-tag", "noindex"), ("Content-Type", "a/b")];
+        fields.iter().for_each(|(name, value)| first.headers.push(*name, *value));
+        first.headers.push("Date", "now");
+        store.put_page(&first).unwrap();
+        let before = store.head("http://a/").unwrap().unwrap();
+        let mut again = Page::new("http://a/", 6, 304, "");
+        again.headers.push("etag", "2");
+        again.headers.push("Link", "<b>; rel=next");
+        let again = not_modified(again, "http://a/", &before);
+        let text = |name| again.headers.all(name).map(|value| String::from_utf8_lossy(value).into_owned());
+        assert_eq!(text("ETag").collect::<Vec<_>>(), ["2"]);
+        assert_eq!(text("X-Robots-Tag").collect::<Vec<_>>(), ["bot: none", "noindex"]);
+        assert_eq!((text("Content-Type").count(), text("Link").count(), text("Date").count()), (1, 1, 0));
     }
 
     #[test]

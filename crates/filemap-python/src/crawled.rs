@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crawl::run::{End, Summary};
-use crawl::{Capture, Reply};
+use crawl::{Capture, Reason, Reply};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -12,6 +12,9 @@ use pyo3::types::{PyBytes, PyDict};
 use crate::argument::named;
 use crate::errors::invalid;
 use crate::page::Page;
+
+/// Reasons for which a fetched page, or an answer of the callback, is not stored.
+const LOSSES: [Reason; 2] = [Reason::Unstorable, Reason::HookFailed];
 
 /// A page that was fetched and is not stored yet.
 #[pyclass(frozen, get_all, module = "filemap", name = "CrawledPage")]
@@ -121,10 +124,12 @@ impl From<Summary> for CrawlSummary {
 
 #[pymethods]
 impl CrawlSummary {
-    /// True if nothing is missing for a reason that is neither a host's answer nor a limit.
+    /// True if nothing is missing for a reason that is neither a host's answer nor a limit: in the
+    /// store, of the callback's answers, and in WARC files.
     #[getter]
     fn ok(&self) -> bool {
-        self.missing == 0 && self.warc_damaged == 0 && self.end != End::Interrupted.name()
+        let is_kept = !LOSSES.iter().any(|reason| self.reasons.contains_key(reason.name()));
+        is_kept && self.missing == 0 && self.warc_damaged == 0 && self.end != End::Interrupted.name()
     }
 
     fn __repr__(&self) -> String {

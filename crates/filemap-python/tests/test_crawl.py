@@ -147,6 +147,40 @@ def test_an_answer_that_is_none_ends_the_crawl(site: Site, path: Path, answer: o
         filemap.crawl(path, site.url, on_page=lambda _: answer, allow_private=True)  # type: ignore[arg-type, return-value]
 
 
+def test_options_of_pages_and_hosts_hold(site: Site, path: Path, tmp_path: Path) -> None:
+    hosts = tmp_path / "hosts.toml"
+    hosts.write_text('[hosts."127.0.0.1"]\npages = 6\n')
+    summary = filemap.crawl(
+        path,
+        site.url,
+        rate=0,
+        allow_private=True,
+        hosts=hosts,
+        accept_types=["text/*"],
+        reject_extensions=["zip"],
+        follow_nofollow=True,
+        attempts=2,
+        patience=60,
+        max_body=60,  # of the start page two links of four
+    )
+    assert summary.ok and summary.reasons["host-pages-limit"] > 0 and len(stored(path)) <= 6
+    assert summary.reasons["body-limit"] > 0 and f"{site.url}3" not in stored(path)
+    summary = filemap.crawl(path, f"{site.url}more", allow_private=True, accept_types=["image/*"])
+    assert summary.reasons["type"] == 1 and f"{site.url}more" not in stored(path)
+
+
+def test_what_is_not_stored_is_not_ok(site: Site, path: Path) -> None:
+    options: filemap.CrawlOptions = {"rate": 0, "allow_private": True, "max_pages": 1}
+    answer: filemap.PageReply = {"fields": {"no name": "x", "good": "y"}}
+    summary = filemap.crawl(path, site.url, on_page=lambda _: answer, **options)
+    assert (summary.ok, summary.missing, summary.reasons.get("hook-failed")) == (False, 0, 1)
+    with filemap.open(path, "a") as store:
+        store.erase(reason="a wish", url=f"{site.url}1")
+    summary = filemap.crawl(path, rate=0, allow_private=True)
+    assert (summary.ok, summary.missing, summary.reasons.get("unstorable")) == (False, 0, 1)
+    assert f"{site.url}1" not in stored(path) and f"{site.url}2" in stored(path)
+
+
 def test_other_threads_run_while_a_crawl_waits(site: Site, path: Path) -> None:
     site.delay = 0.5
     ticks = 0
@@ -208,6 +242,10 @@ def test_what_cannot_be_is_refused_and_nothing_is_made(site: Site, path: Path) -
         (["http://a.example/"], {"resolve": ["x"]}),
         (["http://a.example/"], {"include": ["("]}),
         (["http://a.example/"], {"rate": -1.0}),
+        (["http://a.example/"], {"accept_types": ["html"]}),
+        (["http://a.example/"], {"reject_extensions": ["a/b"]}),
+        (["http://a.example/"], {"hosts": "no-such-file.toml"}),
+        (["http://a.example/"], {"attempts": -1}),
     ]:
         with pytest.raises(filemap.InvalidValueError):
             filemap.crawl(path, seeds, **options)  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 
 use crate::credit::TOTAL;
 use crate::error::{Error, Result};
@@ -33,8 +34,29 @@ impl Frontier {
     /// The states of all pages for which `wanted` is true, in the order of discovery. One read for
     /// each page returned, and one scan of all rows. Ends after an error.
     pub fn list(&self, wanted: impl Fn(&PageBrief<'_>) -> bool) -> impl Iterator<Item = Result<PageState>> {
+        self.list_of(0..self.pages(), wanted)
+    }
+
+    /// As [`Frontier::list`], of the pages with these numbers only: a part of a long list.
+    ///
+    /// ```
+    /// use frontier::{Frontier, FrontierOptions};
+    ///
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("frontier");
+    /// let mut frontier = Frontier::create(&path, FrontierOptions::new()).unwrap();
+    /// frontier.seed(&["http://example.com/", "http://example.org/"], 0).unwrap();
+    /// let urls: Vec<String> = frontier.list_of(1..9, |_| true).map(|page| page.unwrap().url).collect();
+    /// assert_eq!(urls, ["http://example.org/"]);
+    /// ```
+    pub fn list_of(
+        &self,
+        pages: Range<u32>,
+        wanted: impl Fn(&PageBrief<'_>) -> bool,
+    ) -> impl Iterator<Item = Result<PageState>> {
         let mut failed = false;
-        let states = self.state.table.scan().zip(0..).filter_map(move |(row, page)| match row {
+        let rows = pages.clone().zip(self.state.table.scan_from(pages.start));
+        let states = rows.filter_map(move |(page, row)| match row {
             Ok(row) => wanted(&self.brief(&row)).then(|| self.state_of(page, &row)),
             Err(error) => Some(Err(error)),
         });

@@ -422,7 +422,12 @@ impl Table {
 
     /// The rows of all pages in order. Each block is read once, and none stays in memory.
     pub(crate) fn scan(&self) -> Scan<'_> {
-        Scan::new(self, 0)
+        self.scan_from(0)
+    }
+
+    /// The rows of the pages from `first` on.
+    pub(crate) fn scan_from(&self, first: u32) -> Scan<'_> {
+        Scan::new(self, first)
     }
 
     /// Bytes of the file.

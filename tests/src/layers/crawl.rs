@@ -16,6 +16,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["links::css", "links::directives", "links::edges", "links::requisites", "links::source", "links::traps"],
     &["links::elements"],
     &["links::html", "links::plain", "links::sitemap"],
+    &["links::head"],
     // One request.
     &[
         "fetch::address",
@@ -43,7 +44,7 @@ pub const LAYERS: &[&[&str]] = &[
     &["visit::discovery"],
     &["visit"],
     // The run.
-    &["run::line", "run::pace", "run::tally", "run::view"],
+    &["run::line", "run::list", "run::pace", "run::tally", "run::view"],
     &["run::metrics", "run::observe", "run::shared_set", "run::warc"],
     &["run::fleet::post"],
     &[

@@ -26,6 +26,8 @@ struct Parts {
     progress: Progress,
     log: Log,
     edges: Edges,
+    /// Entries of the log from before it is opened; `None` once it is.
+    early: Option<Vec<(&'static str, Value)>>,
 }
 
 /// Outputs of a run, and the first entries of the log.
@@ -57,7 +59,8 @@ impl std::error::Error for Refused {}
 impl Face {
     /// A face; its log is opened when the run begins.
     pub fn new(flags: &Flags, opening: Opening) -> Face {
-        let parts = Parts { progress: Progress::new(flags), log: Log::none(), edges: Edges::none() };
+        let (log, edges, early) = (Log::none(), Edges::none(), Some(Vec::new()));
+        let parts = Parts { progress: Progress::new(flags), log, edges, early };
         Face { flags: *flags, opening, parts: Mutex::new(parts) }
     }
 
@@ -90,6 +93,9 @@ impl Face {
         }
         let edges = Edges::open(edges.as_deref())?;
         let mut parts = self.parts();
+        for (name, what) in parts.early.take().into_iter().flatten() {
+            log.event(name, what)?;
+        }
         (parts.log, parts.edges) = (log, edges);
         Ok(())
     }
@@ -133,13 +139,14 @@ impl Face {
                 }
             };
         }
-        let log = &mut self.parts().log;
-        log.event(name, what).map_err(failed)?;
-        match event {
-            // There may be no commit for a long time.
-            Event::LowSpace { .. } | Event::Space { .. } => log.flush().map_err(failed),
-            _ => Ok(()),
+        let mut parts = self.parts();
+        if let Some(early) = &mut parts.early {
+            early.push((name, what));
+            return Ok(());
         }
+        parts.log.event(name, what).map_err(failed)?;
+        // There may be no commit for a long time.
+        if waits(event) { parts.log.flush().map_err(failed) } else { Ok(()) }
     }
 
     /// Shows the numbers of a crawl in the progress, of a shard if it is one of several.
@@ -186,6 +193,22 @@ fn shard_of(event: &Event) -> Option<u32> {
         Event::ShardTaken { shard } | Event::ShardKept { shard } | Event::ShardLost { shard } => Some(*shard),
         _ => None,
     }
+}
+
+/// Returns whether the crawl waits, or goes on without something, after an event.
+fn waits(event: &Event) -> bool {
+    use Event::{AskedAgain, Deaf, HeldUp, LinksLater, LowSpace, NoShard, Poisoned, Space};
+    matches!(
+        event,
+        LowSpace { .. }
+            | Space { .. }
+            | AskedAgain { .. }
+            | LinksLater { .. }
+            | NoShard { .. }
+            | HeldUp { .. }
+            | Poisoned { .. }
+            | Deaf { .. }
+    )
 }
 
 /// A failure of the log.
@@ -271,6 +294,14 @@ fn logged(event: &Event) -> Option<(&'static str, Value)> {
         Event::HeldUp { why: Some(Pause::Unheard) } => ("paused", json!({ "why": "no lease" })),
         Event::HeldUp { why: Some(Pause::Full) } => ("paused", json!({ "why": "outbox" })),
         Event::HeldUp { why: None } => ("resumed", Value::Null),
+        Event::AskedAgain { why, after } => ("asked-again", json!({ "why": why, "after_s": after.as_secs_f64() })),
+        Event::Forgotten { request, pages } => ("forgotten", json!({ "request": request, "pages": pages })),
+        Event::LinksLater { why, after } => ("links-later", json!({ "why": why, "after_s": after.as_secs_f64() })),
+        Event::NoShard { lease } => ("no-shard", json!({ "lease_s": lease.as_secs_f64() })),
+        Event::ShardKept { shard } => ("shard-kept", json!({ "shard": shard })),
+        Event::TakenBack { pages } => ("taken-back", json!({ "pages": pages })),
+        Event::Poisoned { why } => ("poisoned", json!({ "why": why })),
+        Event::Deaf { why } => ("deaf", json!({ "why": why })),
         Event::HookFailed { url, why } => ("hook-failed", json!({ "url": url, "why": why })),
         Event::Redirected { from, to } => ("scope", json!({ "url": from, "redirects_to": to })),
         _ => return None,

@@ -63,7 +63,9 @@ impl Log {
     /// The system's error.
     pub fn visit(&mut self, visit: &Visit, new_links: u32) -> Result<(), Failure> {
         match (&self.0, &visit.told) {
-            (None, _) | (_, Told::Later) => Ok(()),
+            (None, _) => Ok(()),
+            // Usually nothing has happened to the page; but its host's robots.txt may have limits.
+            (_, Told::Later) if visit.met.is_empty() => Ok(()),
             _ => self.write(&line::of(visit, new_links)),
         }
     }

@@ -1,6 +1,7 @@
 //! Other processes talk to a running crawl: it pauses, takes start pages, fetches urgent pages
 //! first, and reports its state.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -52,10 +53,25 @@ fn a_crawl_that_runs_is_paused_asked_added_to_and_goes_on() {
     let why = bench.run("why", &["http://tree.test/"]).ended(0);
     assert!(why.out.contains("frontier     a seed, fetched, depth 0"), "{}", why.out);
 
+    let urls = |arguments: &[&str], code: i32| -> BTreeSet<String> {
+        let listed = bench.run("list", arguments).ended(code).out;
+        listed.lines().map(|line| line.split('\t').next().expect("a URL").to_owned()).collect()
+    };
+    let (fetched, queued) = (urls(&["--state=fetched"], 0), urls(&["--state=queued"], 0));
+    assert_eq!((fetched.len(), fetched.is_disjoint(&queued)), (asked, true));
+    assert!(fetched.contains("http://tree.test/") && !queued.is_empty());
+    assert_eq!(urls(&[], 0), queued, "all that were not fetched");
+    assert!(urls(&["--state=queued", "--host=more.test"], 1).is_empty());
+
     assert!(bench.run("add", &["http://more.test/"]).ended(0).out.contains("1 start page added"));
     assert!(bench.run("add", &["ftp://more.test/"]).ended(2).words.contains("only http and https"));
     assert_eq!(web.pages_asked(), asked, "it is paused");
     assert_eq!(bench.run("resume", &["--json"]).ended(0).json(), json!({ "is_paused": false }));
+    until("a page in flight", || {
+        let listed = bench.run("list", &["--state=in-flight", "--json"]);
+        listed.out.lines().any(|line| line.contains("\"state\":\"in-flight\"")) || web.pages_asked() >= 405
+    });
+    assert!(web.pages_asked() < 405, "a page was in flight while others waited");
     until("all pages", || web.pages_asked() >= 405);
 
     // A page that is stored already and one that is missing; nothing links to the second.

@@ -117,9 +117,9 @@ fn a_robots_txt_that_asks_for_patience_is_given_it() {
 
 #[test]
 fn elements_that_close_themselves_and_odd_bodies_hide_no_links() {
-    let gzip = |text: &str| {
+    let gzip = |bytes: &[u8]| {
         let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-        out.write_all(text.as_bytes()).expect("in memory");
+        out.write_all(bytes).expect("in memory");
         out.finish().expect("in memory")
     };
     let coded = |coding: &str, body: Vec<u8>| {
@@ -128,28 +128,136 @@ fn elements_that_close_themselves_and_odd_bodies_hide_no_links() {
     let odd = site(move |path, _| match path {
         "/" => Reply::html(
             "<a href=/xhtml>1</a><a href=/svg>2</a><a href=/trailing>3</a><a href=/empty>4</a><a href=/choices>5</a>\
-             <a href=/sub/based>6</a><a href=/twice>7</a><a href=/nowhere>8</a>",
+             <a href=/sub/based>6</a><a href=/twice>7</a><a href=/nowhere>8</a><a href=/untold>9</a>\
+             <a href=/nested>10</a><a href=/unknown>11</a>",
         ),
         "/xhtml" => typed("application/xhtml+xml", "<head><title>t</title><script src='x'/></head><a href='/x/1'/>"),
         "/svg" => Reply::html("<svg><title/><path/></svg><a href=/x/2>"),
-        "/trailing" => coded("gzip", [gzip("<a href=/x/3>"), b"\r\n\0".to_vec()].concat()),
+        "/trailing" => coded("gzip", [gzip(b"<a href=/x/3>"), b"\r\n\0".to_vec()].concat()),
         "/empty" => {
             Reply::Page(301, vec![("Location", "/x/4".to_owned()), ("Content-Encoding", "br".to_owned())], Vec::new())
         }
         "/choices" => Reply::Page(300, vec![("Content-Type", "text/html".to_owned())], b"<a href=/x/5>".to_vec()),
         "/sub/based" => Reply::html("<base href='/x/6/'><a href='#top'>here</a>"),
-        "/twice" => coded("gzip, gzip", gzip("<a href=/x/7>")),
+        "/twice" => coded("gzip, gzip", gzip(b"<a href=/x/7>")),
+        "/nested" => coded("gzip, gzip", gzip(&gzip(b"<a href=/x/10>"))),
+        "/unknown" => coded("none", b"<a href=/x/11>".to_vec()),
         "/nowhere" => Reply::to("http://[bad"),
+        "/untold" => Reply::Page(302, vec![("Content-Type", "text/html".to_owned())], b"<a href=/x/9>".to_vec()),
         _ => Reply::html(format!("<p>{path}")),
     });
     let web = Web::new([("odd.test", odd)]);
     let (bench, resolve) = (Bench::new(), web.resolve());
     let end = bench.run("run", &with(&resolve, &["--seed=http://odd.test/", "--no-robots"])).ended(0).json();
-    for found in ["/x/1", "/x/2", "/x/3", "/x/4", "/x/5", "/x/6/"] {
+    for found in ["/x/1", "/x/2", "/x/3", "/x/4", "/x/5", "/x/6/", "/x/9", "/x/10", "/x/11"] {
         assert!(web.counts().contains_key(&format!("http://odd.test{found}")), "{found}: {end}");
     }
-    let wanted = json!({ "bad-url": 1, "kept-as-received": 1, "trailing-bytes": 1 });
+    let wanted = json!({ "bad-url": 2, "kept-as-received": 2, "trailing-bytes": 1 });
     assert_eq!(end["reasons"], wanted, "what is not undone is counted");
+}
+
+#[test]
+fn a_robots_txt_of_which_not_all_counts_is_named_once() {
+    let long = site(|path, _| match path {
+        "/robots.txt" => {
+            Reply::text(&format!("User-agent: *\nDisallow: /a\n{}\nDisallow: /b\n", "#".repeat(500 << 10)))
+        }
+        "/" => Reply::html("<a href=/a>1</a><a href=/b>2</a>"),
+        _ => Reply::html(format!("<p>{path}")),
+    });
+    let web = Web::new([("long.test", long)]);
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    let log = format!("--log={}", bench.path("log").display());
+    let arguments = ["--allow-private", "--json", &resolve, "--seed=http://long.test/", "--rate=20", &log];
+    let end = bench.run("run", &arguments).ended(0).json();
+    assert_eq!(end["reasons"], json!({ "robots": 1, "robots-limit": 1 }), "{end}");
+    let log = std::fs::read_to_string(bench.path("log")).unwrap();
+    let lines = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let named: Vec<_> = lines.filter(|line| line["limits"] == json!(["robots-limit"])).collect();
+    assert!(named.len() == 1 && named[0]["event"] == "later" && named[0]["url"] == "http://long.test/", "{log}");
+}
+
+#[test]
+fn a_delay_that_is_cut_is_named() {
+    let slow = site(|path, _| match path {
+        "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 86400\n"),
+        _ => Reply::html("<p>x"),
+    });
+    let web = Web::new([("slow.test", slow)]);
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    // The page would be fetched in a minute, and the run does not wait for that.
+    let arguments = ["--seed=http://slow.test/", "--patience=1s"];
+    let end = bench.run("run", &with(&resolve, &arguments)).ended(1).json();
+    assert_eq!((&end["end"], &end["reasons"]), (&json!("waiting"), &json!({ "crawl-delay-limit": 1 })), "{end}");
+}
+
+#[test]
+fn links_that_are_not_followed_are_counted_by_reason() {
+    let quiet = site(|path, _| match path {
+        "/robots.txt" => Reply::text("Sitemap: http://[bad\nSitemap: ftp://quiet.test/map\n"),
+        "/" => Reply::html(
+            "<a rel=nofollow href=/a>1</a><a href='http://[bad'>2</a><a href=mailto:x@y>3</a><a href=/tag>4</a>\
+             <a href=/meta>5</a><a href=/moved>6</a>",
+        ),
+        "/tag" => Reply::Page(
+            200,
+            vec![("Content-Type", "text/html".to_owned()), ("X-Robots-Tag", "none".to_owned())],
+            b"<a href=/b>1</a><a href=/c>2</a>".to_vec(),
+        ),
+        "/meta" => Reply::html("<meta name=robots content=nofollow><a href=/d>1</a>"),
+        "/moved" => Reply::to("ftp://quiet.test/"),
+        _ => Reply::html(format!("<p>{path}")),
+    });
+    let web = Web::new([("quiet.test", quiet)]);
+    let resolve = web.resolve();
+    let reasons = json!({ "nofollow": 4, "bad-url": 4 });
+    for more in [&["--seed=http://quiet.test/"][..], &["--seed=http://quiet.test/", "--near-bits=off"]] {
+        let end = Bench::new().run("run", &with(&resolve, more)).ended(0).json();
+        assert_eq!((&end["reasons"], end["fetched"].as_u64()), (&reasons, Some(4)), "{end}");
+    }
+    let more = ["--seed=http://quiet.test/", "--follow-nofollow"];
+    let end = Bench::new().run("run", &with(&resolve, &more)).ended(0).json();
+    assert_eq!((&end["reasons"], end["fetched"].as_u64()), (&json!({ "bad-url": 4 }), Some(8)), "{end}");
+}
+
+#[test]
+fn links_in_header_fields_are_followed_obeyed_and_edges() {
+    let fields = site(|path, _| {
+        let with = |kind: &str, fields: &[(&'static str, &str)], body: &str| {
+            let kind = ("Content-Type", kind.to_owned());
+            let fields = fields.iter().map(|(name, value)| (*name, (*value).to_owned()));
+            Reply::Page(200, [kind].into_iter().chain(fields).collect(), body.into())
+        };
+        match path {
+            "/" => with(
+                "text/html",
+                &[("Refresh", "0; url=later"), ("Link", "</paper>; rel=\"alternate\", </x.css>; rel=stylesheet")],
+                "<base href=/no/><a href=/quiet>x</a>",
+            ),
+            "/paper" => with("application/pdf", &[("Link", "<http://fields.test/about>; rel=canonical")], "%PDF-1.4"),
+            "/quiet" => with("text/html", &[("X-Robots-Tag", "nofollow"), ("Link", "</hidden>; rel=next")], "<p>x"),
+            _ => Reply::html(format!("<p>{path}")),
+        }
+    });
+    let web = Web::new([("fields.test", fields)]);
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    let edges = format!("--edges={}", bench.path("edges").display());
+    bench.run("run", &with(&resolve, &["--seed=http://fields.test/", "--no-robots", &edges])).ended(0);
+    let urls: Vec<String> = bench.pages().into_keys().map(|url| url.replace("http://fields.test", "")).collect();
+    assert_eq!(urls, ["/", "/about", "/later", "/paper", "/quiet"]);
+    let lines = std::fs::read_to_string(bench.path("edges")).unwrap();
+    let edges = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let mut words: Vec<String> =
+        edges.map(|edge| format!("{} {} {}", edge["element"], edge["to"], edge["rel"]).replace('"', "")).collect();
+    words.sort();
+    let wanted = [
+        "a http://fields.test/quiet null",
+        "http-link http://fields.test/about canonical",
+        "http-link http://fields.test/hidden next",
+        "http-link http://fields.test/paper alternate",
+        "http-refresh http://fields.test/later null",
+    ];
+    assert_eq!(words, wanted);
 }
 
 #[test]
@@ -183,8 +291,18 @@ fn a_scope_that_was_narrow_for_a_run_excludes_nothing_for_good() {
     bench.run("run", &with(&resolve, &wide)).ended(0);
     bench.run("run", &["--rate=0", "--json", &resolve, "--scope=host", "--contact=me@a.example"]).ended(0);
     assert_eq!(bench.pages().len(), 1);
-    let ran = bench.run("run", &with(&resolve, &["--scope=any"])).ended(0);
+    let log = format!("--log={}", bench.path("log").display());
+    let ran = bench.run("run", &with(&resolve, &["--scope=any", &log])).ended(0);
     assert!(ran.words.contains("2 pages that were refused are tried again"), "{}", ran.words);
+    // This is said before the log is open.
+    let log = std::fs::read_to_string(bench.path("log")).unwrap();
+    let lines: Vec<serde_json::Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let second = (&lines[1]["event"], &lines[1]["what"]);
+    assert_eq!(
+        (&lines[0]["event"], second),
+        (&json!("begin"), (&json!("taken-back"), &json!({ "pages": 2 }))),
+        "{log}"
+    );
     assert_eq!(bench.pages().len(), 3);
 }
 

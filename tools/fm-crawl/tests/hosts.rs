@@ -1,6 +1,7 @@
 //! Settings for single hosts, from a file that may change while the crawl runs.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -139,6 +140,27 @@ fn a_proxy_that_is_named_while_the_crawl_runs_gets_its_password_and_no_site_does
     let led = proxy.asked().len();
     assert!(led > 0 && told == led, "{led} requests went to the proxy, {told} have its password");
     assert_eq!(bench.pages().len(), 200);
+}
+
+#[test]
+fn a_host_that_is_busy_is_asked_half_as_often_each_time() {
+    let pages = AtomicUsize::new(0);
+    let busy: Site = Arc::new(move |request: &Request| match request.path.as_str() {
+        "/robots.txt" => Reply::missing(),
+        _ => match pages.fetch_add(1, Ordering::Relaxed) {
+            1..=3 => Reply::Page(429, Vec::new(), Vec::new()),
+            _ => Reply::html("<a href=/a>1</a>"),
+        },
+    });
+    let web = Web::new([("busy.test", busy)]);
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    let arguments = ["--seed=http://busy.test/", "--allow-private", "--json", &resolve, "--rate=10", "--retry=50ms"];
+    let end = bench.run("run", &arguments).ended(0).json();
+    assert_eq!((&end["fetched"], &end["reasons"]["busy"]), (&json!(2), &json!(3)), "{end}");
+    let at: Vec<_> = web.asked().iter().filter(|asked| !asked.url.ends_with(".txt")).map(|asked| asked.at).collect();
+    let waits: Vec<u128> = at.windows(2).map(|two| (two[1] - two[0]).as_millis()).collect();
+    // The delay is 100 ms, and a quarter of a second is what is doubled at least.
+    assert!(waits.len() == 4 && waits[1] >= 450 && waits[2] >= 950 && waits[3] >= 1_900, "{waits:?}");
 }
 
 #[test]

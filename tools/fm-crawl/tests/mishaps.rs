@@ -50,6 +50,29 @@ fn a_server_that_does_not_repeat_its_validators_is_asked_with_them_all_the_same(
 }
 
 #[test]
+fn a_304_without_fields_changes_nothing_about_the_links_of_the_page() {
+    let site: Site = Arc::new(|request: &Request| match request.fields.contains_key("if-modified-since") {
+        true => Reply::Page(304, Vec::new(), Vec::new()),
+        false => Reply::Page(
+            200,
+            vec![
+                ("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT".to_owned()),
+                ("Content-Type", "text/html".to_owned()),
+                ("X-Robots-Tag", "nofollow".to_owned()),
+            ],
+            b"<a href=/hidden>not to be followed</a>".to_vec(),
+        ),
+    });
+    let web = Web::new([("quiet.test", site)]);
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    let arguments = ["--seed=http://quiet.test/", "--recrawl=1s", "--forever", "--max-pages=3", "--no-robots"];
+    let end = bench.run("run", &with(&resolve, &arguments)).ended(0).json();
+    assert_eq!((&end["unchanged"], &end["reasons"]), (&json!(2), &json!({ "nofollow": 3 })), "{end}");
+    assert_eq!(web.counts().into_keys().collect::<Vec<_>>(), ["http://quiet.test/"]);
+    assert_eq!(bench.pages()["http://quiet.test/"].headers.get("content-type"), Some(&b"text/html"[..]));
+}
+
+#[test]
 fn a_page_that_is_missing_once_is_looked_for_again() {
     let site: Site = Arc::new(|request: &Request| match request.before {
         1 => Reply::missing(),
@@ -238,6 +261,8 @@ fn a_page_that_an_erasure_refuses_is_counted_and_named_and_the_crawl_goes_on() {
     // Each run tries a seed again, and gives it up again.
     let ran = bench.run("run", &with(&resolve, &["--seed=http://tree.test/p/1"])).ended(3);
     assert!(ran.words.contains("the seed http://tree.test/p/1 was given up: unstorable"), "{}", ran.words);
+    let lost = &ran.json()["lost_seeds"];
+    assert_eq!((lost.as_array().map(Vec::len), &lost[0]["url"]), (Some(1), &json!("http://tree.test/p/1")), "{lost}");
 }
 
 #[test]

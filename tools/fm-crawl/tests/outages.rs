@@ -154,6 +154,25 @@ fn hosts_that_want_patience_hold_nobody_else_up() {
 }
 
 #[test]
+fn new_hosts_wait_for_their_turn_without_a_connection() {
+    const HOSTS: usize = 80;
+    let names: Vec<&'static str> = (0..HOSTS).map(|n| &*format!("n{n}.test").leak()).collect();
+    let one: Site = Arc::new(|request: &Request| Reply::html(format!("<p>{}", request.host)));
+    let web = Web::new(names.iter().map(|name| (*name, Arc::clone(&one))));
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    std::fs::write(bench.path("seeds"), names.iter().map(|name| format!("http://{name}/\n")).collect::<String>())
+        .unwrap();
+    let seeds = format!("--seeds={}", bench.path("seeds").display());
+    let begun = Instant::now();
+    let arguments = ["--allow-private", "--json", &resolve, &seeds, "--rate=0.5", "--connections=2"];
+    let end = bench.run("run", &arguments).ended(0).json();
+    assert_eq!(end["fetched"].as_u64(), Some(HOSTS as u64), "{end}");
+    // Each host rests for two seconds after its robots.txt: one after another, that would be 80
+    // seconds with two connections.
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+}
+
+#[test]
 fn a_delay_that_a_host_has_asked_for_holds_after_a_kill_too() {
     let patient: Site = Arc::new(|request: &Request| match request.path.as_str() {
         "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 3"),

@@ -132,6 +132,20 @@ fn a_sitemap_may_have_more_links_and_bytes_than_a_page() {
 }
 
 #[test]
+fn links_beyond_the_limit_of_a_sitemap_are_counted() {
+    let lines: String = (0..50_007).map(|n| format!("http://maps.test/{n}\n")).collect();
+    let site: Site = Arc::new(move |request: &Request| match request.path.as_str() {
+        "/robots.txt" => Reply::text("Sitemap: http://maps.test/list\n"),
+        "/list" => Reply::text(&lines),
+        _ => Reply::html("<p>here"),
+    });
+    let web = Web::new([("maps.test", site)]);
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    let end = bench.run("run", &with(&resolve, &["--seed=http://maps.test/", "--max-pages=2"])).ended(0).json();
+    assert_eq!((&end["discovered"], &end["reasons"]), (&json!(50_001), &json!({ "link-limit": 7 })), "{end}");
+}
+
+#[test]
 fn sitemaps_are_read_though_the_first_page_fails_and_though_they_are_out_of_scope() {
     let site: Site = Arc::new(|request: &Request| match (request.path.as_str(), request.before) {
         ("/robots.txt", 0) => Reply::Page(500, vec![], b"not yet".to_vec()),

@@ -41,7 +41,7 @@ fn robots_txt_and_nofollow_are_obeyed_and_sitemaps_are_read() {
     let web = Web::new([("robots.test", sites::robots())]);
     let (bench, resolve) = (Bench::new(), web.resolve());
     let end = bench.run("run", &with(&resolve, &["--seed=http://robots.test/"])).ended(0).json();
-    assert_eq!(end["reasons"], json!({ "robots": 1 }), "{end}");
+    assert_eq!(end["reasons"], json!({ "nofollow": 1, "robots": 1 }), "{end}");
     let urls: Vec<String> = bench.pages().into_keys().map(|url| url.replace("http://robots.test", "")).collect();
     assert_eq!(urls, ["/", "/free", "/from-sitemap", "/map.xml", "/private/open"]);
     assert!(!web.counts().contains_key("http://robots.test/private/x"));

@@ -5,10 +5,13 @@
 //! byte. So the received bytes are kept beside the decoded ones; if the stream ends before the
 //! body does, the body is kept as received.
 //!
+//! Several codings are undone when the body is whole, or not at all; an unknown one stays.
+//!
 //! Invariants: a body never exceeds its limit, nor [`RATIO_FROM_BYTES`] plus `ratio` times the
 //! received bytes; after each piece, received and decoded bytes together are within the limit.
 
 use filemap::coding::{self, Coding, CodingError};
+use hyper::header::{self, HeaderMap};
 
 use crate::settings::limits::RATIO_FROM_BYTES;
 
@@ -32,12 +35,45 @@ pub struct Decoded {
     pub body: Vec<u8>,
     /// True if a coding was removed.
     pub was_coded: bool,
-    /// True if the body is kept as received, because its coding ended before the body did.
+    /// True if the body is kept as received: its coding ended before the body did, is unknown, or
+    /// is one of several that cannot be undone.
     pub as_received: bool,
     /// True if bytes after the end of the coding were dropped.
     pub has_trailing: bool,
     /// Reason why the body is incomplete.
     pub stop: Option<Stop>,
+}
+
+/// The content codings of a body, from all its fields, in the order in which they were applied.
+pub fn codings(fields: &HeaderMap) -> Vec<Vec<u8>> {
+    let values = fields.get_all(header::CONTENT_ENCODING).iter();
+    let names = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+    names.filter(|name| !name.is_empty() && !name.eq_ignore_ascii_case(b"identity")).map(<[u8]>::to_vec).collect()
+}
+
+impl Decoded {
+    /// Undoes the codings that a streaming decoder leaves, within `most` bytes of memory and this
+    /// ratio: several of a whole body. Otherwise they stay, as an unknown one does.
+    pub fn undo_rest(&mut self, codings: &[Vec<u8>], is_whole: bool, (most, ratio): (u64, u32)) {
+        let names: Vec<String> =
+            codings.iter().map(|name| String::from_utf8_lossy(name).to_ascii_lowercase()).collect();
+        let is_done = match names.as_slice() {
+            [] => true,
+            [one] => !Coding::named(one).is_empty(),
+            _ => false,
+        };
+        let received = self.body.len() as u64;
+        if is_done || received == 0 {
+            return;
+        }
+        // In memory: the body twice, the output of one coding, and that of the one before.
+        let room = most.saturating_sub(2 * received) / 2;
+        let room = room.min(RATIO_FROM_BYTES.max(received.saturating_mul(ratio.into())));
+        match is_whole.then(|| coding::decode(&names, self.body.clone(), room)) {
+            Some(Ok(body)) => (self.body, self.was_coded) = (body, true),
+            Some(Err(_)) | None => self.as_received = true,
+        }
+    }
 }
 
 /// A streaming decoder of a body.
@@ -213,6 +249,27 @@ mod tests {
         let mut decoder = Decoder::new(coding.as_bytes(), max_bytes, 100);
         let whole = pieces.iter().all(|piece| decoder.push(piece));
         decoder.finish(whole)
+    }
+
+    #[test]
+    fn several_codings_are_undone_within_the_limits_or_stay_as_an_unknown_one_does() {
+        let rest = |names: &[&str], body: &[u8], is_whole, limits| {
+            let names: Vec<Vec<u8>> = names.iter().map(|name| name.as_bytes().to_vec()).collect();
+            let mut decoded = run("", &[body], 1 << 20);
+            decoded.undo_rest(&names, is_whole, limits);
+            (decoded.body, decoded.was_coded, decoded.as_received)
+        };
+        let (twice, limits) = (gzip(&zlib(TEXT)), (1 << 20, 100));
+        assert_eq!(rest(&["Deflate", "gzip"], &twice, true, limits), (TEXT.to_vec(), true, false));
+        assert_eq!(rest(&["deflate", "gzip"], &twice, false, limits), (twice.clone(), false, true));
+        assert_eq!(rest(&["gzip", "gzip"], &twice, true, limits), (twice.clone(), false, true));
+        assert!(rest(&["deflate", "gzip"], &twice, true, (2 * twice.len() as u64 + 20, 100)).2);
+        let bomb = gzip(&gzip(&vec![0; 4 << 20]));
+        assert_eq!(rest(&["gzip", "gzip"], &bomb, true, (64 << 20, 100)), (bomb.clone(), false, true));
+        assert_eq!(rest(&["gzip", "gzip"], &bomb, true, (64 << 20, 1 << 30)).0.len(), 4 << 20);
+        assert_eq!(rest(&["dcb"], TEXT, true, limits), (TEXT.to_vec(), false, true));
+        assert_eq!(rest(&["br"], TEXT, true, limits), (TEXT.to_vec(), false, false));
+        assert_eq!(rest(&["dcb"], b"", true, limits), (Vec::new(), false, false));
     }
 
     #[test]

@@ -43,7 +43,7 @@ use self::clients::Clients;
 use self::connect::{Connector, Remote};
 pub use self::connect::{Way, local_address};
 use self::cookies::Cookies;
-use self::decode::{Decoded, Decoder, Stop};
+use self::decode::{Decoded, Decoder, Stop, codings};
 use self::hosts::Hosts;
 use self::proxy::Proxy;
 use self::turns::Turns;
@@ -353,7 +353,7 @@ impl Fetcher {
                 pace.forgive(waiting.elapsed());
             }
         };
-        let decoded = decoder.finish(cut.is_none());
+        let mut decoded = decoder.finish(cut.is_none());
         let cut = match (decoded.stop, cut) {
             (Some(Stop::Ratio), _) => return Err(Reason::RatioLimit.into()),
             (Some(Stop::Damaged), _) => return Err(Reason::Coding.into()),
@@ -365,6 +365,10 @@ impl Fetcher {
             Some(cut) if decoded.body.is_empty() && cut.reason != Reason::BodyLimit => return Err(cut),
             cut => cut,
         };
+        if codings.len() > 1 && places.is_empty() {
+            places.extend(Arc::clone(&self.large).acquire_owned().await.ok());
+        }
+        decoded.undo_rest(&codings, cut.is_none(), (self.limits.body_bytes, self.limits.ratio));
         let headers = kept_headers(&head.headers, &decoded, cut.is_some());
         let reason = head.extensions.get::<hyper::ext::ReasonPhrase>();
         let reason = reason.map(|reason| reason.as_bytes().to_vec());
@@ -375,7 +379,7 @@ impl Fetcher {
             headers,
             body: decoded.body,
             cut,
-            as_received: decoded.as_received || codings.len() > 1,
+            as_received: decoded.as_received,
             has_trailing: decoded.has_trailing,
             ip: head.extensions.get::<Remote>().map(|remote| remote.0.ip()),
             wire_bytes,
@@ -462,13 +466,6 @@ fn version(version: Version) -> HttpVersion {
         Version::HTTP_3 => HttpVersion::Http3,
         _ => HttpVersion::Http11,
     }
-}
-
-/// The content codings of a body, from all its fields. Several are not decoded.
-fn codings(fields: &HeaderMap) -> Vec<Vec<u8>> {
-    let values = fields.get_all(header::CONTENT_ENCODING).iter();
-    let names = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
-    names.filter(|name| !name.is_empty() && !name.eq_ignore_ascii_case(b"identity")).map(<[u8]>::to_vec).collect()
 }
 
 /// The header fields to store: those that no longer match the decoded body are renamed, as the

@@ -1,5 +1,5 @@
-//! The links of an HTML document as edges of a graph: each with its anchor text and its `rel`,
-//! whether it is followed or not.
+//! The links of an HTML document, and of a head, as edges of a graph: each with its anchor text and
+//! its `rel`, whether it is followed or not.
 //!
 //! An edge leads to a canonical URL, so that both ends of edges match. Links to schemes other than
 //! http or https, and links within the page (`#top`), are not edges. Number and length are
@@ -11,6 +11,9 @@ use super::{Bounds, Found, Link, text};
 
 /// The maximum length of an edge's text, and of its `rel`.
 const TEXT_BYTES: usize = 1024;
+/// The elements of links in header fields.
+pub(super) const LINK_FIELD: &str = "http-link";
+pub(super) const REFRESH_FIELD: &str = "http-refresh";
 
 /// A link of a page.
 ///
@@ -27,7 +30,8 @@ const TEXT_BYTES: usize = 1024;
 pub struct Edge {
     /// The canonical URL of the target.
     pub to: String,
-    /// The element: `a`, `area`, `iframe`, `frame`, `link`, `meta` (a refresh), `redirect`.
+    /// The element: `a`, `area`, `iframe`, `frame`, `object`, `embed`, `link`, `meta` (a refresh),
+    /// `redirect`; of a link in a header field `http-link`, `http-refresh`.
     pub element: &'static str,
     /// Its `rel`, as written.
     pub rel: Option<String>,
@@ -128,8 +132,12 @@ fn element(tag: &[u8]) -> &'static str {
         b"area" => "area",
         b"iframe" => "iframe",
         b"frame" => "frame",
+        b"object" => "object",
+        b"embed" => "embed",
         b"link" => "link",
         b"meta" => "meta",
+        _ if tag == LINK_FIELD.as_bytes() => LINK_FIELD,
+        _ if tag == REFRESH_FIELD.as_bytes() => REFRESH_FIELD,
         _ => "a",
     }
 }

@@ -3,9 +3,9 @@
 //! The tokenizer streams and builds no tree: one pass over the bytes, and memory for the longest
 //! tag, however deep or broken the document is.
 //!
-//! Links to pages are `a`, `area`, `iframe`, `frame`, `meta` refresh, and `link` elements except
-//! those for styles, icons, preloading and descriptions. `base`, `rel=nofollow` and the robots
-//! directives of `meta` elements are obeyed. Requisites are the images, scripts and styles of a
+//! Links to pages are `a` (in SVG too), `area`, `iframe`, `frame`, `object`, `embed`, `meta`
+//! refresh, and `link` elements except those for styles, icons, preloading and descriptions.
+//! `base`, `rel=nofollow` and the robots directives of `meta` elements are obeyed. Requisites are the images, scripts and styles of a
 //! page, also those in attributes; robots directives do not apply to them.
 
 use std::convert::Infallible;
@@ -34,7 +34,7 @@ pub fn find(body: &[u8], agent: &str, syntax: Syntax, bounds: Bounds) -> Found {
     reading.end_style();
     let mut found = reading.gathered.found;
     let beside = reading.beside.found;
-    (found.requisites, found.is_cut) = (beside.links, found.is_cut || beside.is_cut);
+    (found.requisites, found.more) = (beside.links, found.more + beside.more);
     if let Some(anchors) = reading.anchors {
         (found.anchors, found.more_anchors) = anchors.finish();
     }
@@ -52,6 +52,7 @@ enum Tag {
     Anchor,
     Link,
     Frame,
+    Object,
     Base,
     Meta,
     Image,
@@ -159,7 +160,8 @@ impl Reading<'_> {
             _ if !self.is_start => Tag::Other,
             b"a" | b"area" => Tag::Anchor,
             b"link" => Tag::Link,
-            b"iframe" | b"frame" => Tag::Frame,
+            b"iframe" | b"frame" | b"embed" => Tag::Frame,
+            b"object" => Tag::Object,
             b"base" => Tag::Base,
             b"meta" => Tag::Meta,
             b"img" if self.anchors.as_ref().is_some_and(Anchors::is_open) => Tag::Image,
@@ -229,7 +231,7 @@ impl Reading<'_> {
     fn close(&mut self) {
         let held = std::mem::take(&mut self.held);
         match self.tag() {
-            Tag::Anchor | Tag::Frame => self.link(&held),
+            Tag::Anchor | Tag::Frame | Tag::Object => self.link(&held),
             Tag::Link if !names_no_page(held.rel.as_deref()) => self.link(&held),
             Tag::Link if self.beside.bounds.requisites && names_requisite(held.rel.as_deref()) => {
                 held.target.and_then(|target| self.beside.add(&target));
@@ -421,6 +423,7 @@ impl Emitter for &mut Reading<'_> {
 fn attribute(tag: Tag, name: &[u8]) -> Option<Attribute> {
     match (tag, name) {
         (Tag::Anchor | Tag::Link | Tag::Base, b"href") | (Tag::Frame, b"src") => Some(Attribute::Target),
+        (Tag::Anchor, b"xlink:href") | (Tag::Object, b"data") => Some(Attribute::Target),
         (Tag::Anchor | Tag::Link, b"rel") => Some(Attribute::Rel),
         (Tag::Meta, b"http-equiv") => Some(Attribute::HttpEquiv),
         (Tag::Meta, b"name") => Some(Attribute::Name),
@@ -431,7 +434,7 @@ fn attribute(tag: Tag, name: &[u8]) -> Option<Attribute> {
 }
 
 /// The URL of a refresh such as `5; url='...'`; without a URL it reloads the page.
-fn refresh_target(content: &[u8]) -> Option<&[u8]> {
+pub(super) fn refresh_target(content: &[u8]) -> Option<&[u8]> {
     let content = content.trim_ascii_start();
     let after_time = content.iter().position(|byte| !byte.is_ascii_digit() && *byte != b'.')?;
     let rest = content[after_time..].trim_ascii_start();
@@ -469,8 +472,10 @@ mod tests {
     #[test]
     fn every_kind_of_link_to_a_page_is_found() {
         let html = "<a href=1>x</a><AREA HREF='2'><link rel=next href=\"3\"><iframe src=4></iframe>\
-                    <meta http-equiv=Refresh content='0; URL=5'><frame src=6><a href=7";
-        assert_eq!(links(html), ["1", "2", "3", "4", "5", "6"]);
+                    <meta http-equiv=Refresh content='0; URL=5'><frame src=6><object type=text/html data=7></object>\
+                    <embed src=8><svg><a xlink:href=9><a href=10></svg><object src=no><iframe data=no><a href=11";
+        let wanted: Vec<String> = (1..=10).map(|n| n.to_string()).collect();
+        assert_eq!(links(html), wanted);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The links of a document: extracted, resolved, canonicalised and deduplicated.
 //!
-//! Extraction ([`html`], [`sitemap`], [`plain`]) knows little of URLs, and resolution nothing of
-//! documents. Number and length of links are bounded.
+//! Extraction ([`html`], [`head`], [`sitemap`], [`plain`]) knows little of URLs, and resolution
+//! nothing of documents. Number and length of links are bounded.
 //!
 //! Invariant: every resolved link is an absolute http or https URL without a fragment, otherwise
 //! as written; its key is the canonical form by the store's rules.
@@ -10,6 +10,7 @@ pub mod css;
 pub mod directives;
 pub mod edges;
 pub mod elements;
+pub mod head;
 pub mod html;
 pub mod plain;
 pub mod requisites;
@@ -63,8 +64,8 @@ pub struct Found {
     pub is_nofollow: bool,
     /// True if a link is empty except for a fragment: it leads to the base, if there is one.
     pub has_empty: bool,
-    /// True if the link limit was exceeded.
-    pub is_cut: bool,
+    /// The number of links beyond the limit, repeated ones among them.
+    pub more: u64,
     /// Reason why a sitemap or a feed was not read to its end.
     pub broken: Option<Broken>,
     /// A sitemap's hints about changes of its pages, by the link's index.
@@ -214,8 +215,10 @@ impl Link {
 pub struct Links {
     /// The links, one for each canonical form, in order.
     pub links: Vec<Link>,
-    /// Links that are not http or https URLs.
+    /// Links to other schemes than http and https.
     pub unusable: u64,
+    /// Links that are not valid URLs, or have no canonical form.
+    pub invalid: u64,
     /// Links over the length limit.
     pub too_long: u64,
 }
@@ -246,7 +249,7 @@ impl Gathered {
             return None;
         }
         if self.found.links.len() >= self.bounds.links {
-            self.found.is_cut = true;
+            self.found.more += 1;
             return None;
         }
         self.texts.insert(text.clone());
@@ -279,7 +282,8 @@ pub fn resolve(found: &Found, url: &str, canonicalizer: &dyn Canonicalizer, boun
                     links.links.push(Link { hint: found.hints.get(&at).copied(), ..link });
                 }
             }
-            None => links.unusable += 1,
+            None if names_other_scheme(link) => links.unusable += 1,
+            None => links.invalid += 1,
         }
     }
     if found.has_empty && found.base.is_some() && base != url.as_bytes() {
@@ -287,6 +291,17 @@ pub fn resolve(found: &Found, url: &str, canonicalizer: &dyn Canonicalizer, boun
         links.links.extend(to_base.filter(|link| !seen.contains(&link.key)));
     }
     links
+}
+
+/// Returns whether a link names a scheme other than http and https. Parsers ignore tabs and line
+/// ends in it.
+fn names_other_scheme(link: &str) -> bool {
+    let Some((scheme, _)) = link.split_once(':') else { return false };
+    let scheme: String = scheme.chars().filter(|letter| !matches!(letter, '\t' | '\n' | '\r')).collect();
+    let is_scheme = |letter: char| letter.is_ascii_alphanumeric() || "+-.".contains(letter);
+    scheme.starts_with(|letter: char| letter.is_ascii_alphabetic())
+        && scheme.chars().all(is_scheme)
+        && !["http", "https"].iter().any(|web| scheme.eq_ignore_ascii_case(web))
 }
 
 /// Fast path: resolves a link that is a plain path on the base's host or below its folder. `None`
@@ -387,8 +402,9 @@ mod tests {
     #[test]
     fn what_no_crawler_can_fetch_is_counted_and_left() {
         let long = "l".repeat(61);
-        let links = resolved(&["mailto:a@b", "javascript:void(0)", "http://[", "ftp://a/", &long, "ok"], None);
-        assert_eq!((links.links.len(), links.unusable, links.too_long), (1, 4, 1));
+        let links = ["mailto:a@b", "java\nscript:void(0)", "http://[", "//a:b:c/", "ftp://a/", long.as_str(), "ok"];
+        let links = resolved(&links, None);
+        assert_eq!((links.links.len(), links.unusable, links.invalid, links.too_long), (1, 3, 2, 1));
     }
 
     #[test]
@@ -426,7 +442,7 @@ mod tests {
         for n in 0..10 {
             gathered.add(format!("p{n}").as_bytes());
         }
-        assert_eq!((gathered.found.links.len(), gathered.found.is_cut), (3, true));
+        assert_eq!((gathered.found.links.len(), gathered.found.more), (3, 7));
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub fn find(mut source: Source<'_>, bounds: Bounds) -> Found {
     let mut gathered = Gathered::new(bounds);
     let (mut line, mut is_strange) = (Vec::new(), false);
     // Reading from memory cannot fail.
-    while !gathered.found.is_cut && source.read_until(b'\n', &mut line).unwrap_or(0) > 0 {
+    while source.read_until(b'\n', &mut line).unwrap_or(0) > 0 {
         let text = String::from_utf8_lossy(&line);
         for url in text.split('\r').map(str::trim).filter(|url| !url.is_empty() && !url.starts_with('#')) {
             if is_url(url) {
@@ -32,7 +32,7 @@ pub fn find(mut source: Source<'_>, bounds: Bounds) -> Found {
     }
     let mut found = gathered.found;
     found.broken = match source.stop() {
-        _ if found.is_cut => None,
+        _ if found.more > 0 => None,
         Some(Stop::Full) => Some(Broken::TooLong),
         Some(Stop::Ratio) => Some(Broken::TooDense),
         Some(Stop::Damaged) => Some(Broken::Damaged),
@@ -70,14 +70,14 @@ mod tests {
     #[test]
     fn each_line_is_a_link_and_other_lines_are_named() {
         let found = find(source(b"\xef\xbb\xbfhttp://a/1\r\n\n HTTPS://a/2 \rhttp://a/3?x#y"), BOUNDS);
-        assert_eq!((found.links.len(), found.broken, found.is_cut), (3, None, false));
+        assert_eq!((found.links.len(), found.broken, found.more), (3, None, 0));
         assert_eq!(found.links, ["http://a/1", "HTTPS://a/2", "http://a/3?x"]);
         let found = find(source(b"# ours\nhttp://a/1\nnonsense\nhttp://a/2\n"), BOUNDS);
         assert_eq!((found.links.len(), found.broken), (2, Some(Broken::Damaged)));
         assert!(find(source(&b"http://a/\n".repeat(9)), BOUNDS).links.len() == 1);
         let many: String = (0..9).map(|n| format!("http://a/{n}\n")).collect();
         let found = find(source(many.as_bytes()), BOUNDS);
-        assert_eq!((found.links.len(), found.is_cut, found.broken), (3, true, None));
+        assert_eq!((found.links.len(), found.more, found.broken), (3, 6, None));
     }
 
     #[test]

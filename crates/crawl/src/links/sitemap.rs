@@ -96,9 +96,6 @@ pub fn find(source: Source<'_>, root: Root, url: &str, bounds: Bounds) -> Found 
             Ok(event) => reading.take(&event),
             Err(_) => break false,
         }
-        if reading.gathered.found.is_cut {
-            break true;
-        }
     };
     let source = reader.get_ref();
     let mut found = reading.gathered.found;
@@ -108,7 +105,7 @@ pub fn find(source: Source<'_>, root: Root, url: &str, bounds: Bounds) -> Found 
         Some(Stop::Damaged) => Some(Broken::Damaged),
         None => (!is_whole).then_some(Broken::Damaged),
     };
-    found.broken = found.broken.filter(|_| !found.is_cut);
+    found.broken = found.broken.filter(|_| found.more == 0);
     found
 }
 

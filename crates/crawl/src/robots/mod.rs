@@ -33,6 +33,8 @@ pub struct Robots {
     pub sitemaps: Vec<String>,
     /// The number of sitemaps beyond the limit.
     pub more_sitemaps: u64,
+    /// True if the file is longer than [`MAX_BYTES`]: the rest is ignored.
+    pub is_cut: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +55,7 @@ impl Robots {
     /// Parses a robots.txt for the product token `agent`.
     pub fn parse(text: &[u8], agent: &str) -> Robots {
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+        let is_cut = text.len() > MAX_BYTES;
         // UTF-16 is not allowed by the RFC, but decoded all the same.
         let text = match text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff") {
             true => filemap::page::encoding::decode(&text[..text.len().min(MAX_BYTES)], None).0,
@@ -95,7 +98,7 @@ impl Robots {
             }
         }
         let ours = groups.named.or(groups.star).unwrap_or_default();
-        Robots { sitemaps, more_sitemaps, ..ours }
+        Robots { sitemaps, more_sitemaps, is_cut, ..ours }
     }
 
     /// Approximate memory of the rules.
@@ -303,9 +306,10 @@ mod tests {
             let text = format!("{begin}{filler}\nDisallow: /bbbb\nDisallow: /c\n");
             let rules = robots(&text);
             assert!(!rules.allows("/a") && rules.allows("/bb") && rules.allows("/bbbb") && rules.allows("/c"), "{cut}");
+            assert!(rules.is_cut, "{cut}");
         }
         let exact = format!("{begin}{}\nDisallow: /c", "#".repeat(MAX_BYTES - begin.len() - 13));
-        assert!(exact.len() == MAX_BYTES && !robots(&exact).allows("/c"));
+        assert!(exact.len() == MAX_BYTES && !robots(&exact).allows("/c") && !robots(&exact).is_cut);
     }
 
     #[test]

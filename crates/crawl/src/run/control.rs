@@ -17,6 +17,7 @@ use filemap_io::{Dir as _, OsDir};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::list::Wanted;
 use crate::error::Error;
 use crate::files;
 
@@ -56,6 +57,13 @@ pub enum Request {
     Page {
         /// That URL.
         key: String,
+    },
+    /// Return a slice of the list of pages, from the page with this number on.
+    List {
+        /// That number.
+        from: u32,
+        /// The pages to list.
+        wanted: Wanted,
     },
     /// Copy the store and the state beside it, as they are now.
     Backup {

@@ -45,8 +45,8 @@ impl Coverage {
         let (mut waiting, mut stale, mut given_up) = (0, 0, Vec::new());
         for (status, last_failure, count) in frontier.counts()? {
             match (status, last_failure) {
-                (PageStatus::Queued | PageStatus::Retrying, _) | (PageStatus::Due, None) => waiting += u64::from(count),
                 (PageStatus::Due | PageStatus::Fetched, Some(kind)) if is_lost(kind) => stale += u64::from(count),
+                (PageStatus::Queued | PageStatus::Retrying | PageStatus::Due, _) => waiting += u64::from(count),
                 (PageStatus::Gone, Some(kind)) => given_up.push((kind, u64::from(count))),
                 _ => {}
             }
@@ -76,5 +76,34 @@ impl Coverage {
         let given_up: serde_json::Map<String, Value> =
             self.given_up.iter().map(|(kind, count)| (word(*kind), (*count).into())).collect();
         json!({ "waiting": self.waiting, "stale": self.stale, "given_up": given_up, "missing": self.missing(end), "silent_hosts": self.silent.len() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use frontier::{Failure, Fetched, FrontierOptions, Next, Recrawl, Remedy};
+
+    use super::*;
+
+    #[test]
+    fn a_page_that_is_due_waits_whatever_its_last_answer_was() {
+        for (kind, waiting, stale) in [(FailureKind::ClientStatus, 1, 0), (FailureKind::ServerStatus, 0, 1)] {
+            let folder = tempfile::tempdir().unwrap();
+            let recrawl = Recrawl::new().first_ms(10_000).min_ms(10_000).max_ms(10_000);
+            let options = FrontierOptions::new().recrawl(Some(recrawl)).delay_ms(0);
+            let mut frontier = Frontier::create(folder.path().join("frontier"), options).unwrap();
+            frontier.seed(&["http://example.com/"], 0).unwrap();
+            let Next::Fetch(first) = frontier.next(0).unwrap() else { panic!("the seed waits") };
+            frontier.done(first.page, &Fetched::default()).unwrap();
+            let Next::Fetch(again) = frontier.next(15_000).unwrap() else { panic!("it is due again") };
+            let failure = Failure { kind, retry_after_ms: None, remedy: Remedy::GiveUp };
+            frontier.failed(again.page, &failure, 15_000).unwrap();
+            // Due once more, and nothing of its host may be fetched.
+            frontier.host_hold("example.com", 1_000_000).unwrap();
+            assert!(matches!(frontier.next(60_000).unwrap(), Next::Wait { .. }));
+            let coverage = Coverage::of(&frontier).unwrap();
+            assert_eq!((coverage.waiting, coverage.stale), (waiting, stale), "{kind:?}");
+            assert_eq!(coverage.missing(End::Waiting), 1, "{kind:?}");
+        }
     }
 }

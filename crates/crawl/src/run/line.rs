@@ -1,5 +1,7 @@
 //! A visit as a line of JSON: for the crawl log, and for callers waiting for the page.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 use crate::clock::now_ms;
@@ -9,7 +11,11 @@ use crate::visit::{Told, Visit};
 pub fn of(visit: &Visit, new_links: u32) -> Value {
     let mut line = json!({
         "time_ms": now_ms(),
-        "event": if matches!(visit.told, Told::Fetched(_)) { "fetched" } else { "failed" },
+        "event": match &visit.told {
+            Told::Fetched(_) => "fetched",
+            Told::Failed(_) => "failed",
+            Told::Later => "later",
+        },
         "url": visit.url,
         "depth": visit.depth,
         "took_ms": visit.took.as_millis() as u64,
@@ -42,7 +48,10 @@ pub fn of(visit: &Visit, new_links: u32) -> Value {
         set("duplicate_of", holder.as_str().into());
     }
     if !visit.met.is_empty() {
-        set("limits", visit.met.iter().map(|(reason, _)| reason.name()).collect());
+        let mut names: Vec<&str> = visit.met.iter().map(|(reason, _)| reason.name()).collect();
+        let mut known = HashSet::new();
+        names.retain(|name| known.insert(*name));
+        set("limits", names.into());
     }
     line
 }

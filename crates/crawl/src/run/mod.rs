@@ -10,6 +10,7 @@ mod coordinator;
 mod coverage;
 mod fleet;
 pub mod line;
+pub mod list;
 mod metrics;
 mod observe;
 pub mod opening;

@@ -132,6 +132,45 @@ pub fn checked(pattern: &str) -> Result<String, String> {
     }
 }
 
+/// A content type to accept, such as `text/html` or `image/*`, in lower case.
+///
+/// # Errors
+/// An error message for the user.
+///
+/// ```
+/// use crawl::settings::filter::checked_type;
+/// assert_eq!(checked_type(" Image/* ")?, "image/*");
+/// assert!(checked_type("html").is_err());
+/// # Ok::<(), String>(())
+/// ```
+pub fn checked_type(text: &str) -> Result<String, String> {
+    let text = text.trim().to_ascii_lowercase();
+    let is_name = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'*');
+    match text.split_once('/') {
+        Some((kind, name)) if is_name(kind) && (name == "*" || is_name(name)) => Ok(text),
+        _ => Err("give a content type such as text/html or image/*".to_owned()),
+    }
+}
+
+/// An extension to reject, such as `zip` or `tar.gz`, in lower case without its dot.
+///
+/// # Errors
+/// An error message for the user.
+///
+/// ```
+/// use crawl::settings::filter::checked_extension;
+/// assert_eq!(checked_extension(".ZIP")?, "zip");
+/// assert!(checked_extension("a/b").is_err());
+/// # Ok::<(), String>(())
+/// ```
+pub fn checked_extension(text: &str) -> Result<String, String> {
+    let text = text.trim().trim_start_matches('.').to_ascii_lowercase();
+    match text.is_empty() || text.contains(['/', '?', '#']) {
+        true => Err("give an extension such as pdf".to_owned()),
+        false => Ok(text),
+    }
+}
+
 /// Checks a pattern other than a file.
 fn check_line(pattern: &str) -> Result<(), String> {
     match pattern {

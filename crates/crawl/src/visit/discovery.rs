@@ -21,7 +21,7 @@ use crate::links::html::Syntax;
 use crate::links::sitemap::Root;
 use crate::links::source::{Size, Source, is_gzip};
 use crate::links::{
-    self, Bounds, Broken, Found, Gathered, Link, Links, css, directives, plain, requisites, sitemap, traps,
+    self, Bounds, Broken, Found, Gathered, Link, Links, css, directives, head, plain, requisites, sitemap, traps,
 };
 use crate::settings::Settings;
 use crate::settings::limits::SITEMAP_LINKS;
@@ -55,6 +55,17 @@ pub struct Discovered {
     pub hooks_failed: Vec<String>,
 }
 
+impl Discovered {
+    /// Counts a limit.
+    fn count(&mut self, reason: Reason, times: u64) {
+        match self.met.iter_mut().find(|(met, _)| *met == reason) {
+            Some((_, before)) => *before += times,
+            None if times > 0 => self.met.push((reason, times)),
+            None => {}
+        }
+    }
+}
+
 /// The kind of a fetch of a URL.
 pub fn kind(crawl: &Crawl, url: &str, requisite: Option<u8>) -> Kind {
     if requisite.is_some() {
@@ -71,23 +82,23 @@ pub fn kind(crawl: &Crawl, url: &str, requisite: Option<u8>) -> Kind {
 pub fn of_page(crawl: &Crawl, url: &str, page: &Page, requisite: Option<u8>) -> Result<Discovered, Error> {
     let level = crawl.sitemaps.level(url);
     let (mut found, root) = find(crawl, url, page, level.is_some());
+    let mut head = of_head(crawl, page, &found);
     let mut discovered = Discovered { hints: found.hints.len() as u64, ..Discovered::default() };
-    let (edges, more) = edges::resolve(&found, url, &**crawl.pages.canonicalizer(), bounds(crawl));
-    discovered.edges = edges;
     discovered.fingerprint = found.fingerprint;
-    discovered.met.extend((more > 0).then_some((Reason::EdgeLimit, more)));
+    [&found, &head].into_iter().for_each(|found| add_edges(crawl, found, url, &mut discovered));
     if let Some(parse) = crawl.hooks.parse.as_ref().filter(|_| requisite.is_none() && level.is_none()) {
         match hooks::guarded(|| parse.links(url, page)) {
-            Ok(Some(links)) => found = Found { links, base: None, ..found },
+            Ok(Some(links)) => {
+                found = Found { links, base: None, nofollow: 0, ..found };
+                (head.links, head.nofollow) = (Vec::new(), 0);
+            }
             Ok(None) => {}
             Err(why) => discovered.hooks_failed.push(why),
         }
     }
-    if found.is_cut {
-        discovered.met.push((Reason::LinkLimit, 1));
-    }
+    discovered.count(Reason::LinkLimit, found.more + head.more);
     discovered.met.extend(found.broken.map(|broken| (reason(broken), 1)));
-    let links = resolved(crawl, &found, url, &mut discovered);
+    let mut links = resolved(crawl, &found, url, &mut discovered).links;
     if root == Some(Root::Index) {
         // An index that nobody named leads only to sitemaps in scope.
         let below = level.map_or(OF_ROBOTS, |level| level + 1);
@@ -95,10 +106,12 @@ pub fn of_page(crawl: &Crawl, url: &str, page: &Page, requisite: Option<u8>) -> 
         let named =
             links.iter().map(|link| link.url.as_str()).filter(|link| may_lead_out || crawl.scope.contains(link));
         let refused = crawl.sitemaps.name(named, below.min(LEVELS))?;
-        discovered.met.extend((refused > 0).then_some((Reason::SitemapLimit, refused)));
+        discovered.count(Reason::SitemapLimit, refused);
     }
+    append(&mut links, resolved(crawl, &head, url, &mut discovered).links);
     // A requisite is followed like a page if it is in the crawl's scope.
     let leads_on = requisite.is_none() || crawl.scope.contains(url);
+    discovered.count(Reason::Nofollow, if leads_on { found.nofollow + head.nofollow } else { 0 });
     follow(crawl, if leads_on { links } else { Vec::new() }, root == Some(Root::Index), &mut discovered);
     let is_style = essence(page.headers.get("Content-Type")) == b"text/css";
     let next = match requisite {
@@ -107,29 +120,63 @@ pub fn of_page(crawl: &Crawl, url: &str, page: &Page, requisite: Option<u8>) -> 
         None => Some(1),
     };
     if let Some(level) = next {
-        let links = std::mem::take(&mut found.requisites);
-        beside(crawl, Found { links, ..found }, url, level, &mut discovered);
+        for mut found in [found, head] {
+            let links = std::mem::take(&mut found.requisites);
+            let found = Found { links, has_empty: false, ..found };
+            let links = resolved(crawl, &found, url, &mut discovered).links;
+            beside(crawl, links, level, &mut discovered);
+        }
     }
     Ok(discovered)
+}
+
+/// The links in the header fields of a page. Directives against following apply to them too.
+fn of_head(crawl: &Crawl, page: &Page, found: &Found) -> Found {
+    let mut head = head::find(&page.headers, bounds(crawl));
+    if !crawl.settings.follow_nofollow && (found.is_nofollow || forbids_following(crawl, page)) {
+        head.nofollow += head.links.len() as u64;
+        head.links.clear();
+    }
+    head
+}
+
+/// Returns whether an `X-Robots-Tag` of a page forbids us to follow its links.
+fn forbids_following(crawl: &Crawl, page: &Page) -> bool {
+    let agent = token(&crawl.settings);
+    page.headers.all("X-Robots-Tag").any(|tag| directives::tag_forbids_following(tag, agent))
+}
+
+/// Adds the edges of a document, or of its head.
+fn add_edges(crawl: &Crawl, found: &Found, url: &str, discovered: &mut Discovered) {
+    let (edges, more) = edges::resolve(found, url, &**crawl.pages.canonicalizer(), bounds(crawl));
+    discovered.edges.extend(edges);
+    discovered.count(Reason::EdgeLimit, more);
+}
+
+/// Appends links that are not there yet.
+fn append(links: &mut Vec<Link>, mut more: Vec<Link>) {
+    if !more.is_empty() {
+        let known: HashSet<&str> = links.iter().map(|link| link.key.as_str()).collect();
+        more.retain(|link| !known.contains(link.key.as_str()));
+        links.extend(more);
+    }
 }
 
 /// Links found by a hook, at most as many as a page may have. Invalid URLs are counted, as the
 /// hook learns of them in no other way.
 pub fn of_hook(crawl: &Crawl, url: &str, mut links: Vec<String>) -> Discovered {
     let (bounds, mut discovered) = (bounds(crawl), Discovered::default());
-    discovered.met.extend((links.len() > bounds.links).then_some((Reason::LinkLimit, 1)));
+    discovered.count(Reason::LinkLimit, links.len().saturating_sub(bounds.links) as u64);
     links.truncate(bounds.links);
     let found = Found { links, ..Found::default() };
-    let Links { links, unusable, too_long } = links::resolve(&found, url, &**crawl.pages.canonicalizer(), bounds);
-    let counted = [(Reason::UrlLimit, too_long), (Reason::BadUrl, unusable)];
-    discovered.met.extend(counted.into_iter().filter(|(_, times)| *times > 0));
+    let Links { links, unusable, .. } = resolved(crawl, &found, url, &mut discovered);
+    discovered.count(Reason::BadUrl, unusable);
     follow(crawl, links, false, &mut discovered);
     discovered
 }
 
 /// Adds the requisites of a page, on any host.
-fn beside(crawl: &Crawl, found: Found, url: &str, level: u8, discovered: &mut Discovered) {
-    let links = resolved(crawl, &found, url, discovered);
+fn beside(crawl: &Crawl, links: Vec<Link>, level: u8, discovered: &mut Discovered) {
     let mut links = wanted(links, |url| crawl.refusal_of_requisite(url), discovered);
     // A URL that is also a link counts as a link.
     let known: HashSet<&String> = discovered.links.iter().map(|link| &link.key).collect();
@@ -152,21 +199,21 @@ pub fn of_redirect(
 ) -> Result<Discovered, Error> {
     let found = Found { links: vec![links::text(location)], ..Found::default() };
     let mut discovered = Discovered::default();
-    let links = resolved(crawl, &found, url, &mut discovered);
+    let Links { links, invalid, .. } = resolved(crawl, &found, url, &mut discovered);
+    if links.is_empty() && invalid == 0 {
+        discovered.count(Reason::BadUrl, 1);
+    }
     if crawl.hooks.edges {
         let edge = |link: &Link| Edge { to: link.key.clone(), element: "redirect", rel: None, text: String::new() };
         discovered.edges = links.iter().map(edge).collect();
     }
     if let Some(level) = requisite {
-        beside(crawl, found, url, level, &mut discovered);
+        beside(crawl, links, level, &mut discovered);
         return Ok(discovered);
     }
     let level = crawl.sitemaps.level(url);
     if let Some(level) = level {
         crawl.sitemaps.name(links.iter().map(|link| link.url.as_str()), level)?;
-    }
-    if links.is_empty() {
-        discovered.met.push((Reason::BadUrl, 1));
     }
     if level.is_none() && is_start {
         discovered.links = wanted(links, |url| crawl.refusal(url, true), &mut discovered);
@@ -190,16 +237,20 @@ pub fn target(crawl: &Crawl, url: &str, location: &[u8]) -> Option<Link> {
 pub fn of_robots(crawl: &Crawl, url: &str, sitemaps: &[String]) -> Result<Discovered, Error> {
     let found = Found { links: sitemaps.to_vec(), ..Found::default() };
     let mut discovered = Discovered::default();
-    discovered.links = resolved(crawl, &found, url, &mut discovered);
+    let Links { links, unusable, .. } = resolved(crawl, &found, url, &mut discovered);
+    discovered.links = links;
+    discovered.count(Reason::BadUrl, unusable);
     let refused = crawl.sitemaps.name(discovered.links.iter().map(|link| link.url.as_str()), OF_ROBOTS)?;
-    discovered.met.extend((refused > 0).then_some((Reason::SitemapLimit, refused)));
+    discovered.count(Reason::SitemapLimit, refused);
     Ok(discovered)
 }
 
-fn resolved(crawl: &Crawl, found: &Found, url: &str, discovered: &mut Discovered) -> Vec<Link> {
+/// Resolves links; counts those that are too long, or not valid.
+fn resolved(crawl: &Crawl, found: &Found, url: &str, discovered: &mut Discovered) -> Links {
     let links = links::resolve(found, url, &**crawl.pages.canonicalizer(), bounds(crawl));
-    discovered.met.extend((links.too_long > 0).then_some((Reason::UrlLimit, links.too_long)));
-    links.links
+    discovered.count(Reason::UrlLimit, links.too_long);
+    discovered.count(Reason::BadUrl, links.invalid);
+    links
 }
 
 /// Keeps links in scope, and named sitemaps where these are possible.
@@ -227,7 +278,7 @@ fn wanted(mut links: Vec<Link>, refusal: impl Fn(&str) -> Option<Failure>, disco
         }
         None => true,
     });
-    discovered.met.extend(refused);
+    refused.into_iter().for_each(|(reason, times)| discovered.count(reason, times));
     links
 }
 
@@ -298,8 +349,8 @@ fn find(crawl: &Crawl, url: &str, page: &Page, was_named: bool) -> (Found, Optio
         css::find(&page.body, |url| {
             gathered.add(url);
         });
-        let Found { links: requisites, is_cut, .. } = gathered.found;
-        return (Found { requisites, is_cut, ..Found::default() }, root);
+        let Found { links: requisites, more, .. } = gathered.found;
+        return (Found { requisites, more, ..Found::default() }, root);
     }
     // Named as a sitemap, but not one.
     let broken = was_named.then_some(Broken::Damaged);
@@ -308,16 +359,15 @@ fn find(crawl: &Crawl, url: &str, page: &Page, was_named: bool) -> (Found, Optio
         return (Found { broken, ..Found::default() }, root);
     }
     let agent = token(&crawl.settings);
-    let forbids = page.headers.all("X-Robots-Tag").any(|tag| directives::tag_forbids_following(tag, agent));
-    let is_nofollow = forbids && !crawl.settings.follow_nofollow;
-    if is_nofollow && !(ours.requisites || ours.edges || ours.fingerprint) {
-        return (Found { is_nofollow, broken, ..Found::default() }, root);
-    }
+    let is_nofollow = forbids_following(crawl, page) && !crawl.settings.follow_nofollow;
     let (text, encoding) = filemap::page::encoding::decode(&page.body, content_type);
     let syntax = if is_xml { Syntax::Xhtml } else { Syntax::Html };
-    let found = links::html::find(text.as_bytes(), agent, syntax, ours);
-    let links = if is_nofollow { Vec::new() } else { found.links };
-    (Found { encoding: Some(encoding), broken, links, ..found }, root)
+    let mut found = links::html::find(text.as_bytes(), agent, syntax, ours);
+    if is_nofollow {
+        found.nofollow += found.links.len() as u64;
+        found.links.clear();
+    }
+    (Found { encoding: Some(encoding), broken, ..found }, root)
 }
 
 /// A content type without parameters, in lower case.

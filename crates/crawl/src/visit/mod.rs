@@ -365,9 +365,11 @@ fn take(crawl: &Crawl, url: &str, answer: Answer, known: Known<'_>, visit: &mut 
     let mut page = record::page(url, answer, at_ms);
     let links = match location {
         Some(location) => redirect(crawl, url, &location, known.is_start, visit)?,
-        // A 300 has a page of choices.
-        None if status <= 300 => visit.take(discovery::of_page(crawl, url, &page, visit.requisite)?),
-        None => Vec::new(),
+        // A 300 has a page of choices; another redirect without a target is shown by browsers.
+        None => {
+            visit.met(Reason::BadUrl, u64::from(status > 300));
+            visit.take(discovery::of_page(crawl, url, &page, visit.requisite)?)
+        }
     };
     let Looked { links, mut fields, stores, discovered } = match status {
         200..300 => looked::look(crawl, (url, &page), (visit.depth, visit.requisite), links)?,

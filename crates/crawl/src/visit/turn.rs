@@ -27,8 +27,11 @@ pub(super) async fn ask_robots(crawl: &Crawl, assignment: &Assignment, visit: &m
     }
     let (site, was_fetched) = crawl.robots.site(origin, &crawl.pages, &crawl.fetcher).await?;
     let robots = site.robots.as_ref().map_err(Failure::clone)?;
+    let most = crawl.settings.limits.crawl_delay;
+    visit.met(Reason::RobotsLimit, u64::from(was_fetched && robots.is_cut));
+    visit.met(Reason::CrawlDelayLimit, u64::from(was_fetched && robots.crawl_delay > Some(most)));
     let own = of_host.unwrap_or(Duration::from_millis(crawl.settings.delay_ms()));
-    let delay = robots.crawl_delay.map(|delay| delay.min(crawl.settings.limits.crawl_delay).max(own)).or(of_host);
+    let delay = robots.crawl_delay.map(|delay| delay.min(most).max(own)).or(of_host);
     visit.delay = Some(delay);
     let are_wanted = crawl.settings.sitemaps && !robots.sitemaps.is_empty() && crawl.scope.contains(url);
     if are_wanted && !site.sitemaps_told.swap(true, Ordering::Relaxed) {

@@ -44,6 +44,13 @@ class CrawlOptions(TypedDict, total=False):
     recrawl: "Age | None"
     include: list[str] | None
     exclude: list[str] | None
+    accept_types: list[str] | None
+    reject_extensions: list[str] | None
+    follow_nofollow: bool | None
+    hosts: "Path | None"
+    attempts: int | None
+    patience: "Age | None"
+    max_body: int | None
     fields: list[Literal["lang", "charset", "simhash64"]] | None
     obey_robots: bool | None
     robots_token: str | None

@@ -4,10 +4,13 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use crawl::failure::{kind_named, word};
+use crawl::run::control::{self, Request};
+use crawl::run::list::{self, Slice, Wanted};
 use crawl::run::opening;
+use crawl::settings::{Folder, Settings};
 use fm_cli::{Failure, Flags, Outcome, Output, plain};
-use frontier::{FailureKind, PageBrief, PageState, PageStatus};
-use serde_json::json;
+use frontier::{FailureKind, Frontier};
+use serde_json::Value;
 
 use crate::failure;
 
@@ -15,7 +18,8 @@ use crate::failure;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Prints a line a page: URL, state, reason, and time of the next request, separated by tabs; with --json an object.
-Without --state, all pages that were not fetched. Exits with 1 if there are none.
+Without --state, all pages that were not fetched. Exits with 1 if there are none. A running crawl is asked for its
+pages, a part at a time: a page whose state changes meanwhile is listed as it was when its part was read.
 
 Example:
   fm-crawl list pages.fm --state given-up --host example.com")]
@@ -50,75 +54,82 @@ pub enum State {
     Fetched,
 }
 
-impl State {
-    /// The state of a page.
-    pub fn of(page: &PageBrief<'_>) -> State {
-        match (page.status, page.last_failure) {
-            (PageStatus::Queued | PageStatus::Due, None) => State::Queued,
-            (PageStatus::Queued | PageStatus::Retrying, _) => State::Failed,
-            (PageStatus::Due | PageStatus::Fetched, Some(_)) => State::Failed,
-            (PageStatus::InFlight, _) => State::InFlight,
-            (PageStatus::Gone, Some(kind)) if is_exclusion(kind) => State::Excluded,
-            (PageStatus::Gone, _) => State::GivenUp,
-            _ => State::Fetched,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            State::Queued => "queued",
-            State::InFlight => "in-flight",
-            State::Failed => "failed",
-            State::GivenUp => "given-up",
-            State::Excluded => "excluded",
-            State::Fetched => "fetched",
+impl From<State> for list::State {
+    fn from(state: State) -> list::State {
+        match state {
+            State::Queued => list::State::Queued,
+            State::InFlight => list::State::InFlight,
+            State::Failed => list::State::Failed,
+            State::GivenUp => list::State::GivenUp,
+            State::Excluded => list::State::Excluded,
+            State::Fetched => list::State::Fetched,
         }
     }
 }
 
-fn is_exclusion(kind: FailureKind) -> bool {
-    matches!(kind, FailureKind::Robots | FailureKind::Refused | FailureKind::Limit | FailureKind::Elsewhere)
+/// A crawl: the one that runs, which is asked, or its frontier, which is read.
+struct Source {
+    folder: Folder,
+    settings: Settings,
+    frontier: Option<Frontier>,
+}
+
+impl Source {
+    /// The slice of the list from a page on.
+    fn slice(&mut self, from: u32, wanted: &Wanted) -> Result<Slice, Failure> {
+        let frontier = match &mut self.frontier {
+            Some(frontier) => frontier,
+            none => {
+                if let Some(slice) = asked(&self.folder, from, wanted)? {
+                    return Ok(slice);
+                }
+                // A crawl that has ended meanwhile numbers its pages as before.
+                let opened = opening::frontier_to_ask(&self.folder, &self.settings).map_err(failure::of)?;
+                none.insert(opened)
+            }
+        };
+        list::slice(frontier, from, wanted).map_err(failure::of)
+    }
+}
+
+/// The slice that the running crawl returns; `None` if none runs.
+fn asked(folder: &Folder, from: u32, wanted: &Wanted) -> Result<Option<Slice>, Failure> {
+    let request = Request::List { from, wanted: wanted.clone() };
+    let mut answer = None;
+    control::ask(folder.path(), &request, |told| answer = Some(told.clone())).map_err(failure::of)?;
+    let Some(answer) = answer else { return Ok(None) };
+    let slice = serde_json::from_value(answer);
+    slice.map(Some).map_err(|error| Failure::Io(format!("the crawl has answered something else: {error}")))
 }
 
 /// Runs the verb.
 pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let (folder, settings) = opening::settings(&args.store).map_err(failure::of)?;
-    let frontier = opening::frontier_to_ask(&folder, &settings).map_err(failure::of)?;
-    let is_wanted = |page: &PageBrief<'_>| {
-        let state = State::of(page);
-        let is_state = if args.state.is_empty() { state != State::Fetched } else { args.state.contains(&state) };
-        let is_host = args.host.as_deref().is_none_or(|host| host == page.host);
-        is_state && is_host && args.reason.is_none_or(|reason| page.last_failure == Some(reason))
-    };
-    let (mut out, mut count) = (Output::stdout(*flags), 0u64);
-    for page in frontier.list(is_wanted) {
-        out.bytes(line(&page.map_err(|error| failure::of(error.into()))?, flags).as_bytes())?;
-        count += 1;
+    let mut source = Source { folder, settings, frontier: None };
+    let states = args.state.iter().copied().map(list::State::from).collect();
+    let wanted = Wanted { states, host: args.host.clone(), reason: args.reason.map(word) };
+    let (mut out, mut count, mut next) = (Output::stdout(*flags), 0, Some(0));
+    while let Some(from) = next {
+        let slice = source.slice(from, &wanted)?;
+        for page in &slice.pages {
+            out.bytes(line(page, flags).as_bytes())?;
+        }
+        (count, next) = (count + slice.pages.len(), slice.next);
     }
     out.finish()?;
     Ok(if count > 0 { Outcome::Done } else { Outcome::NotFound })
 }
 
-fn line(page: &PageState, flags: &Flags) -> String {
-    let brief =
-        PageBrief { status: page.status, host: &page.host, is_seed: page.is_seed, last_failure: page.last_failure };
-    let state = State::of(&brief).name();
-    let why = page.last_failure.map(word);
-    let rests = page.host_failing.filter(|_| page.status != PageStatus::Gone);
-    let next_ms = page.due_ms.into_iter().chain(rests.map(|rests| rests.until_ms)).max().filter(|ms| *ms > 0);
-    let next = next_ms.map(filemap::date::format);
-    let silent = rests.map(|rests| filemap::date::format(rests.since_ms));
+fn line(page: &Value, flags: &Flags) -> String {
     if flags.json {
-        let line = json!({
-            "url": page.url, "canonical": page.key, "host": page.host, "state": state, "why": why, "next": next,
-            "host_silent_since": silent, "failed_attempts": page.failed_attempts, "depth": page.depth, "is_seed": page.is_seed,
-        });
-        return format!("{line}\n");
+        return format!("{page}\n");
     }
-    let why = match (why, silent) {
+    let text = |name: &str| page[name].as_str();
+    let why = match (text("why"), text("host_silent_since")) {
         (Some(why), Some(silent)) => format!("{why}, no answer from its host since {silent}"),
         (None, Some(silent)) => format!("no answer from its host since {silent}"),
-        (why, None) => why.unwrap_or_else(|| "-".to_owned()),
+        (why, None) => why.unwrap_or("-").to_owned(),
     };
-    format!("{}\t{state}\t{why}\t{}\n", plain(page.url.as_bytes()), next.unwrap_or_else(|| "-".to_owned()))
+    let url = plain(text("url").unwrap_or_default().as_bytes());
+    format!("{url}\t{}\t{why}\t{}\n", text("state").unwrap_or("-"), text("next").unwrap_or("-"))
 }

@@ -316,6 +316,8 @@ fn in_words(flags: &Flags, shard: Option<u32>, summary: &Summary) -> String {
         line["seconds"] = json!(seconds);
         line["queued"] = json!(stats.queued + stats.due);
         line["not_fetched"] = coverage.json(*end);
+        let seed = |lost: &LostSeed| json!({ "url": lost.url, "why": lost.why });
+        line["lost_seeds"] = summary.lost_seeds.iter().map(seed).collect();
         if let Some(shard) = shard {
             line["shard"] = json!(shard);
         }

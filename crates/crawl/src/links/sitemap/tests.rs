@@ -51,7 +51,7 @@ fn a_broken_or_endless_sitemap_gives_what_came_before_and_says_so() {
     assert_eq!((found.links.len(), found.broken), (1, None));
     let many: String = (0..9).map(|n| format!("<loc>http://a/{n}</loc>")).collect();
     let found = read(format!("<urlset>{many}"));
-    assert_eq!((found.links.len(), found.is_cut), (3, true));
+    assert_eq!((found.links.len(), found.more, found.broken), (3, 6, None));
     let long = format!("<urlset>{}</urlset>", " ".repeat(2 << 20));
     assert_eq!(read(long).broken, Some(Broken::TooLong));
 }

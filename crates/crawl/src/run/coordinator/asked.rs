@@ -14,6 +14,7 @@ use crate::failure::{is_lost, kind_named};
 use crate::links::Link;
 use crate::run::backup;
 use crate::run::control::{Asked, Request, refusal};
+use crate::run::list::slice;
 use crate::run::observe::Event;
 use crate::run::view;
 
@@ -48,6 +49,10 @@ impl Coordinator<'_> {
                 None => return Ok(()),
             },
             Request::Page { key } => view::page(self.state.frontier.page(key)?.as_ref()),
+            Request::List { from, wanted } => match slice(&self.state.frontier, *from, wanted) {
+                Err(Error::Usage(words)) => refusal(&words),
+                slice => json!(slice?),
+            },
             Request::Retry { host, reason } => match reason.as_deref().map(kind_named).transpose() {
                 Ok(reason) => {
                     let retried = retry(&mut self.state.frontier, host.as_deref(), reason)?;

@@ -364,21 +364,14 @@ const ANY: &str = "any";
 pub(super) const NONE: &str = "none";
 
 fn content_type(text: &str) -> Result<String, String> {
-    let text = text.trim().to_ascii_lowercase();
-    let is_name = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'*');
-    let is_one = text.split_once('/').is_some_and(|(kind, name)| is_name(kind) && (name == "*" || is_name(name)));
-    match is_one || text == ANY {
-        true => Ok(text),
-        false => Err("give a content type such as text/html or image/*, or any".to_owned()),
+    match text.trim().eq_ignore_ascii_case(ANY) {
+        true => Ok(ANY.to_owned()),
+        false => filter::checked_type(text).map_err(|wrong| format!("{wrong}, or any")),
     }
 }
 
 fn extension(text: &str) -> Result<String, String> {
-    let text = text.trim().trim_start_matches('.').to_ascii_lowercase();
-    match text.is_empty() || text.contains(['/', '?', '#']) {
-        true => Err("give an extension such as pdf, or none".to_owned()),
-        false => Ok(text),
-    }
+    filter::checked_extension(text).map_err(|wrong| format!("{wrong}, or none"))
 }
 
 fn field(text: &str) -> Result<String, String> {
