@@ -200,7 +200,7 @@ mod tests {
         let of = |states: &[State], reason: Option<&str>| {
             all(&frontier, &Wanted { states: states.to_vec(), host: None, reason: reason.map(str::to_owned) }).0
         };
-        assert_eq!(of(&[State::Excluded], None), [first.url.clone()]);
+        assert_eq!(of(&[State::Excluded], None), std::slice::from_ref(&first.url));
         assert_eq!(of(&[State::InFlight], None), [second.url]);
         assert_eq!((of(&[State::Queued], None).len(), of(&[], None).len()), (1, 3));
         assert_eq!(of(&[], Some("robots")), [first.url]);
