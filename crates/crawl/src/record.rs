@@ -55,8 +55,8 @@ pub fn duplicate(page: &mut Page, holder: &[u8], holder_ms: i64) -> Page {
 }
 
 /// A reference to the page's earlier version. It copies fields that the answer does not repeat
-/// (RFC 9111, 4.3.4): validators, because the next request uses those of the newest version, and what
-/// the body is read by.
+/// (RFC 9111, 4.3.4): validators, because the next request uses those of the newest version, and
+/// what the body is read by.
 pub fn not_modified(mut page: Page, url: &str, before: &PageHead) -> Page {
     for name in VALIDATORS.into_iter().chain(READ_BY) {
         if page.headers.get(name).is_none() {
