@@ -54,9 +54,9 @@ pub fn duplicate(page: &mut Page, holder: &[u8], holder_ms: i64) -> Page {
     reference
 }
 
-/// A reference to the page's earlier version. It copies fields that the answer does not repeat (RFC
-/// 9111, 4.3.4): validators, because the next request uses those of the newest version, and what
-/// the body is read by.
+/// A reference to the page's earlier version. It copies fields that the answer does not repeat
+/// (RFC 9111, 4.3.4): validators, because the next request uses those of the newest version, and
+/// what the body is read by.
 pub fn not_modified(mut page: Page, url: &str, before: &PageHead) -> Page {
     for name in VALIDATORS.into_iter().chain(READ_BY) {
         if page.headers.get(name).is_none() {

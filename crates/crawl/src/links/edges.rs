@@ -1,5 +1,5 @@
-//! The links of an HTML document, and of a head, as edges of a graph: each with its anchor text and
-//! its `rel`, whether it is followed or not.
+//! The links of an HTML document, and of a head, as edges of a graph: each with its anchor text
+//! and its `rel`, whether it is followed or not.
 //!
 //! An edge leads to a canonical URL, so that both ends of edges match. Links to schemes other than
 //! http or https, and links within the page (`#top`), are not edges. Number and length are

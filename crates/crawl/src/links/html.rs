@@ -5,8 +5,9 @@
 //!
 //! Links to pages are `a` (in SVG too), `area`, `iframe`, `frame`, `object`, `embed`, `meta`
 //! refresh, and `link` elements except those for styles, icons, preloading and descriptions.
-//! `base`, `rel=nofollow` and the robots directives of `meta` elements are obeyed. Requisites are the images, scripts and styles of a
-//! page, also those in attributes; robots directives do not apply to them.
+//! `base`, `rel=nofollow` and the robots directives of `meta` elements are obeyed. Requisites are
+//! the images, scripts and styles of a page, also those in attributes; robots directives do not
+//! apply to them.
 
 use std::convert::Infallible;
 

@@ -1,5 +1,5 @@
-//! The pages of a crawl by their state, for `list`: in slices, so that a crawl that runs is held up
-//! only for a moment, and a caller that reads slowly takes no memory of it.
+//! The pages of a crawl by their state, for `list`: in slices, so that a crawl that runs is held
+//! up only for a moment, and a caller that reads slowly takes no memory of it.
 
 use frontier::{FailureKind, Frontier, PageBrief, PageState, PageStatus};
 use serde::{Deserialize, Serialize};
