@@ -44,8 +44,8 @@ impl CloudStore {
     /// Deletes segments of earlier writers that no index names and that are older than `grace`,
     /// and such dictionaries that no segment names. The age is the difference between this
     /// machine's clock and the object storage's, which must agree to within `grace`. Two listings,
-    /// with dictionaries three, one request for each object, and some for each 32 of them, to learn
-    /// whether this handle still owns the store.
+    /// with dictionaries three, one request for each object, and some for each 32 of them, to
+    /// learn whether this handle still owns the store.
     ///
     /// # Errors
     ///

@@ -98,6 +98,11 @@ fn the_index_has_the_captures_that_are_asked_for() {
     assert_eq!((json[2][1].as_str(), json.as_array().map(Vec::len)), (Some("404"), Some(4)));
     let none = server.get("/cdx?url=nowhere.example&matchType=host&output=json", &[]).json();
     assert_eq!(none, serde_json::json!([]));
+}
+
+#[test]
+fn what_the_index_does_not_know_is_refused_by_name() {
+    let server = site();
     let nine = format!("url=http://www.example.com/{}", "&filter=status:2..".repeat(9));
     for (query, words) in [
         ("", "`url`"),

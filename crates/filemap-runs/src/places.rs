@@ -1,5 +1,5 @@
-//! Where the parts of a run lie in its file: the header, groups of blocks with their filters behind
-//! them, the index.
+//! Where the parts of a run lie in its file: the header, groups of blocks with their filters
+//! behind them, the index.
 
 use crate::format::{BLOCK_BYTES, CHUNK_BLOCKS};
 

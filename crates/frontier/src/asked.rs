@@ -70,7 +70,7 @@ impl Frontier {
     /// `Corrupt`, `Io`.
     pub fn counts(&self) -> Result<Vec<Count>> {
         let mut counts: Vec<Count> = Vec::new();
-        for row in self.state.table.scan() {
+        for row in self.state.table.scan_from(0) {
             let PageBrief { status, last_failure, .. } = self.brief(&row?);
             match counts.iter_mut().find(|(known, failure, _)| (*known, *failure) == (status, last_failure)) {
                 Some((_, _, count)) => *count += 1,
@@ -198,7 +198,7 @@ impl Frontier {
     pub fn by_importance(&self, limit: usize) -> Result<Vec<(PageId, f64)>> {
         // Importances are not negative, so their bits order them; ties go to the older page.
         let mut best: BinaryHeap<Reverse<(u64, Reverse<u32>)>> = BinaryHeap::new();
-        for (row, page) in self.state.table.scan().zip(0..) {
+        for (row, page) in self.state.table.scan_from(0).zip(0..) {
             best.push(Reverse((self.state.totals.importance(&row?.account()).to_bits(), Reverse(page))));
             if best.len() > limit {
                 best.pop();
@@ -215,7 +215,7 @@ impl Frontier {
     /// `Corrupt`, `Io`.
     pub fn credit_units(&self) -> Result<u128> {
         let mut sum = u128::from(self.state.totals.virtual_credit) + self.state.delivery.credit();
-        for row in self.state.table.scan() {
+        for row in self.state.table.scan_from(0) {
             sum += u128::from(row?.credit);
         }
         Ok(sum)

@@ -420,12 +420,8 @@ impl Table {
         Scan::new(self, page).next_row().unwrap_or(Err(Error::NoSuchPage { page }))
     }
 
-    /// The rows of all pages in order. Each block is read once, and none stays in memory.
-    pub(crate) fn scan(&self) -> Scan<'_> {
-        self.scan_from(0)
-    }
-
-    /// The rows of the pages from `first` on.
+    /// The rows of the pages from `first` on, in order. Each block is read once, and none stays in
+    /// memory.
     pub(crate) fn scan_from(&self, first: u32) -> Scan<'_> {
         Scan::new(self, first)
     }

@@ -2,20 +2,8 @@
 
 /// `filemap-io`.
 pub const IO: &[&[&str]] = &[
-    &[
-        "available",
-        "debug",
-        "error",
-        "failpoint",
-        "guard",
-        "layout",
-        "memory",
-        "named",
-        "options",
-        "seam",
-        "stamp",
-        "varint",
-    ],
+    &["available"],
+    &["debug", "error", "failpoint", "guard", "layout", "memory", "named", "options", "seam", "stamp", "varint"],
     &["header", "latch", "map", "sim"],
     &["files", "os"],
 ];

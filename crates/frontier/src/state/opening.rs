@@ -14,7 +14,7 @@ impl State {
     /// rent. O(pages).
     pub(crate) fn count_rows(&mut self) -> Result<()> {
         let (mut queued_credit, mut members) = (0, 0);
-        for row in self.table.scan() {
+        for row in self.table.scan_from(0) {
             let row = row?;
             queued_credit += if row.status().is_new() { row.credit } else { 0 };
             members += u32::from(row.is_member(self.table.rent));
@@ -70,7 +70,7 @@ impl State {
     fn find_queues(&mut self) -> Result<()> {
         let mut shares = Shares::default();
         (0..self.hosts.len()).for_each(|host| shares.enter(host, site(self.hosts.name(host))));
-        for row in self.table.scan() {
+        for row in self.table.scan_from(0) {
             let row = row?;
             if row.status().is_fetched() {
                 shares.count(row.host, row.shape, row.trust.standing(), 1);

@@ -15,7 +15,7 @@ pub(super) fn judge_queues(frontier: &Frontier) -> std::result::Result<(), Strin
     (0..hosts.len()).for_each(|host| shares.enter(host, crate::shape::site(hosts.name(host))));
     let mut timers: Vec<u64> = state.queue.timers.iter().collect();
     timers.sort_unstable();
-    for (row, page) in state.table.scan().zip(0u64..) {
+    for (row, page) in state.table.scan_from(0).zip(0u64..) {
         let row = row.expect("read");
         if let Some(kind) = row.status().queue() {
             *ready.entry((row.host, kind)).or_insert(0) += 1;

@@ -56,7 +56,7 @@ fn is_paying(frontier: &Frontier) -> bool {
 
 /// Pages that wait for their first fetch with their credit, the richest first.
 fn ranks(frontier: &Frontier) -> Vec<(u32, u64)> {
-    let rows = frontier.state.table.scan().map(|row| row.expect("read")).zip(0..);
+    let rows = frontier.state.table.scan_from(0).map(|row| row.expect("read")).zip(0..);
     let mut ranks: Vec<(u32, u64)> =
         rows.filter(|(row, _)| row.status().is_new()).map(|(row, page)| (page, row.credit)).collect();
     ranks.sort_by_key(|(page, credit)| (Reverse(*credit), *page));

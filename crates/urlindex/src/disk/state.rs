@@ -393,8 +393,8 @@ impl State {
     }
 }
 
-/// The runs in the order in which one URL is looked for. A tombstone hides what older runs have, so
-/// the runs from the oldest with tombstones on are searched first, the newest first. What the
+/// The runs in the order in which one URL is looked for. A tombstone hides what older runs have,
+/// so the runs from the oldest with tombstones on are searched first, the newest first. What the
 /// older ones have is in the set, in whichever it is found: the oldest, which is the largest, has
 /// most of the URLs that are asked for.
 fn in_order_of_search(levels: &[Level]) -> impl Iterator<Item = &Level> {

@@ -1,7 +1,7 @@
 //! `stat`: prints sizes and counters of a store, for people, for programs, or for a monitor.
 //!
-//! Counters belong to a handle, and this program's handle is new, so the text shows levels only; of
-//! a server it shows both. The formats for programs have every field, so that their schema is
+//! Counters belong to a handle, and this program's handle is new, so the text shows levels only;
+//! of a server it shows both. The formats for programs have every field, so that their schema is
 //! fixed.
 
 mod served;
