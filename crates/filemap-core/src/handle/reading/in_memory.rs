@@ -355,8 +355,9 @@ mod tests {
             assert_eq!(listed(&helped.batches(&table, &wanted, true), &range).len(), 4000);
             assert_eq!(listed(&alone.batches(&table, &wanted, false), &range).len(), 4000);
             assert_eq!(helped.tables[0].mark, 0);
-            assert_eq!(alone.tables[0].mark > 0, nth > 0, "{nth}");
+            assert!(nth > 0 || alone.tables[0].mark == 0, "the first list follows the chain");
         }
+        assert!(alone.tables[0].mark > 0, "five walks cost more than a sort");
     }
 
     #[test]
