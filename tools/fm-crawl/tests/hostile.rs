@@ -28,8 +28,9 @@ fn a_crawl_of_the_hostile_web_ends_by_itself_and_names_every_limit() {
     let seeds: Vec<String> = hostile::all().iter().map(|(name, _)| format!("--seed=http://{name}/")).collect();
     let mut arguments = vec!["--allow-private", "--rate=0", "--json", "--host-connections=4", &resolve];
     arguments.extend([
-        "--timeout=16s",
-        "--first-byte-timeout=8s",
+        // Below the ten seconds after which a body is too slow.
+        "--timeout=9s",
+        "--first-byte-timeout=6s",
         "--attempts=2",
         "--retry=100ms",
         "--patience=3s",
