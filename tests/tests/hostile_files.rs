@@ -207,7 +207,7 @@ fn every_pair(past: &Past) -> Found {
 #[test]
 fn of_any_two_files_of_a_closed_store_nothing_is_lost_in_silence() {
     let found = every_pair(&Past::make(Ending::Closed).unwrap());
-    assert_eq!(found.cases, 806);
+    assert_eq!(found.cases, 932);
     assert!(found.broken.is_empty(), "{:#?}", found.broken);
     assert_eq!(found.silent, [] as [Vec<Harm>; 0]);
 }
