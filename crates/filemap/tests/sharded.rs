@@ -204,3 +204,24 @@ fn erasures_in_each_member_leave_revisits_in_the_others_their_bodies() {
     let page = set.get_page(&url).expect("read").expect("there");
     assert!(page.body == b"the original" && !page.lacks_body());
 }
+
+#[test]
+fn a_revisit_of_a_body_that_goes_by_its_digest_stays_without_it_as_in_one_folder() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (set, alone, of) = (set(&dir), fresh(), page_of(0));
+    let url = format!("{of}again");
+    let file = [record("response", &of, 1, "", "the original"), revisit(&url, 2, &of)].concat();
+    assert_eq!(import(&set, &file, u64::MAX).stored, 2);
+    assert_eq!(run(&alone.store, &file, &ImportOptions::new()).stored, 2);
+    let digest = EraseTarget::Digest("sha1:0abddb0efb64807dfacc9c3ead932813351d13d5".to_owned());
+    let order = EraseOrder::new(digest, "request 17");
+    let detached = detach_among(set.members(), Some(&order), &[], &mut |_| ControlFlow::Continue(()));
+    assert_eq!(detached.expect("readable"), 0, "the body would be erased with the revisit");
+    for member in set.members().iter().chain([&alone.store]) {
+        assert!(member.erase(&order, &mut |_| ControlFlow::Continue(())).expect("erased").is_complete());
+    }
+    assert!(set.get_page(&of).expect("read").is_none() && alone.store.get(&of).expect("read").is_none());
+    let (of_set, of_alone) = (set.get_page(&url), alone.store.get(&url));
+    assert!(of_alone.expect("read").expect("there").lacks_body());
+    assert!(of_set.expect("read").expect("there").lacks_body());
+}

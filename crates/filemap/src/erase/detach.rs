@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use filemap_core::erase::{Erasure, Rule, RuleState};
 
-use crate::erase::{EraseOrder, EraseProgress, Progress};
+use crate::erase::{ByDigest, EraseOrder, EraseProgress, Progress, erasure_of};
 use crate::error::{Error, Result};
 use crate::page::version::BodyForm;
 use crate::store::rules::RuleSet;
@@ -17,8 +17,8 @@ const PUT_BYTES: u64 = 64 << 20;
 /// Before an erasure in each member of a store over several folders: puts each revisit that stays
 /// but loses its original, in whichever member that is, again as a page with that body. Returns
 /// their number. Concerns the rule of `order`, those of `adopted` that hold, and the unfinished
-/// ones of all members; makes none of them. Takes the passes over each member that
-/// [`PageStore::erase`] takes before it erases.
+/// ones of all members; makes none of them. A body that goes by its digest is given to no revisit,
+/// as in a store in one folder. Takes a pass over the value log of each member.
 ///
 /// # Errors
 ///
@@ -59,9 +59,9 @@ pub fn detach_among(
         rules.extend(own.into_iter().filter(|rule| rule.state == RuleState::Unfinished));
     }
     let set = Arc::new(RuleSet::of(&rules)?);
-    let mut detached = 0;
+    // No rule is made yet that would refuse the bodies of digests.
+    let (erasure, mut detached) = (erasure_of(&set, ByDigest::new()), 0);
     for member in members.iter().filter(|_| !set.is_empty()) {
-        let erasure = member.erasure_alone(&set, progress).map_err(|error| named(member, error))?.0;
         detached += member.detach_revisits(&erasure, false, progress).map_err(|error| named(member, error))?;
     }
     Ok(detached)

@@ -279,27 +279,10 @@ impl PageStore {
     /// The erasure for the engine that some rules need, the texts to search for afterwards, and
     /// the bodies that could not be compared.
     fn erasure(&self, set: &Arc<RuleSet>, progress: Progress<'_>) -> Result<(Erasure, Needles, Unread)> {
-        let (erasure, unread) = self.erasure_alone(set, progress)?;
+        let (by_digest, unread) = self.with_digests(set, progress)?;
+        let erasure = erasure_of(set, by_digest);
         let needles = self.needles(&erasure)?;
         Ok((erasure, needles, unread))
-    }
-
-    /// As [`PageStore::erasure`], without the texts.
-    fn erasure_alone(&self, set: &Arc<RuleSet>, progress: Progress<'_>) -> Result<(Erasure, Unread)> {
-        let (by_digest, unread) = self.with_digests(set, progress)?;
-        let by_digest = Arc::new(by_digest);
-        let (rules, digests) = (Arc::clone(set), Arc::clone(&by_digest));
-        let is_about = move |key: &[u8]| !key::is_own(key) && rules.matchers().any(|m| m.is_about(key::url(key)));
-        let is_key = move |key: &[u8]| is_about(key) || digests.contains_key(key);
-        let rules = Arc::clone(set);
-        let is_version = move |key: &[u8], version: Version| {
-            rules.refuses(key, version.time_ms).is_some()
-                || by_digest.get(key).is_some_and(|sequences| sequences.contains(&version.sequence))
-        };
-        let rules = Arc::clone(set);
-        let is_group = move |group: &[u8]| rules.matchers().any(|m| m.may_be_of(group));
-        let erasure = Erasure { keys: Arc::new(is_key), versions: Arc::new(is_version), groups: Arc::new(is_group) };
-        Ok((erasure, unread))
     }
 
     /// Sequences, by key, of the versions whose bodies have a digest that a rule names; and the
@@ -328,6 +311,22 @@ impl PageStore {
         }
         Ok((found, unread))
     }
+}
+
+/// The erasure for the engine of some rules; `by_digest` are the versions that go by their bodies.
+fn erasure_of(set: &Arc<RuleSet>, by_digest: ByDigest) -> Erasure {
+    let by_digest = Arc::new(by_digest);
+    let (rules, digests) = (Arc::clone(set), Arc::clone(&by_digest));
+    let is_about = move |key: &[u8]| !key::is_own(key) && rules.matchers().any(|m| m.is_about(key::url(key)));
+    let is_key = move |key: &[u8]| is_about(key) || digests.contains_key(key);
+    let rules = Arc::clone(set);
+    let is_version = move |key: &[u8], version: Version| {
+        rules.refuses(key, version.time_ms).is_some()
+            || by_digest.get(key).is_some_and(|sequences| sequences.contains(&version.sequence))
+    };
+    let rules = Arc::clone(set);
+    let is_group = move |group: &[u8]| rules.matchers().any(|m| m.may_be_of(group));
+    Erasure { keys: Arc::new(is_key), versions: Arc::new(is_version), groups: Arc::new(is_group) }
 }
 
 /// Sequences of versions, by key.
