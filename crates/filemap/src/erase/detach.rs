@@ -92,7 +92,8 @@ impl PageStore {
     }
 
     fn detach(&self, batch: Vec<FoundRevisit>, what: &Erasure, dry: bool) -> Result<u64> {
-        let (mut resolver, mut loader) = (Resolver::new(self), Loader::default());
+        let (alone, mut loader) = (self.alone(), Loader::default());
+        let (mut resolver, mut of_strays) = (Resolver::new(self), Resolver::new(&alone));
         let (mut replaced, mut bytes, mut detached) = (Vec::new(), 0, 0);
         // The last key, and the form of a body stored under it.
         let mut last: Option<(Vec<u8>, BodyForm)> = None;
@@ -101,6 +102,10 @@ impl PageStore {
             if (what.versions)(sought.own(), version) {
                 continue;
             }
+            let (store, resolver) = match self.is_home(sought.own()) {
+                true => (self, &mut resolver),
+                false => (&alone, &mut of_strays),
+            };
             let path = match resolver.path(&sought) {
                 Err(error) if error.is_damage() => continue,
                 path => path?,
@@ -121,7 +126,7 @@ impl PageStore {
                     form
                 }
             };
-            match self.put_with_body(&mut loader, (sought.own(), version), original, form) {
+            match store.put_with_body(&mut loader, (sought.own(), version), original, form) {
                 Ok(Some(put)) => bytes += put,
                 Err(error) if !error.is_damage() && error.refused_by().is_none() => return Err(error),
                 _ => {

@@ -15,6 +15,7 @@ use super::ShardedStore;
 use super::access::until_fatal;
 use super::note::{self, Note};
 use crate::access::{Cursor, Lookup, PageRead, PageWrite, PutRule, Scope};
+use crate::erase::{EraseOrder, EraseTarget, detach_among};
 use crate::error::{Error, Result};
 use crate::page::key;
 use crate::page::variant::Variant;
@@ -439,6 +440,33 @@ fn lost_and_wrong_notes_are_written_again_where_they_are_proven() {
     }
     assert!(mended(&set[..2]).expect("not all: opening says so").is_empty());
     assert!(ShardedStore::open(&other, Options::new()).is_ok(), "untouched");
+}
+
+#[test]
+fn a_prune_and_an_erasure_keep_the_bodies_of_revisits_that_are_not_where_their_host_belongs() {
+    let folder = folder();
+    let set = filled(&paths(&folder, &["a.fm", "b.fm"])).expect("a set");
+    let (_, url) = of_two_members();
+    let (of, past) = (format!("{url}of"), set.members()[0].alone());
+    past.put_page(&Page::new(of.as_str(), TIME_MS, 200, "the original")).expect("put");
+    let named = Revisit { refers_to_url: Some(of.clone().into()), refers_to_ms: Some(TIME_MS), ..Revisit::unnamed() };
+    let visit = Page::new(url.as_str(), TIME_MS + 60_000, 200, "");
+    past.put_page(&Page { kind: RecordKind::Revisit, revisit: Some(named), ..visit }).expect("put");
+    let body = || past.get(&url).expect("read").expect("there").body;
+    assert_eq!(body(), b"the original");
+    let rule = PruneRule { since_ms: Some(TIME_MS + 1), ..PruneRule::default() };
+    let spared = set.spared(rule, None, &mut |_| ControlFlow::Continue(())).expect("read").expect("not cancelled");
+    for (member, spared) in set.members().iter().zip(&spared) {
+        member.engine().prune_with(rule, spared, &mut |_| ControlFlow::Continue(())).expect("pruned");
+    }
+    assert_eq!(body(), b"the original");
+    let order = EraseOrder::new(EraseTarget::Url(of.into_bytes()), "request 17");
+    let detached = detach_among(set.members(), Some(&order), &[], &mut |_| ControlFlow::Continue(()));
+    assert_eq!(detached.expect("read"), 1);
+    for member in set.members() {
+        assert!(member.erase(&order, &mut |_| ControlFlow::Continue(())).expect("erased").is_complete());
+    }
+    assert_eq!(body(), b"the original");
 }
 
 #[test]

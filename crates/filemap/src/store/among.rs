@@ -6,6 +6,7 @@
 //!
 //! Invariant: a revisit that is not where its host belongs is resolved in its own store alone.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use filemap_core::Version;
@@ -72,6 +73,17 @@ impl PageStore {
             None => (vec![self.clone()], 0),
             Some(siblings) => (joined(&siblings.all), siblings.number),
         }
+    }
+
+    /// The handle by which revisits under a key of this store are resolved: away from their home
+    /// in this store alone.
+    pub(crate) fn resolving(&self, own_key: &[u8]) -> Cow<'_, PageStore> {
+        if self.is_home(own_key) { Cow::Borrowed(self) } else { Cow::Owned(self.alone()) }
+    }
+
+    /// The number of this store among those that are one with it.
+    pub(crate) fn own_number(&self) -> usize {
+        self.siblings.as_ref().map_or(0, |siblings| siblings.number)
     }
 
     /// The number of [`PageStore::home`].

@@ -171,7 +171,8 @@ impl PageStore {
         batch: Vec<FoundRevisit>,
         needs: &mut [Needed],
     ) -> Result<()> {
-        let mut resolver = Resolver::new(self);
+        let alone = self.alone();
+        let (mut resolver, mut of_strays) = (Resolver::new(self), Resolver::new(&alone));
         // The versions of this key that the rule keeps; `None` if it drops none: the key is
         // damaged, or not pruned.
         let (mut key, mut kept, mut is_meant) = (Vec::new(), None, true);
@@ -190,9 +191,12 @@ impl PageStore {
             }
             // A version that the rule does not cover always stays, however old it is.
             let by = if is_meant { version } else { Version { time_ms: i64::MAX, sequence: u64::MAX } };
+            let is_stray = !self.is_home(sought.own());
+            let resolver = if is_stray { &mut of_strays } else { &mut resolver };
             // An original that cannot be read has no body to keep.
             for (key, found) in readable(resolver.path(&sought))?.unwrap_or_default() {
-                let Some(needed) = needs.get_mut(self.home_number(&key)) else { continue };
+                let number = if is_stray { self.own_number() } else { self.home_number(&key) };
+                let Some(needed) = needs.get_mut(number) else { continue };
                 let youngest = needed.entry(found.sequence).or_insert(by);
                 *youngest = by.max(*youngest);
             }

@@ -82,7 +82,8 @@ impl PageStore {
     /// Revisits that have their bodies from versions to be removed are put again with these
     /// bodies.
     fn part_revisits(&self, own: &[u8], goes: &[Version], removed: &mut RemovedVersions) -> Result<()> {
-        let (mut resolver, mut loader, mut replaced) = (Resolver::new(self), Loader::default(), Vec::new());
+        let store = self.resolving(own);
+        let (mut resolver, mut loader, mut replaced) = (Resolver::new(&store), Loader::default(), Vec::new());
         // A damaged version is not readable, with or without a body.
         let is_read = |head: &Result<Head>| !head.as_ref().is_err_and(Error::is_damage);
         let heads: Vec<Head> =
@@ -96,7 +97,7 @@ impl PageStore {
             };
             let is_parted = path.iter().any(|(key, version)| key == own && goes.contains(version));
             let Some(original) = path.last().filter(|_| is_parted) else { continue };
-            match self.put_with_body(&mut loader, (own, head.version), original, BodyForm::Whole) {
+            match store.put_with_body(&mut loader, (own, head.version), original, BodyForm::Whole) {
                 Ok(Some(_)) => replaced.push(head.version),
                 Ok(None) => {}
                 Err(error) if error.is_damage() || error.refused_by().is_some() => removed.without_body += 1,

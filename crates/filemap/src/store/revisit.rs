@@ -150,8 +150,7 @@ impl PageStore {
             }
             error => error,
         };
-        let alone = (!self.is_home(own_key)).then(|| self.alone());
-        alone.as_ref().unwrap_or(self).original_of(&sought).map_err(lost)
+        self.resolving(own_key).original_of(&sought).map_err(lost)
     }
 
     /// The original of a revisit with these references, and the length of the path to it.
