@@ -147,6 +147,22 @@ pub fn each_open(
     Outcome::closed(ended, store.close())
 }
 
+/// The outcome of the members and of what concerns them together. A failure does not hide damage
+/// that was found, and a closed pipe hides nothing.
+pub fn both(each: Result<Outcome, Failure>, together: Result<Outcome, Failure>) -> Result<Outcome, Failure> {
+    match (each, together) {
+        (Ok(one), Ok(other)) => Ok(one.and(other)),
+        (Ok(Outcome::Done), failed) => failed,
+        (Ok(one), Err(Failure::PipeClosed)) => Ok(one),
+        (Ok(one), Err(failure)) => {
+            words::complain(failure);
+            Ok(one)
+        }
+        (Err(closed), Ok(Outcome::Done)) => Err(closed),
+        (Err(_), other) => other,
+    }
+}
+
 /// Says which member comes next.
 fn head(member: &Path, shared: &Shared) -> Result<(), Failure> {
     let mut out = Output::stdout(shared.flags);
@@ -229,5 +245,17 @@ mod tests {
         }
         let (ended, ran) = three(3, head, |_| Ok(Outcome::Done));
         assert!(matches!(ended, Ok(Outcome::Done)) && ran == [0, 1, 2], "all had their turn");
+    }
+
+    #[test]
+    fn a_failure_hides_no_damage_and_a_closed_pipe_hides_nothing() {
+        let io = || Err(Failure::Io("no disk".to_owned()));
+        let pipe = || Err(Failure::PipeClosed);
+        assert!(matches!(both(Ok(Outcome::Damaged), io()), Ok(Outcome::Damaged)));
+        assert!(matches!(both(Ok(Outcome::Done), io()), Err(Failure::Io(_))));
+        assert!(matches!(both(pipe(), io()), Err(Failure::Io(_))));
+        assert!(matches!(both(pipe(), Ok(Outcome::Damaged)), Ok(Outcome::Damaged)));
+        assert!(matches!(both(Ok(Outcome::Damaged), pipe()), Ok(Outcome::Damaged)));
+        assert!(matches!(both(pipe(), Ok(Outcome::Done)), Err(Failure::PipeClosed)));
     }
 }

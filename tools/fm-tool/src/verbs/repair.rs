@@ -70,10 +70,12 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     if let Some(members) = shards::members(&args.source)? {
         let repaired =
             shards::each(&members, shared, |_, store| run(&Args { source: store.to_owned(), ..args.clone() }, shared));
-        if matches!(&repaired, Ok(Outcome::Done | Outcome::Damaged) | Err(Failure::PipeClosed)) {
-            restore_notes(&members, shared)?;
-        }
-        return repaired;
+        return match repaired {
+            Ok(Outcome::Done | Outcome::Damaged) | Err(Failure::PipeClosed) => {
+                shards::both(repaired, restore_notes(&members, shared).map(|()| Outcome::Done))
+            }
+            repaired => repaired,
+        };
     }
     let named = args.rule.as_ref().map(|rule| named(rule)).transpose()?;
     remote::refuse(&args.source)?;

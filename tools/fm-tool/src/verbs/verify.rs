@@ -9,7 +9,7 @@ use filemap::store::RevisitCount;
 use filemap::{PageRead, PageStore};
 use filemap_core::Store;
 use filemap_core::check::{Problem, VerifyOptions, VerifyReport};
-use fm_cli::words::{self, count};
+use fm_cli::words::count;
 use fm_cli::{Failure, Outcome, Output, Progress, fields, interrupt, plain, sizes};
 use serde_json::json;
 
@@ -68,12 +68,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
         let one =
             |_: usize, store: &Path| run(&Args { store: store.to_owned(), is_member: true, ..args.clone() }, shared);
         let ended = shards::each(&members, shared, one);
-        return match ended {
-            Ok(_) | Err(Failure::PipeClosed) if !interrupt::asked() => {
-                both(ended, together(&args.store, is_full, shared))
-            }
-            ended => ended,
-        };
+        return after_members(ended, interrupt::asked(), || together(&args.store, is_full, shared));
     }
     let store = opening::engine_to_read(&args.store, shared)?;
     interrupt::listen();
@@ -135,19 +130,19 @@ fn told_whole(
     Ok(if report.problems.is_empty() { Outcome::Done } else { Outcome::Damaged })
 }
 
-/// The outcome of the members and of what they are together. A failure does not hide damage that
-/// was found, and a closed pipe hides nothing.
-fn both(each: Result<Outcome, Failure>, together: Result<Outcome, Failure>) -> Result<Outcome, Failure> {
-    match (each, together) {
-        (Ok(one), Ok(other)) => Ok(one.and(other)),
-        (Ok(Outcome::Done), failed) => failed,
-        (Ok(one), Err(Failure::PipeClosed)) => Ok(one),
-        (Ok(one), Err(failure)) => {
-            words::complain(failure);
-            Ok(one)
+/// The outcome of the members, and of what they are together; an interruption leaves that out.
+fn after_members(
+    each: Result<Outcome, Failure>,
+    is_interrupted: bool,
+    together: impl FnOnce() -> Result<Outcome, Failure>,
+) -> Result<Outcome, Failure> {
+    match each {
+        Ok(Outcome::Interrupted(_)) => each,
+        Ok(_) | Err(Failure::PipeClosed) if is_interrupted => {
+            Ok(interrupt::stopped("each folder was read, but not checked with the others"))
         }
-        (Err(closed), Ok(Outcome::Done)) => Err(closed),
-        (Err(_), other) => other,
+        Ok(_) | Err(Failure::PipeClosed) => shards::both(each, together()),
+        failed => failed,
     }
 }
 
@@ -320,14 +315,13 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_hides_no_damage_and_a_closed_pipe_hides_nothing() {
+    fn an_interruption_after_the_last_member_is_the_outcome() {
+        let unasked = || -> Result<Outcome, Failure> { panic!("it was interrupted") };
+        for each in [Ok(Outcome::Done), Ok(Outcome::Damaged), Err(Failure::PipeClosed), Ok(Outcome::Interrupted(2))] {
+            assert!(matches!(after_members(each, true, unasked), Ok(Outcome::Interrupted(_))));
+        }
         let io = || Err(Failure::Io("no disk".to_owned()));
-        let pipe = || Err(Failure::PipeClosed);
-        assert!(matches!(both(Ok(Outcome::Damaged), io()), Ok(Outcome::Damaged)));
-        assert!(matches!(both(Ok(Outcome::Done), io()), Err(Failure::Io(_))));
-        assert!(matches!(both(pipe(), io()), Err(Failure::Io(_))));
-        assert!(matches!(both(pipe(), Ok(Outcome::Damaged)), Ok(Outcome::Damaged)));
-        assert!(matches!(both(Ok(Outcome::Damaged), pipe()), Ok(Outcome::Damaged)));
-        assert!(matches!(both(pipe(), Ok(Outcome::Done)), Err(Failure::PipeClosed)));
+        assert!(matches!(after_members(io(), true, unasked), Err(Failure::Io(_))));
+        assert!(matches!(after_members(Ok(Outcome::Done), false, || Ok(Outcome::Damaged)), Ok(Outcome::Damaged)));
     }
 }
