@@ -360,3 +360,16 @@ fn importing_and_putting_into_a_closed_pipe_store_all_the_same() {
     bench.run("get", &["http://example.com/"]).ended(0);
     bench.run::<&str>("verify", &[]).ended(0);
 }
+
+#[test]
+fn a_closed_pipe_does_not_hide_that_a_line_of_an_import_is_no_page() {
+    let bench = Bench::with(&["example.warc.gz"]);
+    let mut lines = bench.run::<&str>("dump", &[]).ended(0).out;
+    lines.extend_from_slice(b"no page\n");
+    let file = bench.path("lines.jsonl");
+    fs::write(&file, lines).unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let status = bench.command("import").arg(&file).arg("--json").stdout(writer).status().unwrap();
+    assert_eq!(status.code(), Some(3));
+}

@@ -101,7 +101,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let total_bytes = sources.iter().map(|source| source.bytes).sum();
     let mut target = Target::open(&args.store, &args.new, args.from.is_some(), shared)?;
     let (is_server, mut out) = (target.is_server(), Output::stdout(shared.flags));
-    let (mut outcome, mut failure) = (Outcome::Done, None);
+    let (mut outcome, mut failure, mut told) = (Outcome::Done, None, Ok(()));
     let (mut done_bytes, mut done_files, mut total) = (0, 0, ImportReport::default());
     let (files, started) = (sources.len(), Instant::now());
     let bar = progress(&sources, shared);
@@ -124,7 +124,8 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
             }
             Err(Failure::Full(words)) => return Err(full(target, args, &name, &words)),
             Err(Failure::Floor(words)) => return Err(full(target, args, &name, &format!("{words} (--min-free)"))),
-            brought => brought?,
+            Err(failure) => return Err(kept(target, failure)),
+            Ok(brought) => brought,
         };
         done_bytes += bytes;
         done_files += 1;
@@ -141,7 +142,8 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
             }
         });
         if out.is_json() {
-            print(&name, &brought, &target, args.form, &mut out)?;
+            // Files are imported even if nobody reads what is printed.
+            told = told.and_then(|()| print(&name, &brought, &target, args.form, &mut out));
         }
         target.add_up(&mut total, brought.report)?;
         failure = brought.failure.map(|words| not_whole(&name, &words));
@@ -154,11 +156,33 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     if let Some(failure) = failure {
         return Err(failure);
     }
-    summed?;
-    if total.is_cancelled || (interrupt::asked() && done_files < files) {
-        outcome = outcome.and(stopped(total.stored, is_server));
+    let is_stopped = total.is_cancelled || (interrupt::asked() && done_files < files);
+    ended(outcome, told, summed, || is_stopped.then(|| stopped(total.stored, is_server)))
+}
+
+/// The end of a run: a closed pipe hides no other outcome, and no failure of closing the store.
+fn ended(
+    outcome: Outcome,
+    told: Result<(), Failure>,
+    closed: Result<(), Failure>,
+    stopped: impl FnOnce() -> Option<Outcome>,
+) -> Result<Outcome, Failure> {
+    let ended = Outcome::closed(told.map(|()| Outcome::Done), closed);
+    if !matches!(ended, Ok(_) | Err(Failure::PipeClosed)) {
+        return ended;
     }
-    Ok(outcome)
+    let outcome = stopped().map_or(outcome, |stopped| outcome.and(stopped));
+    if outcome == Outcome::Done { ended } else { Ok(outcome) }
+}
+
+/// The failure, after which object storage has what was stored before: it keeps what was synced.
+fn kept(target: Target<'_>, failure: Failure) -> Failure {
+    if matches!(target, Target::Bucket(_))
+        && let Err(error) = target.close()
+    {
+        words::complain(format_args!("pages of this run may not be stored: {error}"));
+    }
+    failure
 }
 
 /// Opens the files, and refuses those that cannot be imported as asked for. From here on an
@@ -206,11 +230,11 @@ fn sum_up(
     if !shared.flags.quiet {
         revisits::say_unresolved(revisits.as_ref());
     }
+    target.close()?;
     let sums = files > 1 && form == Form::Import;
     if let (true, true, Some(count)) = (out.is_json(), sums, &revisits) {
         out.json(&json!({ "files": files, "revisits": count.revisits, "unresolved_revisits": count.unresolved }))?;
     }
-    target.close()?;
     if sums && !out.is_json() && !shared.flags.quiet {
         words::say(summary("in all", total, started.elapsed().as_secs_f64(), form));
     }
@@ -282,4 +306,34 @@ fn bring(
     };
     brought.seconds = started.elapsed().as_secs_f64();
     Ok(brought)
+}
+
+#[cfg(test)]
+mod tests {
+    use filemap::{Options, PageStore};
+
+    use super::*;
+
+    #[test]
+    fn a_failure_leaves_object_storage_what_was_stored_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = PageStore::create(dir.path().join("pages.fm"), Options::new()).unwrap();
+        let failure = kept(Target::Bucket(Box::new(store.clone())), Failure::Io("reading failed".to_owned()));
+        assert!(matches!(failure, Failure::Io(words) if words == "reading failed"));
+        let page = filemap::Page::new("http://example.com/", 1_700_000_000_000, 200, "late");
+        assert!(store.put_page(&page).is_err(), "it was closed, which makes pages durable");
+    }
+
+    #[test]
+    fn a_closed_pipe_hides_nothing() {
+        let pipe = || Err(Failure::PipeClosed);
+        let io = || Err(Failure::Io("no disk".to_owned()));
+        assert!(matches!(ended(Outcome::Done, pipe(), pipe(), || None), Err(Failure::PipeClosed)));
+        assert!(matches!(ended(Outcome::Damaged, Ok(()), pipe(), || None), Ok(Outcome::Damaged)));
+        assert!(matches!(ended(Outcome::Refused, pipe(), Ok(()), || None), Ok(Outcome::Refused)));
+        assert!(matches!(ended(Outcome::Done, pipe(), io(), || None), Err(Failure::Io(_))));
+        let stopped = || Some(Outcome::Interrupted(2));
+        assert!(matches!(ended(Outcome::Damaged, pipe(), pipe(), stopped), Ok(Outcome::Interrupted(2))));
+        assert!(matches!(ended(Outcome::Done, Ok(()), Ok(()), || None), Ok(Outcome::Done)));
+    }
 }
