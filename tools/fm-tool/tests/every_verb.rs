@@ -373,3 +373,26 @@ fn a_closed_pipe_does_not_hide_that_a_line_of_an_import_is_no_page() {
     let status = bench.command("import").arg(&file).arg("--json").stdout(writer).status().unwrap();
     assert_eq!(status.code(), Some(3));
 }
+
+#[test]
+fn a_closed_pipe_keeps_no_page_from_being_removed() {
+    let bench = Bench::new();
+    // More lines than the output's buffer has room for.
+    let urls: Vec<String> = (0..200).map(|n| format!("http://a.example/{n}{}", "x".repeat(1000))).collect();
+    let removes = |bench: &Bench, args: &[&str], input: &[u8]| {
+        let store = filemap::PageStore::open_or_create(bench.store(), filemap::Options::new()).unwrap();
+        for url in &urls {
+            store.put_page(&filemap::Page::new(url.as_str(), 1_700_000_000_000, 200, "body")).unwrap();
+        }
+        store.close().unwrap();
+        let (list, (reader, writer)) = (bench.path("urls"), std::io::pipe().unwrap());
+        drop(reader);
+        fs::write(&list, input).unwrap();
+        let mut rm = bench.command("rm");
+        let status = rm.args(args).arg("--json").stdin(fs::File::open(&list).unwrap()).stdout(writer).status().unwrap();
+        assert_eq!(status.code(), Some(0), "{args:?}");
+        assert_eq!(bench.run::<&str>("count", &[]).ended(0).text().trim(), "0", "{args:?}");
+    };
+    removes(&bench, &["--host", "a.example", "--yes"], b"");
+    removes(&bench, &["--from", "-"], urls.join("\n").as_bytes());
+}

@@ -125,7 +125,7 @@ fn named(args: &Args, shared: &Shared, urls: Urls, remove: &Remove<'_>, out: &mu
                 words::complain(format_args!("{url}{when} is not in {}", args.store.display()));
             }
             if out.is_json() {
-                out.json(&json::of_url(url.bytes(), json!({ "removed": removed })))?;
+                unread(out.json(&json::of_url(url.bytes(), json!({ "removed": removed }))))?;
             } else if removed && !shared.flags.quiet {
                 let when = args.at.map_or(String::new(), |at| format!(" of {}", times::print(at)));
                 words::say(format_args!("removed {url}{when}"));
@@ -168,7 +168,7 @@ fn chosen(args: &Args, shared: &Shared, store: &dyn PageWrite, out: &mut Output)
         pages += u64::from(found.as_ref().is_ok_and(|removed| removed.is_page));
         let told = match found.map_err(Failure::from) {
             Ok(Removed { url, is_page: true, .. }) if out.is_json() => {
-                out.json(&json::of_url(url, json!({ "removed": true })))
+                unread(out.json(&json::of_url(url, json!({ "removed": true }))))
             }
             Ok(removed) => {
                 variants += u64::from(removed.is_variant);
@@ -198,6 +198,11 @@ fn chosen(args: &Args, shared: &Shared, store: &dyn PageWrite, out: &mut Output)
         words::say(format_args!("removed {}{and}{which}", words::count(removed, "page")));
     }
     Ok(outcome)
+}
+
+/// A reader that closes the output keeps no page from being removed; the end of the verb tells.
+fn unread(told: Result<(), Failure>) -> Result<(), Failure> {
+    if matches!(told, Err(Failure::PipeClosed)) { Ok(()) } else { told }
 }
 
 fn stopped(number: u64) -> Outcome {
