@@ -22,7 +22,8 @@ pub struct Memory {
 /// Where a version of control groups keeps limits.
 struct Groups {
     mount: &'static str,
-    limit: &'static str,
+    /// Files with a limit: beyond it a process is killed, or slowed down.
+    limits: &'static [&'static str],
     used: &'static str,
     /// The fields of `memory.stat` that count file pages in memory: used, but freed on demand.
     cached: [&'static str; 2],
@@ -30,13 +31,13 @@ struct Groups {
 
 const VERSION_1: Groups = Groups {
     mount: "sys/fs/cgroup/memory",
-    limit: "memory.limit_in_bytes",
+    limits: &["memory.limit_in_bytes"],
     used: "memory.usage_in_bytes",
     cached: ["total_inactive_file ", "total_active_file "],
 };
 const VERSION_2: Groups = Groups {
     mount: "sys/fs/cgroup",
-    limit: "memory.max",
+    limits: &["memory.max", "memory.high"],
     used: "memory.current",
     cached: ["inactive_file ", "active_file "],
 };
@@ -86,7 +87,8 @@ impl Memory {
     /// The less of this and what a group leaves. A group without a limit changes nothing.
     fn within(self, folder: &Path, groups: &Groups) -> Memory {
         let number = |name: &str| -> Option<u64> { fs::read_to_string(folder.join(name)).ok()?.trim().parse().ok() };
-        let (Some(limit), Some(used)) = (number(groups.limit), number(groups.used)) else { return self };
+        let limit = groups.limits.iter().filter_map(|&name| number(name)).min();
+        let (Some(limit), Some(used)) = (limit, number(groups.used)) else { return self };
         let stat = fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
         let cached: u64 = groups.cached.iter().filter_map(|name| field(&stat, name)).fold(0, u64::saturating_add);
         let left = limit.saturating_sub(used.saturating_sub(cached));
@@ -140,6 +142,23 @@ mod tests {
         ];
         let expected = Memory { total_bytes: 1 << 30, available_bytes: 200 << 20 };
         assert_eq!(memory_below(kernel(&files).path()), Some(expected));
+    }
+
+    #[test]
+    fn a_group_that_is_slowed_down_has_a_limit_too() {
+        let files = |max: &'static str, high: &'static str| {
+            [
+                MACHINE,
+                ("proc/self/cgroup", "0::/a\n"),
+                ("sys/fs/cgroup/a/memory.max", max),
+                ("sys/fs/cgroup/a/memory.high", high),
+                ("sys/fs/cgroup/a/memory.current", "4096\n"),
+            ]
+        };
+        let expected = Memory { total_bytes: 1 << 30, available_bytes: (1 << 30) - 4096 };
+        for (max, high) in [("max\n", "1073741824\n"), ("2147483648\n", "1073741824\n"), ("1073741824\n", "max\n")] {
+            assert_eq!(memory_below(kernel(&files(max, high)).path()), Some(expected), "{max} {high}");
+        }
     }
 
     #[test]

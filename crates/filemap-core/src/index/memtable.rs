@@ -330,6 +330,9 @@ impl Memtable {
     /// exhausted.
     pub(crate) fn insert(&self, hash: u64, key: &[u8], entry: &Entry) {
         let (old, before) = self.walk(self.bucket(hash).load(Ordering::Relaxed), hash, key);
+        // First, since it calls the options' function: if that panics, nothing is reserved. A gap
+        // would end its chunk for `changes`.
+        let chain = self.chains.as_ref().filter(|_| old == 0).map(|chains| chains.of_key(key));
         let new = self.allocate(HEAD_WORDS + key.len().div_ceil(8));
         let (mut best, mut floor) = match old {
             0 => (None, 0),
@@ -348,7 +351,6 @@ impl Memtable {
         let head = bucket.load(Ordering::Relaxed);
         let next = if head == old && old != 0 { self.next(old) } else { head };
         let first = if old == 0 { FIRST } else { 0 };
-        let chain = self.chains.as_ref().filter(|_| old == 0).map(|chains| chains.of_key(key));
         let link = chain.map_or(old, |chain| chain.load(Ordering::Relaxed));
         let words = self.words(new);
         let tombstone = if entry.tombstone { TOMBSTONE } else { 0 };

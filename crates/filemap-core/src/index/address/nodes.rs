@@ -12,6 +12,9 @@ use crate::format::{Flaw, PAGE_BYTES, names};
 
 /// Nodes at most this many pages apart are requested together.
 const NEAR: u32 = 4;
+/// Most pages of one request: of a longer one the kernel reads no more than the read-ahead or the
+/// largest request of the device, often 32 pages, and drops the rest.
+const MOST_AHEAD: u32 = 32;
 
 /// Page numbers of the nodes of each level, lowest level first.
 pub(crate) type Levels = Vec<Vec<u32>>;
@@ -72,10 +75,13 @@ impl NodeReader {
     fn will_need(&self, nodes: &[u32]) {
         let mut pages = nodes.to_vec();
         pages.sort_unstable();
-        for near in pages.chunk_by(|a, b| b - a <= NEAR) {
-            let first = u64::from(near[0]) * PAGE_BYTES as u64;
-            let bytes = u64::from(near[near.len() - 1] - near[0] + 1) * PAGE_BYTES as u64;
-            self.file.advise(Advice::WillNeed, first, bytes);
+        for mut near in pages.chunk_by(|a, b| b - a <= NEAR) {
+            while let [first, ..] = near {
+                let (now, later) = near.split_at(near.partition_point(|page| page - first < MOST_AHEAD));
+                let bytes = u64::from(now[now.len() - 1] - first + 1) * PAGE_BYTES as u64;
+                self.file.advise(Advice::WillNeed, u64::from(*first) * PAGE_BYTES as u64, bytes);
+                near = later;
+            }
         }
     }
 

@@ -175,4 +175,21 @@ mod tests {
         assert_eq!(table.each_in_group(&[7], (0, mark), 8, |_| calls += 1), None);
         assert_eq!(calls, 17);
     }
+
+    #[test]
+    fn a_key_whose_group_panics_hides_none_that_comes_later() {
+        let table = Memtable::new(1 << 20, 0, Some(Grouping::new(first)));
+        put(&table, b"a1", 1, false);
+        // `put` takes the hash from the last byte, which this key lacks.
+        let version = Version { time_ms: 2, sequence: 2 };
+        let extent = Extent { location: Location::new(1, 128), units: 5 };
+        let entry = Entry { version, extent, refers_to: 0, chunked: false, tombstone: false };
+        let empty = std::panic::AssertUnwindSafe(|| table.insert(7, b"", &entry));
+        assert!(std::panic::catch_unwind(empty).is_err(), "it has no first byte");
+        put(&table, b"a2", 3, false);
+        put(&table, b"b1", 4, false);
+        assert_eq!(table.changes(0, table.mark()).count(), 3);
+        assert_eq!(table.newest(&|| {}).0.len(), 3);
+        assert_eq!(of_group(&table, b"a", (0, table.mark())), [b"a2", b"a1"]);
+    }
 }

@@ -5,8 +5,10 @@ use std::sync::Mutex;
 
 use filemap_io::{Advice, Map};
 
+use super::runs::Requests;
 use super::*;
 use crate::format::node;
+use crate::index::address::nodes::{NodeReader, Nodes};
 
 const KEYS: u64 = 12_000;
 
@@ -154,4 +156,19 @@ fn a_follower_that_meets_a_node_which_was_used_again_is_stale() {
         Err(e) => panic!("{e}"),
     });
     assert!(stale.count() > 0);
+}
+
+#[test]
+fn nodes_near_to_each_other_are_requested_together_but_never_more_than_the_kernel_reads() {
+    let (_temp, file) = file();
+    let requests = Arc::new(Requests { file, asked: Mutex::default() });
+    let asked = |numbers: Vec<u32>| {
+        let reader = NodeReader { file: requests.clone(), seed: SEED, pages: 1000, epoch: 1 };
+        Nodes::new(reader, numbers, 0).will_need();
+        std::mem::take(&mut *requests.asked.lock().unwrap())
+    };
+    assert!(asked(Vec::new()).is_empty());
+    assert_eq!(asked(vec![9, 3, 7, 20]), [3..10, 20..21]);
+    assert_eq!(asked((100..180).rev().collect()), [100..132, 132..164, 164..180]);
+    assert_eq!(asked((100..180).step_by(4).collect()), [100..129, 132..161, 164..177]);
 }

@@ -339,9 +339,9 @@ fn changes_applied_again_change_nothing() {
 
 /// A file that records the ranges of pages that are requested ahead.
 #[derive(Debug)]
-struct Requests {
-    file: Arc<dyn File>,
-    asked: Mutex<Vec<Range<u64>>>,
+pub(super) struct Requests {
+    pub(super) file: Arc<dyn File>,
+    pub(super) asked: Mutex<Vec<Range<u64>>>,
 }
 
 impl File for Requests {

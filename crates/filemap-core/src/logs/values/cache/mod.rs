@@ -211,7 +211,17 @@ impl ValueCache {
 
     pub(crate) fn keep(&self, place: PagePlace, page: Page) {
         if let Some(pages) = &**self.pages.load() {
-            pages.kept.insert(place, Arc::new(page));
+            self.insert(pages, place, Arc::new(page));
+        }
+    }
+
+    /// Inserts a page, unless all were dropped after it was read: nobody would find it, but its
+    /// bytes, which may be erased ones, would stay until it is evicted.
+    fn insert(&self, pages: &Pages, place: PagePlace, page: Arc<Page>) {
+        pages.kept.insert(place, page);
+        // After the insertion: whoever drops the pages counts that first.
+        if self.age.load(Ordering::Acquire) != place.0 {
+            pages.kept.remove(&place);
         }
     }
 
@@ -220,11 +230,11 @@ impl ValueCache {
         if let Some(pages) = &**self.pages.load()
             && let Some((_, page)) = pages.kept.remove(from)
         {
-            pages.kept.insert((from.0, to.0, to.1), page);
+            self.insert(pages, (from.0, to.0, to.1), page);
         }
     }
 
-    /// Drops all pages, and makes those being read unfindable.
+    /// Drops all pages. Those being read are not kept.
     pub(crate) fn forget(&self) {
         self.age.fetch_add(1, Ordering::AcqRel);
         if let Some(pages) = &**self.pages.load() {
@@ -405,6 +415,23 @@ mod tests {
         rounds(&fixed, 2, 10, 1000);
         fixed.tend(Instant::now() + LOOK);
         assert_eq!((fixed.usage().bound_bytes, fixed.usage().hits), (1 << 20, 10));
+    }
+
+    #[test]
+    fn a_page_that_was_read_before_all_were_dropped_is_not_kept() {
+        let automatic = ValueCache::automatic(u64::MAX, machine).unwrap();
+        AVAILABLE.set(8 * GIB);
+        rounds(&automatic, 20, 100, 1000);
+        assert!(automatic.is_in_use());
+        for cache in [ValueCache::fixed(1 << 20).unwrap(), automatic] {
+            let place = cache.place(0, 64);
+            cache.forget();
+            cache.keep(place, page(1000));
+            assert_eq!(cache.usage().bytes, 0, "it would lie there unfound until it is evicted");
+            let place = cache.place(0, 64);
+            cache.keep(place, page(1000));
+            assert!(cache.contains(&place) && cache.usage().bytes > 1000);
+        }
     }
 
     #[test]
