@@ -4,7 +4,8 @@
 //! deleted early.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use filemap::access::{PutRule, Scope};
 use filemap::{Lookup, Page, PageRead, PageWrite};
@@ -13,7 +14,7 @@ use filemap_cloud::object_store::path::Path;
 use filemap_cloud::{CloudOptions, CloudStore, Fault, Mode, open_on, repair_on};
 use filemap_core::compact::CompactionGoal;
 
-use crate::bucket::{Faults, Simulated};
+use crate::bucket::{Faults, Rule, Simulated};
 use crate::mend::Objects;
 use crate::simulated::content;
 
@@ -183,7 +184,7 @@ fn a_writer_trains_in_the_background_if_it_is_asked_to() {
     let open = |options: &CloudOptions| {
         open_on(objects.objects.clone(), "a", "the test", Mode::Fill, options).expect("opened")
     };
-    let (store, began) = (open(&options().trains()), std::time::Instant::now());
+    let (store, began) = (open(&options().trains()), Instant::now());
     ['a', 'b'].into_iter().for_each(|host| put(&store, host, 0..3 * PAGES));
     store.sync().expect("synced");
     let before = bytes(&store);
@@ -317,6 +318,52 @@ fn an_erasure_leaves_no_dictionary_with_text_of_what_was_erased() {
     store.close().expect("closed");
     let repaired = repair_on(objects.objects.clone(), "a", "the test", &options()).expect("repaired");
     assert!(repaired.is_complete() && repaired.versions == 3 * PAGES - 1, "{repaired:?}");
+}
+
+/// A store over requests that a test may stop.
+fn stoppable(objects: &Objects, mode: Mode) -> (Arc<Simulated>, CloudStore) {
+    let end = Simulated::new(Arc::clone(&objects.objects), 0, Faults::default());
+    let store = open_on(Arc::clone(&end) as _, "a", "the test", mode, &options()).expect("opened");
+    (end, store)
+}
+
+#[test]
+fn a_retired_dictionary_stays_while_records_that_are_not_committed_name_it() {
+    let objects = Objects::new();
+    let (end, store) = stoppable(&objects, Mode::Fill);
+    put(&store, 'a', 0..PAGES);
+    assert!(!store.train().expect("trained").is_empty());
+    end.rule("list", "shard-00/dict", Rule::Waits);
+    std::thread::scope(|scope| {
+        let erased = scope.spawn(|| store.erase_url(&page('a', 0).url));
+        end.met();
+        // Not retired yet: it compresses these, and no segment that is committed names it.
+        put(&store, 'a', PAGES..PAGES + 10);
+        end.ruled.store(0, Ordering::SeqCst);
+        end.rule("put", "/seg/", Rule::Waits);
+        // The sync after the retirement.
+        end.met();
+        let collected = scope.spawn(|| store.collect(Duration::ZERO));
+        let began = Instant::now();
+        while !collected.is_finished() && began.elapsed() < Duration::from_secs(1) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // The segment is committed, and not yet rewritten.
+        end.rule("get", "/seg/", Rule::Waits);
+        store.sync().expect("synced");
+        let reader = open(&objects.objects, Mode::Read);
+        let read: Vec<_> = (PAGES..PAGES + 10).map(|nth| reader.get(&Lookup::new(&page('a', nth).url))).collect();
+        end.no_rule();
+        collected.join().expect("no panic").expect("collected");
+        let report = erased.join().expect("no panic").expect("erased");
+        assert!(report.is_complete() && report.pages == 1, "{report:?}");
+        for (nth, read) in (PAGES..).zip(read) {
+            assert_eq!(read.unwrap_or_else(|error| panic!("meanwhile: {error}")), Some(page('a', nth)));
+        }
+    });
+    has(&store, 'a', 1..PAGES + 10, "erased");
+    store.close().expect("closed");
+    has(&open(&objects.objects, Mode::Read), 'a', 1..PAGES + 10, "to a reader");
 }
 
 /// Puts a page of a life; its time says which body it has.
