@@ -366,6 +366,35 @@ fn a_retired_dictionary_stays_while_records_that_are_not_committed_name_it() {
     has(&open(&objects.objects, Mode::Read), 'a', 1..PAGES + 10, "to a reader");
 }
 
+#[test]
+fn no_dictionary_is_stored_by_a_closed_or_a_fenced_writer() {
+    let objects = Objects::new();
+    let (end, store) = stoppable(&objects, Mode::Fill);
+    put(&store, 'a', 0..PAGES);
+    store.sync().expect("synced");
+    end.rule("put", "shard-00/dict", Rule::Waits);
+    std::thread::scope(|scope| {
+        let trained = scope.spawn(|| store.train());
+        end.met();
+        let closed = scope.spawn(|| store.close());
+        std::thread::sleep(Duration::from_millis(500));
+        let was_closed = closed.is_finished();
+        end.no_rule();
+        assert!(closed.join().expect("no panic").is_ok() && trained.join().expect("no panic").is_ok());
+        assert!(!was_closed, "a dictionary is stored after the close");
+    });
+    assert!(store.train().is_err(), "it is closed");
+    let first = dictionaries(&objects);
+    let fenced = open(&objects.objects, Mode::Write);
+    put(&fenced, 'c', 0..6 * PAGES);
+    fenced.sync().expect("synced");
+    let owner = open(&objects.objects, Mode::Write);
+    assert!(fenced.train().is_err());
+    assert_eq!(dictionaries(&objects), first);
+    assert!(!owner.train().expect("trained").is_empty(), "the control: it pays");
+    owner.close().expect("closed");
+}
+
 /// Puts a page of a life; its time says which body it has.
 fn put_one(store: &CloudStore, random: &mut fastrand::Rng) {
     let (url, time_ms) = (format!("http://{}.example/{}", random.u8(..2), random.u8(..12)), random.i64(..900));
