@@ -395,6 +395,28 @@ fn no_dictionary_is_stored_by_a_closed_or_a_fenced_writer() {
     owner.close().expect("closed");
 }
 
+#[test]
+fn a_segment_that_was_cut_off_keeps_the_dictionaries_that_it_may_need() {
+    let objects = Objects::new();
+    filled(&objects).close().expect("closed");
+    let (first, name) = (dictionaries(&objects), objects.names("a/shard-00/seg").pop().expect("a segment"));
+    let whole = objects.read(&name);
+    // Only the header is left.
+    objects.replace(&name, whole[..40].to_vec());
+    let repair = || repair_on(objects.objects.clone(), "a", "the test", &options()).expect("repaired");
+    assert!(!repair().is_complete());
+    let store = open(&objects.objects, Mode::Write);
+    let report = store.erase_url(&page('a', 0).url).expect("erased");
+    assert!(report.pages == 1 && !report.is_complete(), "{report:?}");
+    store.close().expect("closed");
+    assert!(dictionaries(&objects).contains(&first[0]), "{report:?}");
+    objects.replace(&name, whole);
+    assert_eq!(repair().damage, [""; 0]);
+    let reader = open(&objects.objects, Mode::Read);
+    has(&reader, 'a', 1..2 * PAGES, "restored");
+    has(&reader, 'b', 0..2 * PAGES, "restored");
+}
+
 /// Puts a page of a life; its time says which body it has.
 fn put_one(store: &CloudStore, random: &mut fastrand::Rng) {
     let (url, time_ms) = (format!("http://{}.example/{}", random.u8(..2), random.u8(..12)), random.i64(..900));
