@@ -417,6 +417,36 @@ fn a_segment_that_was_cut_off_keeps_the_dictionaries_that_it_may_need() {
     has(&reader, 'b', 0..2 * PAGES, "restored");
 }
 
+#[test]
+fn a_damaged_dictionary_keeps_no_erased_page_in_a_segment() {
+    let objects = Objects::new();
+    filled(&objects).close().expect("closed");
+    let name = dictionaries(&objects).remove(0);
+    let whole = objects.read(&name);
+    let mut damaged = whole.clone();
+    damaged[whole.len() / 2] ^= 1;
+    objects.replace(&name, damaged);
+    let (url, shown) = (page('a', PAGES + 1).url, name.to_string()[2..].to_owned());
+    let holds = || holding(&objects, "a/shard-00/seg", &url);
+    assert!(holds() > 0, "the control");
+    let store = open(&objects.objects, Mode::Write);
+    let report = store.erase_url(&url).expect("erased");
+    assert!(report.pages == 1 && !report.is_complete(), "{report:?}");
+    assert!(!report.damage.is_empty() && report.damage.iter().all(|told| told.contains(&shown)), "{report:?}");
+    assert_eq!(holds(), 0, "other bodies of its segment need the dictionary");
+    // The others are there when the dictionary is.
+    objects.replace(&name, whole);
+    let reader = open(&objects.objects, Mode::Read);
+    has(&reader, 'a', 0..PAGES + 1, "restored");
+    has(&reader, 'a', PAGES + 2..2 * PAGES, "restored");
+    has(&reader, 'b', 0..2 * PAGES, "restored");
+    let report = store.erase_url(&url).expect("erased");
+    assert!(report.is_complete() && !dictionaries(&objects).contains(&name), "{report:?}");
+    has(&store, 'a', PAGES + 2..2 * PAGES, "erased");
+    assert_eq!(store.verify().expect("read").damage, [""; 0]);
+    store.close().expect("closed");
+}
+
 /// Puts a page of a life; its time says which body it has.
 fn put_one(store: &CloudStore, random: &mut fastrand::Rng) {
     let (url, time_ms) = (format!("http://{}.example/{}", random.u8(..2), random.u8(..12)), random.i64(..900));
