@@ -447,6 +447,39 @@ fn a_damaged_dictionary_keeps_no_erased_page_in_a_segment() {
     store.close().expect("closed");
 }
 
+#[test]
+fn a_verification_beside_an_erasure_misses_no_dictionary_that_went_with_its_segments() {
+    let objects = Objects::new();
+    let store = filled(&objects);
+    store.sync().expect("synced");
+    let (end, reader) = stoppable(&objects, Mode::Read);
+    end.rule("get", "shard-00/dict", Rule::Waits);
+    std::thread::scope(|scope| {
+        let verified = scope.spawn(|| reader.verify());
+        // It has read a segment, and asks for the dictionary of its bodies.
+        end.met();
+        let report = store.erase_url(&page('a', 0).url).expect("erased");
+        end.no_rule();
+        assert!(report.is_complete() && report.dictionaries > 0, "{report:?}");
+        let verified = verified.join().expect("no panic").expect("read");
+        assert!(verified.changed && verified.damage.is_empty(), "{verified:?}");
+    });
+    assert_eq!(reader.verify().expect("read").damage, [""; 0]);
+    store.close().expect("closed");
+}
+
+#[test]
+fn a_verification_asks_once_for_a_dictionary_that_is_missing() {
+    let objects = Objects::new();
+    filled(&objects).close().expect("closed");
+    dictionaries(&objects).iter().for_each(|name| objects.delete(name));
+    let (end, reader) = stoppable(&objects, Mode::Read);
+    end.counts.take();
+    assert!(reader.verify().expect("read").damage.len() as u64 > PAGES);
+    let [gets, ..] = end.counts.take();
+    assert!(gets < PAGES, "{gets} GET requests");
+}
+
 /// Puts a page of a life; its time says which body it has.
 fn put_one(store: &CloudStore, random: &mut fastrand::Rng) {
     let (url, time_ms) = (format!("http://{}.example/{}", random.u8(..2), random.u8(..12)), random.i64(..900));
