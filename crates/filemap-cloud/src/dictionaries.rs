@@ -220,6 +220,12 @@ impl Dictionaries {
         self.current.read().unwrap_or_else(PoisonError::into_inner).own.get(&id).cloned()
     }
 
+    /// All that this handle has compressed with and not retired.
+    pub(crate) fn owned(&self) -> Vec<Arc<Dictionary>> {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        current.own.values().filter(|own| !current.retired.contains(&own.id)).cloned().collect()
+    }
+
     /// The retired ones.
     pub(crate) fn retired(&self) -> BTreeSet<DictionaryId> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).retired.clone()

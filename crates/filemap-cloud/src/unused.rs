@@ -7,7 +7,7 @@
 //! trained stay until it is closed, unless it has retired them; those of fenced writers stay for
 //! the grace, as their segments.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -17,6 +17,7 @@ use crate::commit::SEGMENTS;
 use crate::core::Core;
 use crate::deletion;
 use crate::dictionaries::Dictionaries;
+use crate::dictionary::Dictionary;
 use crate::error::Result;
 use crate::failpoint::Fault;
 use crate::format::dictionary::object;
@@ -79,11 +80,14 @@ pub(crate) fn retire(core: &Arc<Core>, may_hold: impl Fn(&[u8]) -> bool) -> Resu
     let writer = core.writer.as_ref().ok_or_else(|| core.index.read_only())?;
     let _turn = core.dictionaries.turn();
     let found = core.wait(|core| async move {
-        let mut found = Vec::new();
+        // One that somebody has deleted is in memory alone: nothing more may be stored with it.
+        let owned = core.dictionaries.owned();
+        let mut found: BTreeMap<DictionaryId, Option<Arc<Dictionary>>> =
+            owned.into_iter().map(|own| (own.id, Some(own))).collect();
         for (id, _) in Dictionaries::listed(&core.bucket).await? {
             match core.dictionaries.get(id).await {
                 // What cannot be read may hold anything.
-                Err(error) if error.is_damage() => found.push((id, None)),
+                Err(error) if error.is_damage() => _ = found.insert(id, None),
                 dictionary => found.extend(dictionary?.map(|dictionary| (id, Some(dictionary)))),
             }
         }

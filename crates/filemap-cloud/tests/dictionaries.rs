@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use filemap::access::{PutRule, Scope};
-use filemap::{Lookup, Page, PageRead, PageWrite};
+use filemap::{Lookup, Page, PageRead, PageWrite, Put};
 use filemap_cloud::object_store::memory::InMemory;
 use filemap_cloud::object_store::path::Path;
 use filemap_cloud::{CloudOptions, CloudStore, Fault, Mode, open_on, repair_on};
@@ -478,6 +478,27 @@ fn a_verification_asks_once_for_a_dictionary_that_is_missing() {
     assert!(reader.verify().expect("read").damage.len() as u64 > PAGES);
     let [gets, ..] = end.counts.take();
     assert!(gets < PAGES, "{gets} GET requests");
+}
+
+#[test]
+fn a_dictionary_that_somebody_deletes_is_named_for_references_and_an_erasure_does_without_it() {
+    let objects = Objects::new();
+    let store = filled(&objects);
+    let later = Page { fetched_at_ms: TIME + 1, ..page('b', PAGES) };
+    assert!(matches!(store.put(&later, PutRule::IfChanged), Ok(Some(Put::Unchanged(_)))));
+    store.sync().expect("synced");
+    let name = dictionaries(&objects).remove(0);
+    objects.delete(&name);
+    let error = open(&objects.objects, Mode::Read).get(&Lookup::new(&later.url)).expect_err("its body is lost");
+    assert!(error.is_damage() && error.to_string().contains(&name.to_string()[2..]), "{error}");
+    // The writer has it in memory.
+    assert!(store.erase_url(&page('a', 0).url).expect("erased").is_complete());
+    put(&store, 'a', 2 * PAGES..3 * PAGES);
+    store.close().expect("closed");
+    let reader = open(&objects.objects, Mode::Read);
+    has(&reader, 'a', 1..3 * PAGES, "erased");
+    assert_eq!(reader.get(&Lookup::new(&later.url)).expect("readable"), Some(later));
+    assert_eq!(reader.verify().expect("read").damage, [""; 0]);
 }
 
 /// Puts a page of a life; its time says which body it has.
