@@ -66,7 +66,7 @@ impl Repack {
 
     /// The retired dictionaries that segments need and that cannot be read, with the reason.
     pub(crate) fn damage(&self, core: &Core) -> impl Iterator<Item = String> {
-        let name = |id: &DictionaryId| core.bucket.named(&dictionary::object(*id));
+        let name = move |id: &DictionaryId| core.bucket.named(&dictionary::object(*id));
         self.lost.iter().map(move |(id, what)| format!("{}: bodies that need it stay as they are: {what}", name(id)))
     }
 
