@@ -70,7 +70,8 @@ pub struct CompactReport {
     /// Number of these that a checkpoint keeps, although the grace is over:
     /// [`CloudStore::checkpoints`] lists it.
     pub pinned: u64,
-    /// Segments kept because they are damaged, with the reason.
+    /// Segments kept because they are damaged, and dictionaries that bodies still need although an
+    /// erasure has retired them, with the reason.
     pub damage: Vec<String>,
 }
 
@@ -185,9 +186,10 @@ pub(crate) fn pass_at(core: &Arc<Core>, want: Want, grace: Duration, level: Opti
     writer.due.begun(live);
     let mut groups = plan(&rows, want, core.options.segment_bytes as u64);
     let planned: BTreeSet<SegmentId> = groups.iter().flatten().copied().collect();
-    let repack = Repack::new(core, level);
-    let needing = repack.needing(core)?.into_iter().filter(|id| rows.contains_key(id) && !planned.contains(id));
+    let mut repack = Repack::new(core, level);
+    let needing = repack.needing(core, &rows)?.into_iter().filter(|id| !planned.contains(id));
     groups.extend(needing.map(|id| vec![id]));
+    report.damage.extend(repack.damage(core));
     for group in groups {
         if core.is_closing() {
             break;

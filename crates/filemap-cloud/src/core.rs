@@ -283,16 +283,26 @@ impl Core {
         }
     }
 
-    /// The error for a row that was found twice, and whose record, or the dictionary that it
-    /// needs, is missing.
-    pub(crate) async fn lost(&self, row: &Row) -> Error {
-        if let Ok(Some(bytes)) = self.bytes(row, 0..row.head_bytes, Via::Bucket).await
+    /// The error for a row that was found twice, and whose record, or that of the version with its
+    /// body, or the dictionary that this needs, is missing.
+    pub(crate) async fn lost(&self, key: &[u8], row: &Row) -> Error {
+        let mut row = *row;
+        if let Some(original) = row.original
+            && let Ok(Some(_)) = self.bytes(&row, 0..row.head_bytes, Via::Bucket).await
+        {
+            match self.row(&keys::form(key), original).await {
+                Ok(Some(of_original)) => row = of_original,
+                Ok(None) => return self.damaged_at(key, &row, "a reference to a missing version"),
+                Err(error) => return error,
+            }
+        }
+        if let Ok(Some(bytes)) = self.bytes(&row, 0..row.head_bytes, Via::Bucket).await
             && let Ok((record, _)) = Record::take(&bytes, row.place, false)
             && let Some(id) = record.dictionary()
         {
             return self.bucket.damaged(&dictionary::object(id), "dictionary missing; live versions need it");
         }
-        self.gone(row)
+        self.gone(&row)
     }
 
     /// The error for a row whose record is missing.

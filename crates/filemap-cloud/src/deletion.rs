@@ -1,12 +1,13 @@
-//! Deletes objects of segments and of kept files, after a check that this writer still owns the
-//! shard: a fenced writer's index is stale, and what it calls rewritten or an orphan may live
-//! again in the index of a repair, or of a writer that found an index without its end.
+//! Deletes objects of segments, dictionaries and kept files, after a check that this writer still
+//! owns the shard: a fenced writer's index is stale, and what it calls rewritten or an orphan may
+//! live again in the index of a repair, or of a writer that found an index without its end.
 //!
 //! A window stays between a check and the last delete that it allows: the requests of one batch,
 //! each with its retries (`max_retries` times 30 s and the pauses). The grace does not close the
 //! window: it only keeps it from opening before somebody had that time to repair the index. A
 //! writer that opens in it, or a repair that ends in it, may name an object that is deleted then,
-//! and reports it as missing.
+//! and reports it as missing. Such a writer may also compress with a dictionary that is deleted
+//! then, if an erasure had retired it and trained no other.
 
 use std::sync::Arc;
 

@@ -220,15 +220,23 @@ impl Dictionaries {
         self.current.read().unwrap_or_else(PoisonError::into_inner).own.get(&id).cloned()
     }
 
+    /// All that this handle has compressed with and not retired.
+    pub(crate) fn owned(&self) -> Vec<Arc<Dictionary>> {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        current.own.values().filter(|own| !current.retired.contains(&own.id)).cloned().collect()
+    }
+
     /// The retired ones.
     pub(crate) fn retired(&self) -> BTreeSet<DictionaryId> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).retired.clone()
     }
 
-    /// Returns whether records that this handle has not committed may name a dictionary.
-    pub(crate) fn is_in_use(&self, id: DictionaryId) -> bool {
+    /// At one moment: those that records appended from then on may name, and the retired ones,
+    /// which only records appended before may name.
+    pub(crate) fn used_and_retired(&self) -> (BTreeSet<DictionaryId>, BTreeSet<DictionaryId>) {
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
-        current.own.contains_key(&id) && !current.retired.contains(&id)
+        let used = current.own.keys().filter(|id| !current.retired.contains(*id)).copied();
+        (used.collect(), current.retired.clone())
     }
 }
 
@@ -290,9 +298,10 @@ mod tests {
         assert_eq!((chosen(b"http://a/x"), chosen(b"http://b/"), chosen(b"urn:a")), (Some(5), Some(3), Some(3)));
         let held = all.choose(b"http://a/").expect("one");
         let gone = DictionaryId { epoch: 1, number: 5 };
-        assert!(all.is_in_use(gone));
+        assert!(all.used_and_retired().0.contains(&gone));
         all.retire(&[gone].into());
-        assert!(held.is_retired() && !all.is_in_use(gone) && all.retired() == [gone].into());
+        let (used, retired) = all.used_and_retired();
+        assert!(held.is_retired() && !used.contains(&gone) && used.len() == 2 && retired == [gone].into());
         assert_eq!(chosen(b"http://a/x"), Some(3));
         all.adopt(dictionary(5, b"http://a"));
         assert_eq!(chosen(b"http://a/x"), Some(3), "it does not come back");

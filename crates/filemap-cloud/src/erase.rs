@@ -20,6 +20,7 @@ use filemap::access::{Scope, keys};
 use crate::collect::collected;
 use crate::compact::{CompactReport, pass};
 use crate::core::Core;
+use crate::error;
 use crate::plan::Want;
 use crate::shard::Shard;
 use crate::store::CloudStore;
@@ -83,7 +84,8 @@ impl CloudStore {
     /// # Errors
     ///
     /// [`Error::Unsupported`] for an unbounded scope, which is the whole store: nothing was
-    /// erased. As [`CloudStore::compact`].
+    /// erased. [`Closed`](crate::Error::Closed) if the handle is closed meanwhile: repeat it with
+    /// another. As [`CloudStore::compact`].
     pub fn erase(&self, scope: &Scope) -> filemap::Result<EraseReport> {
         if scope.is_all() {
             return Err(Error::Unsupported { what: "erasure of all pages: name a host, a domain or a prefix" });
@@ -143,6 +145,10 @@ fn end_erasure(shard: &Shard, pages: u64, may_hold: &dyn Fn(&[u8]) -> bool) -> f
         report.dictionaries += unused::deleted(core, core.options.grace)?;
         still_there(unused::left(core, retired)?, &mut report);
     }
+    if core.is_closing() {
+        // A pass ends early then: segments with bytes of the pages may be left.
+        return Err(error::Error::Closed { location: core.bucket.location().to_owned() }.into());
+    }
     Ok(report)
 }
 
@@ -159,6 +165,6 @@ fn still_there(dictionaries: Vec<String>, report: &mut EraseReport) {
     report.pinned += if report.pinned > 0 { left } else { 0 };
 }
 
-fn freed(core: &Arc<Core>) -> crate::error::Result<CompactReport> {
+fn freed(core: &Arc<Core>) -> error::Result<CompactReport> {
     pass(core, Want::NoGarbage, Duration::ZERO)
 }

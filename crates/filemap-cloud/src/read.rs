@@ -67,7 +67,7 @@ impl Core {
         before: &mut Option<Found>,
     ) -> error::Result<Option<Found>> {
         if before.replace(gone) == Some(gone) {
-            return Err(self.lost(&gone.1).await);
+            return Err(self.lost(&sought.key, &gone.1).await);
         }
         self.index.refresh().await?;
         self.found(sought).await

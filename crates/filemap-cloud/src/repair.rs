@@ -341,7 +341,9 @@ impl Repair<'_> {
         }) {
             self.record(placed, is_whole, &name, &mut changes);
         }
-        let is_unknown = records.iter().any(|record| record.as_ref().is_err_and(|lost| lost.record.is_none()));
+        // Without a footer it may have been cut off between two records.
+        let is_unknown =
+            highest.is_none() || records.iter().any(|record| record.as_ref().is_err_and(|lost| lost.record.is_none()));
         self.needs(id, placed().filter_map(|(record, ..)| record.dictionary()).collect(), is_unknown, &mut changes);
         self.commit(changes).await
     }

@@ -31,7 +31,9 @@ impl Shard {
         }
     }
 
-    /// Syncs, and ends the handle's work. Repeated calls return the first result.
+    /// Syncs, and ends the handle's work. Waits for a dictionary in the making: none is stored
+    /// later, when another owner may have erased its pages. Repeated calls return the first
+    /// result.
     pub(crate) fn close(&self) -> Result<()> {
         let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(result) = &*closed {
@@ -41,6 +43,7 @@ impl Shard {
         let synced = self.core.writer.as_ref().map_or(Ok(()), |writer| {
             // A running compaction stops early.
             writer.stop_upkeep();
+            let _turn = self.core.dictionaries.turn();
             let _alone = writer.compacting.lock().unwrap_or_else(PoisonError::into_inner);
             writer.finish()
         });

@@ -103,15 +103,16 @@ impl CloudStore {
     /// which may be none. Puts continue meanwhile.
     ///
     /// Reads up to 64 segments of a shard, and takes up to 120 MiB of memory for samples. Costs a
-    /// `PUT` for each dictionary. A `GET` of a body that needs a dictionary costs one more request
+    /// `PUT` for each dictionary, and some requests to learn whether this handle still owns the
+    /// store. A `GET` of a body that needs a dictionary costs one more request
     /// the first time ([`CloudOptions::dictionary_bytes`](crate::CloudOptions::dictionary_bytes)).
     ///
     /// After the first dictionary, builds without them refuse to open the store.
     ///
     /// # Errors
     ///
-    /// [`Error::ReadOnly`]; those of the object storage. Dictionaries made before the error are
-    /// used.
+    /// [`Error::ReadOnly`]; [`Error::Fenced`] and [`Error::Repairing`]; those of the object
+    /// storage. Dictionaries made before the error are used.
     ///
     /// ```
     /// use filemap::access::PutRule;
@@ -323,8 +324,10 @@ fn sampled(core: &Arc<Core>) -> Result<Tally> {
     let chosen: Vec<SegmentId> = rows.keys().copied().step_by(rows.len().div_ceil(SEGMENTS).max(1)).collect();
     let written = rows.values().fold(0, |sum: u64, bytes| sum.saturating_add(bytes.written));
     let mut tally = Tally { written, ..Tally::default() };
-    for id in &chosen {
-        let id = *id;
+    for id in chosen.iter().copied() {
+        if core.is_closing() {
+            break;
+        }
         let bytes = core.wait(move |core| async move { core.bucket.get(&object(id)).await })?;
         // A verification names those that are missing or damaged.
         let Some(bytes) = bytes else { continue };
@@ -408,6 +411,9 @@ fn make(core: &Arc<Core>, writer: &Writer, job: Job) -> Result<Option<Arc<Dictio
     let id = DictionaryId { epoch: writer.epoch, number: core.dictionaries.next_number() };
     let Ok(made) = Dictionary::new(id, facts, made.content) else { return Ok(None) };
     let made = Arc::new(made);
+    if core.is_closing() {
+        return Ok(None);
+    }
     store(core, &made)?;
     core.dictionaries.adopt(Arc::clone(&made));
     Ok(Some(made))
@@ -426,6 +432,8 @@ fn store(core: &Arc<Core>, made: &Dictionary) -> Result<()> {
         return Ok(());
     }
     core.wait(move |core| async move {
+        // A dictionary of a fenced writer may contain text of pages that the next one has erased.
+        core.index.check_owner().await?;
         announce(&core.bucket).await?;
         if core.bucket.claim(&name, bytes).await? {
             return Ok(());

@@ -7,7 +7,7 @@
 //! trained stay until it is closed, unless it has retired them; those of fenced writers stay for
 //! the grace, as their segments.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -17,6 +17,7 @@ use crate::commit::SEGMENTS;
 use crate::core::Core;
 use crate::deletion;
 use crate::dictionaries::Dictionaries;
+use crate::dictionary::Dictionary;
 use crate::error::Result;
 use crate::failpoint::Fault;
 use crate::format::dictionary::object;
@@ -29,8 +30,14 @@ pub(crate) fn deleted(core: &Arc<Core>, grace: Duration) -> Result<u64> {
     let writer = core.writer.as_ref().ok_or_else(|| core.index.read_only())?;
     // A rewrite moves names from one segment to another.
     let _alone = writer.compacting.lock().unwrap_or_else(PoisonError::into_inner);
-    // After a failed commit the rows in memory may not be durable.
-    writer.progress.check()?;
+    let (used, retired) = core.dictionaries.used_and_retired();
+    if retired.is_empty() {
+        // After a failed commit the rows in memory may not be durable.
+        writer.progress.check()?;
+    } else {
+        // Records that were appended before a retirement may name these: the index has to know it.
+        writer.sync()?;
+    }
     let (own, fault) = (writer.epoch, writer.fault);
     let oldest = SystemTime::now().checked_sub(grace).unwrap_or(SystemTime::UNIX_EPOCH);
     core.wait(move |core| async move {
@@ -39,11 +46,11 @@ pub(crate) fn deleted(core: &Arc<Core>, grace: Duration) -> Result<u64> {
             return Ok(0);
         }
         let orphans = last_orphan(&core, own).await?;
-        let (uses, retired) = (core.index.uses().await?, core.dictionaries.retired());
+        let uses = core.index.uses().await?;
         let is_blind = Fault::DictionariesCollected.is_planted(fault);
         let mut unused = Vec::new();
         for (id, found) in listed {
-            let is_needed = uses.values().any(|uses| uses.may_name(id)) || core.dictionaries.is_in_use(id);
+            let is_needed = uses.values().any(|uses| uses.may_name(id)) || used.contains(&id);
             // One of this handle's own may have been stored just now, to be used from here on.
             let is_fresh = id.epoch >= own || SystemTime::from(found.last_modified) > oldest;
             let is_kept = is_needed || (is_fresh && !retired.contains(&id));
@@ -73,11 +80,14 @@ pub(crate) fn retire(core: &Arc<Core>, may_hold: impl Fn(&[u8]) -> bool) -> Resu
     let writer = core.writer.as_ref().ok_or_else(|| core.index.read_only())?;
     let _turn = core.dictionaries.turn();
     let found = core.wait(|core| async move {
-        let mut found = Vec::new();
+        // One that somebody has deleted is in memory alone: nothing more may be stored with it.
+        let owned = core.dictionaries.owned();
+        let mut found: BTreeMap<DictionaryId, Option<Arc<Dictionary>>> =
+            owned.into_iter().map(|own| (own.id, Some(own))).collect();
         for (id, _) in Dictionaries::listed(&core.bucket).await? {
             match core.dictionaries.get(id).await {
                 // What cannot be read may hold anything.
-                Err(error) if error.is_damage() => found.push((id, None)),
+                Err(error) if error.is_damage() => _ = found.insert(id, None),
                 dictionary => found.extend(dictionary?.map(|dictionary| (id, Some(dictionary)))),
             }
         }

@@ -140,6 +140,8 @@ fn verified(core: &Arc<Core>, is_full: bool) -> Result<VerifyReport> {
             index: &index,
             dictionaries: Dictionaries::new(bucket.clone(), core.options.dictionary_bytes),
             uses: index.uses().await?,
+            unreadable: BTreeMap::new(),
+            bodiless: Vec::new(),
             report: VerifyReport::default(),
             live: 0,
             is_unknown: false,
@@ -167,6 +169,10 @@ struct Check<'a> {
     dictionaries: Dictionaries,
     /// The dictionaries that segments need, as the index has them.
     uses: BTreeMap<SegmentId, Uses>,
+    /// Dictionaries that were missing or damaged, with the description: each is asked for once.
+    unreadable: BTreeMap<DictionaryId, String>,
+    /// Bodies that need a dictionary which cannot be read, with their segments and descriptions.
+    bodiless: Vec<(SegmentId, String)>,
     report: VerifyReport,
     /// Number of versions that the index names at their places.
     live: u64,
@@ -313,7 +319,27 @@ impl Check<'_> {
         while rows.next().await?.is_some() {
             self.report.versions += 1;
         }
-        self.gone(&gone).await
+        self.gone(&gone).await?;
+        self.without_dictionary().await
+    }
+
+    /// Reports bodies without their dictionary, except those of segments that were rewritten in
+    /// the meantime: the dictionary may have gone with them.
+    async fn without_dictionary(&mut self) -> Result<()> {
+        let bodiless = std::mem::take(&mut self.bodiless);
+        if bodiless.is_empty() {
+            return Ok(());
+        }
+        self.index.refresh().await?;
+        let now = self.index.segments().await?;
+        for (id, what) in bodiless {
+            if now.contains_key(&id) {
+                self.report.damage.push(what);
+            } else {
+                self.report.changed = true;
+            }
+        }
+        Ok(())
     }
 
     async fn record(&mut self, placed: &Placed<'_>, is_whole: bool) -> Result<()> {
@@ -347,19 +373,27 @@ impl Check<'_> {
     }
 
     /// The damage of a record's body, if there is any.
-    async fn body(&self, record: &Record<'_>, place: Place) -> Result<Option<String>> {
+    async fn body(&mut self, record: &Record<'_>, place: Place) -> Result<Option<String>> {
         let id = SegmentId { epoch: place.epoch, number: place.segment };
-        if let Some(needed) = record.dictionary()
-            && !self.uses.get(&id).is_some_and(|uses| uses.may_name(needed))
-        {
+        if let Some(needed) = record.dictionary() {
             let name = self.bucket.named(&dictionary::object(needed));
-            return Ok(Some(format!("it needs {name}, which the index does not know; repair it")));
+            if !self.uses.get(&id).is_some_and(|uses| uses.may_name(needed)) {
+                return Ok(Some(format!("it needs {name}, which the index does not know; repair it")));
+            }
+            if !self.unreadable.contains_key(&needed) {
+                let what = match self.dictionaries.get(needed).await {
+                    Err(error) if error.is_damage() => Some(error.to_string()),
+                    found => found?.is_none().then(|| format!("{name} is missing, which it needs")),
+                };
+                self.unreadable.extend(what.map(|what| (needed, what)));
+            }
+            if let Some(what) = self.unreadable.get(&needed) {
+                let told = self.told(what, record.key, place);
+                self.bodiless.push((id, told));
+                return Ok(None);
+            }
         }
-        let body = match self.dictionaries.unpacked(record).await {
-            Err(error) if error.is_damage() => return Ok(Some(error.to_string())),
-            body => body?,
-        };
-        Ok(match body {
+        Ok(match self.dictionaries.unpacked(record).await? {
             Unpacked::Body(body) => (xxh3_128(&body) != record.digest).then(|| "digest mismatch of a body".to_owned()),
             Unpacked::Damaged(what) => Some(what),
             Unpacked::Without(id) => {
@@ -374,8 +408,13 @@ impl Check<'_> {
     }
 
     fn tell(&mut self, what: &str, key: &[u8], place: Place) {
+        let what = self.told(what, key, place);
+        self.report.damage.push(what);
+    }
+
+    fn told(&self, what: &str, key: &[u8], place: Place) -> String {
         let name = self.bucket.named(&object(SegmentId { epoch: place.epoch, number: place.segment }));
-        self.report.damage.push(format!("{name}: {what} (offset {}, {})", place.offset, shown(key)));
+        format!("{name}: {what} (offset {}, {})", place.offset, shown(key))
     }
 
     /// Compares the numbers of rows and records, if both are of the same state.

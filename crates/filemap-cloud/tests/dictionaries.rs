@@ -4,16 +4,17 @@
 //! deleted early.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use filemap::access::{PutRule, Scope};
-use filemap::{Lookup, Page, PageRead, PageWrite};
+use filemap::{Lookup, Page, PageRead, PageWrite, Put};
 use filemap_cloud::object_store::memory::InMemory;
 use filemap_cloud::object_store::path::Path;
 use filemap_cloud::{CloudOptions, CloudStore, Fault, Mode, open_on, repair_on};
 use filemap_core::compact::CompactionGoal;
 
-use crate::bucket::{Faults, Simulated};
+use crate::bucket::{Faults, Rule, Simulated};
 use crate::mend::Objects;
 use crate::simulated::content;
 
@@ -183,7 +184,7 @@ fn a_writer_trains_in_the_background_if_it_is_asked_to() {
     let open = |options: &CloudOptions| {
         open_on(objects.objects.clone(), "a", "the test", Mode::Fill, options).expect("opened")
     };
-    let (store, began) = (open(&options().trains()), std::time::Instant::now());
+    let (store, began) = (open(&options().trains()), Instant::now());
     ['a', 'b'].into_iter().for_each(|host| put(&store, host, 0..3 * PAGES));
     store.sync().expect("synced");
     let before = bytes(&store);
@@ -317,6 +318,187 @@ fn an_erasure_leaves_no_dictionary_with_text_of_what_was_erased() {
     store.close().expect("closed");
     let repaired = repair_on(objects.objects.clone(), "a", "the test", &options()).expect("repaired");
     assert!(repaired.is_complete() && repaired.versions == 3 * PAGES - 1, "{repaired:?}");
+}
+
+/// A store over requests that a test may stop.
+fn stoppable(objects: &Objects, mode: Mode) -> (Arc<Simulated>, CloudStore) {
+    let end = Simulated::new(Arc::clone(&objects.objects), 0, Faults::default());
+    let store = open_on(Arc::clone(&end) as _, "a", "the test", mode, &options()).expect("opened");
+    (end, store)
+}
+
+#[test]
+fn a_retired_dictionary_stays_while_records_that_are_not_committed_name_it() {
+    let objects = Objects::new();
+    let (end, store) = stoppable(&objects, Mode::Fill);
+    put(&store, 'a', 0..PAGES);
+    assert!(!store.train().expect("trained").is_empty());
+    end.rule("list", "shard-00/dict", Rule::Waits);
+    std::thread::scope(|scope| {
+        let erased = scope.spawn(|| store.erase_url(&page('a', 0).url));
+        end.met();
+        // Not retired yet: it compresses these, and no segment that is committed names it.
+        put(&store, 'a', PAGES..PAGES + 10);
+        end.ruled.store(0, Ordering::SeqCst);
+        end.rule("put", "/seg/", Rule::Waits);
+        // The sync after the retirement.
+        end.met();
+        let collected = scope.spawn(|| store.collect(Duration::ZERO));
+        let began = Instant::now();
+        while !collected.is_finished() && began.elapsed() < Duration::from_secs(1) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // The segment is committed, and not yet rewritten.
+        end.rule("get", "/seg/", Rule::Waits);
+        store.sync().expect("synced");
+        let reader = open(&objects.objects, Mode::Read);
+        let read: Vec<_> = (PAGES..PAGES + 10).map(|nth| reader.get(&Lookup::new(&page('a', nth).url))).collect();
+        end.no_rule();
+        collected.join().expect("no panic").expect("collected");
+        let report = erased.join().expect("no panic").expect("erased");
+        assert!(report.is_complete() && report.pages == 1, "{report:?}");
+        for (nth, read) in (PAGES..).zip(read) {
+            assert_eq!(read.unwrap_or_else(|error| panic!("meanwhile: {error}")), Some(page('a', nth)));
+        }
+    });
+    has(&store, 'a', 1..PAGES + 10, "erased");
+    store.close().expect("closed");
+    has(&open(&objects.objects, Mode::Read), 'a', 1..PAGES + 10, "to a reader");
+}
+
+#[test]
+fn no_dictionary_is_stored_by_a_closed_or_a_fenced_writer() {
+    let objects = Objects::new();
+    let (end, store) = stoppable(&objects, Mode::Fill);
+    put(&store, 'a', 0..PAGES);
+    store.sync().expect("synced");
+    end.rule("put", "shard-00/dict", Rule::Waits);
+    std::thread::scope(|scope| {
+        let trained = scope.spawn(|| store.train());
+        end.met();
+        let closed = scope.spawn(|| store.close());
+        std::thread::sleep(Duration::from_millis(500));
+        let was_closed = closed.is_finished();
+        end.no_rule();
+        assert!(closed.join().expect("no panic").is_ok() && trained.join().expect("no panic").is_ok());
+        assert!(!was_closed, "a dictionary is stored after the close");
+    });
+    assert!(store.train().is_err(), "it is closed");
+    let first = dictionaries(&objects);
+    let fenced = open(&objects.objects, Mode::Write);
+    put(&fenced, 'c', 0..6 * PAGES);
+    fenced.sync().expect("synced");
+    let owner = open(&objects.objects, Mode::Write);
+    assert!(fenced.train().is_err());
+    assert_eq!(dictionaries(&objects), first);
+    assert!(!owner.train().expect("trained").is_empty(), "the control: it pays");
+    owner.close().expect("closed");
+}
+
+#[test]
+fn a_segment_that_was_cut_off_keeps_the_dictionaries_that_it_may_need() {
+    let objects = Objects::new();
+    filled(&objects).close().expect("closed");
+    let (first, name) = (dictionaries(&objects), objects.names("a/shard-00/seg").pop().expect("a segment"));
+    let whole = objects.read(&name);
+    // Only the header is left.
+    objects.replace(&name, whole[..40].to_vec());
+    let repair = || repair_on(objects.objects.clone(), "a", "the test", &options()).expect("repaired");
+    assert!(!repair().is_complete());
+    let store = open(&objects.objects, Mode::Write);
+    let report = store.erase_url(&page('a', 0).url).expect("erased");
+    assert!(report.pages == 1 && !report.is_complete(), "{report:?}");
+    store.close().expect("closed");
+    assert!(dictionaries(&objects).contains(&first[0]), "{report:?}");
+    objects.replace(&name, whole);
+    assert_eq!(repair().damage, [""; 0]);
+    let reader = open(&objects.objects, Mode::Read);
+    has(&reader, 'a', 1..2 * PAGES, "restored");
+    has(&reader, 'b', 0..2 * PAGES, "restored");
+}
+
+#[test]
+fn a_damaged_dictionary_keeps_no_erased_page_in_a_segment() {
+    let objects = Objects::new();
+    filled(&objects).close().expect("closed");
+    let name = dictionaries(&objects).remove(0);
+    let whole = objects.read(&name);
+    let mut damaged = whole.clone();
+    damaged[whole.len() / 2] ^= 1;
+    objects.replace(&name, damaged);
+    let (url, shown) = (page('a', PAGES + 1).url, name.to_string()[2..].to_owned());
+    let holds = || holding(&objects, "a/shard-00/seg", &url);
+    assert!(holds() > 0, "the control");
+    let store = open(&objects.objects, Mode::Write);
+    let report = store.erase_url(&url).expect("erased");
+    assert!(report.pages == 1 && !report.is_complete(), "{report:?}");
+    assert!(!report.damage.is_empty() && report.damage.iter().all(|told| told.contains(&shown)), "{report:?}");
+    assert_eq!(holds(), 0, "other bodies of its segment need the dictionary");
+    // The others are there when the dictionary is.
+    objects.replace(&name, whole);
+    let reader = open(&objects.objects, Mode::Read);
+    has(&reader, 'a', 0..PAGES + 1, "restored");
+    has(&reader, 'a', PAGES + 2..2 * PAGES, "restored");
+    has(&reader, 'b', 0..2 * PAGES, "restored");
+    let report = store.erase_url(&url).expect("erased");
+    assert!(report.is_complete() && !dictionaries(&objects).contains(&name), "{report:?}");
+    has(&store, 'a', PAGES + 2..2 * PAGES, "erased");
+    assert_eq!(store.verify().expect("read").damage, [""; 0]);
+    store.close().expect("closed");
+}
+
+#[test]
+fn a_verification_beside_an_erasure_misses_no_dictionary_that_went_with_its_segments() {
+    let objects = Objects::new();
+    let store = filled(&objects);
+    store.sync().expect("synced");
+    let (end, reader) = stoppable(&objects, Mode::Read);
+    end.rule("get", "shard-00/dict", Rule::Waits);
+    std::thread::scope(|scope| {
+        let verified = scope.spawn(|| reader.verify());
+        // It has read a segment, and asks for the dictionary of its bodies.
+        end.met();
+        let report = store.erase_url(&page('a', 0).url).expect("erased");
+        end.no_rule();
+        assert!(report.is_complete() && report.dictionaries > 0, "{report:?}");
+        let verified = verified.join().expect("no panic").expect("read");
+        assert!(verified.changed && verified.damage.is_empty(), "{verified:?}");
+    });
+    assert_eq!(reader.verify().expect("read").damage, [""; 0]);
+    store.close().expect("closed");
+}
+
+#[test]
+fn a_verification_asks_once_for_a_dictionary_that_is_missing() {
+    let objects = Objects::new();
+    filled(&objects).close().expect("closed");
+    dictionaries(&objects).iter().for_each(|name| objects.delete(name));
+    let (end, reader) = stoppable(&objects, Mode::Read);
+    end.counts.take();
+    assert!(reader.verify().expect("read").damage.len() as u64 > PAGES);
+    let [gets, ..] = end.counts.take();
+    assert!(gets < PAGES, "{gets} GET requests");
+}
+
+#[test]
+fn a_dictionary_that_somebody_deletes_is_named_for_references_and_an_erasure_does_without_it() {
+    let objects = Objects::new();
+    let store = filled(&objects);
+    let later = Page { fetched_at_ms: TIME + 1, ..page('b', PAGES) };
+    assert!(matches!(store.put(&later, PutRule::IfChanged), Ok(Some(Put::Unchanged(_)))));
+    store.sync().expect("synced");
+    let name = dictionaries(&objects).remove(0);
+    objects.delete(&name);
+    let error = open(&objects.objects, Mode::Read).get(&Lookup::new(&later.url)).expect_err("its body is lost");
+    assert!(error.is_damage() && error.to_string().contains(&name.to_string()[2..]), "{error}");
+    // The writer has it in memory.
+    assert!(store.erase_url(&page('a', 0).url).expect("erased").is_complete());
+    put(&store, 'a', 2 * PAGES..3 * PAGES);
+    store.close().expect("closed");
+    let reader = open(&objects.objects, Mode::Read);
+    has(&reader, 'a', 1..3 * PAGES, "erased");
+    assert_eq!(reader.get(&Lookup::new(&later.url)).expect("readable"), Some(later));
+    assert_eq!(reader.verify().expect("read").damage, [""; 0]);
 }
 
 /// Puts a page of a life; its time says which body it has.

@@ -1,6 +1,7 @@
 //! Pruning gives the same as in the local store; after an erasure no remaining object holds a byte
 //! of what was erased, and no repair restores it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use filemap::access::{PutRule, Scope};
@@ -8,6 +9,7 @@ use filemap::{Lookup, Options, Page, PageRead, PageStore, PageWrite, Variant};
 use filemap_cloud::{CloudOptions, CloudStore, Mode, open_on, repair_on};
 use filemap_core::prune::PruneRule;
 
+use crate::bucket::{Faults, Rule, Simulated};
 use crate::mend::Objects;
 
 const TIME: i64 = 1_700_000_000_000;
@@ -143,4 +145,34 @@ fn an_erasure_beside_damage_says_that_it_is_not_complete() {
     objects.replace(&name, bytes);
     let report = store.erase(&Scope::new().host("a.example")).expect("erased");
     assert!(!report.is_complete() && report.damage.len() == 1, "{report:?}");
+}
+
+#[test]
+fn an_erasure_that_a_close_interrupts_is_no_success() {
+    let objects = Objects::new();
+    let end = Simulated::new(Arc::clone(&objects.objects), 0, Faults::default());
+    let store = open_on(Arc::clone(&end) as _, "a", "the test", Mode::Fill, &options()).expect("opened");
+    for nth in 0..200 {
+        for host in ["a", "b"] {
+            let body: String = std::iter::repeat_with(fastrand::alphanumeric).take(2000).collect();
+            store.put(&Page { body: body.into_bytes(), ..page(host, nth, 0) }, PutRule::Always).expect("stored");
+        }
+    }
+    store.sync().expect("synced");
+    end.rule("get", "/seg/", Rule::Waits);
+    std::thread::scope(|scope| {
+        let erased = scope.spawn(|| store.erase(&Scope::new().host("a.example")));
+        // It reads the first segments that it rewrites.
+        end.met();
+        let closed = scope.spawn(|| store.close());
+        std::thread::sleep(Duration::from_millis(300));
+        end.no_rule();
+        let erased = erased.join().expect("no panic");
+        closed.join().expect("no panic").expect("closed");
+        assert!(erased.is_err(), "{} segments hold such pages: {erased:?}", holding(&objects, b"http://a.example/"));
+    });
+    let store = open(&objects, Mode::Write);
+    assert!(store.erase(&Scope::new().host("a.example")).expect("erased").is_complete());
+    assert_eq!(holding(&objects, b"http://a.example/"), 0);
+    store.close().expect("closed");
 }

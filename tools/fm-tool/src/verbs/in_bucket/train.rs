@@ -11,7 +11,12 @@ use crate::flags::Shared;
 pub fn run(location: &str, is_list: bool, shared: &Shared) -> Result<Outcome, Failure> {
     let mut out = Output::stdout(shared.flags);
     if is_list {
-        tell(&to_read(location, shared)?.dictionaries()?, &mut out)?;
+        let found = to_read(location, shared)?.dictionaries()?;
+        tell(&found, &mut out)?;
+        out.flush()?;
+        if found.is_empty() && !shared.flags.quiet {
+            words::say("no dictionaries");
+        }
         return out.end(Outcome::Done);
     }
     let store = to_change(location, shared)?;
