@@ -129,7 +129,7 @@ fn elements_that_close_themselves_and_odd_bodies_hide_no_links() {
         "/" => Reply::html(
             "<a href=/xhtml>1</a><a href=/svg>2</a><a href=/trailing>3</a><a href=/empty>4</a><a href=/choices>5</a>\
              <a href=/sub/based>6</a><a href=/twice>7</a><a href=/nowhere>8</a><a href=/untold>9</a>\
-             <a href=/nested>10</a><a href=/unknown>11</a>",
+             <a href=/nested>10</a><a href=/unknown>11</a><a href=/blank>12</a>",
         ),
         "/xhtml" => typed("application/xhtml+xml", "<head><title>t</title><script src='x'/></head><a href='/x/1'/>"),
         "/svg" => Reply::html("<svg><title/><path/></svg><a href=/x/2>"),
@@ -144,15 +144,20 @@ fn elements_that_close_themselves_and_odd_bodies_hide_no_links() {
         "/unknown" => coded("none", b"<a href=/x/11>".to_vec()),
         "/nowhere" => Reply::to("http://[bad"),
         "/untold" => Reply::Page(302, vec![("Content-Type", "text/html".to_owned())], b"<a href=/x/9>".to_vec()),
+        "/blank" => {
+            let fields = [("Content-Type", "text/html"), ("Location", "")];
+            let fields = fields.map(|(name, value)| (name, value.to_owned())).to_vec();
+            Reply::Page(302, fields, b"<a href=/x/12>".to_vec())
+        }
         _ => Reply::html(format!("<p>{path}")),
     });
     let web = Web::new([("odd.test", odd)]);
     let (bench, resolve) = (Bench::new(), web.resolve());
     let end = bench.run("run", &with(&resolve, &["--seed=http://odd.test/", "--no-robots"])).ended(0).json();
-    for found in ["/x/1", "/x/2", "/x/3", "/x/4", "/x/5", "/x/6/", "/x/9", "/x/10", "/x/11"] {
+    for found in ["/x/1", "/x/2", "/x/3", "/x/4", "/x/5", "/x/6/", "/x/9", "/x/10", "/x/11", "/x/12"] {
         assert!(web.counts().contains_key(&format!("http://odd.test{found}")), "{found}: {end}");
     }
-    let wanted = json!({ "bad-url": 2, "kept-as-received": 2, "trailing-bytes": 1 });
+    let wanted = json!({ "bad-url": 3, "kept-as-received": 2, "trailing-bytes": 1 });
     assert_eq!(end["reasons"], wanted, "what is not undone is counted");
 }
 

@@ -29,7 +29,7 @@ use crate::fetch::{Answer, Kind, Validators, retry_after};
 use crate::files::bodies::Holder;
 use crate::hooks::Fields;
 use crate::links::edges::Edge;
-use crate::links::{Link, requisites};
+use crate::links::{Link, head, requisites};
 use crate::record;
 use crate::shard::Body;
 
@@ -361,7 +361,7 @@ fn take(crawl: &Crawl, url: &str, answer: Answer, known: Known<'_>, visit: &mut 
         }
         _ => return Err(Failure::new(Reason::ServerStatus, status.to_string()).into()),
     }
-    let location = answer.headers.get("Location").map(<[u8]>::to_vec).filter(|_| status >= 300);
+    let location = head::location(&answer.headers).map(<[u8]>::to_vec).filter(|_| status >= 300);
     let mut page = record::page(url, answer, at_ms);
     let links = match location {
         Some(location) => redirect(crawl, url, &location, known.is_start, visit)?,
