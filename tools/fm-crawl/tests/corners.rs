@@ -266,6 +266,28 @@ fn links_in_header_fields_are_followed_obeyed_and_edges() {
 }
 
 #[test]
+fn pages_with_one_body_lead_where_their_refresh_fields_do() {
+    let moved = site(|path, _| {
+        let to = |target: &str| {
+            let fields = vec![("Content-Type", "text/html".to_owned()), ("Refresh", format!("0; url={target}"))];
+            Reply::Page(200, fields, b"<p>this page has moved".to_vec())
+        };
+        match path {
+            "/" => Reply::html("<a href=/a>1</a><a href=/b>2</a>"),
+            "/a" => to("/x"),
+            "/b" => to("/y"),
+            _ => Reply::html(format!("<p>{path}")),
+        }
+    });
+    let web = Web::new([("moved.test", moved)]);
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    let end = bench.run("run", &with(&resolve, &["--seed=http://moved.test/", "--no-robots"])).ended(0).json();
+    assert_eq!((end["duplicates"].as_u64(), &end["reasons"]["duplicate-links"]), (Some(1), &json!(null)), "{end}");
+    let urls: Vec<String> = bench.pages().into_keys().map(|url| url.replace("http://moved.test", "")).collect();
+    assert_eq!(urls, ["/", "/a", "/b", "/x", "/y"]);
+}
+
+#[test]
 fn a_run_of_due_pages_whose_host_is_silent_says_so() {
     let is_down = Arc::new(AtomicBool::new(false));
     let down = Arc::clone(&is_down);

@@ -17,6 +17,11 @@ pub fn location(headers: &Headers) -> Option<&[u8]> {
     headers.all("Location").map(<[u8]>::trim_ascii).find(|location| !location.is_empty())
 }
 
+/// The target of a refresh.
+pub fn refresh(headers: &Headers) -> Option<&[u8]> {
+    headers.get("Refresh").and_then(refresh_target)
+}
+
 /// Finds the links of a head.
 pub fn find(headers: &Headers, bounds: Bounds) -> Found {
     let (mut pages, mut requisites) = (Gathered::new(bounds), Gathered::new(bounds));
@@ -26,7 +31,7 @@ pub fn find(headers: &Headers, bounds: Bounds) -> Found {
             anchors.begin(field.as_bytes(), target, rel, false);
         }
     };
-    if let Some(target) = headers.get("Refresh").and_then(refresh_target) {
+    if let Some(target) = refresh(headers) {
         anchor(REFRESH_FIELD, target, None);
         pages.add(target);
     }
