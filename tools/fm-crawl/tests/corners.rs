@@ -183,6 +183,21 @@ fn a_robots_txt_of_which_not_all_counts_is_named_once() {
 }
 
 #[test]
+fn a_robots_txt_is_obeyed_to_its_end_however_short_bodies_must_be() {
+    let long = site(|path, _| match path {
+        "/robots.txt" => Reply::text(&format!("User-agent: *\n{}\nDisallow: /a\n", "#".repeat(20_000))),
+        "/" => Reply::html("<a href=/a>1</a><a href=/b>2</a>"),
+        _ => Reply::html(format!("<p>{path}")),
+    });
+    let web = Web::new([("long.test", long)]);
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    let arguments = ["--seed=http://long.test/", "--max-body=1KiB"];
+    let end = bench.run("run", &with(&resolve, &arguments)).ended(0).json();
+    assert_eq!((&end["reasons"], end["fetched"].as_u64()), (&json!({ "robots": 1 }), Some(2)), "{end}");
+    assert!(!web.counts().contains_key("http://long.test/a"), "{:?}", web.counts());
+}
+
+#[test]
 fn a_delay_that_is_cut_is_named() {
     let slow = site(|path, _| match path {
         "/robots.txt" => Reply::text("User-agent: *\nCrawl-delay: 86400\n"),
