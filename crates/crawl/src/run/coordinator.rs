@@ -315,7 +315,7 @@ impl<'a> Coordinator<'a> {
                 _ => None,
             };
             match end {
-                // A crawl that pauses or stops needs no further shard, unless mailboxes hold it up.
+                // A crawl that pauses or stops needs no further shard, but one that is stuck.
                 None => {
                     let pauses = matches!(supply, Supply::Paused) && !self.is_stuck();
                     let pauses = pauses || stopping.is_some() || self.is_only;

@@ -77,7 +77,8 @@ pub const HEADER_FIELDS: usize = 256;
 pub const SMALL_BODY_BYTES: usize = 1 << 20;
 /// The maximum size read of a robots.txt: the minimum of RFC 9309.
 pub const ROBOTS_BYTES: usize = 500 << 10;
-/// Bytes received beyond these, so that a longer one is known as such: more than a byte order mark.
+/// Bytes received beyond these, so that a longer one is known as such: more than a byte order
+/// mark.
 const ROBOTS_MORE: u64 = 16;
 /// The maximum length of a sitemap, by its protocol.
 pub const SITEMAP_BYTES: u64 = 50 << 20;

@@ -44,8 +44,8 @@ const OUTBOX_BYTES: u64 = 1 << 30;
 const OUTBOX_MEMORY: usize = 16 << 20;
 /// Recently sent links that are remembered: 24 bytes each.
 const SENT_LATELY: usize = 1 << 20;
-/// A crawl with all its available pages assigned for this time, or held up by full mailboxes, takes
-/// another free shard, or says so, if its shard is in a bucket.
+/// A crawl with all its available pages assigned for this time, or held up by full mailboxes,
+/// takes another free shard, or says so, if its shard is in a bucket.
 const STARVES_FOR: Duration = Duration::from_secs(10);
 
 /// The time for the mail thread to end.
@@ -295,8 +295,8 @@ impl Fleet {
         self.standing = Some(standing);
     }
 
-    /// Notes that there is work here; if all of it has been assigned for long, another shard
-    /// may have more.
+    /// Notes that there is work here; if all of it has been assigned for long, or full mailboxes
+    /// hold it up, another shard may have more.
     pub fn busy(&mut self, is_starving: bool) {
         if self.told_rest.take().is_some() {
             self.post.order(Order::Busy);
