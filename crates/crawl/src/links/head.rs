@@ -52,7 +52,7 @@ pub fn find(headers: &Headers, bounds: Bounds) -> Found {
         });
     }
     let mut found = pages.found;
-    (found.requisites, found.more) = (requisites.found.links, found.more + requisites.found.more);
+    (found.requisites, found.more_requisites) = (requisites.found.links, requisites.found.more);
     if let Some(anchors) = anchors {
         (found.anchors, found.more_anchors) = anchors.finish();
     }
