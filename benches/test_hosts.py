@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of hosts.py: what counts as faster than a host allows, and the rates.
+"""Tests of hosts.py: what counts as faster than a host allows, the rates, and the comparisons.
 
     python3 benches/test_hosts.py
 """
@@ -7,8 +7,10 @@
 import argparse
 import contextlib
 import io
+import sys
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
 import hosts
@@ -114,6 +116,148 @@ class Report(unittest.TestCase):
     def test_addresses_are_those_of_the_server(self):
         self.assertEqual([hosts.address(host) for host in (0, 249, 250, 9_999)],
                          ["127.1.0.1", "127.1.0.250", "127.1.1.1", "127.1.39.250"])
+
+
+class Compare(unittest.TestCase):
+    PLAIN = ["127.1.0.1", "127.1.0.2"]
+
+    def test_the_time_is_that_of_the_plain_hosts_from_the_first_request_of_all(self):
+        web = {
+            "127.1.0.1": ([3 * S, 4 * S, 5 * S], [4 * S, 5 * S]),
+            "127.1.0.2": ([3 * S, 4 * S, 7 * S], [4 * S, 7 * S]),
+            "127.1.0.3": ([2 * S, 32 * S], [32 * S]),
+            "127.1.0.4": ([], []),
+        }
+        self.assertEqual(hosts.seconds(web, self.PLAIN, 2), 5.0)
+        self.assertIsNone(hosts.seconds(web, self.PLAIN, 3), "a page is missing")
+
+    def test_each_host_has_its_own_pace(self):
+        web = {"a": ([0, S, 2 * S], []), "b": ([0, 29 * S, 60 * S], []), "c": ([0, S // 2], [])}
+        found = hosts.faster(web, {"a": 1, "b": 30, "c": 1}, 0.6e6)
+        self.assertEqual(found, [("b", S)])
+        self.assertEqual([name for name, _ in hosts.faster(web, {"a": 1, "b": 30, "c": 1}, 0)], ["b", "c"])
+
+    def run_of(self, took, *arguments, too_fast=()):
+        """The outcome of a comparison whose crawls take these times, its words and its crawls."""
+        asked, words = [], io.StringIO()
+
+        def measure(options, name, slow, connections):
+            asked.append((name, slow, connections))
+            return took[name.rsplit("-", 1)[0]].pop(0), list(too_fast)
+
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(hosts, "measure", measure):
+            options = hosts.parsed([f"{folder}/out", *arguments])
+            with contextlib.redirect_stdout(words):
+                is_met = hosts.compare(options)
+        return is_met, words.getvalue(), asked
+
+    def test_plain_hosts_may_take_a_tenth_longer_beside_slow_ones(self):
+        took = {"alone": [30.0, 31.0, 90.0], "beside-slow-ones": [33.0, 34.0, 10.0]}
+        is_met, words, asked = self.run_of(took, "--compare=slow")
+        self.assertTrue(is_met, words)
+        self.assertIn("ratio                          1.065   [<= 1.1: met]", words)
+        self.assertEqual(asked[:3], [("alone-0", 0, 64), ("beside-slow-ones-0", 200, 64), ("alone-1", 0, 64)])
+        took = {"alone": [30.0], "beside-slow-ones": [33.1]}
+        is_met, words, _ = self.run_of(took, "--compare=slow", "--rounds=1")
+        self.assertFalse(is_met)
+        self.assertIn("1.103   [<= 1.1: MISSED]", words)
+
+    def test_new_hosts_are_as_fast_with_few_connections(self):
+        took = {"1000-connections": [6.0], "64-connections": [6.1]}
+        is_met, words, asked = self.run_of(took, "--compare=new", "--rounds=1")
+        self.assertTrue(is_met, words)
+        self.assertEqual(asked, [("1000-connections-0", 0, 1000), ("64-connections-0", 0, 64)])
+        took = {"1000-connections": [6.0], "64-connections": [16.0]}
+        self.assertFalse(self.run_of(took, "--compare=new", "--rounds=1")[0])
+
+    def test_a_fast_crawl_that_is_not_polite_is_named(self):
+        took = {"alone": [30.0], "beside-slow-ones": [30.0]}
+        is_met, words, _ = self.run_of(took, "--compare=slow", "--rounds=1", too_fast=[("127.1.0.9", 90_000)])
+        self.assertFalse(is_met)
+        self.assertIn("asked faster: 127.1.0.9, by 90.000 ms", words)
+
+    def test_sizes_are_those_of_the_measurement_unless_given(self):
+        with tempfile.TemporaryDirectory() as folder:
+            sizes = lambda *more: (lambda one: (one.hosts, one.every, one.each))(hosts.parsed([folder, *more]))
+            self.assertEqual(sizes(), (2000, 1.0, 0))
+            self.assertEqual(sizes("--compare=slow"), (200, 0.1, 300))
+            self.assertEqual(sizes("--compare=new", "--hosts=9"), (9, 1.0, 5))
+            for wrong in (["--each=5"], ["--compare=new", "--pages=5"], ["--compare=new", "--rounds=0"]):
+                with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(SystemExit):
+                    sizes(*wrong)
+
+
+SERVER = """#!{python}
+import http.server, os, sys
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        # The crawl is stopped only after it has begun.
+        now = "9000000 5 4" if os.path.exists({begun!r}) else "0 0 0"
+        text = now if self.path == "/now" else {times!r}
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(text.encode())
+    def log_message(self, *words):
+        pass
+server = http.server.HTTPServer(("127.0.0.1", 0), Answer)
+open({asked!r}, "w").write(" ".join(sys.argv[1:]))
+print(server.server_port, flush=True)
+server.serve_forever()
+"""
+CRAWL = """#!{python}
+import signal, sys
+signal.signal(signal.SIGINT, lambda *_: sys.exit(130))
+open({asked!r}, "w").write(" ".join(sys.argv[1:]))
+{then}
+"""
+
+
+class Measure(unittest.TestCase):
+    """One crawl of a comparison, with programs that only say what they were told."""
+
+    def measured(self, times, then="signal.pause()"):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            (folder / "examples").mkdir()
+            for path, text in (("fm-crawl", CRAWL), ("examples/hosts_server", SERVER)):
+                asked, begun = (str(folder / f"{name}.asked") for name in (Path(path).name, "fm-crawl"))
+                parts = {"python": sys.executable, "times": times, "asked": asked, "begun": begun, "then": then}
+                program = folder / path
+                program.write_text(text.format(**parts))
+                program.chmod(0o755)
+            arguments = [f"{name}/out", "--compare=slow", "--hosts=2", "--each=2", "--every=1", "--minutes=1"]
+            arguments.append(f"--programs={name}")
+            options = hosts.parsed(arguments)
+            options.out.mkdir()
+            with contextlib.redirect_stderr(io.StringIO()) as words:
+                try:
+                    found = hosts.measure(options, "one", 1, 64)
+                except SystemExit as end:
+                    return end.code, words.getvalue(), None, None
+            seeds = (options.out / "one" / "seeds").read_text().split()
+            return *found, (folder / "hosts_server.asked").read_text(), [seed.split(":")[1][2:] for seed in seeds]
+
+    TIMES = "9000000 0\n127.1.0.1 r0 p1000000 p2000000\n127.1.0.2 r500000 p1500000 p2500000\n127.1.0.3 r0 p{}\n"
+
+    def test_a_crawl_is_stopped_when_the_plain_hosts_have_finished(self):
+        took, too_fast, told, seeds = self.measured(self.TIMES.format(30_000_000))
+        self.assertEqual((took, too_fast), (2.5, []))
+        self.assertEqual(told, "3 2048 2 1")
+        self.assertEqual(seeds, ["127.1.0.3", "127.1.0.1", "127.1.0.2"], "the slow one first")
+
+    def test_a_crawl_may_end_by_itself(self):
+        self.assertEqual(self.measured(self.TIMES.format(30_000_000), then="sys.exit(0)")[0], 2.5)
+
+    def test_a_slow_host_that_is_asked_too_soon_is_found(self):
+        self.assertEqual(self.measured(self.TIMES.format(10_000_000))[1], [("127.1.0.3", 20 * S)])
+
+    def test_a_crawl_that_fails_or_leaves_pages_out_is_no_measurement(self):
+        code, words, *_ = self.measured(self.TIMES.format(30_000_000), then="sys.exit(5)")
+        self.assertEqual(code, 2)
+        self.assertIn("fm-crawl ended with 5", words)
+        code, words, *_ = self.measured(self.TIMES.format(30_000_000).replace(" p2500000", ""))
+        self.assertEqual(code, 2)
+        self.assertIn("1 of 4 pages were not asked for", words)
 
 
 if __name__ == "__main__":

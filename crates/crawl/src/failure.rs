@@ -87,7 +87,7 @@ reasons! {
     FarDate "far-date" Limit,
     /// Links that a page asks not to follow.
     Nofollow "nofollow" Limit,
-    /// A page with too many links.
+    /// Links of a page or a sitemap beyond the limit, repeated ones among them.
     LinkLimit "link-limit" Limit,
     /// Edges beyond a page's link limit, or to a URL that is too long.
     EdgeLimit "edge-limit" Limit,

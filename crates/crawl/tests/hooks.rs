@@ -112,6 +112,26 @@ fn links_come_from_an_own_parser_and_from_the_crawl_where_it_fails() {
 }
 
 #[test]
+fn links_of_an_own_parser_are_bounded_and_counted_in_place_of_the_documents() {
+    let many = "<a href=/1><a href=/2><a href=/3><a href=/4>";
+    let site = Site::of(&[("/", many), ("/own", "<p>b"), ("/a", "<p>c"), ("/b", "<p>d"), ("/c", "<p>e")]);
+    let folder = tempfile::tempdir().unwrap();
+    let parse = |url: &str, _: &Page| -> Result<Option<Vec<String>>, BoxError> {
+        Ok(match url.rsplit('/').next() {
+            Some("") => Some(vec!["own".to_owned()]),
+            Some("own") => Some(["a", "b", "c"].map(str::to_owned).to_vec()),
+            _ => None,
+        })
+    };
+    let mut builder = crawl(&folder, &site).parse_by(parse);
+    builder.settings().limits.links = 2;
+    let summary = builder.build().unwrap().run().unwrap();
+    let json = summary.tally.json();
+    let more = json["reasons"]["link-limit"].as_u64();
+    assert_eq!((summary.tally.fetched, site.asked("/c"), more), (4, 0, Some(1)), "{json}");
+}
+
+#[test]
 fn a_scope_of_the_callers_own_widens_and_narrows_and_its_panics_are_counted() {
     let site = Site::of(&[("/", "<a href=/in><a href=/out><a href=/bad>"), ("/in", "x"), ("/out", "x"), ("/bad", "x")]);
     let folder = tempfile::tempdir().unwrap();

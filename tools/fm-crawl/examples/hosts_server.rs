@@ -1,13 +1,15 @@
 //! Serves many web sites on loopback addresses, one a host, and notes when each was asked, to
 //! measure a crawl of many hosts and whether it is polite. `benches/hosts.py` runs it.
 //!
-//! `hosts_server HOSTS [BYTES]` prints its port and serves until it is killed: host number N is
-//! 127.1.(N / 250).(N % 250 + 1), and has endless pages of some BYTES each. Each page links to two
-//! new ones and to the same page of the next host; no two pages have the same text. `/now` of
-//! 127.0.0.1 has the server's clock in microseconds and the number of pages asked for, `/times`
-//! the time of each request: a line with the clock and the longest delay of the server's own
-//! wake-ups, then a line a host, with `p` before the time of a page and `r` before one of
-//! robots.txt or anything else.
+//! `hosts_server HOSTS [BYTES [PAGES [SLOW]]]` prints its port and serves until it is killed: host
+//! number N is 127.1.(N / 250).(N % 250 + 1), and has PAGES pages of some BYTES each, endless ones
+//! with 0. Each page links to two new ones, if there are more, and to the same page of the next
+//! host; no two pages have the same text. The last SLOW hosts have a `Crawl-delay` of 30 s in
+//! robots.txt, and link to each other only, as the plain ones do. `/now` of 127.0.0.1 has the
+//! server's clock in microseconds, the number of pages asked for, and that of plain hosts among
+//! them; `/times` the time of each request: a line with the clock and the longest delay of the
+//! server's own wake-ups, then a line a host, with `p` before the time of a page and `r` before
+//! one of robots.txt or anything else.
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -28,6 +30,9 @@ const HOSTS_A_NETWORK: usize = 250;
 const HOSTS_MAX: usize = 200 * HOSTS_A_NETWORK;
 /// Bytes of a page's text unless others are asked for.
 const BYTES: usize = 2048;
+/// What the robots.txt of a host says.
+const PLAIN: &str = "User-agent: *\nAllow: /\n";
+const SLOW: &str = "User-agent: *\nAllow: /\nCrawl-delay: 30\n";
 /// Time between two wake-ups of the watch.
 const WAKE_UP: Duration = Duration::from_millis(2);
 
@@ -43,8 +48,13 @@ type Times = Mutex<Vec<u64>>;
 struct Sites {
     begun: Instant,
     bytes: usize,
+    /// Pages of each host.
+    each: u64,
     hosts: Vec<Times>,
+    /// Hosts without a delay in robots.txt: the first ones.
+    plain: usize,
     pages: AtomicU64,
+    plain_pages: AtomicU64,
     latest_us: AtomicU64,
 }
 
@@ -85,16 +95,24 @@ impl Sites {
         self.hosts[host].lock().expect("no thread panics").push(time);
         if is_page {
             self.pages.fetch_add(1, Ordering::Relaxed);
+            self.plain_pages.fetch_add(u64::from(host < self.plain), Ordering::Relaxed);
         }
+    }
+
+    /// The next host of the same kind.
+    fn next(&self, host: usize) -> usize {
+        let (begin, end) = if host < self.plain { (0, self.plain) } else { (self.plain, self.hosts.len()) };
+        if host + 1 < end { host + 1 } else { begin }
     }
 
     /// The answer of a host.
     fn answer(&self, host: usize, port: u16, path: &str) -> (u16, &'static str, String) {
-        let page = page_at(path);
+        let page = page_at(path).filter(|page| *page < self.each);
         self.note(host, page.is_some());
+        let robots = if host < self.plain { PLAIN } else { SLOW };
         match page {
             Some(page) => (200, "text/html", self.page(host, port, page)),
-            None if path == "/robots.txt" => (200, "text/plain", "User-agent: *\nAllow: /\n".to_owned()),
+            None if path == "/robots.txt" => (200, "text/plain", robots.to_owned()),
             None => (404, "text/plain", "missing\n".to_owned()),
         }
     }
@@ -109,8 +127,9 @@ impl Sites {
                 body.push(' ');
             }
         }
-        let next = address((host + 1) % self.hosts.len());
-        for child in [page.saturating_mul(2).saturating_add(1), page.saturating_mul(2).saturating_add(2)] {
+        let next = address(self.next(host));
+        let children = [1, 2].map(|number| page.saturating_mul(2).saturating_add(number));
+        for child in children.into_iter().filter(|child| *child < self.each) {
             let _ = write!(body, "\n<p><a href=\"/p/{child}\">page {child}</a>");
         }
         let _ = writeln!(body, "\n<p><a href=\"http://{next}:{port}/p/{page}\">the next host</a>");
@@ -119,7 +138,8 @@ impl Sites {
 
     /// The answer to `benches/hosts.py`.
     fn report(&self, path: &str) -> (u16, &'static str, String) {
-        let now = format!("{} {}\n", self.now_us(), self.pages.load(Ordering::Relaxed));
+        let counted = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let now = format!("{} {} {}\n", self.now_us(), counted(&self.pages), counted(&self.plain_pages));
         match path {
             "/now" => (200, "text/plain", now),
             "/times" => {
@@ -175,11 +195,16 @@ fn main() {
     let mut arguments = std::env::args().skip(1).map(|text| text.parse::<usize>().expect("a number"));
     let count = arguments.next().expect("a number of hosts");
     assert!((1..=HOSTS_MAX).contains(&count), "1 to {HOSTS_MAX} hosts");
+    let bytes = arguments.next().unwrap_or(BYTES);
+    let each = arguments.next().filter(|each| *each > 0).map_or(u64::MAX, |each| each as u64);
     let sites = Arc::new(Sites {
         begun: Instant::now(),
-        bytes: arguments.next().unwrap_or(BYTES),
+        bytes,
+        each,
         hosts: (0..count).map(|_| Times::default()).collect(),
+        plain: count.saturating_sub(arguments.next().unwrap_or(0)),
         pages: AtomicU64::new(0),
+        plain_pages: AtomicU64::new(0),
         latest_us: AtomicU64::new(0),
     });
     let watched = Arc::clone(&sites);

@@ -129,7 +129,7 @@ fn elements_that_close_themselves_and_odd_bodies_hide_no_links() {
         "/" => Reply::html(
             "<a href=/xhtml>1</a><a href=/svg>2</a><a href=/trailing>3</a><a href=/empty>4</a><a href=/choices>5</a>\
              <a href=/sub/based>6</a><a href=/twice>7</a><a href=/nowhere>8</a><a href=/untold>9</a>\
-             <a href=/nested>10</a><a href=/unknown>11</a>",
+             <a href=/nested>10</a><a href=/unknown>11</a><a href=/blank>12</a>",
         ),
         "/xhtml" => typed("application/xhtml+xml", "<head><title>t</title><script src='x'/></head><a href='/x/1'/>"),
         "/svg" => Reply::html("<svg><title/><path/></svg><a href=/x/2>"),
@@ -144,15 +144,20 @@ fn elements_that_close_themselves_and_odd_bodies_hide_no_links() {
         "/unknown" => coded("none", b"<a href=/x/11>".to_vec()),
         "/nowhere" => Reply::to("http://[bad"),
         "/untold" => Reply::Page(302, vec![("Content-Type", "text/html".to_owned())], b"<a href=/x/9>".to_vec()),
+        "/blank" => {
+            let fields = [("Content-Type", "text/html"), ("Location", "")];
+            let fields = fields.map(|(name, value)| (name, value.to_owned())).to_vec();
+            Reply::Page(302, fields, b"<a href=/x/12>".to_vec())
+        }
         _ => Reply::html(format!("<p>{path}")),
     });
     let web = Web::new([("odd.test", odd)]);
     let (bench, resolve) = (Bench::new(), web.resolve());
     let end = bench.run("run", &with(&resolve, &["--seed=http://odd.test/", "--no-robots"])).ended(0).json();
-    for found in ["/x/1", "/x/2", "/x/3", "/x/4", "/x/5", "/x/6/", "/x/9", "/x/10", "/x/11"] {
+    for found in ["/x/1", "/x/2", "/x/3", "/x/4", "/x/5", "/x/6/", "/x/9", "/x/10", "/x/11", "/x/12"] {
         assert!(web.counts().contains_key(&format!("http://odd.test{found}")), "{found}: {end}");
     }
-    let wanted = json!({ "bad-url": 2, "kept-as-received": 2, "trailing-bytes": 1 });
+    let wanted = json!({ "bad-url": 3, "kept-as-received": 2, "trailing-bytes": 1 });
     assert_eq!(end["reasons"], wanted, "what is not undone is counted");
 }
 
@@ -175,6 +180,21 @@ fn a_robots_txt_of_which_not_all_counts_is_named_once() {
     let lines = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
     let named: Vec<_> = lines.filter(|line| line["limits"] == json!(["robots-limit"])).collect();
     assert!(named.len() == 1 && named[0]["event"] == "later" && named[0]["url"] == "http://long.test/", "{log}");
+}
+
+#[test]
+fn a_robots_txt_is_obeyed_to_its_end_however_short_bodies_must_be() {
+    let long = site(|path, _| match path {
+        "/robots.txt" => Reply::text(&format!("User-agent: *\n{}\nDisallow: /a\n", "#".repeat(20_000))),
+        "/" => Reply::html("<a href=/a>1</a><a href=/b>2</a>"),
+        _ => Reply::html(format!("<p>{path}")),
+    });
+    let web = Web::new([("long.test", long)]);
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    let arguments = ["--seed=http://long.test/", "--max-body=1KiB"];
+    let end = bench.run("run", &with(&resolve, &arguments)).ended(0).json();
+    assert_eq!((&end["reasons"], end["fetched"].as_u64()), (&json!({ "robots": 1 }), Some(2)), "{end}");
+    assert!(!web.counts().contains_key("http://long.test/a"), "{:?}", web.counts());
 }
 
 #[test]
@@ -258,6 +278,28 @@ fn links_in_header_fields_are_followed_obeyed_and_edges() {
         "http-refresh http://fields.test/later null",
     ];
     assert_eq!(words, wanted);
+}
+
+#[test]
+fn pages_with_one_body_lead_where_their_refresh_fields_do() {
+    let moved = site(|path, _| {
+        let to = |target: &str| {
+            let fields = vec![("Content-Type", "text/html".to_owned()), ("Refresh", format!("0; url={target}"))];
+            Reply::Page(200, fields, b"<p>this page has moved".to_vec())
+        };
+        match path {
+            "/" => Reply::html("<a href=/a>1</a><a href=/b>2</a>"),
+            "/a" => to("/x"),
+            "/b" => to("/y"),
+            _ => Reply::html(format!("<p>{path}")),
+        }
+    });
+    let web = Web::new([("moved.test", moved)]);
+    let (bench, resolve) = (Bench::new(), web.resolve());
+    let end = bench.run("run", &with(&resolve, &["--seed=http://moved.test/", "--no-robots"])).ended(0).json();
+    assert_eq!((end["duplicates"].as_u64(), &end["reasons"]["duplicate-links"]), (Some(1), &json!(null)), "{end}");
+    let urls: Vec<String> = bench.pages().into_keys().map(|url| url.replace("http://moved.test", "")).collect();
+    assert_eq!(urls, ["/", "/a", "/b", "/x", "/y"]);
 }
 
 #[test]

@@ -66,14 +66,22 @@ impl Decoded {
         if is_done || received == 0 {
             return;
         }
-        // In memory: the body twice, the output of one coding, and that of the one before.
-        let room = most.saturating_sub(2 * received) / 2;
-        let room = room.min(RATIO_FROM_BYTES.max(received.saturating_mul(ratio.into())));
-        match is_whole.then(|| coding::decode(&names, self.body.clone(), room)) {
+        let room = room(&names, received, (most, ratio)).filter(|_| is_whole);
+        match room.map(|room| coding::decode(&names, self.body.clone(), room)) {
             Some(Ok(body)) => (self.body, self.was_coded) = (body, true),
             Some(Err(_)) | None => self.as_received = true,
         }
     }
+}
+
+/// The most bytes that a coding of a received body may produce within `most` bytes of memory;
+/// `None` if there is no room, or a coding is unknown: then not even a copy is made.
+fn room(names: &[String], received: u64, (most, ratio): (u64, u32)) -> Option<u64> {
+    // In memory: the body twice, the output of one coding, and that of the one before.
+    let room = most.saturating_sub(received.saturating_mul(2)) / 2;
+    let room = room.min(RATIO_FROM_BYTES.max(received.saturating_mul(ratio.into())));
+    let are_known = names.iter().all(|name| !Coding::named(name).is_empty());
+    Some(room).filter(|room| *room > 0 && are_known)
 }
 
 /// A streaming decoder of a body.
@@ -270,6 +278,19 @@ mod tests {
         assert_eq!(rest(&["dcb"], TEXT, true, limits), (TEXT.to_vec(), false, true));
         assert_eq!(rest(&["br"], TEXT, true, limits), (TEXT.to_vec(), false, false));
         assert_eq!(rest(&["dcb"], b"", true, limits), (Vec::new(), false, false));
+    }
+
+    #[test]
+    fn a_body_that_cannot_be_undone_within_its_memory_is_not_copied() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let limits = (16 << 20, 100);
+        assert_eq!(room(&names(&["gzip", "br"]), 1000, limits), Some(1 << 20));
+        assert_eq!(room(&names(&["gzip", "br"]), 7 << 20, limits), Some(1 << 20));
+        for received in [8 << 20, 16 << 20, 50 << 20, u64::MAX] {
+            assert_eq!(room(&names(&["gzip", "br"]), received, limits), None, "{received}");
+        }
+        assert_eq!(room(&names(&["gzip", "dcb"]), 1000, limits), None);
+        assert_eq!(room(&names(&["utf-8"]), 1000, limits), None);
     }
 
     #[test]

@@ -325,7 +325,8 @@ impl Fetcher {
         let codings = codings(&head.headers);
         let coding = if let [one] = &codings[..] { one.as_slice() } else { b"" };
         let max_bytes = match kind {
-            Kind::Page | Kind::Robots | Kind::Requisite => self.limits.body_bytes,
+            Kind::Page | Kind::Requisite => self.limits.body_bytes,
+            Kind::Robots => self.limits.robots_bytes(),
             Kind::Sitemap => self.limits.sitemap_bytes(),
         };
         let mut decoder = Decoder::new(coding, max_bytes, self.limits.ratio);

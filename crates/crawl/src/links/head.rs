@@ -12,6 +12,16 @@ use super::elements::{has_word, names_no_page, names_requisite};
 use super::html::refresh_target;
 use super::{Bounds, Found, Gathered};
 
+/// The target of a redirect: as in browsers, of the first `Location` that is not empty.
+pub fn location(headers: &Headers) -> Option<&[u8]> {
+    headers.all("Location").map(<[u8]>::trim_ascii).find(|location| !location.is_empty())
+}
+
+/// The target of a refresh.
+pub fn refresh(headers: &Headers) -> Option<&[u8]> {
+    headers.get("Refresh").and_then(refresh_target)
+}
+
 /// Finds the links of a head.
 pub fn find(headers: &Headers, bounds: Bounds) -> Found {
     let (mut pages, mut requisites) = (Gathered::new(bounds), Gathered::new(bounds));
@@ -21,7 +31,7 @@ pub fn find(headers: &Headers, bounds: Bounds) -> Found {
             anchors.begin(field.as_bytes(), target, rel, false);
         }
     };
-    if let Some(target) = headers.get("Refresh").and_then(refresh_target) {
+    if let Some(target) = refresh(headers) {
         anchor(REFRESH_FIELD, target, None);
         pages.add(target);
     }
@@ -42,7 +52,7 @@ pub fn find(headers: &Headers, bounds: Bounds) -> Found {
         });
     }
     let mut found = pages.found;
-    (found.requisites, found.more) = (requisites.found.links, found.more + requisites.found.more);
+    (found.requisites, found.more_requisites) = (requisites.found.links, requisites.found.more);
     if let Some(anchors) = anchors {
         (found.anchors, found.more_anchors) = anchors.finish();
     }
@@ -130,6 +140,18 @@ mod tests {
         assert_eq!(all.requisites, ["s.css", "f"]);
         assert_eq!((all.links.len(), all.nofollow, all.anchors.len()), (6, 0, 6));
         assert_eq!(of(&[("Refresh", b"5")], BOUNDS), Found::default());
+    }
+
+    #[test]
+    fn an_empty_location_is_none() {
+        let of = |values: &[&str]| {
+            let mut headers = Headers::new();
+            values.iter().for_each(|value| headers.push("location", value.as_bytes()));
+            location(&headers).map(<[u8]>::to_vec)
+        };
+        assert_eq!((of(&[]), of(&[""]), of(&[" ", ""])), (None, None, None));
+        assert_eq!(of(&["", " /a "]), Some(b"/a".to_vec()));
+        assert_eq!(of(&["/a", "/b"]), Some(b"/a".to_vec()));
     }
 
     #[test]

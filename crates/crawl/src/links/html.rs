@@ -35,7 +35,7 @@ pub fn find(body: &[u8], agent: &str, syntax: Syntax, bounds: Bounds) -> Found {
     reading.end_style();
     let mut found = reading.gathered.found;
     let beside = reading.beside.found;
-    (found.requisites, found.more) = (beside.links, found.more + beside.more);
+    (found.requisites, found.more_requisites) = (beside.links, beside.more);
     if let Some(anchors) = reading.anchors {
         (found.anchors, found.more_anchors) = anchors.finish();
     }

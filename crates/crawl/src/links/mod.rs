@@ -64,8 +64,9 @@ pub struct Found {
     pub is_nofollow: bool,
     /// True if a link is empty except for a fragment: it leads to the base, if there is one.
     pub has_empty: bool,
-    /// The number of links beyond the limit, repeated ones among them.
+    /// The numbers of links, and of requisites, beyond the limit, repeated ones among them.
     pub more: u64,
+    pub more_requisites: u64,
     /// Reason why a sitemap or a feed was not read to its end.
     pub broken: Option<Broken>,
     /// A sitemap's hints about changes of its pages, by the link's index.

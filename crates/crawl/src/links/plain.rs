@@ -32,7 +32,6 @@ pub fn find(mut source: Source<'_>, bounds: Bounds) -> Found {
     }
     let mut found = gathered.found;
     found.broken = match source.stop() {
-        _ if found.more > 0 => None,
         Some(Stop::Full) => Some(Broken::TooLong),
         Some(Stop::Ratio) => Some(Broken::TooDense),
         Some(Stop::Damaged) => Some(Broken::Damaged),
@@ -78,6 +77,8 @@ mod tests {
         let many: String = (0..9).map(|n| format!("http://a/{n}\n")).collect();
         let found = find(source(many.as_bytes()), BOUNDS);
         assert_eq!((found.links.len(), found.more, found.broken), (3, 6, None));
+        let found = find(source(format!("{many}nonsense").as_bytes()), BOUNDS);
+        assert_eq!((found.more, found.broken), (6, Some(Broken::Damaged)));
     }
 
     #[test]

@@ -105,7 +105,6 @@ pub fn find(source: Source<'_>, root: Root, url: &str, bounds: Bounds) -> Found 
         Some(Stop::Damaged) => Some(Broken::Damaged),
         None => (!is_whole).then_some(Broken::Damaged),
     };
-    found.broken = found.broken.filter(|_| found.more == 0);
     found
 }
 

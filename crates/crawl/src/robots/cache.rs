@@ -21,6 +21,7 @@ use crate::clock::now_ms;
 use crate::error::Error;
 use crate::failure::{Failure, Reason};
 use crate::fetch::{Fetcher, Kind, Validators, retry_after};
+use crate::links::head;
 use crate::pages::Pages;
 use crate::record;
 
@@ -232,7 +233,7 @@ impl Cache {
         match page.status? {
             200..=299 => Some(Step::Known(Robots::parse(&page.body, &self.agent))),
             300..=399 => {
-                let location = page.headers.get("Location")?;
+                let location = head::location(&page.headers)?;
                 let next = Whatwg.resolve(url.as_bytes(), location).ok();
                 let next = next.filter(|next| crate::links::is_web(next)).and_then(|next| String::from_utf8(next).ok());
                 Some(next.map_or(Step::Known(Robots::default()), Step::Next))

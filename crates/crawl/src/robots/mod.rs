@@ -11,8 +11,10 @@ use std::time::Duration;
 
 use memchr::memmem;
 
+use crate::settings::limits::ROBOTS_BYTES;
+
 /// The maximum size read of a robots.txt: the minimum of the RFC.
-pub const MAX_BYTES: usize = 500 << 10;
+pub const MAX_BYTES: usize = ROBOTS_BYTES;
 /// The maximum number of sitemaps of one robots.txt.
 const SITEMAPS_MAX: usize = 1000;
 

@@ -6,6 +6,7 @@
 //! removed: whoever holds the store's lock owns the socket.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::ops::Range;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -58,10 +59,10 @@ pub enum Request {
         /// That URL.
         key: String,
     },
-    /// Return a slice of the list of pages, from the page with this number on.
+    /// Return a slice of the list of pages: it begins with the first of these numbers.
     List {
-        /// That number.
-        from: u32,
+        /// The numbers of the pages that are left to look at.
+        left: Range<u32>,
         /// The pages to list.
         wanted: Wanted,
     },

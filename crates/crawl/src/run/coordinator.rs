@@ -315,9 +315,10 @@ impl<'a> Coordinator<'a> {
                 _ => None,
             };
             match end {
-                // A crawl that pauses or stops needs no further shard.
+                // A crawl that pauses or stops needs no further shard, but one that is stuck.
                 None => {
-                    let pauses = matches!(supply, Supply::Paused) || stopping.is_some() || self.is_only;
+                    let pauses = matches!(supply, Supply::Paused) && !self.is_stuck();
+                    let pauses = pauses || stopping.is_some() || self.is_only;
                     self.fleet_busy(is_starving && !pauses);
                 }
                 Some(end) => {

@@ -1,5 +1,10 @@
 //! The pages of a crawl by their state, for `list`: in slices, so that a crawl that runs is held
 //! up only for a moment, and a caller that reads slowly takes no memory of it.
+//!
+//! A list ends with the pages that were known when it began: it need not keep pace with a crawl
+//! that discovers more meanwhile.
+
+use std::ops::Range;
 
 use frontier::{FailureKind, Frontier, PageBrief, PageState, PageStatus};
 use serde::{Deserialize, Serialize};
@@ -97,11 +102,11 @@ pub struct Wanted {
 pub struct Slice {
     /// Its pages, in the order of their discovery.
     pub pages: Vec<Value>,
-    /// The number of the page where the next slice begins; `None` after the last one.
-    pub next: Option<u32>,
+    /// The numbers of the pages that are left for the next slices; `None` after the last one.
+    pub next: Option<Range<u32>>,
 }
 
-/// The slice of a list that begins with the page of this number, the first one with 0.
+/// The slice of a list that begins with the first of these pages: `0..u32::MAX` for all.
 ///
 /// # Errors
 /// `Usage` for an unknown reason; errors of the frontier.
@@ -113,13 +118,13 @@ pub struct Slice {
 /// # let mut frontier = frontier::Frontier::create(&path, frontier::FrontierOptions::new())?;
 /// frontier.seed(&["http://example.com/", "http://example.org/"], 0)?;
 /// let wanted = Wanted { host: Some("example.org".to_owned()), ..Wanted::default() };
-/// let found = slice(&frontier, 0, &wanted)?;
+/// let found = slice(&frontier, 0..u32::MAX, &wanted)?;
 /// assert_eq!((found.pages.len(), found.next), (1, None));
 /// assert_eq!(found.pages[0]["url"], "http://example.org/");
 /// assert_eq!(found.pages[0]["state"], "queued");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn slice(frontier: &Frontier, from: u32, wanted: &Wanted) -> Result<Slice, Error> {
+pub fn slice(frontier: &Frontier, left: Range<u32>, wanted: &Wanted) -> Result<Slice, Error> {
     let reason = wanted.reason.as_deref().map(kind_named).transpose();
     let reason = reason.map_err(|words| Error::Usage(format!("reason: {words}")))?;
     let is_wanted = |page: &PageBrief<'_>| {
@@ -128,10 +133,10 @@ pub fn slice(frontier: &Frontier, from: u32, wanted: &Wanted) -> Result<Slice, E
         let is_host = wanted.host.as_deref().is_none_or(|host| host == page.host);
         is_state && is_host && reason.is_none_or(|reason| page.last_failure == Some(reason))
     };
-    let all = frontier.pages();
-    let mut next = from.saturating_add(EXAMINED).min(all);
+    let end = left.end.min(frontier.pages());
+    let mut next = left.start.saturating_add(EXAMINED).min(end);
     let mut pages = Vec::new();
-    for page in frontier.list_of(from..next, is_wanted) {
+    for page in frontier.list_of(left.start..next, is_wanted) {
         let page = page?;
         pages.push(row(&page));
         if pages.len() == RETURNED {
@@ -139,7 +144,7 @@ pub fn slice(frontier: &Frontier, from: u32, wanted: &Wanted) -> Result<Slice, E
             break;
         }
     }
-    Ok(Slice { pages, next: (next < all).then_some(next) })
+    Ok(Slice { pages, next: (next < end).then_some(next..end) })
 }
 
 /// A page of a list.
@@ -162,9 +167,9 @@ mod tests {
     use super::*;
 
     fn all(frontier: &Frontier, wanted: &Wanted) -> (Vec<String>, usize) {
-        let (mut urls, mut slices, mut next) = (Vec::new(), 0, Some(0));
-        while let Some(from) = next {
-            let found = slice(frontier, from, wanted).unwrap();
+        let (mut urls, mut slices, mut next) = (Vec::new(), 0, Some(0..u32::MAX));
+        while let Some(left) = next {
+            let found = slice(frontier, left, wanted).unwrap();
             urls.extend(found.pages.iter().map(|page| page["url"].as_str().unwrap().to_owned()));
             (slices, next) = (slices + 1, found.next);
         }
@@ -185,7 +190,21 @@ mod tests {
         assert_eq!(all(&frontier, &one).0.len(), urls.iter().filter(|url| url.contains("h3.")).count());
         let none = Wanted { states: vec![State::Fetched, State::InFlight], ..Wanted::default() };
         assert_eq!(all(&frontier, &none), (Vec::new(), 2));
-        assert!(matches!(slice(&frontier, u32::MAX, &Wanted::default()), Ok(Slice { next: None, .. })));
+        let beyond = slice(&frontier, u32::MAX - 1..u32::MAX, &Wanted::default());
+        assert!(matches!(beyond, Ok(Slice { next: None, .. })));
+    }
+
+    #[test]
+    fn a_list_ends_with_the_pages_that_were_known_when_it_began() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut frontier = Frontier::create(folder.path().join("frontier"), FrontierOptions::new()).unwrap();
+        let urls: Vec<String> = (0..2000).map(|n| format!("http://h{}.example/{n}", n % 7)).collect();
+        frontier.seed(&urls[..600], 0).unwrap();
+        let first = slice(&frontier, 0..u32::MAX, &Wanted::default()).unwrap();
+        assert_eq!((first.pages.len(), first.next.clone()), (RETURNED, Some(500..600)));
+        frontier.seed(&urls, 0).unwrap();
+        let second = slice(&frontier, first.next.unwrap(), &Wanted::default()).unwrap();
+        assert_eq!((second.pages.len(), second.next), (100, None));
     }
 
     #[test]
@@ -205,6 +224,6 @@ mod tests {
         assert_eq!((of(&[State::Queued], None).len(), of(&[], None).len()), (1, 3));
         assert_eq!(of(&[], Some("robots")), [first.url]);
         let unknown = Wanted { reason: Some("nonsense".to_owned()), ..Wanted::default() };
-        assert!(matches!(slice(&frontier, 0, &unknown), Err(Error::Usage(words)) if words.contains("robots")));
+        assert!(matches!(slice(&frontier, 0..1, &unknown), Err(Error::Usage(words)) if words.contains("robots")));
     }
 }

@@ -75,6 +75,11 @@ pub const HEADER_FIELDS: usize = 256;
 /// A longer body waits for one of a few places, so that memory is bounded for any number of
 /// connections.
 pub const SMALL_BODY_BYTES: usize = 1 << 20;
+/// The maximum size read of a robots.txt: the minimum of RFC 9309.
+pub const ROBOTS_BYTES: usize = 500 << 10;
+/// Bytes received beyond these, so that a longer one is known as such: more than a byte order
+/// mark.
+const ROBOTS_MORE: u64 = 16;
 /// The maximum length of a sitemap, by its protocol.
 pub const SITEMAP_BYTES: u64 = 50 << 20;
 /// The maximum number of links of a sitemap, by its protocol.
@@ -115,6 +120,12 @@ impl Limits {
             None => essence.eq_ignore_ascii_case(wanted),
         };
         self.types.is_empty() || essence.is_empty() || self.types.iter().any(is_it)
+    }
+
+    /// The maximum length of a robots.txt as it is received: all that is obeyed of it, however
+    /// short other bodies must be.
+    pub fn robots_bytes(&self) -> u64 {
+        self.body_bytes.max(ROBOTS_BYTES as u64 + ROBOTS_MORE)
     }
 
     /// The maximum length of a sitemap.

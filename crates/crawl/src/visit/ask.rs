@@ -12,6 +12,7 @@ use super::{Broken, Visit};
 use crate::failure::{Failure, Reason};
 use crate::fetch::{Answer, Kind, Validators};
 use crate::hooks;
+use crate::links::head;
 use crate::robots::cache;
 
 /// Attempts at a page whose body breaks off, before the partial body is stored.
@@ -37,7 +38,7 @@ pub(super) async fn ask(
     let mut asked = HashSet::from([visit.url.clone()]);
     loop {
         let answer = get(crawl, &visit.url, validators, discovery::kind(crawl, &visit.url, visit.requisite)).await?;
-        let location = answer.headers.get("Location").filter(|_| (300..400).contains(&answer.status));
+        let location = head::location(&answer.headers).filter(|_| (300..400).contains(&answer.status));
         let target = location.and_then(|location| discovery::target(crawl, &visit.url, location));
         let Some(target) = target.filter(|target| target.key == assignment.key) else { return Ok(answer) };
         if asked.len() > usize::from(crawl.settings.limits.redirects) || !asked.insert(target.url.clone()) {

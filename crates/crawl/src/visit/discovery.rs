@@ -83,20 +83,17 @@ pub fn of_page(crawl: &Crawl, url: &str, page: &Page, requisite: Option<u8>) -> 
     let level = crawl.sitemaps.level(url);
     let (mut found, root) = find(crawl, url, page, level.is_some());
     let mut head = of_head(crawl, page, &found);
-    let mut discovered = Discovered { hints: found.hints.len() as u64, ..Discovered::default() };
-    discovered.fingerprint = found.fingerprint;
+    let mut discovered = Discovered { fingerprint: found.fingerprint, ..Discovered::default() };
     [&found, &head].into_iter().for_each(|found| add_edges(crawl, found, url, &mut discovered));
-    if let Some(parse) = crawl.hooks.parse.as_ref().filter(|_| requisite.is_none() && level.is_none()) {
-        match hooks::guarded(|| parse.links(url, page)) {
-            Ok(Some(links)) => {
-                found = Found { links, base: None, nofollow: 0, ..found };
-                (head.links, head.nofollow) = (Vec::new(), 0);
-            }
-            Ok(None) => {}
-            Err(why) => discovered.hooks_failed.push(why),
-        }
+    let beside_it = [&mut found, &mut head].map(requisites_of);
+    let is_parsed = requisite.is_none() && level.is_none();
+    if let Some(own) = is_parsed.then(|| of_parser(crawl, url, page, &mut discovered)).flatten() {
+        let Found { broken, encoding, .. } = found;
+        (found, head) = (Found { broken, encoding, ..own }, Found::default());
     }
-    discovered.count(Reason::LinkLimit, found.more + head.more);
+    discovered.hints = found.hints.len() as u64;
+    let more = beside_it.iter().map(|found| found.more).sum::<u64>();
+    discovered.count(Reason::LinkLimit, found.more + head.more + more);
     discovered.met.extend(found.broken.map(|broken| (reason(broken), 1)));
     let mut links = resolved(crawl, &found, url, &mut discovered).links;
     if root == Some(Root::Index) {
@@ -120,14 +117,38 @@ pub fn of_page(crawl: &Crawl, url: &str, page: &Page, requisite: Option<u8>) -> 
         None => Some(1),
     };
     if let Some(level) = next {
-        for mut found in [found, head] {
-            let links = std::mem::take(&mut found.requisites);
-            let found = Found { links, has_empty: false, ..found };
+        for found in beside_it {
             let links = resolved(crawl, &found, url, &mut discovered).links;
             beside(crawl, links, level, &mut discovered);
         }
     }
     Ok(discovered)
+}
+
+/// Takes the requisites out of the links of a document, or of its head.
+fn requisites_of(found: &mut Found) -> Found {
+    let (links, more) = (std::mem::take(&mut found.requisites), std::mem::take(&mut found.more_requisites));
+    Found { links, more, base: found.base.clone(), encoding: found.encoding, ..Found::default() }
+}
+
+/// The links that the caller's parser finds; `None` for those of the document and its head.
+fn of_parser(crawl: &Crawl, url: &str, page: &Page, discovered: &mut Discovered) -> Option<Found> {
+    let parse = crawl.hooks.parse.as_ref()?;
+    match hooks::guarded(|| parse.links(url, page)) {
+        Ok(links) => links.map(|links| bounded(crawl, links)),
+        Err(why) => {
+            discovered.hooks_failed.push(why);
+            None
+        }
+    }
+}
+
+/// Links of a caller: at most as many as a page may have.
+fn bounded(crawl: &Crawl, mut links: Vec<String>) -> Found {
+    let most = crawl.settings.limits.links;
+    let more = links.len().saturating_sub(most) as u64;
+    links.truncate(most);
+    Found { links, more, ..Found::default() }
 }
 
 /// The links in the header fields of a page. Directives against following apply to them too.
@@ -164,11 +185,9 @@ fn append(links: &mut Vec<Link>, mut more: Vec<Link>) {
 
 /// Links found by a hook, at most as many as a page may have. Invalid URLs are counted, as the
 /// hook learns of them in no other way.
-pub fn of_hook(crawl: &Crawl, url: &str, mut links: Vec<String>) -> Discovered {
-    let (bounds, mut discovered) = (bounds(crawl), Discovered::default());
-    discovered.count(Reason::LinkLimit, links.len().saturating_sub(bounds.links) as u64);
-    links.truncate(bounds.links);
-    let found = Found { links, ..Found::default() };
+pub fn of_hook(crawl: &Crawl, url: &str, links: Vec<String>) -> Discovered {
+    let (found, mut discovered) = (bounded(crawl, links), Discovered::default());
+    discovered.count(Reason::LinkLimit, found.more);
     let Links { links, unusable, .. } = resolved(crawl, &found, url, &mut discovered);
     discovered.count(Reason::BadUrl, unusable);
     follow(crawl, links, false, &mut discovered);
@@ -349,8 +368,8 @@ fn find(crawl: &Crawl, url: &str, page: &Page, was_named: bool) -> (Found, Optio
         css::find(&page.body, |url| {
             gathered.add(url);
         });
-        let Found { links: requisites, more, .. } = gathered.found;
-        return (Found { requisites, more, ..Found::default() }, root);
+        let Found { links: requisites, more: more_requisites, .. } = gathered.found;
+        return (Found { requisites, more_requisites, ..Found::default() }, root);
     }
     // Named as a sitemap, but not one.
     let broken = was_named.then_some(Broken::Damaged);

@@ -29,7 +29,7 @@ use crate::fetch::{Answer, Kind, Validators, retry_after};
 use crate::files::bodies::Holder;
 use crate::hooks::Fields;
 use crate::links::edges::Edge;
-use crate::links::{Link, requisites};
+use crate::links::{Link, head, requisites};
 use crate::record;
 use crate::shard::Body;
 
@@ -361,7 +361,7 @@ fn take(crawl: &Crawl, url: &str, answer: Answer, known: Known<'_>, visit: &mut 
         }
         _ => return Err(Failure::new(Reason::ServerStatus, status.to_string()).into()),
     }
-    let location = answer.headers.get("Location").map(<[u8]>::to_vec).filter(|_| status >= 300);
+    let location = head::location(&answer.headers).map(<[u8]>::to_vec).filter(|_| status >= 300);
     let mut page = record::page(url, answer, at_ms);
     let links = match location {
         Some(location) => redirect(crawl, url, &location, known.is_start, visit)?,
@@ -399,9 +399,10 @@ struct Stored {
 
 /// Returns whether links are skipped because another page of the same host has the body: a body
 /// served under ever longer paths would lead on without end. On another host the same links lead
-/// to other pages.
-fn is_repeated(crawl: &Crawl, key: &[u8], holder: &Holder) -> bool {
-    !crawl.settings.follow_duplicates && site(key) == site(&holder.key)
+/// to other pages; a page that refreshes leads where its own head says.
+fn is_repeated(crawl: &Crawl, (key, page): (&[u8], &Page), holder: &Holder) -> bool {
+    let is_of_body = head::refresh(&page.headers).is_none();
+    !crawl.settings.follow_duplicates && site(key) == site(&holder.key) && is_of_body
 }
 
 /// The host of a canonical URL, also in SURT form.
@@ -425,7 +426,7 @@ fn store(crawl: &Crawl, page: &mut Page, known: Option<&PageHead>, visit: &mut V
         if !(visit.is_recorded && is_same) {
             crawl.pages.put_page(&record::duplicate(page, &holder.key, holder.fetched_at_ms))?;
         }
-        return Ok(Stored { changed: Some(!is_same), is_duplicate: is_repeated(crawl, &key, &holder) });
+        return Ok(Stored { changed: Some(!is_same), is_duplicate: is_repeated(crawl, (&key, page), &holder) });
     }
     let stored = crawl.pages.body(&key)?;
     let has_it = |body: Body| body.digest == digest && body.bytes == page.body.len() as u64;
@@ -456,7 +457,8 @@ fn not_modified(
     let before = crawl.pages.get(url)?;
     let holder = before.as_ref().map(|before| crawl.bodies.other_holder(before, &crawl.pages)).transpose()?.flatten();
     let key = crawl.pages.key(url)?;
-    let is_duplicate = !is_start && holder.is_some_and(|holder| is_repeated(crawl, &key, &holder));
+    let both = before.as_ref().zip(holder);
+    let is_duplicate = !is_start && both.is_some_and(|(page, holder)| is_repeated(crawl, (&key, page), &holder));
     let links = match before {
         Some(before) => visit.take(discovery::of_page(crawl, url, &before, visit.requisite)?),
         None => Vec::new(),

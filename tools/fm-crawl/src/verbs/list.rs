@@ -1,5 +1,6 @@
 //! `list`: prints the state of pages, the reason, and when they are requested next.
 
+use std::ops::Range;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
@@ -19,7 +20,8 @@ use crate::failure;
 #[command(after_help = "\
 Prints a line a page: URL, state, reason, and time of the next request, separated by tabs; with --json an object.
 Without --state, all pages that were not fetched. Exits with 1 if there are none. A running crawl is asked for its
-pages, a part at a time: a page whose state changes meanwhile is listed as it was when its part was read.
+pages, a part at a time: a page whose state changes meanwhile is listed as it was when its part was read, and those
+discovered meanwhile are not listed.
 
 Example:
   fm-crawl list pages.fm --state given-up --host example.com")]
@@ -75,12 +77,12 @@ struct Source {
 }
 
 impl Source {
-    /// The slice of the list from a page on.
-    fn slice(&mut self, from: u32, wanted: &Wanted) -> Result<Slice, Failure> {
+    /// The slice of the list that begins with the first of these pages.
+    fn slice(&mut self, left: Range<u32>, wanted: &Wanted) -> Result<Slice, Failure> {
         let frontier = match &mut self.frontier {
             Some(frontier) => frontier,
             none => {
-                if let Some(slice) = asked(&self.folder, from, wanted)? {
+                if let Some(slice) = asked(&self.folder, &left, wanted)? {
                     return Ok(slice);
                 }
                 // A crawl that has ended meanwhile numbers its pages as before.
@@ -88,13 +90,13 @@ impl Source {
                 none.insert(opened)
             }
         };
-        list::slice(frontier, from, wanted).map_err(failure::of)
+        list::slice(frontier, left, wanted).map_err(failure::of)
     }
 }
 
 /// The slice that the running crawl returns; `None` if none runs.
-fn asked(folder: &Folder, from: u32, wanted: &Wanted) -> Result<Option<Slice>, Failure> {
-    let request = Request::List { from, wanted: wanted.clone() };
+fn asked(folder: &Folder, left: &Range<u32>, wanted: &Wanted) -> Result<Option<Slice>, Failure> {
+    let request = Request::List { left: left.clone(), wanted: wanted.clone() };
     let mut answer = None;
     control::ask(folder.path(), &request, |told| answer = Some(told.clone())).map_err(failure::of)?;
     let Some(answer) = answer else { return Ok(None) };
@@ -108,9 +110,9 @@ pub fn run(args: &Args, flags: &Flags) -> Result<Outcome, Failure> {
     let mut source = Source { folder, settings, frontier: None };
     let states = args.state.iter().copied().map(list::State::from).collect();
     let wanted = Wanted { states, host: args.host.clone(), reason: args.reason.map(word) };
-    let (mut out, mut count, mut next) = (Output::stdout(*flags), 0, Some(0));
-    while let Some(from) = next {
-        let slice = source.slice(from, &wanted)?;
+    let (mut out, mut count, mut next) = (Output::stdout(*flags), 0, Some(0..u32::MAX));
+    while let Some(left) = next {
+        let slice = source.slice(left, &wanted)?;
         for page in &slice.pages {
             out.bytes(line(page, flags).as_bytes())?;
         }

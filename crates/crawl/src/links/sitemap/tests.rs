@@ -50,8 +50,11 @@ fn a_broken_or_endless_sitemap_gives_what_came_before_and_says_so() {
     let found = read(format!("<urlset>{}</urlset>", "<loc>http://a/</loc>".repeat(9)));
     assert_eq!((found.links.len(), found.broken), (1, None));
     let many: String = (0..9).map(|n| format!("<loc>http://a/{n}</loc>")).collect();
-    let found = read(format!("<urlset>{many}"));
-    assert_eq!((found.links.len(), found.more, found.broken), (3, 6, None));
+    // Links behind the damage are not among those that are counted: both are named.
+    for (end, broken) in [("</urlset>", None), ("", Some(Broken::Damaged)), ("<loc <<", Some(Broken::Damaged))] {
+        let found = read(format!("<urlset>{many}{end}"));
+        assert_eq!((found.links.len(), found.more, found.broken), (3, 6, broken), "{end}");
+    }
     let long = format!("<urlset>{}</urlset>", " ".repeat(2 << 20));
     assert_eq!(read(long).broken, Some(Broken::TooLong));
 }

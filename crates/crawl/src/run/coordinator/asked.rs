@@ -49,7 +49,7 @@ impl Coordinator<'_> {
                 None => return Ok(()),
             },
             Request::Page { key } => view::page(self.state.frontier.page(key)?.as_ref()),
-            Request::List { from, wanted } => match slice(&self.state.frontier, *from, wanted) {
+            Request::List { left, wanted } => match slice(&self.state.frontier, left.clone(), wanted) {
                 Err(Error::Usage(words)) => refusal(&words),
                 slice => json!(slice?),
             },

@@ -257,7 +257,7 @@ impl Coordinator<'_> {
     }
 
     /// Returns whether all work is blocked until mailboxes take links.
-    fn is_stuck(&self) -> bool {
+    pub(super) fn is_stuck(&self) -> bool {
         self.held_up == Some(Pause::Full) && !self.tally.is_paused && self.tally.low_space.is_none()
     }
 

@@ -44,8 +44,8 @@ const OUTBOX_BYTES: u64 = 1 << 30;
 const OUTBOX_MEMORY: usize = 16 << 20;
 /// Recently sent links that are remembered: 24 bytes each.
 const SENT_LATELY: usize = 1 << 20;
-/// A crawl with all its available pages assigned for this time takes another free shard, or says
-/// so, if its shard is in a bucket.
+/// A crawl with all its available pages assigned for this time, or held up by full mailboxes,
+/// takes another free shard, or says so, if its shard is in a bucket.
 const STARVES_FOR: Duration = Duration::from_secs(10);
 
 /// The time for the mail thread to end.
@@ -295,8 +295,8 @@ impl Fleet {
         self.standing = Some(standing);
     }
 
-    /// Notes that there is work here; if all of it has been assigned for long, another shard
-    /// may have more.
+    /// Notes that there is work here; if all of it has been assigned for long, or full mailboxes
+    /// hold it up, another shard may have more.
     pub fn busy(&mut self, is_starving: bool) {
         if self.told_rest.take().is_some() {
             self.post.order(Order::Busy);
@@ -324,7 +324,8 @@ impl Fleet {
             self.told_rest = Some(rest);
             self.post.order(Order::Rest { received: self.received, is_stuck });
         }
-        self.look_for_more(!is_stuck);
+        // A full mailbox that holds the crawl up may be that of a shard that nobody has.
+        self.look_for_more(true);
         match &self.standing {
             Some(standing) if standing.is_over => Others::Over,
             Some(standing) if standing.working == 0 && self.moved.elapsed() > patience => Others::Silent,
@@ -411,5 +412,44 @@ fn take(client: &LinksClient, crawl: u128, settings: &FleetSettings) -> Result<p
              permanently is freed by DELETE {links}/SHARD/owner"
         ))),
         false => Ok(epochs),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crawl_without_work_or_held_up_by_full_mailboxes_looks_for_another_shard() {
+        let folder = tempfile::tempdir().unwrap();
+        let long_ago = Instant::now().checked_sub(STARVES_FOR).unwrap();
+        for (number, (kept, is_stuck)) in [(Some(0), false), (Some(0), true), (None, true)].into_iter().enumerate() {
+            let (post, orders) = Post::alone();
+            let outbox = Outbox::open_or_create(folder.path().join(number.to_string()), 2).unwrap();
+            let mut fleet = Fleet {
+                links: String::new(),
+                shards: 2,
+                kept,
+                is_auto: true,
+                owned: BTreeSet::from([0]),
+                outbox: Arc::new(Mutex::new(outbox)),
+                postman: None,
+                bringing: None,
+                post,
+                lease: Duration::from_secs(60),
+                lately: HashMap::new(),
+                taken: Vec::new(),
+                received: 0,
+                told_rest: None,
+                receives: true,
+                standing: None,
+                moved: Instant::now(),
+                starves_since: long_ago,
+                has_starved: false,
+            };
+            assert_eq!(fleet.rest(is_stuck, Duration::from_secs(60)), Others::Working);
+            let takes_one = orders.try_iter().any(|order| matches!(order, Order::TakeOne));
+            assert_eq!((fleet.has_starved(), takes_one), (kept.is_some(), kept.is_none()), "{kept:?} {is_stuck}");
+        }
     }
 }

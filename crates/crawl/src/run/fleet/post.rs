@@ -76,6 +76,13 @@ pub struct Post {
 }
 
 impl Post {
+    /// A handle of no thread, and the orders that it gives.
+    #[cfg(test)]
+    pub fn alone() -> (Post, Receiver<Order>) {
+        let (orders, ordered) = channel();
+        (Post { orders, heard: Arc::new(Mutex::new(Instant::now())) }, ordered)
+    }
+
     pub fn order(&self, order: Order) {
         // A thread that has ended has reported the reason.
         let _ = self.orders.send(order);
