@@ -14,7 +14,7 @@ use filemap::erase::{EraseOrder, EraseTarget, detach_among};
 use filemap::import::{ImportOptions, ImportProgress, ImportReport, import_into};
 use filemap::sharded::ShardedStore;
 use filemap::store::RevisitCount;
-use filemap::{Options, Page, PageWrite};
+use filemap::{Options, Page, PageStore, PageWrite};
 use tempfile::TempDir;
 
 const MEMBERS: u32 = 3;
@@ -203,6 +203,32 @@ fn erasures_in_each_member_leave_revisits_in_the_others_their_bodies() {
     assert!(set.get_page(&of).expect("read").is_none());
     let page = set.get_page(&url).expect("read").expect("there");
     assert!(page.body == b"the original" && !page.lacks_body());
+}
+
+#[test]
+fn an_erasure_keeps_the_bodies_of_revisits_that_are_not_where_their_host_belongs() {
+    let dir = tempfile::tempdir().expect("a folder");
+    set(&dir).close().expect("closed");
+    let url = page_of(1);
+    let of = format!("{url}of");
+    let body = || {
+        let past = PageStore::open_read_only(dir.path().join("0.fm"), Options::new()).expect("a member");
+        past.get(&url).expect("read").expect("there").body
+    };
+    let past = PageStore::open(dir.path().join("0.fm"), Options::new()).expect("a member");
+    let file = [record("response", &of, 1, "", "the original"), revisit(&url, 2, &of)].concat();
+    assert_eq!(run(&past, &file, &ImportOptions::new()).stored, 2);
+    past.close().expect("closed");
+    assert_eq!(body(), b"the original");
+    let set = set(&dir);
+    let order = EraseOrder::new(EraseTarget::Url(of.into_bytes()), "request 17");
+    let detached = detach_among(set.members(), Some(&order), &[], &mut |_| ControlFlow::Continue(()));
+    assert_eq!(detached.expect("readable"), 1);
+    for member in set.members() {
+        assert!(member.erase(&order, &mut |_| ControlFlow::Continue(())).expect("erased").is_complete());
+    }
+    set.close().expect("closed");
+    assert_eq!(body(), b"the original");
 }
 
 #[test]

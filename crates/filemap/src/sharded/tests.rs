@@ -15,7 +15,6 @@ use super::ShardedStore;
 use super::access::until_fatal;
 use super::note::{self, Note};
 use crate::access::{Cursor, Lookup, PageRead, PageWrite, PutRule, Scope};
-use crate::erase::{EraseOrder, EraseTarget, detach_among};
 use crate::error::{Error, Result};
 use crate::page::key;
 use crate::page::variant::Variant;
@@ -443,7 +442,7 @@ fn lost_and_wrong_notes_are_written_again_where_they_are_proven() {
 }
 
 #[test]
-fn a_prune_and_an_erasure_keep_the_bodies_of_revisits_that_are_not_where_their_host_belongs() {
+fn a_prune_keeps_the_bodies_of_revisits_that_are_not_where_their_host_belongs() {
     let folder = folder();
     let set = filled(&paths(&folder, &["a.fm", "b.fm"])).expect("a set");
     let (_, url) = of_two_members();
@@ -458,13 +457,6 @@ fn a_prune_and_an_erasure_keep_the_bodies_of_revisits_that_are_not_where_their_h
     let spared = set.spared(rule, None, &mut |_| ControlFlow::Continue(())).expect("read").expect("not cancelled");
     for (member, spared) in set.members().iter().zip(&spared) {
         member.engine().prune_with(rule, spared, &mut |_| ControlFlow::Continue(())).expect("pruned");
-    }
-    assert_eq!(body(), b"the original");
-    let order = EraseOrder::new(EraseTarget::Url(of.into_bytes()), "request 17");
-    let detached = detach_among(set.members(), Some(&order), &[], &mut |_| ControlFlow::Continue(()));
-    assert_eq!(detached.expect("read"), 1);
-    for member in set.members() {
-        assert!(member.erase(&order, &mut |_| ControlFlow::Continue(())).expect("erased").is_complete());
     }
     assert_eq!(body(), b"the original");
 }

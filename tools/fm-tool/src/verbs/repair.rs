@@ -68,14 +68,7 @@ pub fn run(args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
     let why = "repair each folder into a new one by its path, or give --in-place";
     shards::refuse_flags(&args.source, &[("a new folder", args.target.is_some(), why)])?;
     if let Some(members) = shards::members(&args.source)? {
-        let repaired =
-            shards::each(&members, shared, |_, store| run(&Args { source: store.to_owned(), ..args.clone() }, shared));
-        return match repaired {
-            Ok(Outcome::Done | Outcome::Damaged) | Err(Failure::PipeClosed) => {
-                shards::both(repaired, restore_notes(&members, shared).map(|()| Outcome::Done))
-            }
-            repaired => repaired,
-        };
+        return in_members(&members, args, shared);
     }
     let named = args.rule.as_ref().map(|rule| named(rule)).transpose()?;
     remote::refuse(&args.source)?;
@@ -137,6 +130,18 @@ pub fn variants_shown(store: &Store) -> Result<(), Failure> {
         words::say(format_args!("{marks} by which variants are found: lost, and restored"));
     }
     Ok(())
+}
+
+/// Repairs each member of a store over several folders, then their notes.
+fn in_members(members: &[PathBuf], args: &Args, shared: &Shared) -> Result<Outcome, Failure> {
+    let repaired =
+        shards::each(members, shared, |_, store| run(&Args { source: store.to_owned(), ..args.clone() }, shared));
+    match repaired {
+        Ok(Outcome::Done | Outcome::Damaged) | Err(Failure::PipeClosed) => {
+            shards::both(repaired, restore_notes(members, shared).map(|()| Outcome::Done))
+        }
+        repaired => repaired,
+    }
 }
 
 /// Restores notes of members that are lost, or under those of others.
