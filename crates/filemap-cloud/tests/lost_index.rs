@@ -388,8 +388,8 @@ fn a_repair_whose_answers_were_lost_and_that_failed_is_in_nobodys_way() {
     all_there(&objects, 4);
 }
 
-#[test]
-fn a_log_that_lost_its_end_is_not_complete_and_is_repaired_with_all_that_was_uploaded() {
+/// Ten pages of two writers. The commits of the second are lost: the index does not name them.
+fn without_the_end_of_the_log() -> Objects {
     let objects = Objects::new();
     let first = objects.open(Mode::Fill);
     puts(&first, 0..5);
@@ -400,9 +400,14 @@ fn a_log_that_lost_its_end_is_not_complete_and_is_repaired_with_all_that_was_upl
     puts(&second, 5..10);
     of_second.cut();
     drop(second);
-    // The commits of the second writer are lost, and the index does not name them.
     let lost = objects.names(INDEX).into_iter().filter(|name| !before.contains(name));
     lost.for_each(|name| objects.delete(&name));
+    objects
+}
+
+#[test]
+fn a_log_that_lost_its_end_is_not_complete_and_is_repaired_with_all_that_was_uploaded() {
+    let objects = without_the_end_of_the_log();
     let third = objects.open(Mode::Write);
     puts(&third, 10..12);
     let grace = Duration::from_secs(3600);
@@ -422,18 +427,7 @@ fn a_log_that_lost_its_end_is_not_complete_and_is_repaired_with_all_that_was_upl
 
 #[test]
 fn a_writer_from_before_a_repair_collects_no_segment_that_the_repair_has_taken_in() {
-    let objects = Objects::new();
-    let first = objects.open(Mode::Fill);
-    puts(&first, 0..5);
-    first.close().expect("closed");
-    let of_second = end(&objects);
-    let second = opened(&of_second, Mode::Write).expect("opened");
-    let before = objects.names(INDEX);
-    puts(&second, 5..10);
-    of_second.cut();
-    drop(second);
-    let lost = objects.names(INDEX).into_iter().filter(|name| !before.contains(name));
-    lost.for_each(|name| objects.delete(&name));
+    let objects = without_the_end_of_the_log();
     // It takes the segment of the second writer for an orphan.
     let third = objects.open(Mode::Write);
     puts(&third, 10..12);

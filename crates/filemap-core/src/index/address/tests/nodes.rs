@@ -1,11 +1,11 @@
 //! The directory's nodes, read when their entries are needed.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Mutex;
 
 use filemap_io::{Advice, Map};
 
-use super::runs::Requests;
 use super::*;
 use crate::format::node;
 use crate::index::address::nodes::{NodeReader, Nodes};
@@ -23,11 +23,18 @@ fn open(file: &Arc<dyn File>, root: IndexRoot, epoch: u64) -> (Arc<Index>, Index
     (index, IndexWriter::new(loaded, root, epoch + 1, limits()))
 }
 
-/// A file that records the pages read, except mapped ones.
+/// A file that records the pages read, except mapped ones, and the ranges of pages requested ahead.
 #[derive(Debug)]
-struct Noting {
+pub(super) struct Noting {
     file: Arc<dyn File>,
     read: Mutex<Vec<u64>>,
+    pub(super) asked: Mutex<Vec<Range<u64>>>,
+}
+
+impl Noting {
+    pub(super) fn of(file: Arc<dyn File>) -> Noting {
+        Noting { file, read: Mutex::default(), asked: Mutex::default() }
+    }
 }
 
 impl File for Noting {
@@ -57,6 +64,10 @@ impl File for Noting {
     }
 
     fn advise(&self, advice: Advice, offset: u64, len: u64) {
+        if advice == Advice::WillNeed {
+            let first = offset / PAGE_BYTES as u64;
+            self.asked.lock().unwrap().push(first..first + len / PAGE_BYTES as u64);
+        }
         self.file.advise(advice, offset, len);
     }
 
@@ -86,7 +97,7 @@ fn opening_reads_no_node_of_the_lowest_level_and_a_look_up_one() {
     let (_temp, file, root, epoch) = large();
     let (_, writer) = open(&file, root, epoch);
     assert!(writer.levels[0].len() > 8 && writer.levels.len() > 1);
-    let noting = Arc::new(Noting { file: Arc::clone(&file), read: Mutex::default() });
+    let noting = Arc::new(Noting::of(Arc::clone(&file)));
     let file: Arc<dyn File> = noting.clone();
     for owner in [US, Owner::Other] {
         noting.read.lock().unwrap().clear();
@@ -161,7 +172,7 @@ fn a_follower_that_meets_a_node_which_was_used_again_is_stale() {
 #[test]
 fn nodes_near_to_each_other_are_requested_together_but_never_more_than_the_kernel_reads() {
     let (_temp, file) = file();
-    let requests = Arc::new(Requests { file, asked: Mutex::default() });
+    let requests = Arc::new(Noting::of(file));
     let asked = |numbers: Vec<u32>| {
         let reader = NodeReader { file: requests.clone(), seed: SEED, pages: 1000, epoch: 1 };
         Nodes::new(reader, numbers, 0).will_need();

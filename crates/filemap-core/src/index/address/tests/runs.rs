@@ -2,12 +2,12 @@
 //! the same hash bits; a partial settling that is forgotten; damaged pages.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use filemap_io::{Advice, File, Map};
+use filemap_io::File;
 
+use super::nodes::Noting;
 use super::*;
 use crate::format::run::{Change, PARTS};
 use crate::index::address::{run_pages, runs};
@@ -337,50 +337,6 @@ fn changes_applied_again_change_nothing() {
     }
 }
 
-/// A file that records the ranges of pages that are requested ahead.
-#[derive(Debug)]
-pub(super) struct Requests {
-    pub(super) file: Arc<dyn File>,
-    pub(super) asked: Mutex<Vec<Range<u64>>>,
-}
-
-impl File for Requests {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.file.read_at(buf, offset)
-    }
-
-    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
-        self.file.write_at(data, offset)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-
-    fn allocated_bytes(&self) -> io::Result<u64> {
-        self.file.allocated_bytes()
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.file.sync()
-    }
-
-    fn advise(&self, advice: Advice, offset: u64, len: u64) {
-        if advice == Advice::WillNeed {
-            let first = offset / PAGE_BYTES as u64;
-            self.asked.lock().unwrap().push(first..first + len / PAGE_BYTES as u64);
-        }
-    }
-
-    fn map(&self, offset: u64, len: usize) -> io::Result<Arc<dyn Map>> {
-        self.file.map(offset, len)
-    }
-}
-
 #[test]
 fn a_group_is_one_request_with_its_neighbours_once_the_run_was_read() {
     let (_temp, file) = file();
@@ -397,7 +353,7 @@ fn a_group_is_one_request_with_its_neighbours_once_the_run_was_read() {
             batch.extend((0..1300).map(|i| ((1 << 57 | hash(i) >> PARTS.ilog2(), 0), 5000 + i)));
         }
         checkpoint(&mut writer, model, &batch, 0, &mut |r, e| (root, epoch) = (r, e));
-        let noting = Arc::new(Requests { file: Arc::clone(&file), asked: Mutex::default() });
+        let noting = Arc::new(Noting::of(Arc::clone(&file)));
         let index = load(noting.clone(), SEED, US, root, epoch, &limits()).unwrap().index;
         noting.asked.lock().unwrap().clear();
         (index, noting)
