@@ -23,7 +23,7 @@ fn open(file: &Arc<dyn File>, root: IndexRoot, epoch: u64) -> (Arc<Index>, Index
     (index, IndexWriter::new(loaded, root, epoch + 1, limits()))
 }
 
-/// A file that records the pages read, except mapped ones, and the ranges of pages requested ahead.
+/// A file that records the pages read, except mapped ones, and the pages requested ahead.
 #[derive(Debug)]
 pub(super) struct Noting {
     file: Arc<dyn File>,
